@@ -207,24 +207,62 @@ def gathered(lattices not None):
     return capsule_of(items)
 
 
-def flagged_words(lattices not None, type lattice_type not None, flag not None):
-    """Find the lattices that have a word with a flag.
+def form_words(lattices not None, type lattice_type not None, code not None, begin not None, part not None, bint all):
+    """Replace words by the numbers of their lexical words, in all lattices that this changes, or where words clash.
 
     Args:
-        flag: Flag of each word id, uint8 [size]; 2 is unknown.
+        code: Code of each word, int32 [size]: the number of its lexical word; 0 for none, -1 if it is not known, and
+            -2 - k for several, ``part[begin[k] : begin[k + 1]]``.
+        begin: int64 [several + 1].
+        part: int32.
+        all: Replace them in all lattices with a word that differs from its form, not only where different words of a
+            lattice have one form, or a word has none or several.
 
     Returns:
-        Places of the lattices, int64; and ids of words without a known flag, int32; those beyond `size` may occur
-        several times.
+        Ids of words whose form is not known, int32 (those beyond `size` may occur several times); places of lattices
+        that have new words, int64; and if there are such, the items of all lattices, which borrow the arrays of
+        `lattices`. While forms are unknown, there are none.
     """
     cdef Items single
     cdef Items* items = items_in(lattices, single, lattice_type)
-    cdef const uint8_t* flags = <const uint8_t*>data_of(flag, np.NPY_UINT8, -1)
-    cdef int64_t size = np.PyArray_DIM(<np.ndarray>flag, 0)
-    cdef c.FlaggedWords words
+    cdef c.Forms forms
+    forms.code = <const int32_t*>data_of(code, np.NPY_INT32, -1)
+    forms.size = np.PyArray_DIM(<np.ndarray>code, 0)
+    forms.begin = <const int64_t*>data_of(begin, np.NPY_INT64, -1)
+    forms.part = <const int32_t*>data_of(part, np.NPY_INT32, -1)
+    forms.num_several = np.PyArray_DIM(<np.ndarray>begin, 0) - 1
+    cdef c.FormWords words
     with nogil:
-        words = c.flagged_words(items[0], flags, size)
-    return int64s(words.place), int32s(words.unknown)
+        words = c.form_words(items[0], forms, all)
+    made = None if words.items.empty() else capsule_of(words.items)
+    return int32s(words.unknown), int64s(words.changed), made
+
+
+def arc_forms(lattices not None, type lattice_type not None, object items not None):
+    """Return the written form of each arc of lexical lattices.
+
+    Args:
+        items: Result of ``form_words`` for `lattices`.
+
+    Returns:
+        A written word, or -1 - n, int32 [arcs of all items]; and a written word and the place of one of its lexical
+        words, int32 [n] each.
+    """
+    cdef Items single
+    cdef Items* written = items_in(lattices, single, lattice_type)
+    cdef Items* lexical = items_of(items)
+    cdef c.ArcForms forms
+    with nogil:
+        forms = c.arc_forms(written[0], lexical[0])
+    return int32s(forms.form), int32s(forms.word), int32s(forms.piece)
+
+
+def written_arcs(object items not None, size_t number):
+    """Return the written arc of each arc of a lexical lattice, or -1 less it for later words of a form; None if equal."""
+    cdef Item* item = &items_of(items)[0][number]
+    if item.written_arc.get() == NULL:
+        return None
+    return int64s(item.written_arc.get()[0])
 
 
 def count(object items not None):

@@ -25,6 +25,9 @@ struct Item {
   bool compact = true;
   int64_t origin = -1;           // number of the Python object with the other fields, or -1
   std::shared_ptr<void> memory;  // null: the Python object owns the arrays
+  // For lexical lattices with other arcs than the written one, see form_words.hpp: the written arc of each arc, or -1
+  // less it for arcs of the second and later words of a form.
+  std::shared_ptr<const std::vector<int64_t>> written_arc;
 };
 
 using Items = std::vector<Item>;

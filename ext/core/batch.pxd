@@ -21,6 +21,9 @@ cdef extern from "core/batch.hpp" namespace "ninja" nogil:
         Memory(const Memory&)
         void* get()
 
+    cdef cppclass WrittenArcs "std::shared_ptr<const std::vector<int64_t>>":
+        const vector[int64_t]* get()
+
     cdef cppclass Item:
         Item() except +
         string key
@@ -30,6 +33,7 @@ cdef extern from "core/batch.hpp" namespace "ninja" nogil:
         cbool compact
         int64_t origin
         Memory memory
+        WrittenArcs written_arc
 
     ctypedef vector[Item] Items
 

@@ -56,8 +56,20 @@ cdef extern from "core/times.hpp" namespace "ninja" nogil:
     int64_t num_crossings(const Arcs& arcs, const Alignments& alignments, const int32_t* time,
                           int64_t frames) noexcept
 
-cdef extern from "core/flagged_words.hpp" namespace "ninja" nogil:
-    cdef struct FlaggedWords:
-        vector[int64_t] place
+cdef extern from "core/form_words.hpp" namespace "ninja" nogil:
+    cdef struct Forms:
+        const int32_t* code
+        int64_t size
+        const int64_t* begin
+        const int32_t* part
+        int64_t num_several
+    cdef struct FormWords:
         vector[int32_t] unknown
-    FlaggedWords flagged_words(const Items& items, const uint8_t* flag, int64_t size) except +
+        vector[int64_t] changed
+        Items items
+    cdef struct ArcForms:
+        vector[int32_t] form
+        vector[int32_t] word
+        vector[int32_t] piece
+    FormWords form_words(const Items& items, const Forms& forms, cbool all) except +
+    ArcForms arc_forms(const Items& written, const Items& items) except +

@@ -10,7 +10,7 @@ from libcpp.vector cimport vector
 
 cimport graph.kernels as c
 from core.batch cimport (
-    Items, Results, capsule_of, failures_of, items_in, lattice_error, lattice_like, result_of,
+    Items, Results, capsule_of, failures_of, items_in, items_of, lattice_error, lattice_like, result_of,
 )
 from core.lattice cimport (
     Alignments, Arcs, FstArcs, Scales, alignments_of, arcs_of, copied, data_of, doubles, freeze, fst_of, int32s, int64s,
@@ -133,14 +133,18 @@ def best_words(batch not None, scales not None):
                     int64s(words.num_labels))
 
 
-def nbest(lattices not None, int64_t n, scales not None):
-    """Return the n best paths of a lattice; for a batch, all paths as lattices."""
+def nbest(lattices not None, int64_t n, scales not None, compared=None):
+    """Return the n best paths of a lattice; for a batch, all paths as lattices.
+
+    Paths are compared by the words of the items `compared`, by default those of the lattices.
+    """
     cdef Items single
     cdef Items* items = items_in(lattices, single, Lattice)
+    cdef Items* searched = items if compared is None else items_of(compared)
     cdef Scales factors = scales_of(scales)
     cdef c.Paths paths
     with nogil:
-        paths = c.nbest_paths(items[0], n, factors)
+        paths = c.nbest_paths(searched[0], n, factors)
     return paths_of(lattices, single, paths) if items == &single else lattices_of(lattices, items[0], paths, True)
 
 
@@ -197,11 +201,12 @@ def probable_arcs(batch not None, scales not None, double least, cbool labels):
 
 
 def oracle(lattices not None, words not None, begin not None, int64_t whole_cells=c.kWholeCells,
-           int64_t least_words=c.kLeastOracleWords, int64_t most_cells=c.kMostOracleCells):
+           int64_t least_words=c.kLeastOracleWords, int64_t most_cells=c.kMostOracleCells, compared=None):
     """Find the path of each lattice nearest to its reference, ``words[begin[i] : begin[i + 1]]``.
 
     If a table has more than `whole_cells`, states are compared with at least `least_words` words on both sides of their
-    position, and with more while the table has at most `most_cells`.
+    position, and with more while the table has at most `most_cells`. References are compared with the words of the items
+    `compared`, by default with those of the lattices.
 
     Returns:
         Index of the first lattice without a path, or -1; (substitutions, insertions, deletions, touches_band), each
@@ -209,12 +214,13 @@ def oracle(lattices not None, words not None, begin not None, int64_t whole_cell
     """
     cdef Items single
     cdef Items* items = items_in(lattices, single, Lattice)
+    cdef Items* searched = items if compared is None else items_of(compared)
     cdef const int32_t* reference = <const int32_t*>data_of(words, np.NPY_INT32, -1)
     cdef const int64_t* first = <const int64_t*>data_of(begin, np.NPY_INT64, items.size() + 1)
     cdef c.Oracles paths
     cdef int64_t failed
     with nogil:
-        failed = c.oracle_all(items[0], reference, first, whole_cells, least_words, most_cells, paths)
+        failed = c.oracle_all(searched[0], items[0], reference, first, whole_cells, least_words, most_cells, paths)
     counts = int64s(paths.substitutions), int64s(paths.insertions), int64s(paths.deletions), int64s(paths.touches_band)
     return failed, counts, (int64s(paths.arc), int64s(paths.arc_begin), int32s(paths.word), int64s(paths.word_begin))
 

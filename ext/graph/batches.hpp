@@ -92,10 +92,26 @@ inline Paths best_paths(const Items& items, const Scales& scales) {
   return paths;
 }
 
+// Replace the arcs of the paths from the `first` end on by written ones, see `Item::written_arc`.
+inline void to_written_arcs(const Item& item, size_t first, Paths& paths) {
+  int64_t size = paths.arc_begin[first - 1], begin = size;
+  for (size_t path = first; path < paths.arc_begin.size(); ++path) {
+    const int64_t end = paths.arc_begin[path];
+    for (; begin < end; ++begin) {
+      const int64_t written = (*item.written_arc)[paths.arc[begin]];
+      if (written >= 0) paths.arc[size++] = written;
+    }
+    paths.arc_begin[path] = size;
+  }
+  paths.arc.resize(size);
+}
+
 inline Paths nbest_paths(const Items& items, int64_t n, const Scales& scales) {
   Paths paths;
   for (const Item& item : items) {
+    const size_t first = paths.arc_begin.size();
     nbest(item.arcs, scales, n, paths.arc, paths.arc_begin);
+    if (item.written_arc != nullptr) to_written_arcs(item, first, paths);
     paths.path_begin.push_back(static_cast<int64_t>(paths.arc_begin.size()) - 1);
   }
   return paths;
@@ -265,9 +281,10 @@ struct Oracles {
 };
 
 // Find the path of each item nearest to its reference, `words[begin[i]:begin[i + 1]]`; returns the index of the first
-// item without a path, or -1.
-inline int64_t oracle_all(const Items& items, const int32_t* words, const int64_t* begin, int64_t whole_cells,
-                          int64_t least_words, int64_t most_cells, Oracles& result) {
+// item without a path, or -1. The words of a path are those of `written`, the same lattices.
+inline int64_t oracle_all(const Items& items, const Items& written, const int32_t* words, const int64_t* begin,
+                          int64_t whole_cells, int64_t least_words, int64_t most_cells, Oracles& result) {
+  auto lattice = written.begin();
   return first_failure(items, [&](const Item& item) {
     const Oracle path = oracle(item.arcs, words + begin[0], begin[1] - begin[0], whole_cells, least_words, most_cells);
     if (!path.reached) return false;
@@ -275,13 +292,16 @@ inline int64_t oracle_all(const Items& items, const int32_t* words, const int64_
     result.insertions.push_back(path.insertions);
     result.deletions.push_back(path.deletions);
     result.touches_band.push_back(path.touches_band);
-    append(path.arc, result.arc);
-    for (const int64_t arc : path.arc) {
-      if (item.arcs.word[arc] != 0) result.word.push_back(item.arcs.word[arc]);
+    for (int64_t arc : path.arc) {
+      if (item.written_arc != nullptr) arc = (*item.written_arc)[arc];
+      if (arc < 0) continue;  // a later word of a form
+      result.arc.push_back(arc);
+      if (lattice->arcs.word[arc] != 0) result.word.push_back(lattice->arcs.word[arc]);
     }
     result.arc_begin.push_back(static_cast<int64_t>(result.arc.size()));
     result.word_begin.push_back(static_cast<int64_t>(result.word.size()));
     ++begin;
+    ++lattice;
     return true;
   });
 }

@@ -138,13 +138,13 @@ def decode_with_limits(
 ) -> list[Consensus]:
     """Decode lattices as ``mbr_decode`` does, with other limits on comparisons than the kernel's defaults."""
     lattices = to_compact(lattices)  # type: ignore[type-var]  # gives each arc all labels of its word
-    arcs = None if forms is None else arc_forms(lattices, forms)
+    arcs = None if forms is None else arc_forms(lattices, forms, all_changed=hypotheses is not None)
     start = None
     if hypotheses is not None:
         word_ids = [_check_hypothesis(hypothesis) for hypothesis in hypotheses]
         if arcs is not None:
             for index in arcs.changed:
-                word_ids[index] = arcs.table.forms_of(word_ids[index])
+                word_ids[index] = arcs.table.numbers.of_written(word_ids[index])
         start = np.concatenate([*word_ids, np.zeros(0, np.int32)]), offsets([len(words) for words in word_ids])
     failed, of_words, of_bins, of_entries, of_lattices, of_forms = _consensus.decode_mbr(
         lattices if arcs is None else arcs.batch,

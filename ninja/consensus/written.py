@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from ninja.graph.lexical import lexical_lattice
 from ninja.lattice import Lattice
-from ninja.lattice.arrays import frozen, offsets
+from ninja.lattice.arrays import frozen
 from ninja.lattice.batch import Batch, as_batch
 from ninja.lattice.symbols import EPSILON
 from ninja.lattice.text import LexicalTable
@@ -21,7 +20,7 @@ Floats = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ArcForms:
-    """A batch in which lattices are replaced by lexical lattices if their words differ, and the forms of its arcs."""
+    """A batch of lexical lattices, with numbers of lexical words where these differ, and its arcs' written forms."""
 
     table: LexicalTable
     changed: list[int]  # indices of the replaced lattices
@@ -29,51 +28,24 @@ class ArcForms:
     form: Integers  # [num_arcs of all lattices], a written word, 0 = none, or -1 - n for parts[n]
     parts: npt.NDArray[np.int64]  # [num_parts, 2], a written word and the index of one of its lexical words
 
+    def written_ids(self, numbers: list[int]) -> list[int]:
+        """Return the ids of lexical words as written words."""
+        return self.table.written_ids(self.table.numbers.names(numbers))
 
-def arc_forms(lattices: Lattice | Batch, table: LexicalTable) -> ArcForms | None:
-    """Replace written words by lexical words; return None if all words are their own lexical forms.
+
+def arc_forms(lattices: Lattice | Batch, table: LexicalTable, *, all_changed: bool = False) -> ArcForms | None:
+    """Return a batch of lexical words; None if the words of each lattice have different lexical forms.
+
+    Args:
+        all_changed: As for ``FormNumbers.lattices``.
 
     Raises:
         SymbolError: A word id is not in the symbol table.
     """
-    changed = table.changed(lattices)
-    if not changed:
+    numbered = table.numbers.lattices(lattices, all_changed=all_changed)
+    if not numbered.changed:
         return None
-    batch = list(as_batch(lattices))
-    form = [lattice.word for lattice in batch]
-    parts: list[npt.NDArray[np.int64]] = []
-    for index in changed:
-        lattice = batch[index]
-        lexical = lexical_lattice(lattice, table)
-        batch[index] = lexical.lattice
-        if lexical.lattice.num_arcs == lattice.num_arcs:
-            continue
-        form[index] = words = lattice.word[lexical.source_arc]
-        is_part = table.columns(lattice)[0][lexical.source_arc] > 1
-        piece = _pieces(lexical.source_arc)[is_part]
-        keys, number = _unique(words[is_part].astype(np.int64) << 32 | piece)
-        words[is_part] = -1 - sum(map(len, parts)) - number
-        parts.append(np.stack((keys >> 32, keys & 0xFFFFFFFF), axis=1))
-    all_parts = np.concatenate([np.zeros((0, 2), np.int64), *parts])
-    return ArcForms(table, changed, Batch.of(batch), np.concatenate(form), all_parts)
-
-
-def _unique(keys: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return the sorted distinct values of a non-empty array, and the index of each element among them."""
-    order = np.argsort(keys, kind="stable")
-    ordered = keys[order]
-    is_new = np.concatenate(([True], ordered[1:] != ordered[:-1]))
-    number = np.empty_like(keys)
-    number[order] = np.cumsum(is_new) - 1
-    return ordered[is_new], number
-
-
-def _pieces(source_arc: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return the index of each arc among the arcs that replace the same written arc."""
-    order = np.argsort(source_arc, kind="stable")
-    piece = np.empty_like(source_arc)
-    piece[order] = np.arange(len(source_arc)) - offsets(np.bincount(source_arc))[source_arc[order]]
-    return piece
+    return ArcForms(table, numbered.changed, as_batch(lattices).like(numbered.items), *numbered.forms())
 
 
 @dataclass(slots=True)
@@ -117,7 +89,7 @@ class BinForms:
         written = self.whole.copy()
         unwritten = np.flatnonzero((written == 0) & (word != EPSILON))
         if len(unwritten):
-            written[unwritten] = arcs.table.written_ids(word[unwritten].tolist())
+            written[unwritten] = arcs.written_ids(word[unwritten].tolist())
         return frozen(written)
 
     def words(
@@ -146,7 +118,7 @@ class BinForms:
                 number = EPSILON
             else:
                 number = 0 if entry[first] < 0 else int(self.whole[entry[first]])
-                number = number or arcs.table.written_ids([int(words[first])])[0]
+                number = number or arcs.written_ids([int(words[first])])[0]
             confidence = float(confidences[first : last + 1].min())
             result.add(number, confidence, float(times[first, 0]), float(times[last, 1]))
             first += length

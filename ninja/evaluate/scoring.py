@@ -71,9 +71,9 @@ def number(
     if forms is not None:
         for key, reference in references.items():
             numbers = forms.ids(reference)
-            if missing := [number for number in numbers if not forms.has_word(number)]:
+            if missing := forms.missing(numbers):
                 unknown[key] = tuple(forms.lexical.spell(missing))
-            ids[key] = lexical_ids(reference, forms, oov)
+            ids[key] = _with_oov(numbers, missing, forms, oov)
         return Numbered(ids, unknown)
     for key, reference in references.items():
         if words is None:
@@ -92,9 +92,14 @@ def number(
 def lexical_ids(reference: Sequence[str], forms: LexicalTable, oov: int = NEVER) -> npt.NDArray[np.int32]:
     """Return the ids of the lexical words of a reference; words that the table lacks become the form of `oov`."""
     numbers = forms.ids(reference)
-    if oov != NEVER:
+    return _with_oov(numbers, [] if oov == NEVER else forms.missing(numbers), forms, oov)
+
+
+def _with_oov(numbers: Sequence[int], missing: Sequence[int], forms: LexicalTable, oov: int) -> npt.NDArray[np.int32]:
+    """Return ids in which those of missing words are replaced by the form of `oov`."""
+    if missing and oov != NEVER:
         other = forms.form(oov)
-        numbers = [part for number in numbers for part in ([number] if forms.has_word(number) else other)]
+        numbers = [part for number in numbers for part in (other if number in missing else [number])]
     return np.array(numbers, np.int32)
 
 

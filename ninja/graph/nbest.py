@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import overload
 
 from ninja import _graph
-from ninja.errors import NinjaError, check_range
+from ninja.errors import check_range
 from ninja.formats.nbest.lattices import nbest_lattice, nbest_lattices
-from ninja.graph.best_path import path_lattice
-from ninja.graph.lexical import lexical_lattice
 from ninja.graph.path import Path
 from ninja.lattice import Lattice, Scales
-from ninja.lattice.arrays import frozen
 from ninja.lattice.batch import Batch
 from ninja.lattice.lattice import ListLattice
 from ninja.lattice.nbest import Hypothesis, NBest
@@ -54,33 +50,8 @@ def nbest(
     ext/graph/nbest.hpp describes the rest.
     """
     check_range("n", n, least=1)
-    if forms is None or not (changed := set(forms.changed(lattices))):
-        return _graph.nbest(lattices, n, scales)
-    if isinstance(lattices, Lattice):
-        return _lexical_nbest(lattices, n, scales, forms)
-    paths: list[tuple[str, Lattice | NinjaError]] = []
-    index = 0
-    for key, lattice in lattices.entries():
-        try:
-            if isinstance(lattice, NinjaError):
-                raise lattice
-            is_changed, index = index in changed, index + 1
-            best = _lexical_nbest(lattice, n, scales, forms) if is_changed else nbest(lattice, n, scales)
-            paths += [(f"{key}-{rank}", path_lattice(lattice, path)) for rank, path in enumerate(best, start=1)]
-        except NinjaError as error:
-            paths.append((key, error))
-    return Batch.of_entries(paths, size=lattices.size, position=lattices.position)
-
-
-def _lexical_nbest(lattice: Lattice, n: int, scales: Scales, forms: LexicalTable) -> list[Path]:
-    """Return the best paths with distinct lexical words."""
-    lexical = lexical_lattice(lattice, forms)
-    paths = []
-    for path in nbest(lexical.lattice, n, scales):
-        arcs = lexical.written_arcs(path.arcs)
-        word = lattice.word[arcs]
-        paths.append(replace(path, arcs=frozen(arcs), words=frozen(word[word != EPSILON])))
-    return paths
+    compared = None if forms is None else forms.numbers.lattices(lattices).items
+    return _graph.nbest(lattices, n, scales, compared)
 
 
 def lattice_nbest(

@@ -79,18 +79,25 @@ def oracle(
 
     Source: Kaldi, latbin/lattice-oracle.cc, for the definition.
     """
+    compared = None
     if forms is not None:
-        return _lexical_oracle(lattices, reference, wildcards, forms)
+        if wildcards:
+            return _lexical_oracle(lattices, reference, wildcards, forms)
+        compared = forms.numbers.lattices(lattices, all_changed=True).items
     references: list[Any] = list(reference) if isinstance(lattices, Batch) else [reference]
     begin = offsets([len(words) for words in references])
     ids = np.concatenate([np.zeros(0, np.int32), *(np.asarray(words, np.int32) for words in references)])
     if (zero := np.flatnonzero(ids == 0)).size:
         key = as_batch(lattices).keys[int(np.searchsorted(begin, zero[0], side="right")) - 1]
         raise LatticeError("the reference contains word id 0 (epsilon), which is not a word", key=key)
+    if forms is not None:
+        ids = forms.numbers_of(ids)
     if wildcards:
         is_word = ~np.isin(ids, list(wildcards))
         ids, begin = ids[is_word], offsets(is_word)[begin]
-    failed, counts, (arcs, arc_begin, words, word_begin) = _graph.oracle(without_words(lattices, wildcards), ids, begin)
+    failed, counts, (arcs, arc_begin, words, word_begin) = _graph.oracle(
+        without_words(lattices, wildcards), ids, begin, compared=compared
+    )
     if failed >= 0:
         raise no_path(as_batch(lattices).keys[failed])
     numbers = zip(*(count.tolist() for count in counts), np.diff(begin).tolist(), strict=True)

@@ -18,15 +18,14 @@ from typing import Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from ninja import _core
 from ninja.errors import FormatError, LatticeError, OptionError, VocabularyError
 from ninja.files import text as utf8
 from ninja.lattice.arrays import offsets
-from ninja.lattice.batch import Batch
 from ninja.lattice.characters import APOSTROPHES, LABEL
 from ninja.lattice.english import english_forms
+from ninja.lattice.form_numbers import FormNumbers
 from ninja.lattice.lattice import Lattice
-from ninja.lattice.symbols import EPSILON, SymbolTable
+from ninja.lattice.symbols import SymbolTable
 
 Form = tuple[str, ...]
 Name = Literal["none", "basic", "english"]
@@ -37,7 +36,10 @@ NORMALIZER_HELP = (
 )
 NORMALIZERS: tuple[str, ...] = get_args(Name)
 
-_PLAIN = re.compile(r"[a-z]+(?:'[a-z]+)*'?|'[a-z]+(?:'[a-z]+)*")  # words that are their own basic form
+# Ranges of letters whose words are their own basic forms.
+PLAIN_LETTERS = (("a", "z"), ("à", "ö"), ("ø", "ÿ"), ("а", "ё"), ("ぁ", "ゖ"), ("ァ", "ヺ"), ("一", "鿿"), ("가", "힣"))
+_LETTER = "[" + "".join(f"{first}-{last}" for first, last in PLAIN_LETTERS) + "]"
+_PLAIN = re.compile(rf"{_LETTER}+(?:'{_LETTER}+)*'?|'{_LETTER}+(?:'{_LETTER}+)*")  # words that are their own basic form
 _PLAIN_TEXT = re.compile(r"[a-z]+(?: [a-z]+)*")
 _SIGNS = (
     string.punctuation.replace("'", "") + "".join(map(chr, range(32))) + "\x7f"
@@ -168,11 +170,16 @@ def read_forms(path: str) -> dict[str, Form]:
 
 def irregular_words(words: Collection[str]) -> list[int]:
     """Return the indices of words that may differ from their basic form, ascending."""
-    text = np.frombuffer("\n".join(words).encode("utf-8", "surrogatepass"), np.uint8)
+    lines = "\n".join(words)
+    encoding, size = ("ascii", np.uint8) if lines.isascii() else ("utf-32-le", np.uint32)
+    text: npt.NDArray[np.unsignedinteger] = np.frombuffer(lines.encode(encoding, "surrogatepass"), size)
     line_ends = np.flatnonzero(text == ord("\n"))
     if len(line_ends) != len(words) - 1:  # a word contains a line break, or there are no words
         return [index for index, word in enumerate(words) if not _PLAIN.fullmatch(word)]
     is_letter = (text >= ord("a")) & (text <= ord("z"))
+    if not lines.isascii():
+        for first, last in PLAIN_LETTERS[1:]:
+            is_letter |= (text >= ord(first)) & (text <= ord(last))
     is_plain = is_letter.copy()
     is_plain[1:] |= (text[1:] == ord("'")) & is_letter[:-1]
     is_plain[line_ends] = True
@@ -279,11 +286,12 @@ class LexicalTable:
     def __init__(self, words: SymbolTable, normalizer: Normalizer) -> None:
         self.words = words
         self.normalizer = normalizer
+        self.numbers = FormNumbers(words, normalizer)
         self.lexical = SymbolTable.growing()  # the lexical words; 0 is epsilon
         self._lock = threading.Lock()
         self._length = np.full(1, 0, np.int32)  # [size], number of lexical words of each word id; -1 = unknown
         self._first = np.zeros(1, np.int32)  # [size], first lexical word of each word id, 0 = none
-        self._flag = np.zeros(1, np.uint8)  # [size], whether a word differs from its form; 2 = unknown
+        self._number = np.zeros(1, np.int32)  # [lexical words], see `numbers_of`
         self._extended: SymbolTable | None = None  # see `written_ids`
         self._changed_parts: set[str] = set()  # lexical words of the words that are not their own forms
         self._changed_size = -1  # size of the symbol table when they were collected
@@ -324,46 +332,13 @@ class LexicalTable:
         length = int(self._length[number])
         return self._forms[number].tolist() if length > 1 else [int(self._first[number])][:length]
 
-    def forms_of(self, numbers: Iterable[int]) -> npt.NDArray[np.int32]:
-        """Return the concatenated lexical ids of written word ids, int32; epsilons are skipped."""
-        return np.array([part for number in numbers if number != EPSILON for part in self.form(int(number))], np.int32)
-
     def ids(self, words: Iterable[str]) -> list[int]:
         """Return the concatenated lexical ids of written words, such as a reference; new lexical words are added."""
         return self.lexical.intern(self.normalizer.words(words))
 
-    def changed(self, lattices: Lattice | Batch) -> list[int]:
-        """Return the indices of lattices that have a word that differs from its form; a lattice is a batch of one.
-
-        Raises:
-            SymbolError: A word id is not in the symbol table.
-        """
-        if len(self._flag) < len(self.words):
-            self._extend_flags(len(self.words))
-        found, unknown = _core.flagged_words(lattices, Lattice, self._flag)
-        if len(unknown):
-            self._set_flags(unknown)
-            found, _ = _core.flagged_words(lattices, Lattice, self._flag)
-        indices: list[int] = found.tolist()
-        return indices
-
-    def _set_flags(self, ids: npt.NDArray[np.int32]) -> None:
-        """Store whether each of the words differs from its form."""
-        flag = np.zeros(len(ids), np.uint8)
-        flag[[index for index, _ in self.normalizer.changes(self.words.words_of(ids.tolist()))]] = 1
-        self._extend_flags(int(ids.max()) + 1)
-        with self._lock:
-            self._flag[ids] = flag
-
-    def _extend_flags(self, size: int) -> None:
-        """Extend the flags to ids below `size`."""
-        with self._lock:
-            if size > len(self._flag):
-                self._flag = np.concatenate((self._flag, np.full(size - len(self._flag), 2, np.uint8)))
-
-    def written_ids(self, lexical: Iterable[int]) -> list[int]:
-        """Convert lexical ids to ids of the same words in ``spelling``, to which missing words are added."""
-        words = self.lexical.words_of(lexical)
+    def written_ids(self, words: Iterable[str]) -> list[int]:
+        """Return the ids of lexical words as written words; those that the table lacks are added to ``spelling``."""
+        words = list(words)
         ids = self.spelling.intern(words)
         if -1 in ids:
             with self._lock:
@@ -372,11 +347,30 @@ class LexicalTable:
             ids = self._extended.intern(words)
         return ids
 
+    def numbers_of(self, lexical: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+        """Return the numbers of the forms of lexical ids, see ``numbers``; negative ids stay."""
+        with self._lock:
+            size = len(self.lexical)
+            if size > len(self._number):
+                numbers = self.numbers.of(self.lexical.words_of(range(len(self._number), size)))
+                self._number = np.concatenate((self._number, np.array(numbers, np.int32)))
+            number = self._number
+        return np.where(lexical < 0, lexical, number[lexical])
+
     def has_word(self, lexical: int) -> bool:
         """Return whether a lexical word occurs in the form of a word of the symbol table."""
+        return not self.missing([lexical])
+
+    def missing(self, lexical: Sequence[int]) -> list[int]:
+        """Return the lexical words that are in the form of no word of the symbol table."""
+        ids = self.words.ids(self.lexical.words_of(lexical))
+        if -1 not in ids:  # a lexical word is its own form
+            return []
+        return [one for one, number in zip(lexical, ids, strict=True) if number < 0 and not self._is_part(one)]
+
+    def _is_part(self, lexical: int) -> bool:
+        """Return whether a lexical word is in the form of a word that differs from its form."""
         word = self.lexical.word(lexical)
-        if self.words.id(word) is not None:  # a lexical word is its own form
-            return True
         if self._changed_size != (size := len(self.words)):
             self._changed_parts = {part for _, form in self.normalizer.changes(list(self.words.names)) for part in form}
             self._changed_size = size

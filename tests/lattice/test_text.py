@@ -17,6 +17,7 @@ from ninja.lattice.text import (
     BASIC,
     LOOKS_WRITTEN,
     NONE,
+    PLAIN_LETTERS,
     LexicalForms,
     LexicalTable,
     irregular_words,
@@ -24,7 +25,7 @@ from ninja.lattice.text import (
     make_normalizer,
 )
 
-PLAIN = "[a-z]+('[a-z]+)*'?|'[a-z]+('[a-z]+)*"
+PLAIN = "[a-zé가]+('[a-zé가]+)*'?|'[a-zé가]+('[a-zé가]+)*"
 BASIC_FORMS = {
     "Clendenin,": "clendenin",
     ",": "",
@@ -196,11 +197,19 @@ def test_a_normalizer_needs_words():
         LexicalForms("basic").table(lattice)
 
 
-@given(st.lists(st.text("abz'A,.-é\n ", min_size=1, max_size=5)))
+@given(st.lists(st.text("abz'A,.-é가\u0301\n ", min_size=1, max_size=5)))
 def test_words_that_are_not_odd_are_their_own_forms(words):
     odd = irregular_words(words)
     assert odd == [place for place, word in enumerate(words) if not re.fullmatch(PLAIN, word)]
     assert all(BASIC(word) == (word,) for place, word in enumerate(words) if place not in odd)
+
+
+def test_letters_of_plain_words_are_their_own_forms():
+    for first, last in PLAIN_LETTERS:
+        letters = [chr(code) for code in range(ord(first), ord(last) + 1)]
+        assert irregular_words(letters) == []
+        assert all(unicodedata.normalize("NFKC", letter.casefold()) == letter for letter in letters)
+        assert all(letter.isalpha() for letter in letters)
 
 
 def test_a_lexical_word_is_known_if_a_word_of_the_table_has_it():

@@ -1,0 +1,145 @@
+"""Numbers of lexical forms, by which lattices of written words are compared without lexical lattices."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja import _core
+from ninja.lattice.batch import Batch
+from ninja.lattice.lattice import Lattice
+from ninja.lattice.symbols import EPSILON, SymbolTable
+
+Form = tuple[str, ...]
+NO_WORD, UNKNOWN, SEVERAL = 0, -1, -2  # codes of words, see ext/core/form_words.hpp
+FIRST_OTHER = 1 << 30  # number of the first lexical word that is no word of the table
+
+
+class FormFunction(Protocol):
+    """A function from a written word to its lexical form, such as ``ninja.lattice.text.Normalizer``."""
+
+    def __call__(self, word: str) -> Form:
+        """Return the lexical form of a word."""
+
+    def changes(self, words: Sequence[str]) -> list[tuple[int, Form]]:
+        """Return the index and the form of each word that is not its own form."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NumberedLattices:
+    """Lattices that have the numbers of lexical words for words."""
+
+    lattices: Lattice | Batch
+    changed: list[int]  # places of those whose words were replaced
+    items: object | None  # all lattices as kernels take them, if some are changed; they borrow the arrays
+
+    def forms(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+        """Return the written form of each arc, a word or -1 - n, and the word and the place of the n-th part."""
+        form, word, piece = _core.arc_forms(self.lattices, Lattice, self.items)
+        return form, np.stack((word, piece), axis=1).astype(np.int64)
+
+
+class FormNumbers:
+    """Numbers of the lexical words of the words of a symbol table: equal lexical words have equal numbers.
+
+    The number of a lexical word is its id, where the table has it. Each word is normalised when it first occurs.
+    """
+
+    def __init__(self, words: SymbolTable, normalizer: FormFunction) -> None:
+        self._words = words
+        self._normalizer = normalizer
+        self._lock = threading.Lock()
+        self._code = np.full(1, NO_WORD, np.int32)  # [size], of each word
+        self._several: dict[Form, int] = {}  # codes of forms of several words
+        self._parts = np.zeros(1, np.int64), np.zeros(0, np.int32)  # of these: begin of each, and numbers
+        self._other: dict[str, int] = {}  # numbers of lexical words that the table lacks
+        self._names: list[str] = []  # of these
+
+    def lattices(self, lattices: Lattice | Batch, *, all_changed: bool = False) -> NumberedLattices:
+        """Replace words by the numbers of their lexical words where this changes which words of a lattice are equal.
+
+        Args:
+            all_changed: Replace them in all lattices with a word that differs from its form, for comparisons with other
+                words.
+
+        Raises:
+            SymbolError: A word id is not in the symbol table.
+        """
+        if len(self._code) < len(self._words):
+            self._extend(len(self._words))
+        unknown, changed, items = _core.form_words(lattices, Lattice, self._code, *self._parts, all_changed)
+        if len(unknown):
+            self._learn(unknown)
+            _, changed, items = _core.form_words(lattices, Lattice, self._code, *self._parts, all_changed)
+        return NumberedLattices(lattices, changed.tolist(), items)
+
+    def of(self, words: Iterable[str]) -> list[int]:
+        """Return the numbers of lexical words, as of a reference."""
+        with self._lock:
+            return self._numbers_of(list(words))
+
+    def of_written(self, ids: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+        """Return the numbers of the lexical words of a sequence of written words' ids."""
+        names = self._words.words_of(ids[ids != EPSILON].tolist())
+        return np.array(self.of(part for name in names for part in self._normalizer(name)), np.int32)
+
+    def names(self, numbers: Iterable[int]) -> list[str]:
+        """Return the lexical words of numbers."""
+        return [
+            self._names[number - FIRST_OTHER] if number >= FIRST_OTHER else self._words.word(number)
+            for number in numbers
+        ]
+
+    def _learn(self, ids: npt.NDArray[np.int32]) -> None:
+        """Number the forms of the words of some ids."""
+        names = self._words.words_of(ids.tolist())
+        changes = self._normalizer.changes(names)
+        self._extend(int(ids.max()) + 1)
+        with self._lock:
+            code = ids.copy()
+            if self._words.grows and self._other:  # the form of an earlier word may have become a word
+                code[:] = [self._other.get(name, number) for name, number in zip(names, ids.tolist(), strict=True)]
+            forms = [form for _, form in changes]
+            parts = iter(self._numbers_of([part for form in forms for part in form]))
+            for place, form in changes:
+                numbers = [next(parts) for _ in form]
+                if ids[place] != EPSILON:
+                    code[place] = self._code_of(form, numbers)
+            self._code[ids] = code
+
+    def _code_of(self, form: Form, numbers: list[int]) -> int:
+        """Return the code of a form whose words have some numbers."""
+        if len(form) < 2:
+            return numbers[0] if form else NO_WORD
+        code = self._several.get(form)
+        if code is None:
+            code = self._several[form] = SEVERAL - len(self._several)
+            begin, part = self._parts
+            self._parts = np.append(begin, len(part) + len(form)), np.append(part, np.array(numbers, np.int32))
+        return code
+
+    def _numbers_of(self, lexical: list[str]) -> list[int]:
+        """Return the numbers of lexical words."""
+        return [self._number_of(name, number) for name, number in zip(lexical, self._words.ids(lexical), strict=True)]
+
+    def _number_of(self, form: str, number: int) -> int:
+        """Return the number of a lexical word, whose id in the table is `number` or -1."""
+        other = self._other.get(form)
+        if other is None and number >= 0:
+            return number
+        if other is None:
+            other = self._other[form] = FIRST_OTHER + len(self._names)
+            self._names.append(form)
+        return other
+
+    def _extend(self, size: int) -> None:
+        """Make room for the numbers of ids below a size."""
+        with self._lock:
+            if size > len(self._code):
+                spare = np.full(size - len(self._code), UNKNOWN, np.int32)
+                self._code = np.concatenate((self._code, spare))

@@ -1,0 +1,135 @@
+"""Lattices with numbers of lexical words in place of written words."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import lattices
+
+import ninja
+from ninja import _core
+from ninja.errors import SymbolError
+from ninja.graph.lexical import lexical_lattice
+from ninja.lattice import Lattice
+from ninja.lattice.batch import Batch
+from ninja.lattice.form_numbers import FIRST_OTHER, FormNumbers
+from ninja.lattice.symbols import SymbolTable
+from ninja.lattice.text import BASIC, LexicalTable, Normalizer
+
+WORDS = SymbolTable(
+    [("<eps>", 0), ("tom", 1), ("Tom", 2), ("chen", 3), (",", 4), ("a-b", 900), ("ann", 901), ("Bo.", 902), ("A-B!", 5)]
+)
+LOWER = Normalizer("lower", lambda names: [(name.lower(),) for name in names])
+ARRAYS = ("arc_begin", "dst", "graph", "acoustic", "ali_begin", "ali", "final_graph", "final_acoustic",
+          "final_ali_begin", "final_ali")  # fmt: skip
+
+
+@st.composite
+def written_lattices(draw: st.DrawFn) -> Lattice:
+    lattice = draw(lattices())
+    ids = st.sampled_from([0, 1, 1, 1, 2, 3, 4, 900, 901, 902, 5])
+    word = draw(st.lists(ids, min_size=lattice.num_arcs, max_size=lattice.num_arcs))
+    time = np.sort(draw(st.lists(st.integers(0, 9), min_size=lattice.num_states, max_size=lattice.num_states)))
+    return lattice.replace(
+        word=np.array(word, np.int32), words=WORDS, time=draw(st.sampled_from([None, time.astype(np.int32)]))
+    )
+
+
+def forms_of(lattice: Lattice) -> dict[str, tuple[str, ...]]:
+    return {word: BASIC(word) for word in WORDS.spell(lattice.word[lattice.word != 0])}
+
+
+def has_clashes(lattice: Lattice) -> bool:
+    """Tell whether different words have one form, or a word has no lexical word or several."""
+    forms = forms_of(lattice)
+    return len(set(forms.values())) < len(forms) or any(len(form) != 1 for form in forms.values())
+
+
+@given(st.lists(written_lattices(), max_size=4), st.booleans())
+def test_lattices_have_the_words_and_the_arcs_of_their_lexical_lattices(several, all_changed):
+    table = LexicalTable(WORDS, BASIC)
+    for source in (Batch.of(several), *several):
+        batch = [source] if isinstance(source, Lattice) else several
+        numbered = table.numbers.lattices(source, all_changed=all_changed)
+        assert numbered.changed == [
+            place
+            for place, lattice in enumerate(batch)
+            if (
+                any(form != (word,) for word, form in forms_of(lattice).items())
+                if all_changed
+                else has_clashes(lattice)
+            )
+        ]
+        assert (numbered.items is None) == (not numbered.changed)
+        if numbered.items is None:
+            continue
+        for place, (lattice, made) in enumerate(zip(batch, Batch.of(batch).like(numbered.items), strict=True)):
+            if place not in numbered.changed:
+                assert made.word.tolist() == lattice.word.tolist()
+                continue
+            lexical = lexical_lattice(lattice, table)
+            for name in ARRAYS:
+                assert np.array_equal(getattr(made, name), getattr(lexical.lattice, name)), name
+            assert (made.time is None) == (lexical.lattice.time is None)
+            assert made.time is None or np.array_equal(made.time, lexical.lattice.time)
+            names = ["" if number == 0 else table.numbers.names([number])[0] for number in made.word.tolist()]
+            assert names == ["" if number == 0 else table.lexical.word(number) for number in lexical.lattice.word]
+            written = _core.written_arcs(numbered.items, place)
+            if written is None:
+                assert lexical.is_first.all()
+            else:
+                assert np.array_equal(np.where(lexical.is_first, lexical.source_arc, -1 - lexical.source_arc), written)
+
+
+@given(written_lattices())
+def test_each_arc_has_its_written_form(lattice):
+    table = LexicalTable(WORDS, BASIC)
+    numbered = table.numbers.lattices(lattice, all_changed=True)
+    if numbered.items is None:
+        return
+    form, parts = numbered.forms()
+    lexical = lexical_lattice(lattice, table)
+    assert len(form) == lexical.lattice.num_arcs
+    for number, source, name in zip(form.tolist(), lexical.source_arc, lexical.lattice.word, strict=True):
+        word = int(lattice.word[source])
+        if number >= 0:
+            assert number == word
+            assert len(BASIC(WORDS.word(word))) < 2 or word == 0
+        else:
+            written, piece = parts[-1 - number].tolist()
+            assert written == word
+            assert BASIC(WORDS.word(word))[piece] == table.lexical.word(int(name))
+
+
+def test_equal_lexical_words_have_equal_numbers():
+    numbers = FormNumbers(WORDS, BASIC)
+    assert numbers.of(["tom", "bo", "b", "bo"]) == [1, FIRST_OTHER, FIRST_OTHER + 1, FIRST_OTHER]
+    assert numbers.names([1, FIRST_OTHER + 1]) == ["tom", "b"]
+    assert numbers.of_written(np.array([2, 0, 4, 5, 902], np.int32)).tolist() == numbers.of(["tom", "a", "b", "bo"])
+
+
+def test_a_form_keeps_its_number_when_it_becomes_a_word_of_a_growing_table():
+    words = SymbolTable.growing()
+    numbers = FormNumbers(words, LOWER)
+
+    def number_of(name: str) -> int:
+        words.intern([name])
+        lattice = ninja.from_nbest("utt", [([name], -1.0)])
+        lattice = lattice.replace(word=np.array(words.ids([name]), np.int32), words=words)
+        numbered = numbers.lattices(lattice, all_changed=True)
+        if numbered.items is None:
+            return int(lattice.word[0])
+        return int(Batch.of([lattice]).like(numbered.items)[0].word[0])
+
+    assert number_of("Ann") == number_of("ann") == FIRST_OTHER
+    assert number_of("tom") == number_of("Tom") == words.id("tom")
+
+
+def test_a_word_outside_the_table_is_reported():
+    lattice = ninja.from_nbest("utt", [(["ann", "bob"], -1.0)])
+    for number in (6, 899, 2**31 - 1):
+        other = lattice.replace(word=np.array([1, number], np.int32), words=WORDS)
+        with pytest.raises(SymbolError, match=f"word id {number} is not in the symbol table"):
+            FormNumbers(WORDS, BASIC).lattices(other)
