@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import os
 from importlib.util import find_spec
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from ninja.errors import OptionError
 from ninja.libraries import needed_for
-from ninja.lm.kaldi import rnnlm
-from ninja.lm.kaldi.rnnlm import KaldiModel
 from ninja.lm.protocol import DRIVER, ON_CPU, LanguageModel, LoadOptions
 from ninja.lm.stored_network import KALDI, LSTM, read_network
+
+if TYPE_CHECKING:
+    from ninja.lm.kaldi.rnnlm import KaldiModel
 
 
 def open_network(path: str, options: LoadOptions) -> LanguageModel:
     """Open a checkpoint as a language model, see `ninja.lm.load`."""
     network = read_network(path)
     if network.kind == KALDI:
+        from ninja.lm.kaldi import rnnlm
+
         model = rnnlm.build(network.config, network.arrays, network.words, network.path)
         return _open_kaldi(model, path, options)
     if choose_backend(options, network.kind, on_numpy=network.kind == LSTM) == "numpy":
@@ -31,6 +34,8 @@ def open_network(path: str, options: LoadOptions) -> LanguageModel:
 
 def open_rnnlm(path: str, options: LoadOptions) -> LanguageModel:
     """Open a Kaldi RNNLM as a language model, see `ninja.lm.kaldi.rnnlm.read` and `ninja.lm.load`."""
+    from ninja.lm.kaldi import rnnlm
+
     return _open_kaldi(rnnlm.read(path), path, options)
 
 

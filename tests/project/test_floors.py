@@ -186,6 +186,7 @@ WAITING = {
     ("ninja.cli.lm", "ninja.lm.convert"): "imports torch",
     ("ninja.lm.backend", "ninja.lm.checkpoint"): "imports torch",
     ("ninja.lm.backend", "ninja.lm.recurrent.array_lstm"): "not where torch computes",
+    ("ninja.lm.backend", "ninja.lm.kaldi.rnnlm"): "for Kaldi's RNNLMs only",
     ("ninja.lm.backend", "ninja.lm.kaldi.array_rnnlm"): "not where torch computes",
     ("ninja.lm.backend", "ninja.lm.kaldi.torch_rnnlm"): "imports torch",
     ("ninja.cli.main", "ninja.libraries"): "for --version only",
