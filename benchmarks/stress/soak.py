@@ -286,7 +286,7 @@ def main(seconds: float, rate: float, server: str | None, folder: Path | None, p
             counts = json.loads(process.communicate(timeout=SECONDS_TO_END)[0] or "{}")
         except subprocess.TimeoutExpired:
             process.kill()
-            counts = {"not ended by SIGTERM": 1}
+            counts = {"not terminated by SIGTERM": 1}
         took = time.monotonic() - signalled
         print(f"{name}: {counts}; ended {took:.1f} s after SIGTERM, exit code {process.returncode}")
         passed &= set(counts) <= {"done", "refused", "damage not noticed"} and process.returncode == 0

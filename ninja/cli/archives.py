@@ -34,13 +34,13 @@ MAX_SPEAKERS = 500  # archives that are open at once
 
 
 @command
-@click.option("--strict", is_flag=True, help="Exit with 1 if a key occurs more than once.")
+@click.option("--strict", is_flag=True, help="Exit with code 1 if a key occurs more than once.")
 @lattice_output()
 @reads_lattices
 def merge(inputs: Inputs, destination: Output, strict: bool) -> None:
-    """Merge archives: one after the other, each key once.
+    """Concatenate archives, keeping the first lattice of each key.
 
-    Of several lattices with one key, the first is written; the key is printed.
+    Keys that occur more than once are reported on stderr.
 
     \b
     Example:
@@ -48,29 +48,29 @@ def merge(inputs: Inputs, destination: Output, strict: bool) -> None:
     """
     count: Counter[str] = Counter()
 
-    def first_of_each_key(part: Inputs) -> Iterator[tuple[str, Lattice]]:
+    def without_duplicates(part: Inputs) -> Iterator[tuple[str, Lattice]]:
         for key, lattice in part.lattices():
             count[key] += 1
             if count[key] == 1:
                 yield key, lattice
 
-    write(OnBatches(unchanged), inputs, destination, read=first_of_each_key)
-    repeated = [key for key, times in count.items() if times > 1]
-    current_console().say_keys(repeated, "keys occur more than once; the first lattice of each was written")
+    write(OnBatches(unchanged), inputs, destination, read=without_duplicates)
+    duplicates = [key for key, occurrences in count.items() if occurrences > 1]
+    current_console().say_keys(duplicates, "keys occur more than once; their first lattices were written")
     message = f"{inputs.log.lattices} lattices, {current_console().seconds:.1f} s"
-    current_console().close(message, failed=strict and bool(repeated))
+    current_console().close(message, failed=strict and bool(duplicates))
 
 
 @command
 @click.option("--nj", type=click.IntRange(1), help="Number of parts.")
-@reads("--utt2spk", "Speaker of each key; the keys of one speaker stay in one part.")
-@lattice_output("Output of each part, with JOB for its number or SPK for its speaker", resume=False, each_input=False)
+@reads("--utt2spk", "Speaker of each key; all lattices of a speaker go to the same part.")
+@lattice_output("Output of each part, with JOB for its number or SPK for its speaker", resume=False, per_input=False)
 @reads_lattices_alone
 def split(inputs: Inputs, destination: Output, nj: int | None, utt2spk: str | None) -> None:
     """Split lattices into several archives.
 
-    With --nj, the parts are consecutive and SOURCE is read twice. With --utt2spk alone, there is one archive for each
-    speaker.
+    With --nj, lattices are split into consecutive parts, and SOURCE is read twice. With --utt2spk alone, each speaker
+    gets a separate archive.
 
     \b
     Examples:
@@ -81,25 +81,25 @@ def split(inputs: Inputs, destination: Output, nj: int | None, utt2spk: str | No
         raise click.UsageError("give --nj, --utt2spk, or both")
     placeholder = "SPK" if nj is None else "JOB"
     if placeholder not in destination.name:
-        raise click.UsageError(f"-o {destination.name} must contain {placeholder}, or all parts have one name")
+        raise click.UsageError(f"-o {destination.name} must contain {placeholder} to give each part a different name")
     speaker_of = None if utt2spk is None else read_speakers(utt2spk)
     if nj is None:
         assert speaker_of is not None
         part: dict[str, str] = speaker_of
     else:
         if any(file.is_pipe for file in inputs.sources.files):
-            raise OptionError("--nj reads the source twice; give a file rather than - or a pipe")
-        # Faulty lattices are reported when the source is read for the second time.
+            raise OptionError("--nj reads the source twice, so it cannot be - or a pipe; use a file")
+        # Damaged lattices are reported when the source is read for the second time.
         keys = (key for key, _ in inputs.read(lambda _: None))
         keys = (key for key in keys if speaker_of is None or key in speaker_of)
         part = {key: str(number + 1) for key, number in part_of(list(keys), nj, speaker_of).items()}
     for name in set(part.values()):
         if not name or "/" in name or name.startswith("."):
-            raise OptionError(f"the speaker {name!r} is not a valid file name")
+            raise OptionError(f"the speaker {name!r} is not a valid file name; rename it in {utt2spk}")
 
     def check_speaker(lattice: Lattice) -> Lattice:
         if lattice.key not in part:
-            raise LatticeError(f"{utt2spk} names no speaker", key=lattice.key)
+            raise LatticeError(f"{utt2spk} has no speaker for this key", key=lattice.key)
         return lattice
 
     with ExitStack() as stack:
@@ -108,7 +108,7 @@ def split(inputs: Inputs, destination: Output, nj: int | None, utt2spk: str | No
             name = part[key]
             if name not in parts:
                 if len(parts) == MAX_SPEAKERS:
-                    raise OptionError(f"more than {len(parts)} archives cannot be open at once; add --nj")
+                    raise OptionError(f"at most {len(parts)} archives can be open at once; use --nj")
                 output = replace(destination, name=destination.name.replace(placeholder, name))
                 parts[name] = stack.enter_context(open_output(output, inputs))
             if not parts[name].take(lattice):
@@ -117,7 +117,12 @@ def split(inputs: Inputs, destination: Output, nj: int | None, utt2spk: str | No
 
 
 def entry(lattice: Lattice, model: TransitionModel | None, text: bool, **values: Any) -> bytes:
-    """Convert a lattice to an FST and return it as an entry of a table."""
+    """Convert a lattice to an FST, and return it as a table entry, text or binary.
+
+    Args:
+        model: Transition model that maps input labels to pdf ids plus 1; None keeps the labels.
+        values: Further arguments of ``ninja.graph.to_fst``.
+    """
     if model is not None:
         model.check(lattice)
     fst = graph.to_fst(lattice, input_label=None if model is None else model.pdf + 1, **values)
@@ -126,13 +131,13 @@ def entry(lattice: Lattice, model: TransitionModel | None, text: bool, **values:
 
 @command
 @switch("--read-compact", True, "Use words as labels rather than transition ids.")
-@click.option("--acoustic-scale", default=0.0, help="Factor of acoustic costs.")
+@click.option("--acoustic-scale", default=0.0, help="Factor applied to acoustic costs.")
 @click.option("--lm-scale", default=0.0, help="Factor applied to graph costs.")
 @switch("--rm-eps", True, "Remove epsilons if that does not make the FST larger.")
-@switch("--convert-to-pdf-labels", False, "With --read-compact=false: use pdf ids plus 1 as input labels.")
+@switch("--convert-to-pdf-labels", False, "With --read-compact=false: convert input labels to pdf ids plus 1.")
 @reads("--trans-model", "Transition model (final.mdl), for --convert-to-pdf-labels.", load=read_transition_model)
-@switch("--project-input", False, "With --read-compact=false: use the input labels on both sides.")
-@switch("--project-output", True, "With --read-compact=false: use the words on both sides.")
+@switch("--project-input", False, "With --read-compact=false: copy input labels to output labels.")
+@switch("--project-output", True, "With --read-compact=false: copy output labels (words) to input labels.")
 @output_file("Binary table for the FSTs, or text as ark,t:FILE")
 @reads_lattices
 def to_fst(
@@ -157,11 +162,11 @@ def to_fst(
     current_console().close_counting()
 
 
-Same = TypeVar("Same", Lattice, Batch)
+LatticeOrBatch = TypeVar("LatticeOrBatch", Lattice, Batch)
 
 
-def unchanged(lattice: Same) -> Same:
-    """Return the lattice or batch itself; readers sort the states."""
+def unchanged(lattice: LatticeOrBatch) -> LatticeOrBatch:
+    """Return the lattice or batch itself, which the reader has sorted topologically."""
     return lattice
 
 
@@ -172,9 +177,9 @@ def unchanged(lattice: Same) -> Same:
 def convert(inputs: Inputs, destination: Output, kind: str | None) -> None:
     """Convert lattices between formats.
 
-    The format of SOURCE is recognised by content, that of the output by the extension of -o or by --to; see
-    docs/formats.md for the options of each format and the fields that it cannot store. Formats of one lattice per file
-    are written to a folder.
+    The format of SOURCE is detected from its content; the output format is selected by --to or by the extension of -o.
+    Formats that store one lattice per file write to a folder. docs/formats.md lists the options of each format and the
+    fields that it cannot store.
 
     \b
     Examples:
@@ -185,5 +190,5 @@ def convert(inputs: Inputs, destination: Output, kind: str | None) -> None:
       ninja convert lat.pt -o fsts --to openfst:acoustic_scale=0.1 --lossy refuse
     """
     if kind is not None and (form := destination.resolved.format.name) not in KALDI:
-        raise click.UsageError(f"--kind is for Kaldi archives and cannot be used with {form}")
+        raise click.UsageError(f"--kind applies only to Kaldi archives and cannot be used with {form}")
     run(OnBatches(unchanged), inputs, destination, kind=cast("Kind | None", kind))

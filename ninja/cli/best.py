@@ -27,16 +27,16 @@ from ninja.pipeline.stages import OnLattices
 
 
 class Transcript(NamedTuple):
-    """A path, as it is printed."""
+    """Words, alignment and costs of a path, as they are printed."""
 
-    words: list[str]  # ids if the lattice has no symbol table
+    words: list[str]  # word ids if the lattice has no symbol table
     alignment: npt.NDArray[np.int32]
     graph_cost: float
     acoustic_cost: float
 
 
 def transcripts(lattice: Lattice, n: int, scales: Scales, forms: LexicalForms | None) -> list[Transcript]:
-    """Return the n best transcripts of a lattice, best first."""
+    """Return the n best transcripts of a lattice, best first; with ``forms``, their lexical forms are distinct."""
     if n == 1:
         paths = [graph.best_path(lattice, scales)]
     else:
@@ -48,7 +48,7 @@ def transcripts(lattice: Lattice, n: int, scales: Scales, forms: LexicalForms | 
 
 
 def best_lines(batch: Batch, scales: Scales) -> list[str]:
-    """Return a line with the best words of each lattice of a batch."""
+    """Return a line for each lattice of a batch: its key and the words of its best path."""
     best = graph.best_words(batch, scales)
     words = spelled(best.words, batch.table)
     ends = pairwise(best.begin.tolist())
@@ -56,17 +56,17 @@ def best_lines(batch: Batch, scales: Scales) -> list[str]:
 
 
 def spelled(ids: npt.NDArray[np.int32], words: SymbolTable | None) -> list[str]:
-    """Return words as strings, or their ids if there is no symbol table."""
+    """Return the words of ids; without a symbol table, the ids as strings."""
     return words.spell(ids.tolist()) if words else list(map(str, ids.tolist()))
 
 
 def best_words(lattice: Lattice, scales: Scales) -> list[str]:
-    """Return the words of the best path."""
+    """Return the words of the best path; without a symbol table, their ids as strings."""
     return spelled(graph.best_path(lattice, scales).words, lattice.words)
 
 
 def transcript_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the arguments and options of both commands."""
+    """Add the arguments and options that ``best`` and ``nbest`` share."""
     outputs = section(
         "Input and output",
         output_file("Text file for the word sequences"),
@@ -81,7 +81,7 @@ def transcript_options(function: Callable[..., Any]) -> Callable[..., Any]:
 def best(inputs: Inputs, **values: Any) -> None:
     """Print the best word sequence of each lattice.
 
-    Each line is a key and its words, or word ids without a symbol table.
+    Each line has a key and its words, or word ids if there is no symbol table.
 
     \b
     Example:
@@ -91,15 +91,15 @@ def best(inputs: Inputs, **values: Any) -> None:
 
 
 @command
-@click.option("--n", "-n", type=click.IntRange(1), default=10, help="Number of word sequences for each lattice.")
+@click.option("--n", "-n", type=click.IntRange(1), default=10, help="Number of word sequences per lattice.")
 @normalizer_option
 @transcript_options
 def nbest(inputs: Inputs, n: int, normalizer: str, **values: Any) -> None:
     """Print the n best word sequences of each lattice.
 
-    Each line is a key with -1, -2, … and the words, or word ids without a symbol table. The sequences of a lattice are
-    different, the best first. With a normalizer, their lexical forms are different, and of those with the same lexical
-    form the best is printed.
+    Each line has a key with the suffix -1, -2, … and the words, or word ids if there is no symbol table. The sequences
+    of a lattice are distinct and sorted, best first. With a normalizer, only the best sequence of each lexical form is
+    printed.
 
     \b
     Example:
@@ -118,7 +118,7 @@ def _transcribe(
     cost: str | None,
     scales: Scales,
 ) -> None:
-    """Write transcripts, several of each lattice if there are lexical forms, by which they differ."""
+    """Write the n best transcripts of each lattice; keys are numbered if there are lexical forms."""
     numbered = forms is not None
     inputs.spells_words = True
     to_stdout = output_file == "-"

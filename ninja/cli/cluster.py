@@ -1,4 +1,4 @@
-"""``--ray``: run a command in shards on a Ray cluster and join the parts."""
+"""``--ray``: run a command in shards on a Ray cluster and join the results."""
 
 from __future__ import annotations
 
@@ -22,41 +22,47 @@ from ninja.pipeline.plan import Plan, Shard
 from ninja.pipeline.record import Record, read_plan
 from ninja.pipeline.shard import Work
 
-PACKED, PLAIN = 32e6, 512e6  # bytes of a shard, about a minute of rescoring; see docs/scale.md
-SHARDS_PER_WORKER = 8  # at least, so that workers end at about the same time
+COMPRESSED, UNCOMPRESSED = 32e6, 512e6  # bytes per shard, about a minute of rescoring; see docs/scale.md
+SHARDS_PER_WORKER = 8  # at least, so that all workers finish at about the same time
 MAX_SHARDS = 100_000
 _ADDRESS = re.compile(r"auto|[\w.-]+:\d+|\[[\da-f:]+\]:\d+")
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Starts a command in another process."""
+    """Prepares a worker process to run a command."""
 
     command: CommandWork
     folder: str  # working folder of the command
-    version: str
+    version: str  # of Ninja
 
     def __call__(self) -> Work:
-        """Return the function that runs the command on a part.
+        """Return the function that runs the command on a shard.
 
         Raises:
-            OptionError: Another version is installed on this node.
+            OptionError: Another version of Ninja is installed on this node.
             InputError: The folder does not exist on this node.
         """
         node = os.uname().nodename
         if (version := installed_version()) != self.version:
-            raise OptionError(f"{node} has Ninja {version}, but the run was started with {self.version}")
+            raise OptionError(
+                f"{node} has Ninja {version}, but the run was started with {self.version}; install that version"
+            )
         try:
             os.chdir(self.folder)
         except OSError as error:
-            message = f"does not exist on {node}, but all nodes must share it: {error.strerror}"
+            message = f"{node} cannot enter this folder, which all nodes must share: {error.strerror}"
             raise InputError(message, self.folder) from error
         cache_models()
         return self.command
 
 
 def run_on_cluster(context: click.Context, address: str, shard: Shard | None) -> NoReturn:
-    """Run the command of a context in shards on a cluster, join the parts, and exit.
+    """Run the command of a context in shards on a cluster, join the results, and exit.
+
+    Args:
+        address: ``HOST:PORT`` of the cluster, or ``auto``.
+        shard: Value of ``--shard``, which is not allowed here.
 
     Raises:
         OptionError: The command cannot run in shards, or no cluster is reachable.
@@ -66,7 +72,7 @@ def run_on_cluster(context: click.Context, address: str, shard: Shard | None) ->
         raise OptionError("--ray cannot be used with --shard")
     if not _ADDRESS.fullmatch(address):
         raise OptionError(
-            f"--ray is {address!r}, but must be HOST:PORT; without an address, --ray must be the last argument"
+            f"--ray is {address!r}, but must be HOST:PORT; to use it without a value, make it the last argument"
         )
     with needed_for("--ray"):
         from ninja.pipeline.ray_cluster import connected, has_gpus, num_actors
@@ -81,7 +87,7 @@ def run_on_cluster(context: click.Context, address: str, shard: Shard | None) ->
     start = Start(command, os.getcwd(), plan.version)
     with connected(None if address == "auto" else address):
         if devices == ["auto"] and has_gpus():
-            console.note("the GPUs of the cluster are not used; --device cuda uses one for each worker")
+            console.note("the GPUs of the cluster are not used; --device cuda uses one GPU per worker")
         plan = replace(plan, shards=_num_shards(plan, num_actors(cores, gpus)))
         with console.progress("lattices") as bar:
             done = 0
@@ -99,11 +105,13 @@ def run_on_cluster(context: click.Context, address: str, shard: Shard | None) ->
 
 
 def _num_shards(plan: Plan, workers: int) -> int:
-    """Return the number of shards: that of an interrupted run, or else one by the size of the sources."""
+    """Return the number of shards of the interrupted run if there is one, else a number based on the input size."""
     try:
         return read_plan(plan.folder).shards
     except FormatError:  # no interrupted run
         pass
     assert plan.units is not None
-    size = sum(unit.size / (PACKED if unit.table.place.path.endswith(".gz") else PLAIN) for unit in plan.units)
+    size = sum(
+        unit.size / (COMPRESSED if unit.table.place.path.endswith(".gz") else UNCOMPRESSED) for unit in plan.units
+    )
     return min(MAX_SHARDS, max(math.ceil(size), SHARDS_PER_WORKER * workers))

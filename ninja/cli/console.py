@@ -1,4 +1,4 @@
-"""The running command: its messages on stderr, its calls of the pipeline with them, and its exit code."""
+"""Messages, progress and exit code of the running command, and its calls of the pipeline."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 # Keys of a context's meta.
 _CONSOLE, ARGUMENTS = "ninja.console", "ninja.arguments"
-SHOWN = 3  # failures of each kind that are printed
-_VARIES = re.compile(r"'[^']*'|\"[^\"]*\"|[-+]?\d[\d.]*")  # differs between failures of one kind
+MAX_SHOWN = 3  # failures of each kind that are printed
+_NAME_OR_NUMBER = re.compile(r"'[^']*'|\"[^\"]*\"|[-+]?\d[\d.]*")  # differs between failures of one kind
 Result = TypeVar("Result")
 AnyLog = TypeVar("AnyLog", bound=Log)
-_shown: ProgressBar | None = None  # there is one progress line
+_shown: ProgressBar | None = None  # the progress line on the terminal
 
 
 @dataclass(slots=True)
@@ -43,8 +43,8 @@ class FailureKind:
     """Failures whose messages differ only in names and numbers."""
 
     shown: set[tuple[str | None, int | None]] = field(default_factory=set)  # file and number of each printed failure
-    first: str = ""  # message
-    more: int = 0  # failures that are not printed
+    first_message: str = ""
+    num_hidden: int = 0  # failures that are not printed
 
 
 def current_console() -> Console:
@@ -57,14 +57,14 @@ def current_console() -> Console:
 
 
 def use_log(inputs: Inputs, log: AnyLog) -> AnyLog:
-    """Set the log of the running command and its inputs."""
+    """Set the log of the running command and of its inputs, and return it."""
     inputs.log = current_console().use_log(log)
     return log
 
 
 @dataclass(slots=True)
 class Console:
-    """The messages of one run of a command, and its log."""
+    """Messages and log of a running command."""
 
     log: Log = field(default_factory=Log)
     tolerant: bool = True  # continue after failed lattices
@@ -73,32 +73,32 @@ class Console:
     jobs: int | None = None  # threads; all cores by default
     _prints: bool = False  # results are printed on the terminal
     _kinds: dict[str, FailureKind] = field(default_factory=dict)
-    _noted: dict[str, int] = field(default_factory=dict)  # kind of note → first output with such a note
-    _noted_alike: set[int] = field(default_factory=set)  # other outputs with such notes
+    _first_outputs: dict[str, int] = field(default_factory=dict)  # kind of note → first output with such a note
+    _other_outputs: set[int] = field(default_factory=set)  # later outputs with notes of the same kinds
 
     def __post_init__(self) -> None:
-        """Print notes and failures of the log."""
+        """Attach the log, and print the number of hidden failures when the command ends."""
         self.use_log(self.log)
         if (context := click.get_current_context(silent=True)) is not None:
             context.call_on_close(self._say_more)  # even after an error
 
     def use_log(self, log: AnyLog) -> AnyLog:
-        """Set the log of the run, and print its notes and failures."""
+        """Set the log of the run, attach it, and return it."""
         self.log = self.attach(log)
         return log
 
     def attach(self, log: AnyLog) -> AnyLog:
-        """Print the notes and failures of a log as they are added."""
+        """Print the notes and failures of a log as they are added, and return the log."""
         log.on_note = self.note
         log.on_error = self._say_failure if self.tolerant else None
         return log
 
     def _say_failure(self, failure: NinjaError) -> None:
-        """Print the first failures of a kind, once for a file that cannot be read; count the others."""
-        kind = self._kinds.setdefault(_VARIES.sub("", failure.message), FailureKind(first=str(failure)))
+        """Print the first failures of each kind, but only one for each unreadable file; count the others."""
+        kind = self._kinds.setdefault(_NAME_OR_NUMBER.sub("", failure.message), FailureKind(first_message=str(failure)))
         cause = failure.path, None if isinstance(failure, InputError) else len(kind.shown)
-        if cause in kind.shown or len(kind.shown) == SHOWN:
-            kind.more += 1
+        if cause in kind.shown or len(kind.shown) == MAX_SHOWN:
+            kind.num_hidden += 1
         else:
             kind.shown.add(cause)
             self.say(f"failed: {_with_option_names(str(failure))}")
@@ -106,8 +106,8 @@ class Console:
     def _say_more(self) -> None:
         """Print how many more failures of each kind there are."""
         for kind in self._kinds.values():
-            if kind.more:
-                self.say(f"failed: {kind.more} more like {kind.first}")
+            if kind.num_hidden:
+                self.say(f"failed: {kind.num_hidden} more like {kind.first_message}")
         self._kinds.clear()
 
     @property
@@ -117,7 +117,7 @@ class Console:
 
     @property
     def seconds(self) -> float:
-        """Seconds since the command began."""
+        """Seconds since the command started."""
         return time.perf_counter() - self.start
 
     def say(self, message: str) -> None:
@@ -128,12 +128,12 @@ class Console:
             _shown.say(f"ninja: {message}")
 
     def note(self, message: str) -> None:
-        """Print a note, once for several outputs."""
-        kind = " ".join(_VARIES.sub("", message).split()[:3])
-        if self._noted.setdefault(kind, self.log.output) == self.log.output:
+        """Print a note, unless an earlier output had a note of the same kind."""
+        kind = " ".join(_NAME_OR_NUMBER.sub("", message).split()[:3])
+        if self._first_outputs.setdefault(kind, self.log.output) == self.log.output:
             self.say(_with_option_names(message))
         else:
-            self._noted_alike.add(self.log.output)
+            self._other_outputs.add(self.log.output)
 
     def say_keys(self, keys: Sequence[str], description: str) -> None:
         """Print the number of keys and the first of them, if there are any."""
@@ -142,12 +142,12 @@ class Console:
 
     @contextmanager
     def progress(self, unit: str, *, to_stdout: bool = False, by_reading: bool = False) -> Iterator[ProgressBar | None]:
-        """Show a progress line in a ``with`` block, if stderr is a terminal and no results are printed on it.
+        """Show a progress line in a ``with`` block, if stderr is a terminal and results are not printed on one.
 
         Args:
-            unit: Name of the items counted.
-            to_stdout: Results are printed on stdout.
-            by_reading: Lattices advance the line as they are read, see `watch_reading`; otherwise the caller does.
+            unit: Plural name of the items counted.
+            to_stdout: The command prints results on stdout.
+            by_reading: `watch_reading` advances the line as lattices are read; otherwise the caller advances it.
         """
         global _shown
         if to_stdout and sys.stdout.isatty():
@@ -171,26 +171,26 @@ class Console:
             self.bar = _shown = None
 
     def close(self, message: str | None = None, *, failed: bool = False) -> NoReturn:
-        """Print the failures and a closing message, and exit.
+        """Print a summary of the failures and a closing message, and exit.
 
         Args:
-            message: Closing line.
-            failed: Exit with 1 even if no lattice failed.
+            message: Closing message; None prints none.
+            failed: Exit with code 1 even if no lattice failed.
         """
         self._say_more()
-        if self._noted_alike:
-            self.say(f"{len(self._noted_alike)} other outputs have such notes, too")
+        if self._other_outputs:
+            self.say(f"{len(self._other_outputs)} other outputs have similar notes")
         if message is not None:
             self.say(message)
         if self.log.skipped:
-            self.say(f"{self.log.skipped} lattices are already in the output and were skipped")
+            self.say(f"skipped {self.log.skipped} lattices that are already in the output")
         if not self.log.lists_repeated:
             self.say_keys(self.log.repeated, "duplicate keys")
         self.say_keys([failure.key or failure.path or "?" for failure in self.log.failures], "failed")
         click.get_current_context().exit(1 if failed or self.log.failures else 0)
 
     def close_counting(self, unit: str = "lattices") -> NoReturn:
-        """Exit with a line of the number of results and the time."""
+        """Print the number of results and the elapsed time, and exit."""
         self.close(f"{self.log.lattices} {unit}, {self.seconds:.1f} s")
 
 
@@ -200,10 +200,10 @@ def _with_option_names(message: str) -> str:
 
 
 def lexical_forms(name: str) -> LexicalForms:
-    """Return the lexical forms of a run by its option ``--normalizer``; an automatic choice is printed.
+    """Return the lexical forms selected by the option ``--normalizer``; an automatic choice is printed.
 
     Raises:
-        NinjaError: As for ``make_normalizer``.
+        NinjaError: As `make_normalizer` raises.
     """
     console = current_console()
     return LexicalForms(name, lambda line: console.log.note(line))  # the log of the run may be set later
@@ -212,37 +212,43 @@ def lexical_forms(name: str) -> LexicalForms:
 def write(
     stage: Stage[Any], inputs: Inputs, output: Output | TextOutput, *, kind: Kind | None = None, **how: Any
 ) -> Summary:
-    """Write a stage's results, lattices as a kind; see ``ninja.pipeline.run``."""
+    """Write the results of a stage; see ``ninja.pipeline.run``.
+
+    Args:
+        kind: Kind to which result lattices are converted; None uses the kind of the output.
+        how: Further arguments of ``ninja.pipeline.run``.
+    """
     console = current_console()
     if kind is not None:
         output = replace(cast(Output, output), kind=kind)
     with console.progress("lattices", to_stdout=output.is_stdout) as bar:
-        return pipeline.run(inputs, stage, output, jobs=console.jobs, progress=_shown_by(bar), **how)
+        return pipeline.run(inputs, stage, output, jobs=console.jobs, progress=_progress_callback(bar), **how)
 
 
-def _shown_by(bar: ProgressBar | None) -> Progress | None:
-    """Return the function that shows a pipeline's progress."""
+def _progress_callback(bar: ProgressBar | None) -> Progress | None:
+    """Return a function that shows the progress of a pipeline on a bar."""
     return None if bar is None else lambda key, count, share: bar.step(key, count, share=share)
 
 
 def run(stage: Stage[Any], inputs: Inputs, output: Output, **how: Any) -> NoReturn:
-    """Write a stage's lattices, report their number, and end the command."""
+    """Write the lattices of a stage, print their number, and exit."""
     write(stage, inputs, output, **how)
     current_console().close_counting()
 
 
 def run_lines(function: Callable[[Batch], Sequence[str]], inputs: Inputs, output_file: str) -> None:
-    """Write the lines that a function makes of each lattice of a batch to a text file."""
+    """Write the text that a function returns for each lattice of a batch to a text file."""
     write(OnBatches(function), inputs, TextOutput(output_file))
 
 
 def results(
     stage: Stage[Result], inputs: Inputs | Pairs, *, to_stdout: bool = False, **how: Any
 ) -> Iterator[tuple[str, Result]]:
-    """Yield a stage's result for each lattice, showing progress on a terminal; see ``ninja.pipeline.stream``.
+    """Yield the key and the result of each lattice, and show progress on a terminal; see ``ninja.pipeline.stream``.
 
     Args:
-        to_stdout: The results are printed on stdout.
+        to_stdout: The command prints results on stdout.
+        how: Further arguments of ``ninja.pipeline.stream``.
     """
     console = current_console()
     with console.progress("lattices", to_stdout=to_stdout) as bar:
@@ -251,6 +257,6 @@ def results(
             stage,
             jobs=console.jobs,
             log=None if isinstance(inputs, Inputs) else console.log,
-            progress=_shown_by(bar),
+            progress=_progress_callback(bar),
             **({"may_be_empty": False} | how),
         )

@@ -1,11 +1,11 @@
-"""``ninja context``, and the options of context of other commands."""
+"""``ninja context``, and the context options of other commands."""
 
 from __future__ import annotations
 
 import functools
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import nullcontext
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -44,13 +44,17 @@ from ninja.pipeline import Output
 from ninja.rescoring.options import HELP
 from ninja.rescoring.report import RescoreReport
 
-OF_RESCORING = ("unk_penalty", "max_unknown")  # options of rescoring with the same meaning
+OF_RESCORING = ("unk_penalty", "max_unknown")  # rescoring options with the same meaning
 OF_AUGMENTING = ("letters_only", "lexicon", "confusion", "transition_model", "phones", "context_model")
 OF_CLASSES = ("class_boost", "class_weight", "augment_place_weight")
 OF_POINTING = ("context_weight", "context_prior")
 OF_BOOSTING = ("keyword_boost", "max_tokens", "class_lm")
-SEARCHES = "With --augment: model that searches long lists; none compares all phrases.  [default: shipped]"
-READS = "Context model that scores the phrases together with --rnnlm, replacing boosts, and searches long lists."
+ENCODER_HELP = (
+    "With --augment: model that searches long phrase lists, or 'none' to compare all phrases.  [default: shipped model]"
+)
+POINTER_HELP = (
+    "Context model that scores the phrases together with --rnnlm, instead of boosts, and searches long phrase lists."
+)
 
 WITHOUT_OPTION = ("acoustic_scale", "phone_reward", "max_spans", "max_arcs")  # fields of AugmentOptions
 BOOSTS = tuple(field.name for field in fields(ContextOptions) if field.name != "map_words")
@@ -60,10 +64,12 @@ AUGMENTING = tuple(f"augment_{field.name}" for field in fields(AugmentOptions) i
 def entities(
     *, required: bool, skip: tuple[str, ...] = (), points: bool = False
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Add the options of context to a command, which gets them as ``context``; None without entities.
+    """Add the context options, passed to the command as ``context``; it is None without ``--entities``.
 
     Args:
-        points: The command has a language model, beside which a context model can read the phrases.
+        required: The option ``--entities`` is required.
+        skip: Fields of `ContextOptions` that get no option.
+        points: The command has a language model, so a context model can score phrases together with it.
     """
     skip = (*skip, "map_words", *(() if points else OF_POINTING))
 
@@ -72,7 +78,7 @@ def entities(
             "Context",
             reads(
                 "--entities",
-                "Phrases, one per line, or phrases per utterance in JSON, JSONL or TSV.",
+                "Phrases, one per line, or phrases for each utterance in JSON, JSONL or TSV.",
                 required=required,
             ),
             reads("--utt2group", "Group of each utterance, as in Kaldi's utt2spk."),
@@ -81,38 +87,41 @@ def entities(
         )
         @section(
             "Phrases added to lattices",
-            click.option("--augment", is_flag=True, help="Add phrases that sound like words of the lattice."),
+            click.option("--augment", is_flag=True, help="Add phrases that sound like words in the lattice."),
             from_fields(AugmentOptions, skip=WITHOUT_OPTION, prefix="augment"),
-            click.option("--letters-only", is_flag=True, help="With --augment: compare letters, not phones."),
+            click.option("--letters-only", is_flag=True, help="With --augment: compare letters instead of phones."),
             reads("--lexicon", "With --augment: pronunciations that take precedence over cmudict."),
-            reads("--confusion", "With --augment: costs of confusing phones."),
-            reads("--transition-model", "With --augment: final.mdl, for phones."),
-            reads("--phones", "With --transition-model: its phones.txt."),
-            reads("--context-model", READS if points else SEARCHES),
+            reads("--confusion", "With --augment: costs of phone confusions."),
+            reads("--transition-model", "With --augment: transition model (final.mdl) that maps alignments to phones."),
+            reads("--phones", "With --transition-model: symbol table of its phones (phones.txt)."),
+            reads("--context-model", POINTER_HELP if points else ENCODER_HELP),
         )
         @functools.wraps(command)
         def with_context(
             entities: str | None, utt2group: str | None, class_lm: str | None, augment: bool, **options: Any
         ) -> None:
             boosts = ContextOptions(**{name: options.pop(name) for name in BOOSTS if name not in skip})
-            added = {name.removeprefix("augment_"): options.pop(name) for name in AUGMENTING}
+            augment_options = {name.removeprefix("augment_"): options.pop(name) for name in AUGMENTING}
             files = {name: options.pop(name) for name in OF_AUGMENTING}
             model = files["context_model"] if points and files["context_model"] != NO_MODEL else None
             if files["context_model"] == DEFAULT_MODEL:
                 files["context_model"] = None
             augmentation = None
-            if model is None and (wrong := given_on_command_line(OF_POINTING)):
-                raise OptionError(f"{', '.join(wrong)}: of use with --context-model only")
-            if model is not None and (wrong := given_on_command_line(OF_BOOSTING)):
-                raise OptionError(f"{', '.join(wrong)}: --context-model takes their place; leave them out")
+            if model is None:
+                _require("--context-model", OF_POINTING)
+            elif flags := given_on_command_line(OF_BOOSTING):
+                raise OptionError(f"{', '.join(flags)} cannot be used with --context-model, which replaces boosts")
             if augment:
-                augmentation = Augmentation(AugmentOptions(acoustic_scale=options["acoustic_scale"], **added), **files)
-            elif wrong := given_on_command_line(
-                [*(name for name in OF_AUGMENTING if model is None or name != "context_model"), *AUGMENTING]
-            ):
-                raise OptionError(f"{', '.join(wrong)}: of use with --augment only")
-            if class_lm is None and (wrong := given_on_command_line(OF_CLASSES)):
-                raise OptionError(f"{', '.join(wrong)}: of use with --class-lm only")
+                augmentation = Augmentation(
+                    AugmentOptions(acoustic_scale=options["acoustic_scale"], **augment_options), **files
+                )
+            else:
+                _require(
+                    "--augment",
+                    [*(name for name in OF_AUGMENTING if model is None or name != "context_model"), *AUGMENTING],
+                )
+            if class_lm is None:
+                _require("--class-lm", OF_CLASSES)
             context = None
             if entities is not None:
                 command_files: CommandFiles = click.get_current_context().obj
@@ -120,11 +129,11 @@ def entities(
                     entities, class_lm, utt2group, boosts, augmentation, context_model=model, guard=command_files.guard
                 )
             elif model is not None:
-                raise OptionError("--context-model: of use with --entities only")
-            elif wrong := given_on_command_line(
-                ["class_lm", "utt2group", "augment", *(name for name in BOOSTS if name not in skip)]
-            ):
-                raise OptionError(f"{', '.join(wrong)}: of use with --entities only")
+                raise OptionError("--context-model requires --entities")
+            else:
+                _require(
+                    "--entities", ["class_lm", "utt2group", "augment", *(name for name in BOOSTS if name not in skip)]
+                )
             command(context=context, **options)
 
         return with_context
@@ -132,8 +141,14 @@ def entities(
     return add
 
 
+def _require(option: str, dependent: Collection[str]) -> None:
+    """Raise `OptionError` if the command line has options that require an absent option."""
+    if flags := given_on_command_line(dependent):
+        raise OptionError(f"{', '.join(flags)}: only allowed with {option}")
+
+
 def with_acoustic_scale(context: Context, acoustic_scale: float) -> Context:
-    """Return a context with an acoustic scale for augmentation."""
+    """Return a context whose augmentation uses an acoustic scale."""
     if context.augmentation is None:
         return context
     options = replace(context.augmentation.options, acoustic_scale=acoustic_scale)
@@ -142,7 +157,7 @@ def with_acoustic_scale(context: Context, acoustic_scale: float) -> Context:
 
 @dataclass(slots=True)
 class PhraseCounts:
-    """Number of lattices, and of those with phrases."""
+    """Number of lattices, and number of lattices that have phrases."""
 
     stage: Contextual
     lattices: int = 0
@@ -156,11 +171,11 @@ class PhraseCounts:
     def __str__(self) -> str:
         if self.with_phrases or not self.lattices:
             return f"phrases for {self.with_phrases} of {self.lattices} lattices"
-        return f"none of {self.lattices} lattices has phrases: are their keys the utterance ids of the entities?"
+        return f"none of the {self.lattices} lattices has phrases; are their keys the utterance ids in the phrase list?"
 
 
 def write_words(path: str | None, stage: Contextual) -> None:
-    """Write the symbol table of a stage's lattices to a file, if there is a path."""
+    """Write the symbol table of the result lattices to a file; do nothing if the path is None."""
     if path is not None:
         with text_output(path) as output:
             output.writelines(f"{word} {number}\n" for word, number in stage.result_words)
@@ -173,17 +188,19 @@ def write_words(path: str | None, stage: Contextual) -> None:
 @section(
     "Models",
     map_words,
-    reads("--old-lm", "N-gram model of the first pass, to mix the class model with."),
+    reads("--old-lm", "N-gram model of the first pass, which the class model is mixed with."),
 )
 @word_options("oov_score")
 @section("Words", normalizer_option)
 @section(
     "Scales",
     click.option("--acoustic-scale", default=0.1, help=HELP["acoustic_scale"]),
-    click.option("--word-penalty", default=0.0, help="Cost of each word in best paths."),
+    click.option("--word-penalty", default=0.0, help="Cost added per word when best paths are computed."),
 )
-@lattice_output("The lattices with their context")
-@section("Input and output", writes("--report", "Write best paths, their phrases and added arcs, as JSON lines."))
+@lattice_output("Output for the lattices with context")
+@section(
+    "Input and output", writes("--report", "Write best paths with their phrases, and added phrases, as JSON lines.")
+)
 @reads_lattices
 def context(
     inputs: Inputs,
@@ -197,27 +214,27 @@ def context(
     load_options: LoadOptions,
     normalizer: str,
 ) -> None:
-    """Make names, places and titles that are relevant to an utterance more probable.
+    """Boost names, places and titles that are relevant to each utterance.
 
-    With --class-lm, a class word such as @name expands to the phrases of that class; the class model is mixed with the
-    first pass's --old-lm word by word, or without it with the graph costs. Without --class-lm, phrases are boosted in
-    any place. --augment adds phrases that sound similar to words of the lattice; it needs the extra ninja-asr[phones].
-    The default of --words is words.txt or words.txt.gz beside SOURCE. Without -o the lattices are written to stdout as
-    a binary archive; on a terminal the best word sequences are printed instead.
+    With --class-lm, a class word such as @name expands to the phrases of that class, and the class model is mixed word
+    by word with --old-lm, or else with the graph costs. Without --class-lm, phrases are boosted wherever they occur.
+    --augment adds phrases that sound similar to words in the lattice; it requires the extra ninja-asr[phones]. By
+    default, --words is words.txt or words.txt.gz next to SOURCE. --jobs defaults to 1. Without -o, lattices are written
+    to stdout as a binary archive, or on a terminal their best word sequences are printed.
 
     \b
     Example:
       ninja context lat.ark.gz --entities names.jsonl --class-lm class.arpa --old-lm old.arpa.gz -o context.ark.gz
     """
     if context.class_lm is None and context.augmentation is None and old_lm is not None:
-        raise OptionError("--old-lm is of use with --class-lm, which it is mixed with, and with --augment")
+        raise OptionError("--old-lm requires --class-lm or --augment")
     console = current_console()
     console.jobs = console.jobs or 1
     if report is not None and (console.jobs > 1 or destination.resume):
-        raise OptionError("--report sees all lattices in one process: leave --jobs and --resume out")
+        raise OptionError("--report cannot be used with --jobs above 1 or --resume")
     words = inputs.need_table()
     if console.jobs > 1 and context.options.unk_penalty is None:
-        words.complete()  # threads bind the context to the words so far
+        words.complete()  # each thread binds the context to the words read so far
     acoustic_scale = fitting_acoustic_scale(inputs, acoustic_scale)
     context = with_acoustic_scale(context, acoustic_scale)
     log = use_log(inputs, RescoreReport())
@@ -250,7 +267,7 @@ def context(
 
 
 def _report(stage: Contextual, lattice: Lattice, scales: Scales) -> dict[str, Any]:
-    """Return the phrases on the best path, and the phrases added."""
+    """Return the line of ``--report`` for a lattice: its best path, the phrases on it, and the added phrases."""
     words = best_words(lattice, scales)
     matches = stage.matches(lattice.key, words)
     phrases = [{"class": match.cls, "text": match.text, "begin": match.begin, "end": match.end} for match in matches]

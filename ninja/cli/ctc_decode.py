@@ -33,26 +33,30 @@ from ninja.pipeline.stages import OnBatches, call_safely
 
 @dataclass(frozen=True, slots=True)
 class Emission:
-    """A matrix with the attributes of a lattice that the pipeline reads."""
+    """A matrix with those attributes of a lattice that the pipeline uses."""
 
     key: str
     matrix: npt.NDArray[Any]
-    path: str  # of its file
+    path: str  # file of the matrix
     words: None = None
 
     @property
     def num_arcs(self) -> int:
-        """Number of elements, as a measure of the work."""
+        """Number of elements, which the pipeline takes as the amount of work."""
         return self.matrix.size
 
 
 def search(
     emission: Any, units: CtcUnits, lexicon: CtcLexicon | None, options: CtcOptions, scale: Scale, nbest: int | None
 ) -> CtcResult:
-    """Search an emission."""
+    """Return the hypotheses of a matrix, at most ``nbest``, the most probable first.
+
+    Raises:
+        NinjaError: The key or the matrix is invalid, or the search finds no hypothesis; names the file.
+    """
     try:
         if emission.key.split() != [emission.key]:
-            raise LatticeError("the key is empty or has a blank; give the matrix, or its file, another name")
+            raise LatticeError("the key is empty or contains white space; rename the matrix or its file")
         if emission.matrix.ndim == 2 and not len(emission.matrix):
             raise ModelError("the matrix has no frames")
         result = ctc_search(log_probabilities(emission.matrix, scale), units, lexicon, options)
@@ -65,7 +69,7 @@ def search(
 
 
 class GrowingTable(SymbolTable):
-    """A symbol table that numbers words in order of appearance."""
+    """Symbol table that numbers words in order of appearance."""
 
     __slots__ = ()
 
@@ -73,10 +77,10 @@ class GrowingTable(SymbolTable):
         super().__init__([(EPSILON_NAME, EPSILON)])
 
     def add(self, result: CtcResult) -> None:
-        """Add the words of a result."""
+        """Add the words of a result that are new."""
         for word in result.words():
-            number = self._id.setdefault(word, len(self._id))
-            self._word[number] = word
+            word_id = self._id.setdefault(word, len(self._id))
+            self._word[word_id] = word
 
 
 def decode(
@@ -86,7 +90,15 @@ def decode(
     unknown: str | None,
     frame_shift: float | None,
 ) -> Iterator[tuple[str, Lattice]]:
-    """Yield the lattices of the matrices of a source."""
+    """Decode matrices on several threads, and yield the key and lattice of each, in order.
+
+    Args:
+        inputs: Files of matrices; failures are added to the log.
+        function: Return the result of an `Emission`.
+        symbols: Symbol table of the words.
+        unknown: Word that replaces words missing from the table; None fails such lattices.
+        frame_shift: Seconds per row of the matrices, None if unknown.
+    """
     log = inputs.log
     for key, result in in_order(
         lambda pair: (pair[0], call_safely(function, pair[1])), _matrices(inputs), current_console().threads
@@ -109,7 +121,7 @@ def _matrices(inputs: Inputs) -> Iterator[tuple[str, Any]]:
         is_empty = False
         yield key, Emission(key, matrix, path)
     if is_empty and not inputs.log.failures:
-        raise LatticeError(f"there is no matrix in {', '.join(inputs.places)}; nothing is written")
+        raise LatticeError(f"{', '.join(inputs.places)}: found no matrices; no output is written")
 
 
 @command
@@ -117,21 +129,24 @@ def _matrices(inputs: Inputs) -> Iterator[tuple[str, Any]]:
 @unit_options
 @section(
     "Words",
-    reads("--words", f"{WORDS_HELP} Other words are refused."),
-    click.option("--unk", metavar="WORD", help="With --words: the word for words that the table lacks."),
+    reads("--words", f"{WORDS_HELP} A lattice with other words fails."),
+    click.option("--unk", metavar="WORD", help="With --words: word that replaces words missing from the table."),
 )
 @section(
     "Search",
     click.option(
-        "--scale", type=click.Choice(["logprob", "logit", "prob"]), default="logprob", help="Domain of the numbers."
+        "--scale",
+        type=click.Choice(["logprob", "logit", "prob"]),
+        default="logprob",
+        help="Scale of the matrix values: natural log-probabilities, logits or probabilities.",
     ),
     from_fields(CtcOptions, skip=WITH_TRACKER),
     click.option(
-        "--nbest", type=click.IntRange(1), help="Word sequences in a lattice, the most probable.  [default: all]"
+        "--nbest", type=click.IntRange(1), help="Keep the N most probable word sequences per lattice.  [default: all]"
     ),
     click.option("--frame-shift", type=click.FloatRange(0, min_open=True), help="Seconds per row of the matrices."),
 )
-@lattice_output("The lattices", resume=False)
+@lattice_output(resume=False)
 @section(
     "Running",
     jobs,
@@ -139,9 +154,9 @@ def _matrices(inputs: Inputs) -> Iterator[tuple[str, Any]]:
         "--on-error",
         type=click.Choice(["skip", "raise"]),
         default="skip",
-        help="Skip matrices that fail (exit code 1 at the end), or stop at the first.",
+        help="Skip failed matrices and exit with code 1 at the end, or stop at the first failure.",
     ),
-    click.option("--allow-pipes", is_flag=True, help="Run a command given as MATRICES ('ark:command |')."),
+    click.option("--allow-pipes", is_flag=True, help="Allow shell commands as MATRICES ('ark:command |')."),
 )
 def ctc_decode(
     matrices: tuple[str, ...],
@@ -155,13 +170,13 @@ def ctc_decode(
 ) -> None:
     """Decode the output matrices of a CTC model into lattices by prefix beam search.
 
-    MATRICES are files of NumPy (.npy, .npz) or torch, Kaldi archives and lists of matrices, folders of these, or -. A
-    matrix has a row for each frame and a column for each unit; --tokens, --letters or --sentencepiece names these. The
+    MATRICES are NumPy files (.npy, .npz), torch files, Kaldi archives, Kaldi script files, folders of such files, or -.
+    A matrix has one row per frame and one column per unit; --tokens, --letters or --sentencepiece names the units. The
     paths of a lattice are the word sequences in the beam; their acoustic cost is -log p.
 
-    Words are numbered in order of appearance, or in the order of the lexicon, so that archives of one lexicon have the
-    same ids; the symbol table is written to --words-out, or beside the archive. With --words the ids are those of an
-    existing table.
+    With --words, word ids are those of an existing symbol table. Otherwise words are numbered in the order of the
+    lexicon, so archives decoded with the same lexicon have the same ids, or without a lexicon in order of appearance;
+    the symbol table is written to --words-out, or next to the archive.
 
     \b
     Example:
@@ -174,13 +189,14 @@ def ctc_decode(
     inputs, destination = widths.pop("inputs"), widths.pop("destination")
     keeps = destination.resolved.format.keeps
     if unk is not None and (inputs.words is None or unk not in symbols):
-        without = "--unk is of use with --words only"
-        raise OptionError(without if inputs.words is None else f"--unk: {unk!r} is not in {inputs.words}")
+        missing = "--unk requires --words" if inputs.words is None else f"--unk: {unk!r} is not in {inputs.words}"
+        raise OptionError(missing)
     function = partial(search, units=units, lexicon=lexicon, options=CtcOptions(**widths), scale=scale, nbest=nbest)
 
     def lattices(part: Inputs) -> Iterable[tuple[str, Lattice]]:
         decoded = decode(part, function, symbols, unk, frame_shift)
-        has_table_first = {"ids", "names"} <= keeps and isinstance(symbols, GrowingTable)  # in front of the lattices
+        # The symbol table precedes the lattices in the output, so all words must be known first.
+        has_table_first = {"ids", "names"} <= keeps and isinstance(symbols, GrowingTable)
         return list(decoded) if has_table_first else decoded
 
     arcs = write(OnBatches(unchanged), inputs, destination, read=lattices).arcs
@@ -188,10 +204,10 @@ def ctc_decode(
 
 
 def _symbols(words: str | None, lexicon: CtcLexicon | None) -> SymbolTable:
-    """Return the table of a file, of the lexicon's words in its order, or one that grows."""
+    """Return the symbol table in a file, or that of the lexicon in its order, or else a growing table."""
     if words is not None:
         return SymbolTable.read(words)
     if lexicon is None:
         return GrowingTable()
-    words_of = dict.fromkeys(word for alike in lexicon.words.values() for word in alike)
-    return SymbolTable.from_words([EPSILON_NAME, *words_of])
+    unique_words = dict.fromkeys(word for homophones in lexicon.words.values() for word in homophones)
+    return SymbolTable.from_words([EPSILON_NAME, *unique_words])

@@ -13,15 +13,15 @@ MARKS = {True: "ok ", False: "BAD", None: "-  "}
 
 
 @click.command  # click alone, so that it runs without numpy and other libraries
-@click.option("--deep", is_flag=True, help="Compute golden cases with this build, in a few seconds.")
+@click.option("--deep", is_flag=True, help="Also compare results of this build with known ones; takes a few seconds.")
 @click.pass_context
 def doctor(context: click.Context, deep: bool) -> None:
     """Check the installation.
 
-    The output lists versions, compiled modules, devices, the shipped model, optional libraries with their purpose, and
-    other packages named ninja (the build tool, django-ninja) that have overwritten files of this one. With --deep, best
-    paths, posteriors, rescoring and other results on small lattices are computed by the compiled modules and compared
-    with plain Python. The exit code is 1 if a check fails; a missing optional library is no failure.
+    Lists versions, compiled modules, devices, the shipped model, optional libraries and their purpose, and other
+    packages named ninja (the build tool, django-ninja) that have overwritten files of this one. With --deep, the
+    compiled modules compute best paths, posteriors, rescoring and other results on small lattices, which are compared
+    with those of plain Python. The exit code is 1 if a check fails; a missing optional library is not a failure.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""Types of the arguments and options that name files, and the files of a command."""
+"""Types of arguments and options that name files, and the checks of these files."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from ninja.io.symbol_tables import table_beside
 from ninja.pipeline.outputs import names_job
 
 STDIN, STDOUT = "/dev/stdin", "/dev/stdout"
-# Parameters that do not change the results, or are identified by the sources; those of the run may differ when resumed.
+# Parameters that do not change the results, or whose effect is in the list of sources.
 IGNORED = {"shard", "ray", "jobs", "resume", "config", "source", "first"}
-OF_THE_RUN = {"batch_arcs", "backend", "device", "on_error", "allow_pipes"}
+MAY_CHANGE = {"batch_arcs", "backend", "device", "on_error", "allow_pipes"}  # when a run is resumed
 
 
 class InputFile(click.ParamType):
-    """A file that is read, or several: a folder, a list, a pattern, a Kaldi rspecifier.
+    """An input: a file, a folder, a list of files, a pattern, or a Kaldi rspecifier.
 
     Args:
-        load: Reads the file for the command, after all files are checked.
+        load: Called with the name after all files are checked; the command gets its return value.
     """
 
     name = "file"
@@ -37,7 +37,7 @@ class InputFile(click.ParamType):
         self.load = load
 
     def paths(self, files: list[SourceFile]) -> Iterator[str]:
-        """Yield the paths of files, also of those in folders."""
+        """Yield the paths of files, including those in folders."""
         for file in files:
             if file.table.kind == "folder":
                 yield from self.paths_in(file)
@@ -48,25 +48,25 @@ class InputFile(click.ParamType):
         """Yield the paths of all files below a folder."""
         if is_remote(folder.path):
             yield from (file.path for file in folder.files)
-        for place, _, names in os.walk(folder.path):
-            yield from (os.path.join(place, name) for name in names)
+        for parent, _, names in os.walk(folder.path):
+            yield from (os.path.join(parent, name) for name in names)
 
 
 class Lattices(InputFile):
-    """A source of lattices."""
+    """An input that contains lattices."""
 
     name = "source"
 
     def paths_in(self, folder: SourceFile) -> Iterator[str]:
-        """Yield the paths of the files that are read as lattices."""
+        """Yield the paths of the lattice files in a folder."""
         yield from (file.path for file in folder.lattice_files)
 
 
 class OutputFile(click.ParamType):
-    """A file that is written; ``-`` is the standard output.
+    """An output file; ``-`` is stdout.
 
     Args:
-        allow_folder: The name may be that of a folder.
+        allow_folder: Accept the name of a folder, too.
     """
 
     name = "file"
@@ -75,48 +75,48 @@ class OutputFile(click.ParamType):
         self._allow_folder = allow_folder
 
     def check(self, name: str) -> None:
-        """Check that a name is that of one file in an existing folder.
+        """Check that a name denotes a single file in an existing folder.
 
         Raises:
-            OptionError: It is not.
+            OptionError: It does not.
         """
         if names_job(name):
-            raise OptionError(f"{name}: JOB numbers files of lattices, but these results are one file; leave JOB out")
+            raise OptionError(f"{name}: JOB is allowed only in the names of lattice outputs; remove it")
         if not self._allow_folder and (name.endswith(os.sep) or os.path.isdir(name)):
-            raise OptionError(f"{name} is a folder, but these results are a single file; name a file")
+            raise OptionError(f"{name} is a folder, but the output is a single file; add a file name")
         for path in self.targets(name):
             if not is_remote(path) and not os.path.isdir(parent := os.path.dirname(os.path.realpath(path))):
-                raise OptionError(f"{name}: there is no folder {parent}; create it first")
+                raise OptionError(f"{name}: the folder {parent} does not exist; create it first")
 
     def targets(self, name: str) -> list[str]:
-        """Return the paths of the files that are written, without temporary files and files named by keys."""
+        """Return the paths of the output files, without temporary files and files that are named by keys."""
         output = target(name)
         paths = [output.archive] if output.script is None else [output.archive, output.script]
         return [STDOUT if path == "-" else path for path in paths]
 
 
 class LatticeFile(OutputFile):
-    """A file or a folder of lattices that are written, or several files.
+    """An output for lattices: one file, a folder, or several files.
 
     Args:
-        each_input: Each input file may have an output of its own.
+        per_input: Each input file may have a separate output.
     """
 
-    def __init__(self, *, each_input: bool = False) -> None:
+    def __init__(self, *, per_input: bool = False) -> None:
         super().__init__()
-        self.several = "for one output of each input: -o folder/ or -o out/lat.JOB.gz" if each_input else None
+        self.several = "to write one output per input, use -o folder/ or -o out/lat.JOB.gz" if per_input else None
 
     def check(self, name: str) -> None:
-        """Accept any name, which the writer checks."""
+        """Accept any name; the writer checks it."""
 
     def targets(self, name: str) -> list[str]:
-        """Return the paths of the files, and of the symbol table and the scales that may be written beside them."""
+        """Return the paths of the files, and those of the symbol table and the scale file that may be written, too."""
         first, *others = super().targets(name)
         return [first, *others] if first == STDOUT else [first, *others, table_beside(first), scales_path(first)]
 
 
 class OutputFolder(OutputFile):
-    """A folder of files that are written; it is created."""
+    """An output folder, which is created if necessary."""
 
     name = "dir"
 
@@ -125,21 +125,21 @@ class OutputFolder(OutputFile):
 
 
 class CommandFiles:
-    """The files that the arguments and options of a command name; names are resolved once, and no output is an input.
+    """The input and output files of a command, resolved and checked.
 
     Args:
-        command: Its arguments and options show by their types which files they name.
-        values: Value of each of them.
+        command: The command; the types of its parameters tell which of them name files.
+        values: Value of each parameter, by name.
 
     Attributes:
-        sources: The inputs.
-        guard: Refuses outputs that would replace an input.
-        tables: The part of the lattices that a shard reads.
-        inputs: The lattices of that shard.
+        sources: Resolves names of inputs; each name is resolved once.
+        guard: Rejects outputs that would replace an input.
+        tables: The part of the input that a shard reads; None without ``--shard``.
+        inputs: The inputs of the shard, set when they are built.
 
     Raises:
-        OptionError: An output is an input, two outputs are one file, an output does not name one file, or the standard
-            input is read twice.
+        OptionError: An output is also an input, two outputs are the same file, the name of an output is invalid, or
+            several inputs are stdin.
     """
 
     tables: tuple[Table, ...] | None = None
@@ -153,16 +153,19 @@ class CommandFiles:
         self._check_outputs()
         is_stdin = [is_standard_input(self._files(name)) for kind, name in self._named() if isinstance(kind, InputFile)]
         if sum(is_stdin) > 1:
-            raise OptionError("the standard input, -, can be one of the archives only")
+            raise OptionError("only one of the inputs can be standard input (-)")
 
     def settings(
         self, identity: Callable[[list[str]], Any], ignored: Collection[str] = IGNORED
     ) -> tuple[dict[str, Any], list[State]]:
-        """Return the options that the results depend on, and the states of lattices beside the sources.
+        """Return the options on which the results depend.
 
         Args:
-            identity: Returns a value that identifies the content of files.
-            ignored: Parameters that are left out.
+            identity: Return a value that identifies the content of files, given their paths.
+            ignored: Names of parameters to omit.
+
+        Returns:
+            Option name → value, and the states of the lattice files that options name.
         """
         options: dict[str, Any] = {}
         states: list[State] = []
@@ -186,7 +189,7 @@ class CommandFiles:
     def _states(self, names: tuple[str, ...]) -> list[State]:
         try:
             return states_of(self.sources.select(names))
-        except NinjaError:  # a pipe, or a source that reading it reports
+        except NinjaError:  # a pipe, or a source for which the reader will report an error
             return [(name, -1, -1) for name in names]
 
     def _contents(self, kind: InputFile, name: str, identity: Callable[[list[str]], Any]) -> list[Any]:
@@ -194,7 +197,7 @@ class CommandFiles:
         return identity(paths) if paths else [name]
 
     def _named(self) -> Iterator[tuple[click.ParamType, str]]:
-        """Yield the type and each value of the arguments and options that name files."""
+        """Yield type and value of each parameter that names a file, once per value."""
         for parameter in self.command.params:
             if isinstance(parameter.type, InputFile | OutputFile):
                 value = self.values.get(parameter.name or "")
@@ -203,11 +206,11 @@ class CommandFiles:
                         yield parameter.type, name
 
     def _files(self, name: str) -> list[SourceFile]:
-        """Return the files of an input, without commands; none if it cannot be read, which reading it reports."""
+        """Return the files of an input without pipes; an unreadable input has none, the reader reports the error."""
         return [file for file in self.sources.select((name,)).resolvable_files if file.place.command is None]
 
     def _input_paths(self) -> Iterator[str]:
-        """Yield the paths of all inputs, also of the files that lists and script files name."""
+        """Yield the paths of all inputs, including the files that file lists and script files name."""
         for kind, name in self._named():
             if isinstance(kind, InputFile):
                 files = self._files(name)
@@ -222,14 +225,14 @@ class CommandFiles:
                 continue
             kind.check(name)
             for path in kind.targets(name):
-                place = os.path.realpath(path) if path != STDOUT else path
-                if place in paths and path != os.devnull:
-                    raise OptionError(f"{name}: two results would be written there; give each a separate file")
-                paths.add(place)
+                real_path = os.path.realpath(path) if path != STDOUT else path
+                if real_path in paths and path != os.devnull:
+                    raise OptionError(f"{name}: two outputs would be written to this file; give them different names")
+                paths.add(real_path)
                 self.guard.write(path)
                 self.guard.write(part_of(path))
 
 
 def is_standard_input(files: list[SourceFile]) -> bool:
-    """Return whether any of some files is the standard input, however it is named."""
+    """Return whether any file is standard input, under any of its names."""
     return any(file.path in ("-", STDIN) and file.place.command is None for file in files)

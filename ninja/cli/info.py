@@ -23,11 +23,11 @@ from ninja.pipeline.stages import OnLattices
 
 
 class Size(NamedTuple):
-    """The figures of a lattice."""
+    """Kind and size of a lattice."""
 
     kind: str
-    figures: dict[str, int]
-    arcs_of: dict[int, int]  # word → number of arcs, without epsilon
+    figures: dict[str, int]  # name → number
+    arcs_of: dict[int, int]  # word id → number of arcs, without epsilon
 
 
 def size_of(lattice: Lattice) -> Size:
@@ -46,9 +46,9 @@ def depth(figures: Mapping[str, int]) -> float:
 
 
 @command
-@reads("--rnnlm", "Language model whose coverage of the words is shown.")
+@reads("--rnnlm", "Language model; show how many of the words its vocabulary lacks.")
 @click.option("--per-lattice", is_flag=True, help="Print a line for each lattice: key, states, arcs, frames, depth.")
-@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @reads_lattices
 def info(inputs: Inputs, rnnlm: str | None, per_lattice: bool, as_json: bool) -> None:
     """Show the size of lattices and how well a vocabulary covers them.
@@ -62,7 +62,7 @@ def info(inputs: Inputs, rnnlm: str | None, per_lattice: bool, as_json: bool) ->
     if per_lattice and as_json:
         raise click.UsageError("--per-lattice cannot be used with --json")
     if rnnlm is not None and inputs.table() is None:
-        raise click.UsageError("--rnnlm needs --words, because the lattices have word ids only")
+        raise click.UsageError("--rnnlm requires --words, because the lattices contain only word ids")
     kinds: Counter[str] = Counter()
     total = Counter({"with times": 0, "with alignments": 0, "states": 0, "arcs": 0, "frames": 0, "crossings": 0})
     count: Counter[int] = Counter()
@@ -95,7 +95,7 @@ def info(inputs: Inputs, rnnlm: str | None, per_lattice: bool, as_json: bool) ->
 
 
 def _coverage(count: Counter[int], words: SymbolTable, rnnlm: str) -> dict[str, Any]:
-    """Count the words that a language model lacks."""
+    """Return the number of words missing from a language model, their share of arcs, and the most frequent of them."""
     known = load(rnnlm).vocabulary
     spelled = Counter({words.word(number): arcs for number, arcs in count.items()})
     unknown = Counter({word: arcs for word, arcs in spelled.items() if word not in known and word not in MARKS})

@@ -1,4 +1,4 @@
-"""``ninja lm``: commands about language models themselves."""
+"""``ninja lm``: describe, apply and convert language models."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ from ninja.lm.perplexity import Perplexity
 from ninja.lm.protocol import Backend, LoadOptions
 from ninja.lm.trie import word_logprobs
 
-BATCH = 256  # sentences scored side by side
-HEAD_LINES = 1000  # of a text, by which its words are judged to be written or lexical
-MANY = 0.5  # of the first words of lines, when they are the model's words: then these are no keys
+BATCH = 256  # sentences per batch
+HEAD_LINES = 1000  # lines of a text that determine whether its words are written or lexical
+MAX_KNOWN_KEYS = 0.5  # keys are probably words if more than this share of them is in the vocabulary
 
 
 class Sentence(NamedTuple):
     """A line of a text."""
 
     key: str
-    ids: list[int]  # the model's
-    unknown: list[bool]  # whether the word is scored as <unk>
-    share: float  # share of the text's lines up to this one
+    ids: list[int]  # word ids of the model
+    unknown: list[bool]  # words that are scored as <unk>
+    share: float  # share of the text up to and including this line, in (0, 1]
 
 
 @click.group()
 def lm() -> None:
-    """Score text with language models, or describe or convert the models.
+    """Score text with language models; describe or convert models.
 
-    MODEL is a model that `ninja rescore --rnnlm` takes.
+    MODEL is any model that `ninja rescore --rnnlm` accepts.
 
     \b
     Examples:
@@ -59,13 +59,17 @@ def lm() -> None:
 
 
 def _loads_model(command: Command) -> Command:
-    """Add an argument MODEL, passed on as ``name``, and the loaded model."""
+    """Add the argument MODEL and its options, passed to the command as ``name`` and ``model`` (the loaded model)."""
 
     @click.argument("model", type=InputFile())
-    @click.option("--normalize/--no-normalize", default=None, help="Normalise exactly.  [default: as trained]")
+    @click.option(
+        "--normalize/--no-normalize",
+        default=None,
+        help="Normalise probabilities exactly, or not.  [default: as trained]",
+    )
     @click.option("--device", default="auto", help=DEVICE_HELP)
     @backend_option
-    @reads("--words", "Symbol table of a model that numbers its words.", load=SymbolTable.read)
+    @reads("--words", "Symbol table of a model that stores only word ids.", load=SymbolTable.read)
     @word_options(*WORD_OPTIONS)
     @functools.wraps(command)
     def with_model(
@@ -87,7 +91,7 @@ def _loads_model(command: Command) -> Command:
 
 @lm.command(cls=Sectioned)
 @_loads_model
-@click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def info(name: str, model: LanguageModel, as_json: bool) -> None:
     """Show the kind and size of a language model.
 
@@ -104,7 +108,7 @@ def info(name: str, model: LanguageModel, as_json: bool) -> None:
         "sentence begin": None if model.bos is None else vocabulary.word(model.bos),
         "sentence end": vocabulary.word(model.eos),
         "unknown word": None if model.unk is None else vocabulary.word(model.unk),
-        "words it stood for": model.unk_words if model.oov_score is None else None,
+        "words sharing <unk>": model.unk_words if model.oov_score is None else None,
         "normalised": model.normalized,
     }
     if kind == CHECKPOINT:
@@ -123,10 +127,10 @@ def info(name: str, model: LanguageModel, as_json: bool) -> None:
 @lm.command(cls=Sectioned)
 @_loads_model
 @click.argument("text", type=InputFile())
-@output_file("Scores")
-@click.option("--keys/--no-keys", default=True, help="Lines of TEXT begin with a key, or not.")
-@click.option("--int", "as_ids", is_flag=True, help="TEXT has the model's word ids instead of words.")
-@click.option("--unk-penalty", default=0.0, help="Cost of an unknown word beyond <unk>.")
+@output_file("Text file for the scores")
+@click.option("--keys/--no-keys", default=True, help="Whether each line of TEXT begins with a key.")
+@click.option("--int", "as_ids", is_flag=True, help="TEXT contains word ids of the model instead of words.")
+@click.option("--unk-penalty", default=0.0, help="Cost added to the score of <unk> for each unknown word.")
 @normalizer_option
 def score(
     name: str,
@@ -140,13 +144,15 @@ def score(
 ) -> None:
     """Print the natural-log probability of each word of a text.
 
-    Each line of TEXT has a key and the words of a sentence; - is stdin. The output has the key, then a number for each
-    word and one for the end of the sentence. Unknown words are scored as the model's <unk>; if it has none, they are
-    left out as in SRILM (their number is 0), unless --oov-score says otherwise.
+    Each line of TEXT has a key and the words of a sentence; - is stdin. Each output line has the key, one number per
+    word, and one for the end of the sentence. Unknown words are scored as <unk>; if the model has no <unk>, they are
+    skipped as in SRILM (their number is 0) unless --oov-score is given. The number of a written word is the sum over
+    its lexical words.
 
-    The counts and perplexities of SRILM's ngram -ppl are printed on stderr: OOVs are unknown words, zeroprobs words of
-    probability zero; logprob is to base 10, ppl per word and end of sentence, ppl1 per word. If OOVs have scores, a
-    third line has the figures without them. A written word has one number, the sum over its lexical words.
+    Counts and perplexities are printed on stderr like those of SRILM's ngram -ppl: OOVs is the number of unknown words,
+    zeroprobs the number of words with probability zero, logprob the base-10 log-probability of the text, ppl the
+    perplexity per word and end of sentence, and ppl1 the perplexity per word. If OOVs are scored, a third line excludes
+    them.
 
     \b
     Example:
@@ -154,7 +160,7 @@ def score(
     """
     if model.unk is None and model.takes_oov_score:
         model.score_oovs("skip")
-        click.echo(f"ninja: {name} has no <unk>: OOVs are left out, as SRILM does; see --oov-score", err=True)
+        click.echo(f"ninja: {name} has no <unk>; skipping OOVs, like SRILM (see --oov-score)", err=True)
     lines = _lines(text)
     head = list(islice(lines, HEAD_LINES))
     if not as_ids and not model.reads_written:
@@ -183,7 +189,7 @@ def score(
 @click.argument("model", type=InputFile())
 @writes(
     "-o",
-    "Checkpoint, .onnx file or folder/ to write.",
+    "Output: a checkpoint, an .onnx file, or folder/ for Caffe2 nets.",
     "--output-file",
     kind=OutputFile(allow_folder=True),
     required=True,
@@ -191,9 +197,9 @@ def score(
 def convert(model: str, output_file: str) -> None:
     """Convert a language model to another format, with the same scores.
 
-    A Kaldi RNNLM becomes a Ninja checkpoint: one file, with the vocabulary in it. A checkpoint is copied from torch's
-    format (.pt) to that of safetensors, or back. Ninja's own LSTM is written as an ONNX model or, given a folder, as a
-    pair of Caffe2 nets.
+    A Kaldi RNNLM is converted to a Ninja checkpoint, a single file that includes the vocabulary. A Ninja checkpoint is
+    converted between the safetensors format and torch's format (.pt). A Ninja LSTM is converted to an ONNX model or, if
+    the output is a folder, to a pair of Caffe2 nets.
 
     \b
     Examples:
@@ -209,42 +215,42 @@ def convert(model: str, output_file: str) -> None:
 
 
 def _warn_of_words(model: LanguageModel, keys: list[str]) -> None:
-    """Warn if the first words of lines are unlikely to be keys: some are equal, or most are words of the model."""
+    """Warn if keys are probably words of the text: some are duplicates, or most are in the vocabulary."""
     duplicate = next((key for key, count in Counter(keys).items() if count > 1), None)
     known = 0 if model.spells_words else sum(key in model.vocabulary for key in keys)
     if duplicate is not None:
-        why = f"{duplicate!r} begins several lines"
-    elif known > MANY * len(keys):
-        why = f"{known} of {len(keys)} are words of the model"
+        reason = f"{duplicate!r} begins several lines"
+    elif known > MAX_KNOWN_KEYS * len(keys):
+        reason = f"{known} of {len(keys)} are words in the vocabulary"
     else:
         return
-    advice = "give --no-keys if the lines have no keys"
-    click.echo(f"ninja: warning: the first word of each line is taken as its key, but {why}; {advice}", err=True)
+    advice = "use --no-keys if the lines have no keys"
+    click.echo(f"ninja: warning: the first word of each line is taken as its key, but {reason}; {advice}", err=True)
 
 
 def _sentences(
-    network: LanguageModel, lines: Iterable[tuple[int, float, list[str]]], path: str, keyed: bool, as_ids: bool
+    model: LanguageModel, lines: Iterable[tuple[int, float, list[str]]], path: str, has_keys: bool, as_ids: bool
 ) -> Iterator[Sentence]:
-    """Look up the words of the lines of a text in a model."""
-    marks = {network.eos} if network.bos is None else {network.bos, network.eos}
+    """Yield the lines of a text as sentences of a model's word ids; see `_lines`."""
+    marks = {model.eos} if model.bos is None else {model.bos, model.eos}
     for line, share, fields in lines:
-        if keyed and not fields:
-            raise FormatError("the line is empty; a key is needed, or give --no-keys", path, line=line)
-        key = fields.pop(0) if keyed else ""
-        ids = [_id_of(network, word, as_ids, path, line) for word in fields]
+        if has_keys and not fields:
+            raise FormatError("the line is empty; add a key, or use --no-keys", path, line=line)
+        key = fields.pop(0) if has_keys else ""
+        ids = [_id_of(model, word, as_ids, path, line) for word in fields]
         if not marks.isdisjoint(ids):
-            mark = network.vocabulary.word(next(number for number in ids if number in marks))
-            raise FormatError(f"{mark} in the text; remove it, it is implied", path, line=line)
-        # SRILM, too, takes an <unk> in the text for an OOV where the model has none.
-        unk = None if network.oov_score is None else network.unk
-        unknown = [word not in network.vocabulary or number == unk for word, number in zip(fields, ids, strict=True)]
+            mark = model.vocabulary.word(next(word_id for word_id in ids if word_id in marks))
+            raise FormatError(f"the text contains {mark}, which is implied; remove it", path, line=line)
+        # Like SRILM, count an <unk> in the text as an OOV if the model has no <unk>.
+        unk = None if model.oov_score is None else model.unk
+        unknown = [word not in model.vocabulary or word_id == unk for word, word_id in zip(fields, ids, strict=True)]
         yield Sentence(key, ids, [not as_ids and is_unknown for is_unknown in unknown], share)
 
 
 def _lines(path: str) -> Iterator[tuple[int, float, list[str]]]:
-    """Yield the number of each line, the share of the text up to it, and its fields.
+    """Yield the number of each line, the share of the text up to and including it, and its fields.
 
-    Only ASCII blanks separate fields, since words of some vocabularies contain others.
+    Fields are separated by spaces and tabs only, since words of some vocabularies contain other white space.
     """
     text = sys.stdin.buffer.read().decode("utf-8", "surrogateescape") if path == "-" else utf8.read(path)
     lines = text.removesuffix("\n").split("\n") if text else []
@@ -252,13 +258,13 @@ def _lines(path: str) -> Iterator[tuple[int, float, list[str]]]:
         yield number, number / len(lines), [field for field in line.replace("\t", " ").rstrip("\r").split(" ") if field]
 
 
-def _id_of(network: LanguageModel, word: str, as_ids: bool, path: str, line: int) -> int:
+def _id_of(model: LanguageModel, word: str, as_ids: bool, path: str, line: int) -> int:
     if as_ids:
-        if not word.isdecimal() or not int(word) < len(network.vocabulary):
-            last = len(network.vocabulary) - 1
-            raise FormatError(f"{word[:40]!r} is not a word id of the model; these are 0 to {last}", path, line=line)
+        if not word.isdecimal() or not int(word) < len(model.vocabulary):
+            last = len(model.vocabulary) - 1
+            raise FormatError(f"{word[:40]!r} is not a word id of the model; expected 0 to {last}", path, line=line)
         return int(word)
-    number = network.vocabulary.id(word)
-    if number is None and network.unk is None:
-        raise VocabularyError(f"the model has neither {word[:60]!r} nor a word for unknown ones", path, line=line)
-    return network.unk if number is None else number  # type: ignore[return-value]
+    word_id = model.vocabulary.id(word)
+    if word_id is None and model.unk is None:
+        raise VocabularyError(f"{word[:60]!r} is unknown, and the model has no <unk>; see --oov-score", path, line=line)
+    return model.unk if word_id is None else word_id  # type: ignore[return-value]

@@ -1,4 +1,4 @@
-"""The command line: parse, call one function, print."""
+"""Entry point of the command line: runs a command, and turns exceptions into messages and exit codes."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ DEBUG, COMMAND = "ninja.debug", "ninja.command"  # keys in a context's meta
 
 
 class UnreadOutput(Exception):
-    """The reader of stdout closed it."""
+    """Raised when the reader of stdout has closed it."""
 
 
-class Ended(BaseException):
-    """A signal, of this number, terminates the program."""
+class Terminated(BaseException):
+    """Raised when a signal terminates the program; the argument is the signal number."""
 
 
 class Commands(click.Group):
-    """A group that imports a command when it is called."""
+    """Command group that imports each command when it is first needed."""
 
     def list_commands(self, context: click.Context) -> list[str]:
-        """List the commands in the order of the help."""
+        """Return the names of the commands in the order of the help."""
         return list(COMMANDS)
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
@@ -57,21 +57,21 @@ class Commands(click.Group):
         if arguments[0] not in COMMANDS and not arguments[0].startswith("-"):
             names = messages.suggestions(arguments[0], COMMANDS, messages.PROGRAMS)
             advice = f"did you mean {' or '.join(names)}?" if names else "see ninja --help"
-            raise click.UsageError(f"there is no command {arguments[0]!r}; {advice}", context)
+            raise click.UsageError(f"no such command {arguments[0]!r}; {advice}", context)
         name, command, arguments = super().resolve_command(context, arguments)
         context.meta[COMMAND] = command
         options = [option for option in (command.params if command else ()) if isinstance(option, click.Option)]
         switches = {
             flag for option in options if option.type is click.BOOL and not option.is_flag for flag in option.opts
         }
-        for place, argument in enumerate(arguments):
-            value = arguments[place + 1].lower() if place + 1 < len(arguments) else ""
+        for index, argument in enumerate(arguments):
+            value = arguments[index + 1].lower() if index + 1 < len(arguments) else ""
             if argument in switches and value not in ("true", "false"):
-                arguments[place] = f"{argument}=true"
+                arguments[index] = f"{argument}=true"
         return name, command, arguments
 
     def invoke(self, context: click.Context) -> object:
-        """Run the command; click itself would exit when the reader of stdout closes it."""
+        """Run the command; raise `UnreadOutput` for a broken pipe, for which click would exit."""
         try:
             return super().invoke(context)
         except click.NoSuchOption as error:
@@ -79,11 +79,11 @@ class Commands(click.Group):
             options = [option for parameter in command.params for option in parameter.opts]
             names = messages.suggestions(error.option_name, options, messages.ALIASES)
             advice = f"did you mean {' or '.join(names)}?" if names else "see --help"
-            raise click.UsageError(f"there is no option {error.option_name!r}; {advice}", error.ctx) from None
+            raise click.UsageError(f"no such option {error.option_name!r}; {advice}", error.ctx) from None
         except (NinjaError, OSError) as error:
             if isinstance(error, BrokenPipeError) or isinstance(error.__cause__, BrokenPipeError):
                 raise UnreadOutput from error
-            if isinstance(error, NinjaError) and ".toml" not in str(error):  # its keys are Python names
+            if isinstance(error, NinjaError) and ".toml" not in str(error):  # keys in TOML files are Python names
                 error.message = messages.with_option_names(error.message, context.meta.get(COMMAND, self))
             raise
 
@@ -119,7 +119,7 @@ def _print_version(context: click.Context, parameter: click.Parameter, value: bo
 @click.option("--debug", is_flag=True, help="Show the Python traceback of errors.")
 @click.pass_context
 def group(context: click.Context, debug: bool) -> None:
-    """Better transcripts from the word lattices of any recogniser.
+    """Rescore and post-process the lattices and n-best lists of any speech recogniser.
 
     \b
     Example:
@@ -132,8 +132,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command line.
 
     Returns:
-        Exit code: 0 success; 1 bad input or a failed lattice; 2 wrong usage; 130 interrupted; 141 the reader of stdout
-        closed it; 143 (129) terminated by SIGTERM (SIGHUP).
+        Exit code: 0 for success; 1 for bad input or a failed lattice; 2 for wrong usage; 130 if interrupted; 141 if the
+        reader of stdout closed it; 143 (129) if terminated by SIGTERM (SIGHUP).
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     # Set before numpy is imported: its BLAS starts a thread for each core, which spins for 0.1 s.
@@ -160,9 +160,9 @@ def _run(arguments: list[str]) -> int:
             code = group.main(arguments, prog_name="ninja", standalone_mode=False)
             sys.stdout.flush()
         return int(code or 0)
-    except Ended as end:
-        _say(f"ended by {signal.Signals(end.args[0]).name}")
-        return int(128 + end.args[0])
+    except Terminated as error:
+        _say(f"terminated by {signal.Signals(error.args[0]).name}")
+        return int(128 + error.args[0])
     except click.ClickException as error:
         error.show()
         return error.exit_code
@@ -187,18 +187,18 @@ def _run(arguments: list[str]) -> int:
 
 @contextmanager
 def _raising_on_signals() -> Iterator[None]:
-    """Turn SIGTERM and SIGHUP into an exception, so that unfinished outputs are removed."""
+    """Raise `Terminated` on SIGTERM and SIGHUP, so that unfinished outputs are removed."""
 
-    def end(number: int, frame: object) -> None:
-        signal.signal(number, signal.SIG_IGN)  # the first one suffices
-        raise Ended(number)
+    def terminate(number: int, frame: object) -> None:
+        signal.signal(number, signal.SIG_IGN)  # ignore repeated signals
+        raise Terminated(number)
 
     handlers = {}
     if threading.current_thread() is threading.main_thread():
         for name in ("SIGTERM", "SIGHUP"):
             number = getattr(signal, name, None)
             if number is not None and signal.getsignal(number) is signal.SIG_DFL:
-                handlers[number] = signal.signal(number, end)
+                handlers[number] = signal.signal(number, terminate)
     try:
         yield
     finally:
@@ -207,7 +207,7 @@ def _raising_on_signals() -> Iterator[None]:
 
 
 def describe(error: Exception) -> str:
-    """Describe an error and its remedy on one line."""
+    """Return a one-line message with an error and its remedy."""
     if isinstance(error, ImportError):
         error = explained(error)
     if isinstance(error, NinjaError):
@@ -215,15 +215,15 @@ def describe(error: Exception) -> str:
     if isinstance(error, MemoryError):
         return "out of memory; use a smaller --batch-arcs, fewer --jobs, or prune the lattices first"
     if isinstance(error, OSError):
-        unnamed = "standard output" if error.errno == errno.ENOSPC else "input or output"
-        place = unnamed if error.filename is None else error.filename
-        return f"{place}: {error.strerror or error}"
+        stream = "standard output" if error.errno == errno.ENOSPC else "input or output"
+        file = stream if error.filename is None else error.filename
+        return f"{file}: {error.strerror or error}"
     name = f"{type(error).__name__}: {error}".replace("\n", " ")
-    return f"internal error ({name}); please report it; --debug before the command shows the traceback"
+    return f"internal error ({name}); please report it, with the traceback that `ninja --debug COMMAND ...` shows"
 
 
 def _drop_output() -> None:
-    """Discard buffered output, which Python would flush at exit and fail again."""
+    """Discard buffered output, which Python would otherwise try to flush again at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 

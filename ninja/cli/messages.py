@@ -1,4 +1,4 @@
-"""Messages in the terms of the command line: option names, and suggestions for unknown names."""
+"""Option names in error messages, and suggestions for unknown names."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import click
 
-# Options of the programs of Kaldi, SRILM and HTK, and the options of the same meaning here.
+# Options of Kaldi, SRILM and HTK programs, and the equivalent options of ninja.
 ALIASES = {
     "--acwt": "--acoustic-scale",
     "--inv-acwt": "--inv-acoustic-scale",
@@ -59,7 +59,7 @@ PROGRAMS = {
 
 
 def with_option_names(message: str, command: click.Command) -> str:
-    """Replace Python arguments in a message by the names of a command's options."""
+    """Replace the names of Python arguments in a message by the corresponding options of a command."""
     message = re.sub(r" \(\w+=(?:'\w+')?\)", "", message)  # the hint for Python callers
     for parameter in command.params:
         if not isinstance(parameter, click.Option) or not parameter.name:

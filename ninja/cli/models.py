@@ -1,4 +1,4 @@
-"""Options of language models: their files, mixture and carry-over."""
+"""Options for language models: files, mixture, and history across utterances."""
 
 from __future__ import annotations
 
@@ -19,26 +19,28 @@ from ninja.rescoring.models import Direction, ModelFiles
 
 NO_MODEL = "none"
 WEIGHTS = ListType(float, "numbers")
-WEIGHTS_HELP = "Weights of the models, or of the passes of --iterate.  [default: equal]"
+WEIGHTS_HELP = "Weights of the models, or of the passes of --iterate, separated by commas.  [default: equal]"
 DIRECTIONS = ListType(
     lambda text: get_args(Direction)[get_args(Direction).index(text)], "forward or backward for each model"
 )
-DEVICE_HELP = "Device of the models: cpu, cuda, cuda:1, or copies on cuda:0,cuda:1; auto selects a GPU if there is one."
+DEVICE_HELP = (
+    "Device of the models: cpu, cuda or cuda:1; cuda:0,cuda:1 runs a copy on each; auto uses a GPU if there is one."
+)
 BACKEND_HELP = (
-    "Library that computes LSTM networks and Kaldi RNNLMs: numpy, which starts at once and needs no torch, or torch, "
-    "which computes on GPUs and, where the processor has it, in half precision. auto is torch with a GPU, else numpy."
+    "Library that computes LSTMs and Kaldi RNNLMs: numpy starts fast and does not require torch; torch supports GPUs, "
+    "and half precision if the processor does; auto uses torch on a GPU, else numpy."
 )
 backend_option = click.option("--backend", type=click.Choice(get_args(Backend)), default="auto", help=BACKEND_HELP)
-ITERATE_HELP = "Rescore with one model after another; each D is forward or backward."
+ITERATE_HELP = "Rescore with one model after the other; D is the direction of each, forward or backward."
 
 
 class OOVScoreType(click.ParamType):
-    """``skip``, ``spread``, or a natural-log probability."""
+    """Score of unknown words: ``skip``, ``spread``, or a natural-log probability."""
 
     name = "score"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> OOVScore:
-        """Return the score."""
+        """Parse the score."""
         if value in ("skip", "spread"):
             return cast("Literal['skip', 'spread']", value)
         try:
@@ -47,30 +49,30 @@ class OOVScoreType(click.ParamType):
             self.fail(f"{value!r} is not skip, spread or a number.", param, ctx)
 
 
-WORD_OPTIONS: dict[str, Callable[[Command], Command]] = {  # of LoadOptions
+WORD_OPTIONS: dict[str, Callable[[Command], Command]] = {  # field of LoadOptions → option
     "oov_score": click.option(
         "--oov-score",
         type=OOVScoreType(),
         metavar="SCORE",
-        help="Score of words missing from an n-gram model without <unk>: skip (no cost), spread (a probability of "
-        "1 / vocabulary size, shared by these words), or a natural-log probability.",
+        help="Score of unknown words if an n-gram model has no <unk>: skip (no cost), spread (a total probability of "
+        "1 / vocabulary size, divided among them), or a natural-log probability.",
     ),
-    "classes": reads("--classes", "Class definitions in SRILM's format, for n-gram models with classes."),
+    "classes": reads("--classes", "Class definitions in SRILM's format, for class-based n-gram models."),
     "multi_char": click.option(
         "--multi-char",
         metavar="CHAR",
-        help="Split words at this character before scoring them, like SRILM's -multiwords.",
+        help="Split words at CHAR before scoring them, like SRILM's -multiwords.",
     ),
     "text_transform": click.option(
         "--text-transform",
         type=click.Choice(get_args(TextTransform)),
-        help="Transform words before scoring them with subword (Hugging Face) models, for lattices in upper case.",
+        help="Change the case of words before subword (Hugging Face) models score them, for lattices in upper case.",
     ),
 }
 
 
 def word_options(*names: str) -> Callable[[Command], Command]:
-    """Add options of the words of models to a command, passed as ``load_options``."""
+    """Add the named options of `WORD_OPTIONS`, passed to the command as ``load_options``."""
 
     def add(command: Command) -> Command:
         @section("Models", *(WORD_OPTIONS[name] for name in names))
@@ -85,14 +87,14 @@ def word_options(*names: str) -> Callable[[Command], Command]:
 
 
 def language_models(command: Callable[..., None]) -> Callable[..., None]:
-    """Add options of language models to a command, passed as ``models``."""
+    """Add the options for language models, passed to the command as ``models``."""
 
     @section(
         "Models",
         reads(
             "--rnnlm",
-            "Language model file or a shipped model (english, english-ngram); several models are combined. "
-            f"{NO_MODEL} uses no new model.  [default: english]",
+            "Language model: a file or a shipped model (english, english-ngram); may be given several times to combine "
+            f"models. '{NO_MODEL}' uses no new model.  [default: english]",
             multiple=True,
         ),
         reads("--old-lm", "Language model of the first pass, whose scores are subtracted."),
@@ -100,7 +102,7 @@ def language_models(command: Callable[..., None]) -> Callable[..., None]:
             "--mixture",
             type=click.Choice(get_args(How)),
             default="loglinear",
-            help="How to combine models: weighted log-probabilities, or weighted probabilities of each word.",
+            help="Combine models by a weighted sum of log-probabilities, or of the probabilities of each word.",
         ),
         click.option("--mixture-weights", type=WEIGHTS, default=(), metavar="W,W,…", help=WEIGHTS_HELP),
         click.option("--iterate", type=DIRECTIONS, default=(), metavar="D,D,…", help=ITERATE_HELP),
@@ -133,22 +135,22 @@ def language_models(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def history_across_utterances(command: Callable[..., None]) -> Callable[..., None]:
-    """Add options of the history of models to a command, passed as ``carry_over``."""
+    """Add the options for history across utterances, passed to the command as ``carry_over``."""
 
     @section(
         "History across utterances",
         click.option(
-            "--carry-over", is_flag=True, help="Use the previous words of the recording as history of the models."
+            "--carry-over", is_flag=True, help="Use the preceding words of the recording as history of the models."
         ),
         reads(
-            "--utt2spk", "Speaker of each utterance; with --carry-over, each speaker's utterances are one recording."
+            "--utt2spk", "With --carry-over: speaker of each utterance; the utterances of a speaker are one recording."
         ),
-        reads("--segments", "Recording and times of each utterance, for --carry-over."),
+        reads("--segments", "With --carry-over: recording and times of each utterance (Kaldi's segments)."),
         click.option(
             "--carry-words",
             type=click.IntRange(0),
             default=MAX_WORDS,
-            help="With --carry-over: maximum number of words carried over; 0 for all.",
+            help="With --carry-over: maximum number of preceding words; 0 for no limit.",
         ),
     )
     @functools.wraps(command)
@@ -167,7 +169,7 @@ map_words = section(
         type=click.Choice(get_args(WordMapping)),
         multiple=True,
         default=(),
-        help="Look up unknown words in lower or upper case (case), or map other spellings of <unk> (unk).",
+        help="Look up unknown words in lower or upper case (case), or map other spellings of <unk> to it (unk).",
     ),
 )
 
@@ -176,17 +178,17 @@ def _files(rnnlm: tuple[str, ...]) -> tuple[str | None, ...]:
     if NO_MODEL not in rnnlm:
         return rnnlm or (None,)
     if len(rnnlm) > 1:
-        raise OptionError(f"--rnnlm {NO_MODEL} means no model, and cannot be given with others")
+        raise OptionError(f"--rnnlm {NO_MODEL} cannot be used with other models")
     return ()
 
 
 def _carry_over(is_on: bool, utt2spk: str | None, segments: str | None, words: int) -> CarryOver | None:
     if not is_on:
         if utt2spk or segments:
-            raise OptionError("--utt2spk and --segments define the recordings of --carry-over; give it with them")
+            raise OptionError("--utt2spk and --segments require --carry-over")
         return None
     if utt2spk and segments:
-        raise OptionError("--utt2spk and --segments both define recordings; give one of them")
+        raise OptionError("--utt2spk cannot be used with --segments; both define recordings")
     if utt2spk:
         return CarryOver.from_utt2spk(utt2spk, words)
     return CarryOver.from_segments(segments, words) if segments else CarryOver(max_words=words)

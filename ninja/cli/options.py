@@ -1,4 +1,4 @@
-"""Shared options, options from the fields of a dataclass, and the command class that checks their files."""
+"""Options shared by commands, options made from dataclass fields, and the base class of the commands."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def reads(
     kind: InputFile | None = None,
     **attributes: Any,
 ) -> Callable[[Command], Command]:
-    """Add an option for an input file; ``load`` reads it for the command."""
+    """Add an option for an input file; if ``load`` is set, the command gets its return value instead of the name."""
     return click.option(name, *names, type=kind or InputFile(load), help=text, **attributes)
 
 
@@ -48,12 +48,12 @@ def writes(
 
 
 class ShardType(click.ParamType):
-    """Part i of n equal parts of a run, ``i/n``."""
+    """A shard of a run, ``i/n``."""
 
     name = "i/n"
 
     def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
-        """Parse it."""
+        """Parse a shard."""
         from ninja.pipeline.plan import Shard
 
         return Shard.parse(value)
@@ -61,8 +61,11 @@ class ShardType(click.ParamType):
 
 def _shard_options() -> list[click.Option]:
     """Return the options ``--shard`` and ``--ray``."""
-    shard = "Process part i of n equal parts; ninja gather joins them.  [job arrays: docs/howto/cluster.md]"
-    ray = "Run in shards on a Ray cluster: that of this machine, a new local one, or that at an address."
+    shard = "Process shard i of n, and join the results with `ninja gather`.  [job arrays: docs/howto/cluster.md]"
+    ray = (
+        "Run in shards on a Ray cluster: the one at HOST:PORT, or without a value the one running on this machine, "
+        "else a new local one."
+    )
     options = [
         click.Option(["--shard"], type=ShardType(), metavar="i/n", help=shard),
         click.Option(["--ray"], is_flag=False, flag_value="auto", metavar="[HOST:PORT]", help=ray),
@@ -73,12 +76,12 @@ def _shard_options() -> list[click.Option]:
 
 
 class ListType(click.ParamType):
-    """A list of values as a tuple.
+    """A list of values, converted to a tuple.
 
     Args:
-        parse: Parses a value; raises ValueError.
-        description: Name of the values in messages.
-        separator: Separator of the values.
+        parse: Convert one value; raises ValueError if it is invalid.
+        description: Plural noun for the values, used in error messages.
+        separator: Character between the values.
     """
 
     name = "list"
@@ -103,9 +106,9 @@ class ListType(click.ParamType):
 
 
 class Sectioned(click.Command):
-    """A command with help in sections, which checks its files and resolves ``--inv-acoustic-scale``.
+    """Command whose help has sections; checks its files and converts ``--inv-acoustic-scale`` before it runs.
 
-    A command whose results belong to single lattices has ``--shard`` and ``--ray``.
+    A command that processes each lattice independently also has ``--shard`` and ``--ray``.
     """
 
     def __init__(self, *args: Any, **attributes: Any) -> None:
@@ -131,7 +134,7 @@ class Sectioned(click.Command):
                 formatter.write_dl(sections[title])
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the command line; raise `OptionError` if an option of one value occurs twice."""
+        """Parse the command line; raise `OptionError` if an option that takes one value occurs twice."""
         ctx.meta[ARGUMENTS] = tuple(args)
         parser = self.make_parser(ctx)
         options = [option for option in self.params if isinstance(option, click.Option) and takes_one_value(option)]
@@ -184,7 +187,7 @@ class Sectioned(click.Command):
 
 
 class ListsFormats(Sectioned):
-    """A command whose help lists the formats."""
+    """Command whose help ends with a list of the formats."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options, then the formats."""
@@ -193,7 +196,7 @@ class ListsFormats(Sectioned):
         super().format_options(ctx, formatter)
         rows = []
         for form in formats():
-            limit = "" if form.read and form.write else "only read" if form.read else "only written"
+            limit = "" if form.read and form.write else "read-only" if form.read else "write-only"
             about = "; ".join(filter(None, (form.about, ", ".join(form.extensions), limit)))
             rows.append((", ".join((form.name, *form.aliases)), about))
         with formatter.section("Formats"):
@@ -201,12 +204,12 @@ class ListsFormats(Sectioned):
 
 
 def command(function: Command) -> Sectioned:
-    """Make a command of a function."""
+    """Turn a function into a command."""
     return click.command(cls=Sectioned)(function)
 
 
 def section(title: str, *options: Callable[[Command], Command]) -> Callable[[Command], Command]:
-    """Put options into a section of the help: these, or, if there are none, all options below without a section."""
+    """Add options to a section of the help; without options, put those added so far that have no section into it."""
 
     def add(function: Command) -> Command:
         other_options = list(getattr(function, "__click_params__", ())) if options else []
@@ -221,19 +224,22 @@ def section(title: str, *options: Callable[[Command], Command]) -> Callable[[Com
 
 
 # Kaldi's decode.sh multiplies acoustic costs of chain models by --post-decode-acwt, 10 in its recipes.
-USUAL_SCALE = "0.1 is usual, 1 for chain models decoded without --post-decode-acwt 10"
+USUAL_SCALE = "typically 0.1, or 1 for chain models decoded without --post-decode-acwt 10"
 acoustic_scale = click.option("--acoustic-scale", default=1.0, help=f"Factor applied to acoustic costs; {USUAL_SCALE}.")
 inv_acoustic_scale = click.option("--inv-acoustic-scale", "--lmwt", default=1.0, help="Inverse of --acoustic-scale.")
 lm_scale = click.option("--lm-scale", default=1.0, help="Factor applied to graph costs.")
-word_penalty = click.option("--word-penalty", "--word-ins-penalty", default=0.0, help="Cost added for each word.")
-jobs = click.option("--jobs", type=click.IntRange(1), help="Threads.  [default: all cores; 1 for `ninja context`]")
+word_penalty = click.option("--word-penalty", "--word-ins-penalty", default=0.0, help="Cost added per word.")
+jobs = click.option("--jobs", type=click.IntRange(1), help="Number of threads.  [default: all cores]")
 
 
 class Switch(click.Option):
-    """An option as in Kaldi, ``--name=true`` or ``--name=false``; ``--name`` alone is completed by the group."""
+    """Boolean option in Kaldi's syntax, ``--name=true`` or ``--name=false``.
+
+    The group of commands replaces ``--name`` without a value by ``--name=true``.
+    """
 
     def get_help_extra(self, ctx: click.Context) -> Any:
-        """Return the default in lower case, as on the command line."""
+        """Return the default in lower case, as it is written on the command line."""
         extra = super().get_help_extra(ctx)
         if "default" in extra:
             extra["default"] = extra["default"].lower()
@@ -241,31 +247,31 @@ class Switch(click.Option):
 
 
 def switch(name: str, default: bool, text: str) -> Callable[[Command], Command]:
-    """Add an option that is true or false."""
+    """Add a boolean option in Kaldi's syntax."""
     return click.option(name, cls=Switch, type=click.BOOL, default=default, metavar="BOOL", help=text)
 
 
-def output_file(description: str, kind: OutputFile | None = None) -> Callable[[Command], Command]:
-    """Add ``-o``, which is stdout by default."""
-    option = writes("-o", f"{description}; - is stdout.", "--output-file", kind=kind, default="-")
+def output_file(description: str, kind: OutputFile | None = None, advice: str = "") -> Callable[[Command], Command]:
+    """Add ``-o``, stdout by default; its help is the description, followed by the advice."""
+    option = writes("-o", f"{description}; - is stdout.{advice}", "--output-file", kind=kind, default="-")
     return section(LAST_SECTIONS[0], option)
 
 
 def lattice_output(
-    description: str = "File for the lattices", *, resume: bool = True, each_input: bool = True
+    description: str = "Output for the lattices", *, resume: bool = True, per_input: bool = True
 ) -> Callable[[Command], Command]:
-    """Add ``-o`` for lattices and the options of writing; the command takes them as ``destination``.
+    """Add ``-o`` for lattices and the other output options, passed to the command as ``destination``.
 
     Args:
-        description: Help of ``-o``.
-        each_input: Each input file may have its own output, see ``ninja.pipeline.outputs``.
-        resume: The command can continue an unfinished output.
+        description: First words of the help of ``-o``.
+        resume: Add ``--resume``, which continues an unfinished output.
+        per_input: Allow a separate output for each input file, see ``ninja.pipeline.outputs``.
     """
-    per_file = "; for one output per input, lat.JOB.gz or folder/" if each_input else ""
     options: list[Callable[[Command], Command]] = [
         output_file(
-            f"{description}: an archive, a wspecifier such as ark,t:FILE, or any format by extension{per_file}",
-            LatticeFile(each_input=each_input),
+            f"{description}: an archive, a wspecifier such as ark,t:FILE, or a file whose extension selects the format",
+            LatticeFile(per_input=per_input),
+            " To write one output per input, use lat.JOB.gz or folder/." if per_input else "",
         ),
         click.option(
             "--to", metavar="FORMAT[:OPTION=VALUE,...]", help="Output format.  [default: inferred from the extension]"
@@ -274,12 +280,12 @@ def lattice_output(
             "--lossy",
             type=click.Choice(["allow", "refuse"]),
             default="allow",
-            help="Warn about fields that the format cannot store, or treat such lattices as errors.",
+            help="Drop fields that the output format cannot store, with a warning, or fail such lattices.",
         ),
-        writes("--words-out", "Write the symbol table of the words to this file."),
+        writes("--words-out", "Write the symbol table of the words to FILE."),
     ]
     if resume:
-        text = "Keep the output of an interrupted run, and continue it next time."
+        text = "Keep the partial output of an interrupted run, and continue it in the next run."
         options.append(section(LAST_SECTIONS[1], click.option("--resume", is_flag=True, help=text)))
     return section(LAST_SECTIONS[0], *options)
 
@@ -288,9 +294,9 @@ def from_fields(options: type[Any], *, skip: Collection[str] = (), prefix: str =
     """Add an option for each field of an options dataclass, with its name, type, default and help.
 
     Args:
-        options: The dataclass; the attribute ``section`` of a base class is the section of the fields of that class.
-        skip: Fields without an option.
-        prefix: Prefix of the names, which an underscore follows.
+        options: The dataclass. If a base class has an attribute ``section``, its fields are put into that section.
+        skip: Names of fields that get no option.
+        prefix: First word of the option names, such as ``ngram`` for ``--ngram-order``.
     """
     kinds = typing.get_type_hints(options)
     titled: list[Any] = [kind for kind in options.__mro__ if "section" in vars(kind)]
@@ -327,12 +333,12 @@ normalizer_option = click.option("--normalizer", metavar="NAME", default=AUTO, s
 
 
 def takes_one_value(option: click.Option) -> bool:
-    """Tell whether an option has exactly one value."""
+    """Return whether an option takes exactly one value."""
     return not (option.multiple or option.is_flag or option.count)
 
 
 def given_on_command_line(names: Collection[str]) -> list[str]:
-    """Return the flags of those options that are given on the command line, sorted."""
+    """Return the flags of the named options that occur on the command line, sorted."""
     context = click.get_current_context()
     return sorted(
         option.opts[0]
@@ -342,7 +348,13 @@ def given_on_command_line(names: Collection[str]) -> list[str]:
 
 
 def config_of(names: Collection[str] | None, text: str) -> Callable[[Command], Command]:
-    """Add ``--config`` for some options, or for all; others in the file belong to another command."""
+    """Add ``--config``, which reads option values from a TOML file.
+
+    Args:
+        names: Options to read from the file; others in it are ignored. With None, all are read, and an option that the
+            command does not have is an error.
+        text: Help of the option.
+    """
     return click.option(
         "--config",
         type=InputFile(),
@@ -367,7 +379,7 @@ def _load(
     values = {}
     table = toml.read(path)
     if only is not None and not table.keys() & set(only):
-        raise OptionError(f"{path} has none of the options {', '.join(only)}")
+        raise OptionError(f"{path}: expected at least one of the options {', '.join(only)}, found none")
     for name, value in table.items():
         if only is not None and name not in only:
             continue
@@ -375,15 +387,17 @@ def _load(
         if not isinstance(option, click.Option) or option is parameter:
             raise OptionError(f"{path}: `ninja {context.info_name}` has no option {name!r}")
         if isinstance(option.type, OutputFile) or option.name in COMMAND_LINE_ONLY:
-            raise OptionError(f"{path}: {name} is allowed on the command line only; give {option.opts[0]} there")
+            raise OptionError(f"{path}: {name} is allowed only on the command line; use {option.opts[0]} there")
         if any(isinstance(item, str) and names_url(item) for item in (value if isinstance(value, list) else [value])):
-            raise OptionError(f"{path}: {name} is {value!r}, but URLs are allowed on the command line only")
+            raise OptionError(f"{path}: {name} is {value!r}, but URLs are allowed only on the command line")
         if isinstance(value, dict) or (isinstance(value, list) and not option.multiple):
-            raise OptionError(f"{path}: {name} is {value!r}, but takes one value")
+            raise OptionError(f"{path}: {name} is {value!r}, but must be a single value")
         assert option.name is not None
         values[option.name] = [value] if option.multiple and not isinstance(value, list) else value
     context.default_map = values
     return path
 
 
-config = config_of(None, "Read options from FILE, as `ninja tune` writes it; command-line options take precedence.")
+config = config_of(
+    None, "Read options from a TOML file such as `ninja tune` writes; command-line options take precedence."
+)

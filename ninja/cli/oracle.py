@@ -36,11 +36,11 @@ from ninja.pipeline.stages import OnBatches
 
 
 class NearestPath(NamedTuple):
-    """The nearest path of one lattice."""
+    """The path of a lattice that has the fewest errors."""
 
-    words: list[str]  # ids without a symbol table
+    words: list[str]  # word ids if the lattice has no symbol table
     rate: ErrorRate
-    touches_band: bool
+    touches_band: bool  # the search was not exact
     lattice: Lattice | None  # the path as a lattice, if requested
 
 
@@ -53,7 +53,18 @@ def nearest(
     wildcards: tuple[int, ...],
     keep_lattices: bool,
 ) -> list[NearestPath | None]:
-    """Find the nearest path of each lattice of a batch; None without a reference."""
+    """Find the path with the fewest errors in each lattice of a batch.
+
+    Args:
+        references: Word ids of the references.
+        texts: Words of the references, by key.
+        oov: Id for unknown words.
+        wildcards: Ids of words that never count as errors.
+        keep_lattices: Also return the paths as lattices.
+
+    Returns:
+        For each lattice the path, or None if it has no reference.
+    """
     has_reference = [lattice.key in references.ids for lattice in batch]
     scored = batch if all(has_reference) else Batch.of(compress(batch, has_reference))
     table = forms.common_table(scored)
@@ -72,14 +83,19 @@ def nearest(
 
 
 @command
-@reads("--ref", "References: a key and its words on each line.", required=True)
+@reads("--ref", "References: each line has a key and its words.", required=True)
 @click.option(
-    "--oov", metavar="ID", help="Id or word for words that are not in --words.  [default: they match nothing]"
+    "--oov",
+    metavar="ID",
+    help="Id or word that replaces reference words missing from --words.  [default: they never match]",
 )
 @click.option(
-    "--wildcard-symbols", type=IDS, metavar="IDS", help="Ids of words that never count as errors, as in 5:17."
+    "--wildcard-symbols",
+    type=IDS,
+    metavar="IDS",
+    help="Ids of words that never count as errors, separated by colons, such as 5:17.",
 )
-@reads("--wildcard-symbols-list", "File of words that never count as errors, one per line.")
+@reads("--wildcard-symbols-list", "Words that never count as errors, one per line.")
 @reads("--word-symbol-table", "Alias of --words.")
 @click.option(
     "--strict", is_flag=True, help="Exit with code 1 if a lattice has no reference, or a reference no lattice."
@@ -87,10 +103,10 @@ def nearest(
 @normalizer_option
 @section(
     "Input and output",
-    output_file("Text file for the nearest paths"),
+    output_file("Text file for the paths"),
     writes("--edits", "Write the number of errors of each lattice."),
-    writes("--details", "Write errors, path and reference as by lattice-oracle."),
-    writes("--write-lattices", "Write the nearest paths as lattices.", kind=LatticeFile()),
+    writes("--details", "Write the errors, path and reference of each lattice, like Kaldi's lattice-oracle."),
+    writes("--write-lattices", "Write the paths as lattices.", kind=LatticeFile()),
 )
 @reads_lattices
 def oracle(
@@ -106,11 +122,11 @@ def oracle(
     normalizer: str,
     **wildcards_by: Any,
 ) -> None:
-    """Find the path of each lattice with the fewest errors.
+    """Find the path with the fewest errors in each lattice.
 
-    Prints a line for each lattice: its key and the words of the path with the fewest errors. Without --words, words
-    are ids, also in references. The word error rate of these paths, a lower bound for rescoring, is printed on stderr.
-    With a normalizer, errors are those of lexical words, and paths are printed in their written words.
+    Each line has a key and the words of that path; without --words, the lattices and references must contain word ids.
+    The word error rate of the paths, a lower bound for rescoring, is printed on stderr. With a normalizer, errors are
+    counted on lexical words, and the paths are printed as written words.
 
     \b
     Example:
@@ -163,7 +179,7 @@ def oracle(
             if archive is not None and path.lattice is not None:
                 archive.take(path.lattice)
         if not scored and not inputs.log.failures:
-            raise FormatError("no lattice has a reference; are these utterance ids of the same set?", ref)
+            raise FormatError("no lattice has a reference; do the keys belong to the same data set?", ref)
     console = current_console()
     failed = {failure.key for failure in console.log.failures}
     missing = [key for key in texts if key not in scored and key not in failed]
@@ -171,7 +187,7 @@ def oracle(
     console.say(f"Scored {total.sentences} lattices, {len(unreferenced)} not present in ref.")
     console.say_keys(unreferenced, "lattices have no reference and were not scored")
     console.say_keys(missing, "references have no lattice")
-    console.say_keys(approximate, "lattices are too long and flat for an exact search, and may have nearer paths")
+    console.say_keys(approximate, "lattices are too long and dense for an exact search; they may have better paths")
     _report_unknown(
         inputs, number(texts, table, unknown, forms=forms.table_of(table)), [key for key in texts if key in scored], oov
     )
@@ -191,7 +207,7 @@ def _write(files: list[TextIO | None], key: str, path: NearestPath, reference: l
 
 
 def _counts(rate: ErrorRate, substitutions: str) -> str:
-    """Format an error rate as lattice-oracle."""
+    """Format an error rate like Kaldi's lattice-oracle."""
     return (
         f"%WER {rate.wer:g} [ {rate.errors} / {rate.words}, {rate.insertions} insertions, {rate.deletions} deletions, "
         f"{rate.substitutions} {substitutions} ]"
@@ -201,31 +217,32 @@ def _counts(rate: ErrorRate, substitutions: str) -> str:
 def _report_unknown(inputs: Inputs, references: Numbered, scored: Collection[str], oov: str | None) -> None:
     unknown = references.unknown_in(scored)
     if unknown:
-        treatment = "match nothing; --oov gives them an id" if oov is None else f"count as {oov}"
+        treatment = "never match (see --oov)" if oov is None else f"count as {oov}"
         examples = ", ".join(word for word, _ in unknown.most_common(NAMED))
-        where = "in no lattice" if inputs.words is None else "not in --words"
+        location = "any lattice" if inputs.words is None else "--words"
         current_console().say(
-            f"{unknown.total()} words of references, {len(unknown)} different, are {where} and {treatment}: {examples}"
+            f"{unknown.total()} reference words ({len(unknown)} distinct) are not in {location} and {treatment}: "
+            f"{examples}"
         )
 
 
 def _wildcards(
     table: SymbolTable | None, wildcard_symbols: tuple[int, ...] | None, wildcard_symbols_list: str | None
 ) -> tuple[int, ...]:
-    """Return the ids of words that are never errors."""
+    """Return the ids of words that never count as errors."""
     if (path := wildcard_symbols_list) is None:
         return wildcard_symbols or ()
     if wildcard_symbols is not None:
         raise click.UsageError("--wildcard-symbols cannot be used with --wildcard-symbols-list")
     if table is None:
-        raise click.UsageError("--wildcard-symbols-list needs --words")
-    numbers = []
+        raise click.UsageError("--wildcard-symbols-list requires --words")
+    ids = []
     for line, row in enumerate(utf8.read(path).removesuffix("\n").split("\n"), start=1):
         words = row.split()
         if len(words) != 1:
             raise FormatError(f"expected one word, found {len(words)}", path, line=line)
-        (number,) = table.intern([words[0]])
-        if number < 0:
+        (word_id,) = table.intern([words[0]])
+        if word_id < 0:
             raise SymbolError(f"the word {words[0]!r} is not in the symbol table", path, line=line)
-        numbers.append(number)
-    return tuple(numbers)
+        ids.append(word_id)
+    return tuple(ids)

@@ -25,7 +25,7 @@ from ninja.pipeline.stages import OnLattices
 
 
 def arc_lines(batch: Batch, min_post: float, scales: Scales) -> list[str]:
-    """Return a line for each arc with at least a posterior."""
+    """Return lines for the arcs of each lattice whose posterior is at least ``min_post``."""
     arcs = graph.probable_arcs(batch, min_post, scales, labels=True)
     columns: list[Column] = [
         arcs.start,
@@ -38,14 +38,14 @@ def arc_lines(batch: Batch, min_post: float, scales: Scales) -> list[str]:
 
 
 @command
-@click.option("--min-post", type=click.FloatRange(0, 1), default=0.0001, help="Ignore arcs with a lower posterior.")
+@click.option("--min-post", type=click.FloatRange(0, 1), default=0.0001, help="Omit arcs with a lower posterior.")
 @scales
 @output_file("Text file for the lines")
 @reads_lattices
 def posteriors(inputs: Inputs, output_file: str, min_post: float, scales: Scales) -> None:
-    """Print the posterior of each arc of lattices.
+    """Print the posterior probability of each arc.
 
-    Each line has, separated by tabs: key, first frame, number of frames, probability, word (its id without --words),
+    Each line has, separated by tabs: key, first frame, number of frames, posterior, word (its id without --words), and
     transition ids.
 
     \b
@@ -60,11 +60,16 @@ def posteriors(inputs: Inputs, output_file: str, min_post: float, scales: Scales
 def posterior_lines(
     batch: Batch, min_post: float, scales: Scales, alignment: bool, model: TransitionModel | None
 ) -> list[str]:
-    """Return Kaldi's line for each arc above a posterior."""
+    """Return lines in Kaldi's format for the arcs of each lattice whose posterior exceeds ``min_post``.
+
+    Args:
+        alignment: Include the transition ids of each arc.
+        model: Transition model, to include the phones that end in each arc; None omits them.
+    """
     if model is not None:
         for lattice in batch:
             model.check(lattice)
-    batch = graph.to_compact(batch)  # so that arcs have all labels of their words
+    batch = graph.to_compact(batch)  # each arc then has all labels of its word
     above = float(np.nextafter(min_post, np.inf))
     arcs = graph.probable_arcs(batch, above, scales, labels=alignment or model is not None)
     columns: list[Column] = [
@@ -85,15 +90,17 @@ def posterior_lines(
 @command
 @scales
 @switch("--print-alignment", False, "Print the transition ids of each arc.")
-@click.option("--min-post", type=click.FloatRange(0, 1), default=0.0001, help="Ignore arcs without a higher posterior.")
+@click.option(
+    "--min-post", type=click.FloatRange(0, 1), default=0.0001, help="Print only arcs with a higher posterior."
+)
 @reads("--model", "Transition model (final.mdl); print the phones that end in each arc.", load=read_transition_model)
 @output_file("Text file for the lines")
 @reads_lattices
 def arc_post(inputs: Inputs, output_file: str, print_alignment: bool, **options: Any) -> None:
-    """Print the posterior of each arc of lattices, as Kaldi does.
+    """Print the posterior probability of each arc, like Kaldi's lattice-arc-post.
 
     Each line has, separated by tabs: key, first frame, number of frames, posterior, word (its id without --words),
-    transition ids separated by commas, phones separated by blanks.
+    transition ids separated by commas, and phones separated by spaces.
 
     \b
     Example:
@@ -107,9 +114,9 @@ def arc_post(inputs: Inputs, output_file: str, print_alignment: bool, **options:
 @output_file("Text file for the depths, or ark:FILE")
 @reads_lattices
 def depth(inputs: Inputs, output_file: str) -> None:
-    """Print the mean number of arcs that cross a frame of each lattice.
+    """For each lattice, print the mean number of arcs that cross a frame.
 
-    Each line has a key and a depth. The depth of all lattices together is printed on stderr.
+    Each line has a key and this number, the depth of the lattice. The depth over all lattices is printed on stderr.
 
     \b
     Example:
@@ -128,7 +135,7 @@ def depth(inputs: Inputs, output_file: str) -> None:
 @output_file("Text file for the counts, or ark:FILE")
 @reads_lattices
 def depth_per_frame(inputs: Inputs, output_file: str) -> None:
-    """Print the number of arcs of each lattice that cross each frame.
+    """For each lattice, print how many arcs cross each frame.
 
     Each line has a key and a count for each frame.
 

@@ -16,13 +16,13 @@ class ProgressBar:
 
     Args:
         unit: Name of the items counted.
-        by_reading: The line advances when lattices are read rather than when their results arrive.
+        by_reading: Advance the line when lattices are read, rather than when their results arrive.
     """
 
     def __init__(self, unit: str, *, by_reading: bool = False) -> None:
         self.by_reading = by_reading
         self._count = 0
-        columns = (SpinnerColumn(), _Share(bar_width=24), _Facts(unit), TextColumn("[dim]{task.description}"))
+        columns = (SpinnerColumn(), _Bar(bar_width=24), _Statistics(unit), TextColumn("[dim]{task.description}"))
         self._progress = Progress(
             *columns, console=Terminal(stderr=True), transient=True, redirect_stdout=False, redirect_stderr=False
         )
@@ -32,9 +32,9 @@ class ProgressBar:
         """Advance by one, or to a count.
 
         Args:
-            description: Text behind the figures.
-            count: Number of items done; one more than before by default.
-            share: Part of the total that is done, 0 to 1; None if unknown.
+            description: Text at the end of the line.
+            count: Number of items done; the previous number plus one by default.
+            share: Fraction of the total that is done, in [0, 1]; None if unknown.
         """
         self._count = self._count + 1 if count is None else count
         text = printable(description.replace("[", ""))
@@ -54,14 +54,14 @@ class ProgressBar:
         self._progress.stop()
 
 
-class _Share(BarColumn):
-    """A bar, if the total is known."""
+class _Bar(BarColumn):
+    """A bar; empty if the total is unknown."""
 
     def render(self, task: Task) -> Text:  # type: ignore[override]
         return Text("") if task.total is None else super().render(task)  # type: ignore[return-value]
 
 
-class _Facts(ProgressColumn):
+class _Statistics(ProgressColumn):
     """Percentage, count, rate, elapsed and remaining time."""
 
     max_refresh = 0.2  # seconds
@@ -72,15 +72,15 @@ class _Facts(ProgressColumn):
 
     def render(self, task: Task) -> Text:
         count, seconds = task.fields["count"], task.elapsed or 0.0
-        facts = [f"{count} {self._unit}"]
+        columns = [f"{count} {self._unit}"]
         if task.total is not None:
-            facts.insert(0, f"{task.completed:.0%}")
+            columns.insert(0, f"{task.completed:.0%}")
         elif count and seconds:
-            facts.append(f"{count / seconds:.3g}/s")
-        facts.append(_clock(seconds))
+            columns.append(f"{count / seconds:.3g}/s")
+        columns.append(_clock(seconds))
         if task.total is not None and task.completed:
-            facts.append(f"{_clock(seconds * (1.0 - task.completed) / task.completed)} left")
-        return Text("  ".join(facts))
+            columns.append(f"{_clock(seconds * (1.0 - task.completed) / task.completed)} left")
+        return Text("  ".join(columns))
 
 
 def _clock(seconds: float) -> str:

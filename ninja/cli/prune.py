@@ -18,14 +18,14 @@ from ninja.pipeline.stages import OnBatches
 
 
 @command
-@click.option("--beam", default=10.0, help="Keep arcs on paths within this scaled cost of the best path.")
+@click.option("--beam", default=10.0, help="Keep arcs on paths whose scaled cost is within this beam of the best path.")
 @scales
-@lattice_output("The pruned lattices")
+@lattice_output("Output for the pruned lattices")
 @reads_lattices
 def prune(inputs: Inputs, destination: Output, beam: float, scales: Scales) -> None:
-    """Remove the arcs of lattices that lie outside a beam.
+    """Remove arcs outside a beam from lattices.
 
-    The scales are used for the comparison only; costs are written unscaled.
+    The scales are used only to compare paths; the costs are written unscaled.
 
     \b
     Example:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 @map_words
 @from_fields(RescoreOptions, skip=("map_words",))
 @entities(required=False, skip=(*OF_RESCORING, "max_arcs"), points=True)
-@lattice_output("The rescored lattices")
+@lattice_output("Output for the rescored lattices")
 @reads_lattices
 def rescore(
     inputs: Inputs,
@@ -51,11 +51,11 @@ def rescore(
 ) -> None:
     """Rescore lattices with language models.
 
-    With --entities, phrases that matter to an utterance are made more probable in the same run, see `ninja context`;
-    --class-lm is mixed with --old-lm, where that is given. With --context-model the language model reads the phrases
-    itself, and nothing is boosted. Without --words, words.txt or words.txt.gz beside SOURCE is
-    taken. Without -o the rescored lattices go to stdout as a binary archive; if that is a terminal, the best word
-    sequences are printed instead.
+    With --entities, phrases that are relevant to each utterance are boosted in the same run, see `ninja context`;
+    --class-lm is mixed with --old-lm if that is given. With --context-model, the context model scores the phrases
+    together with the language model instead of boosting them. By default, --words is words.txt or words.txt.gz next to
+    SOURCE. Without -o, lattices are written to stdout as a binary archive, or on a terminal their best word sequences
+    are printed.
 
     \b
     Example:
@@ -63,19 +63,19 @@ def rescore(
     """
     options = RescoreOptions(**chosen)
     if not models.models and models.old_lm is None:
-        raise OptionError(f"--rnnlm {NO_MODEL} needs --old-lm: there is no model to rescore with")
+        raise OptionError(f"--rnnlm {NO_MODEL} requires --old-lm, or there is no model to rescore with")
     if models.directions and options.backward:
-        raise OptionError("--iterate says how each model reads; leave --backward out")
+        raise OptionError("--backward cannot be used with --iterate, which sets the direction of each model")
     if carry_over is not None and destination.resume:
-        raise OptionError("--carry-over needs all lattices in their order: leave --resume out")
+        raise OptionError("--carry-over cannot be used with --resume")
     if carry_over is not None and destination.is_per_file:
-        raise OptionError("--carry-over sees all lattices one after the other: name one file with -o")
+        raise OptionError("--carry-over cannot be used with one output per input; name a single file with -o")
     words = inputs.need_table()
     options = replace(options, acoustic_scale=fitting_acoustic_scale(inputs, options.acoustic_scale))
     destination = replace(destination, chosen=ChosenScales(options.scales, options.lm_weight), scales=options.scales)
     log = use_log(inputs, RescoreReport())
     if carry_over is not None and carry_over.recording is None:
-        log.note("neither --utt2spk nor --segments: all lattices are taken for one recording, one after the other")
+        log.note("neither --utt2spk nor --segments is given; all lattices are treated as one recording, in input order")
     rescorer = Rescorer(models, options, carry_over=carry_over)
     phrases: PhraseCounts | None = None
     if context is not None:

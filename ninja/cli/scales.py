@@ -1,4 +1,4 @@
-"""Options of the scales of paths, completed by the scales in files beside lattices."""
+"""Options for the acoustic scale, LM scale and word penalty, whose defaults may come from files next to lattices."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ HEADER = "header"  # instead of a number
 
 
 class LmScale(click.ParamType):
-    """A number, or ``header`` for the scales in the headers of HTK lattices."""
+    """A number, or ``header`` for the scales in HTK lattice headers."""
 
     name = "number|header"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float | str:
-        """Convert a number."""
+        """Parse the value."""
         return HEADER if value == HEADER else click.FLOAT.convert(value, param, ctx)
 
 
@@ -45,27 +45,27 @@ lm_scale = click.option(
     "--lm-scale",
     default=1.0,
     type=LmScale(),
-    help="Factor of graph costs; header: take the scales in the headers of HTK lattices.",
+    help="Factor applied to graph costs, or 'header' to use the scales in HTK lattice headers.",
 )
 OPTIONS = (
     acoustic_scale,
     inv_acoustic_scale,
     lm_scale,
     word_penalty,
-    config_of(KEYS, "Take scales from FILE, as `ninja tune` writes it; command-line options take precedence."),
+    config_of(KEYS, "Read scales from a TOML file such as `ninja tune` writes; command-line options take precedence."),
 )
-MOST_SCALES = 10_000  # of one option
+MAX_SCALES = 10_000  # per option
 
 
 class Numbers(click.ParamType):
-    """Numbers separated by commas, or a range of integers: ``7:17``."""
+    """Numbers and integer ranges, separated by commas; ``7:17`` includes 17."""
 
     name = "numbers"
 
     def convert(
         self, value: object, parameter: click.Parameter | None, context: click.Context | None
     ) -> tuple[float, ...]:
-        """Split the list."""
+        """Parse the list."""
         if isinstance(value, tuple):
             return value
         numbers: list[float] = []
@@ -75,30 +75,31 @@ class Numbers(click.ParamType):
                 numbers += range(int(first), int(last) + 1) if colon else [Spelled(part)]
         except ValueError:
             numbers = []
-        if not numbers or len(numbers) > MOST_SCALES:
-            self.fail(f"{value!r} is not a list of numbers such as 0.5,1 or 7:17", parameter, context)
+        if not numbers or len(numbers) > MAX_SCALES:
+            expected = f"a list of at most {MAX_SCALES:,} numbers such as 0.5,1 or 7:17"
+            self.fail(f"{value!r} is not {expected}", parameter, context)
         return tuple(dict.fromkeys(numbers))
 
 
 class NumbersOrHeader(Numbers):
-    """Numbers, or ``header`` for the scales in the headers of HTK lattices."""
+    """Numbers, or ``header`` for the scales in HTK lattice headers."""
 
     name = "numbers|header"
 
     def convert(  # type: ignore[override]
         self, value: object, parameter: click.Parameter | None, context: click.Context | None
     ) -> tuple[float | str, ...]:
-        """Split the list."""
+        """Parse the list."""
         return (HEADER,) if value == HEADER else super().convert(value, parameter, context)
 
 
 class Spelled(float):
-    """A number that is printed as the user typed it."""
+    """A number that is printed as the user wrote it."""
 
     def __new__(cls, text: str) -> Spelled:
-        """Read a number."""
+        """Parse a number."""
         number = super().__new__(cls, text)
-        number.text = str(text).strip()  # a number, if it comes from another process
+        number.text = str(text).strip()  # unpickling passes a float
         return number
 
     text: str
@@ -114,7 +115,7 @@ GRID = (
         type=NUMBERS,
         default="1.0",
         metavar="NUMBERS",
-        help=f"Factors of acoustic costs, separated by commas; {USUAL_SCALE}.",
+        help=f"Factors applied to acoustic costs, separated by commas; {USUAL_SCALE}.",
     ),
     click.option(
         "--inv-acoustic-scale",
@@ -122,14 +123,14 @@ GRID = (
         type=NUMBERS,
         default="1.0",
         metavar="NUMBERS",
-        help="Inverses of --acoustic-scale; 7:17 is all integers from 7 to 17.",
+        help="Inverses of --acoustic-scale; 7:17 means all integers from 7 to 17.",
     ),
     click.option(
         "--lm-scale",
         type=NumbersOrHeader(),
         default="1.0",
         metavar="NUMBERS|header",
-        help="Factors of graph costs; header: take the scales in the headers of HTK lattices.",
+        help="Factors applied to graph costs, or 'header' to use the scales in HTK lattice headers.",
     ),
     click.option(
         "--word-penalty",
@@ -137,7 +138,7 @@ GRID = (
         type=NUMBERS,
         default="0.0",
         metavar="NUMBERS",
-        help="Costs added for each word.",
+        help="Costs added per word, separated by commas.",
     ),
     OPTIONS[-1],
 )
@@ -145,13 +146,13 @@ GRID = (
 
 @dataclass(frozen=True, slots=True)
 class CompletedScales:
-    """Scales of a command, after those that the user did not give are taken from files beside the lattices.
+    """Scales set by the user, by scale files next to the lattices, or by default, in this order of precedence.
 
     Args:
-        values: By the names of the options.
-        names: Names of the lattices.
-        chosen: Scales in files beside these.
-        defaults: Options that neither the user nor a file gives.
+        values: Value of each option, by option name.
+        names: Names of the sources.
+        chosen: Scales from files next to the sources, None if there are none.
+        defaults: Names of the options that neither the user nor a file sets.
     """
 
     values: dict[str, Any]
@@ -161,9 +162,9 @@ class CompletedScales:
 
 
 def scales(function: Command) -> Command:
-    """Add the scales of paths, passed to the command together as ``scales``.
+    """Add the scale options, passed to the command as ``scales``.
 
-    Those that are not given are taken from files beside the lattices.
+    Scales that the user does not set are read from scale files next to the lattices.
     """
 
     @click.pass_context
@@ -177,7 +178,10 @@ def scales(function: Command) -> Command:
 
 
 def grid_of_scales(function: Command) -> Command:
-    """Add scales as ``scales`` does, each with one or several values; ``scales`` is a tuple of all combinations."""
+    """Add the scale options with one or several values each, passed to the command as ``scales``.
+
+    The command gets a tuple of `Scales`, one for each combination of values.
+    """
 
     @click.pass_context
     @functools.wraps(function)
@@ -196,7 +200,7 @@ def grid_of_scales(function: Command) -> Command:
 
 
 def completes_scales(function: Command) -> Command:
-    """Take scales that a command's own options do not give from files beside its lattices."""
+    """Read the scales that the user does not set from scale files next to the lattices; adds no options."""
 
     @click.pass_context
     @functools.wraps(function)
@@ -209,7 +213,11 @@ def completes_scales(function: Command) -> Command:
 
 
 def shared_scales(*arguments: str) -> Callable[[Command], Command]:
-    """Add scales as ``scales`` does to a command that compares sources: those beside any of them hold for all."""
+    """Add the scale options to a command that compares sources; scale files next to one source apply to all.
+
+    Args:
+        arguments: Names of the arguments of the command that hold a source.
+    """
 
     def add(function: Command) -> Command:
         @click.pass_context
@@ -217,13 +225,13 @@ def shared_scales(*arguments: str) -> Callable[[Command], Command]:
         def collected(context: click.Context, /, **options: Any) -> Any:
             user_scales = {name: options.pop(name) for name in KEYS}
             files: CommandFiles = context.obj
-            places = [options[name] for name in arguments]
-            beside = {place: chosen for place in places if (chosen := find_scales(files.sources.select((place,))))}
-            if not {"acoustic_scale", "word_penalty"} <= _given(context):
-                for one, other in itertools.pairwise(beside.values()):
-                    if one.scales != other.scales:
-                        raise OptionError(f"{one.path} and {other.path} differ; {SCALES_ADVICE}")
-            completed = complete(context, user_scales, (next(iter(beside), places[0]),))
+            sources = [options[name] for name in arguments]
+            from_files = {name: chosen for name in sources if (chosen := find_scales(files.sources.select((name,))))}
+            if not {"acoustic_scale", "word_penalty"} <= _set_by_user(context):
+                for first, second in itertools.pairwise(from_files.values()):
+                    if first.scales != second.scales:
+                        raise OptionError(f"{first.path} and {second.path} differ; {SCALES_ADVICE}")
+            completed = complete(context, user_scales, (next(iter(from_files), sources[0]),))
             return function(scales=as_scales(completed.values), **options)
 
         return section("Scales", *OPTIONS)(collected)
@@ -232,23 +240,23 @@ def shared_scales(*arguments: str) -> Callable[[Command], Command]:
 
 
 def as_scales(values: dict[str, Any]) -> Scales:
-    """Make scales of the values of the options."""
+    """Build `Scales` from option values."""
     return Scales(**{KEYS[name]: value for name, value in values.items()})
 
 
 def complete(context: click.Context, values: dict[str, Any], names: tuple[str, ...]) -> CompletedScales:
-    """Replace the scales that the user did not give by those beside the lattices, and print them.
+    """Replace scales that the user did not set by those in files next to the lattices, and print them.
 
     Args:
-        values: By the names of the options.
-        names: Names of the lattices.
+        values: Value of each option, by option name.
+        names: Names of the sources.
 
     Raises:
-        OptionError: The sources have different scales beside them, and the user did not give all.
+        OptionError: The scale files of the sources differ, and the user did not set all scales.
     """
     files: CommandFiles = context.obj
     sources = files.sources.select(names)
-    user_scales = _given(context)
+    user_scales = _set_by_user(context)
     defaults = frozenset(KEYS) - user_scales
     if values.get("lm_scale") == HEADER:
         values = _header_values(sources, values, user_scales)
@@ -260,55 +268,61 @@ def complete(context: click.Context, values: dict[str, Any], names: tuple[str, .
     except OptionError as error:
         if not {"acoustic_scale", "word_penalty"} <= user_scales:
             raise
-        _say(f"{error.message.partition(';')[0]}; the given scales are used")
+        _say(f"{error.message.partition(';')[0]}; using the scales of the options instead")
         return CompletedScales(values, names, defaults=defaults)
     if chosen is None:
         return CompletedScales(values, names, defaults=defaults)
-    beside = {name: value for name, value in chosen.values().items() if name in values}
-    from_files = {name: value for name, value in beside.items() if name not in user_scales}
-    others = {name: values[name] for name, value in beside.items() if name in user_scales and values[name] != value}
+    in_files = {name: value for name, value in chosen.values().items() if name in values}
+    from_files = {name: value for name, value in in_files.items() if name not in user_scales}
+    others = {name: values[name] for name, value in in_files.items() if name in user_scales and values[name] != value}
     if from_files or others:
-        exceptions = f"; but as given: {_formatted(others)}" if others else ""
-        _say(f"scales of {chosen.path}: {_formatted(beside)}{exceptions}")
+        exceptions = f"; replaced by options: {_formatted(others)}" if others else ""
+        _say(f"scales from {chosen.path}: {_formatted(in_files)}{exceptions}")
     return CompletedScales(values | from_files, names, chosen, defaults - from_files.keys())
 
 
 def say_default(inputs: Inputs) -> None:
-    """Print the acoustic scale where it is the default."""
+    """Print a note if no scale is set, so that the acoustic scale is 1."""
     if inputs.default_scales == KEYS.keys():
-        _say("acoustic scale 1: none is given (--acoustic-scale, --lmwt), and there is none beside the lattices")
+        _say("using acoustic scale 1; set --acoustic-scale or --lmwt, or provide a scale file next to the lattices")
 
 
 def fitting_acoustic_scale(inputs: Inputs, default: float) -> float:
-    """Return the acoustic scale of a command for Kaldi's lattices: 1 for paths with a single score if none is given."""
+    """Return an acoustic scale suitable for the inputs.
+
+    Args:
+        default: The scale of the command, which suits Kaldi's lattices.
+
+    Returns:
+        1 if no scale is set and the paths of the inputs have a single score, else the default.
+    """
     if "acoustic_scale" not in inputs.default_scales or (kind := inputs.single_scores()) is None:
         return default
-    reason = "none is given (--acoustic-scale), and there is none beside the lattices"
-    _say(f"acoustic scale 1, the default for {kind}: {reason}")
+    _say(f"using acoustic scale 1, the default for {kind}; set --acoustic-scale to change it")
     return 1.0
 
 
 def _has_unused_headers(sources: Sources) -> bool:
-    """Print the scales in the header of an HTK lattice, which are not used; return whether there are any."""
+    """Return whether an HTK lattice header contains scales other than the defaults; print a note if so."""
     for name, scales in header_scales_of(sources):
         if scales != Scales():
             values = {option: getattr(scales, field) for option, field in KEYS.items()}
-            _say(f"{name}: the scales of its header are not used: {_formatted(values)}; --lm-scale header takes them")
+            _say(f"{name}: ignoring the scales in the header ({_formatted(values)}); --lm-scale header uses them")
             return True
     return False
 
 
 def _header_values(sources: Sources, values: dict[str, Any], user_scales: frozenset[str]) -> dict[str, Any]:
-    """Return scales with those in the headers of HTK lattices."""
+    """Return the option values, with those that the user did not set replaced by the scales in HTK lattice headers."""
     if (header := find_header_scales(sources)) is None:
-        raise OptionError("--lm-scale header is for HTK lattices (SLF) in files, and there are none")
+        raise OptionError("--lm-scale header needs files of HTK lattices (SLF), but the sources contain none")
     name, scales = header
     from_files = {
         option: getattr(scales, field)
         for option, field in KEYS.items()
         if option == "lm_scale" or option not in user_scales
     }
-    _say(f"scales of the header of {name}: {_formatted(from_files)}")
+    _say(f"scales from the header of {name}: {_formatted(from_files)}")
     return values | from_files
 
 
@@ -316,8 +330,8 @@ def _sources(options: dict[str, Any]) -> tuple[str, ...]:
     return (*options.get("source", ()), *options.get("others", ()))
 
 
-def _given(context: click.Context) -> frozenset[str]:
-    """Return the scales that the command line or a file of options gives."""
+def _set_by_user(context: click.Context) -> frozenset[str]:
+    """Return the names of the scales that are set on the command line or in an options file."""
     sources = {name: context.get_parameter_source(name) for name in (*KEYS, "inv_acoustic_scale")}
     user_scales = {name for name, source in sources.items() if source not in (None, ParameterSource.DEFAULT)}
     return frozenset({"acoustic_scale" if name == "inv_acoustic_scale" else name for name in user_scales})

@@ -55,50 +55,55 @@ _EXCLUDED = {
         "--ops",
         "--most-often",
     ),
-    # Different alignments and output.
+    # These options would change the alignments or the output.
     "--biasing": ("--alignments", "--entities", "--utt2spk", "--per-utt", "--ops", "--most-often"),
 }
 _FILTERS = ("ignore", "filter", "hyp_filter", "glm")
 _DETAILS = ("utt2spk", "most_often", "per_utt", "ops")
 Texts = Mapping[str, Sequence[str]]
 Segments = Mapping[str, tuple[str, float, float]]
-_MISSING = {"all": "scored as empty", "present": "ignored"}
+_TREATMENT = {"all": "scored as empty", "present": "ignored"}  # of references without a hypothesis
 
 
 @command
 @click.argument("reference", type=InputFile())
 @click.option("--mode", type=click.Choice(["strict", "all", "present"]), default="strict", help=MODE_HELP)
-@click.option("--oracle", is_flag=True, help="Score the path of each lattice with the fewest errors, not the best one.")
-@reads("--segments", "Kaldi's segments of the recordings, if REFERENCE or SOURCE is STM.")
-@reads("--biasing", "Biasing lists, to print word error rates on rare words and on others.")
+@click.option("--oracle", is_flag=True, help="Score the path with the fewest errors instead of the best path.")
+@reads("--segments", "Kaldi's segments of the recordings, required if REFERENCE or SOURCE is in STM format.")
+@reads("--biasing", "Biasing lists; print separate word error rates for rare words and for other words.")
 @section(
     "Words",
     normalizer_option,
-    click.option("--written", is_flag=True, help="Print errors of case and punctuation in correct words."),
-    click.option("--ignore", metavar="WORD", multiple=True, help="Remove this word from references and hypotheses."),
-    reads("--filter", "Program or sed script that changes references and hypotheses: Kaldi's wer_output_filter."),
-    reads("--hyp-filter", "Filter of hypotheses, in place of --filter: Kaldi's wer_hyp_filter."),
-    reads("--glm", "Global mapping file of NIST, applied to references and hypotheses.", load=evaluate.read_glm),
+    click.option("--written", is_flag=True, help="Also score the case and punctuation of correct words."),
+    click.option(
+        "--ignore",
+        metavar="WORD",
+        multiple=True,
+        help="Remove WORD from references and hypotheses; may be given several times.",
+    ),
+    reads("--filter", "Program or sed script applied to references and hypotheses, like Kaldi's wer_output_filter."),
+    reads("--hyp-filter", "Filter for hypotheses, used instead of --filter, like Kaldi's wer_hyp_filter."),
+    reads("--glm", "NIST global mapping file, applied to references and hypotheses.", load=evaluate.read_glm),
 )
 @section(
     "Details",
-    writes("--alignments", "File for hypotheses aligned with their references."),
-    reads("--utt2spk", "Speaker of each utterance, to print the errors of each speaker."),
+    writes("--alignments", "Write each hypothesis aligned with its reference."),
+    reads("--utt2spk", "Speaker of each utterance; print the errors of each speaker."),
     click.option(
         "--most-often", type=click.IntRange(0), metavar="N", help="Print the N most frequent errors of each kind."
     ),
-    writes("--per-utt", "File for aligned utterances, as Kaldi's per_utt."),
-    writes("--ops", "File for counts of correct and wrong words, as Kaldi's ops."),
+    writes("--per-utt", "Write aligned utterances in the format of Kaldi's per_utt."),
+    writes("--ops", "Write counts of correct and wrong words in the format of Kaldi's ops."),
     writes("--wer-dir", GRID_FILES_HELP, kind=OutputFolder()),
 )
 @section(
     "Entities",
-    reads("--entities", "Entities of each utterance, to print how many were recognised."),
-    reads("--utt2group", "Group of each utterance, for entities of groups, as utt2spk."),
-    reads("--truth", "True entities as JSON lines.  [default: those in REFERENCE]"),
-    reads("--before", "Transcripts without context, for comparison in --report."),
-    reads("--vocabulary", "Symbol table, to count entities outside it separately.  [default: --words]"),
-    writes("--report", "File for the result of each entity, as JSON."),
+    reads("--entities", "Entities of each utterance; print how many of them were recognised."),
+    reads("--utt2group", "Group of each utterance, for entities listed by group; in the format of utt2spk."),
+    reads("--truth", "True entities as JSON lines.  [default: the entities found in REFERENCE]"),
+    reads("--before", "Transcripts decoded without context, for comparison in --report."),
+    reads("--vocabulary", "Symbol table; count entities with other words separately.  [default: --words]"),
+    writes("--report", "Write the result of each entity as JSON."),
 )
 @grid_of_scales
 @reads_lattices
@@ -119,27 +124,27 @@ def score(
 ) -> None:
     """Compute the word error rate of transcripts or lattices.
 
-    REFERENCE is a text file with a key and words on each line. SOURCE is such a file, or lattices, whose best paths are
-    scored. Word ids are spelled by --words, by default the symbol table beside the lattices.
+    REFERENCE is a text file; each line has a key and words. SOURCE is such a file, or lattices, whose best paths are
+    scored. Word ids are converted to words by --words, by default the symbol table next to the lattices.
 
-    With --biasing, the output has the three lines of the LibriSpeech biasing benchmark, whose table of references may
-    be given both as REFERENCE and as FILE; only the rare words of the lists are used. With --entities, recall and
-    precision of entities and their word errors are printed, in total and by class.
+    Text files may also be in NIST's trn format, or in STM format, which requires --segments with the utterances of its
+    lines. Words are compared in Unicode's composed form (NFC).
 
-    Several scales, such as --lmwt 7:17 --word-penalty 0,0.5,1, are scored in one pass. A table of their word error
-    rates is printed first; the rest of the output is that of the scales with the fewest word errors. With --wer-dir,
-    Kaldi's files wer_LMWT_PENALTY and best_wer are written, and wer_grid.tsv.
+    With --normalizer, words are compared by their lexical forms, which ignore case and punctuation. With --written, the
+    written forms of correct words are compared as well: %FORM is the percentage of words that are written differently,
+    %CASE that of words with wrong case, %PUNCTUATION that of words with wrong punctuation, among words that have
+    punctuation in the reference or the hypothesis; %WRITTEN-WER counts each difference in form as a word error.
 
-    Text files may also be in NIST's trn format, with words and (id) on each line, or STM, which needs --segments with
-    the utterances of its lines. Words are compared in Unicode's composed form (NFC).
-
-    With --normalizer, references, hypotheses and lists are compared by lexical forms, which ignore case and
-    punctuation. With --written, the written forms of correct words are compared as well: %FORM is the share of words
-    written differently, %CASE that of wrong capital letters, and %PUNCTUATION that of wrong punctuation among the words
-    that have any on either side; %WRITTEN-WER counts each difference of form as a word error.
+    Several scales, such as --lmwt 7:17 --word-penalty 0,0.5,1, are scored in one pass. Their word error rates are
+    printed first; the rest of the output is for the scales with the fewest word errors. With --wer-dir, Kaldi's files
+    wer_LMWT_PENALTY and best_wer are written, and wer_grid.tsv.
 
     The tables of speakers, errors and utterances are those of Kaldi's scoring scripts. They use the alignments of
-    Kaldi's align-text, which may divide the same number of errors differently than the first line.
+    Kaldi's align-text, in which substitutions, insertions and deletions may differ from those in the first line.
+
+    With --biasing, the output has the three lines of the LibriSpeech biasing benchmark. Its reference table can be used
+    both as REFERENCE and as the file of --biasing; only the rare words of the lists are used. With --entities, recall,
+    precision and word errors of entities are printed, in total and by class.
 
     \b
     Examples:
@@ -153,7 +158,7 @@ def score(
     """
     _check(reference)
     if written and normalizer == NONE.name:
-        raise click.UsageError("--written compares words of equal lexical form; give --normalizer basic or another")
+        raise click.UsageError("--written requires a normalizer; use --normalizer basic or another one")
     forms = LexicalForms(BASIC if written and normalizer == AUTO else normalizer, current_console().note)
     details = {name: options.pop(name) for name in _DETAILS}
     of_references, of_hypotheses = _filters(**{name: options.pop(name) for name in _FILTERS})
@@ -166,12 +171,12 @@ def score(
     if failure is not None and (failure.key is not None or len(scales) > 1 or wer_dir is not None or oracle):
         raise failure
     if oracle and words is None:
-        raise click.UsageError("--oracle needs lattices and their --words")
+        raise click.UsageError("--oracle requires lattices and --words")
     if words is None and (len(scales) > 1 or wer_dir is not None):
-        raise click.UsageError("several scales and --wer-dir need lattices, but SOURCE is transcripts")
+        raise click.UsageError("several scales and --wer-dir require lattices, but SOURCE contains transcripts")
     lists = None if biasing is None else evaluate.read_biasing(biasing)
     if segments is not None and not any(map(_may_be_stm, (reference, *(() if words else inputs.places)))):
-        raise click.UsageError("--segments needs STM, but neither REFERENCE nor SOURCE is STM")
+        raise click.UsageError("--segments requires STM files, but neither REFERENCE nor SOURCE is one")
     cut = None if segments is None else read_segments(segments)
     texts = _references_of(lists) if lists is not None and biasing == reference else read_transcripts(reference, cut)
     if oracle:
@@ -192,16 +197,16 @@ def score(
             best = evaluate.filtered(best, of_hypotheses)
             spoken = {key: list(chain.from_iterable(texts.words)) for key, texts in best.items()}
             chosen = evaluate.choose_normalizer(forms, references, spoken)
-            place = 0
+            index = 0  # of the scales with the fewest errors
             if len(scales) > 1 or wer_dir is not None:
-                place = _score_grid(evaluate.score_grid(references, best, scales, mode, normalizer=chosen), wer_dir)
-            transcripts = {key: texts.words[texts.under[place]] for key, texts in best.items()}
+                index = _score_grid(evaluate.score_grid(references, best, scales, mode, normalizer=chosen), wer_dir)
+            transcripts = {key: texts.words[texts.under[index]] for key, texts in best.items()}
         if lists is not None:
             biased = evaluate.score_biased(references, transcripts, lists, mode, normalizer=chosen)
             rate = biased.overall
             click.echo(str(biased))
             if rate.missing:
-                current_console().say(f"{rate.missing} references have no hypothesis and were {_MISSING[mode]}")
+                current_console().say(f"{rate.missing} references have no hypothesis and were {_TREATMENT[mode]}")
         elif entities is not None:
             rate = _score_entities(inputs, references, transcripts, entities, mode, chosen, **options)
         else:
@@ -222,7 +227,7 @@ def score(
 
 
 def _score_grid(grid: Grid, wer_dir: str | None) -> int:
-    """Print and write a grid; return the index of the best scales."""
+    """Print a grid, write it to a folder if there is one, and return the index of the best scales."""
     if wer_dir is not None:
         write_grid(grid, wer_dir)
     if len(grid.scales) > 1:
@@ -240,12 +245,15 @@ def _print_forms(
     cer: bool,
     written: bool,
 ) -> tuple[Texts, Texts]:
-    """Print character errors and errors of written forms; return the lexical words of references and transcripts.
+    """Print character errors and errors in written forms.
 
     Args:
-        rate: Word errors by lexical form.
+        rate: Word error rate on lexical words.
         cer: Print the character error rate.
-        written: Print the errors of written forms.
+        written: Print the errors in written forms.
+
+    Returns:
+        The lexical words of references and of transcripts, by key.
     """
     lexical = evaluate.lexical_texts(references, normalizer), evaluate.lexical_texts(transcripts, normalizer)
     if cer:
@@ -253,30 +261,32 @@ def _print_forms(
     if written:
         click.echo(str(evaluate.score_written(references, transcripts, mode, normalizer=normalizer)))
     if normalizer.is_identity and (basic := evaluate.differing_forms(references, transcripts, rate, mode)) is not None:
-        vanishing = f"{rate.errors - basic.errors} of {rate.errors} word errors are differences of case, punctuation or"
-        figures = f"%WER {rate.wer:.2f} is {basic.wer:.2f} with --normalizer {BASIC.name}"
-        current_console().say(f"warning: {vanishing} hyphens: {figures}")
+        count = f"{rate.errors - basic.errors} of {rate.errors} word errors"
+        rates = f"with --normalizer {BASIC.name}, %WER is {basic.wer:.2f} instead of {rate.wer:.2f}"
+        current_console().say(f"warning: {count} are differences in case, punctuation or hyphens; {rates}")
     return lexical
 
 
 def _are_lattices(inputs: Inputs) -> bool:
-    """Return whether the sources are lattices rather than transcripts.
+    """Return whether the sources contain lattices rather than transcripts.
 
     Raises:
-        OptionError: There are both lattices and transcripts.
+        OptionError: Some contain lattices and some contain transcripts.
     """
-    first_files = {place: inputs.sources.of(place)[0] for place in inputs.places}
-    lattices = [place for place, file in first_files.items() if file.holds_lattices()]
-    for place, file in first_files.items() if lattices else ():
-        if place not in lattices and os.path.isfile(place) and file.holds in ("nothing", "companion"):
-            raise OptionError(f"{lattices[0]} contains lattices, but {place} transcripts; score them separately")
+    first_files = {name: inputs.sources.of(name)[0] for name in inputs.places}
+    lattices = [name for name, file in first_files.items() if file.holds_lattices()]
+    for name, file in first_files.items() if lattices else ():
+        if name not in lattices and os.path.isfile(name) and file.holds in ("nothing", "companion"):
+            raise OptionError(
+                f"{lattices[0]} contains lattices, but {name} contains transcripts; score them separately"
+            )
     return inputs.places[0] in lattices
 
 
 def _check(reference: str) -> None:
     """Check that the reference is a file and that options are compatible."""
     if os.path.isdir(reference):
-        raise OptionError(f"{reference} is a folder, but REFERENCE is a text file, followed by SOURCE")
+        raise OptionError(f"{reference} is a folder, but REFERENCE must be a text file, followed by SOURCE")
     named = set(
         given_on_command_line([parameter.name or "" for parameter in click.get_current_context().command.params])
     )
@@ -286,11 +296,14 @@ def _check(reference: str) -> None:
                 raise click.UsageError(f"{name} cannot be used with {other}")
     for name in ("--utt2group", "--truth", "--before", "--vocabulary", "--report"):
         if name in named and "--entities" not in named:
-            raise click.UsageError(f"{name} needs --entities")
+            raise click.UsageError(f"{name} requires --entities")
 
 
 def _unreadable(inputs: Inputs) -> NinjaError | None:
-    """Return the first error if no lattice can be read: the source may be transcripts with an extension of lattices."""
+    """Return the first error if no lattice can be read, else None.
+
+    The source may contain transcripts, under a name with an extension for lattices.
+    """
     failures: list[NinjaError] = []
     for _ in inputs.read(failures.append):
         return None
@@ -298,14 +311,14 @@ def _unreadable(inputs: Inputs) -> NinjaError | None:
 
 
 def _may_be_stm(path: str) -> bool:
-    """Tell whether a file is STM, or cannot be read twice."""
+    """Return whether a file is STM, or unknown because it cannot be read twice."""
     return not os.path.isfile(path) or is_stm(list(read_fields(path)), path)
 
 
 def _filters(
     ignore: tuple[str, ...], filter: str | None, hyp_filter: str | None, glm: GlobalMapping | None
 ) -> tuple[WordFilter, WordFilter]:
-    """Return the filters of references and of hypotheses."""
+    """Return the filters for references and for hypotheses."""
     both = WordFilter(filter, glm, frozenset(ignore))
     return both, both if hyp_filter is None else replace(both, script=hyp_filter)
 
@@ -319,7 +332,7 @@ def _detail(
     per_utt: str | None,
     ops: str | None,
 ) -> None:
-    """Print and write the details of Kaldi's scoring scripts."""
+    """Print and write the requested details, in the formats of Kaldi's scoring scripts."""
     aligned = {
         key: evaluate.align_text(references[key], hypotheses.get(key, ()))
         for key in evaluate.scored_keys(references, hypotheses, mode)
@@ -338,10 +351,10 @@ def _detail(
 
 
 def _references_of(lists: dict[str, BiasingList]) -> dict[str, Sequence[str]]:
-    """Return the references of the table of the benchmark."""
+    """Return the references in the table of the biasing benchmark, by key."""
     texts = {key: entry.text for key, entry in lists.items()}
     if missing := [key for key, text in texts.items() if text is None]:
-        raise FormatError("the biasing list has no text; give the references in another file", key=missing[0])
+        raise FormatError("the biasing list has no text; use another file as REFERENCE", key=missing[0])
     return {key: text for key, text in texts.items() if text is not None}
 
 
@@ -359,7 +372,7 @@ def _score_entities(
     vocabulary: str | None,
     report: str | None,
 ) -> ErrorRate:
-    # A table that grows with the words of lattices is not a vocabulary.
+    # A symbol table that grows with the words of lattices is not a vocabulary.
     table = SymbolTable.read(vocabulary) if vocabulary is not None else inputs.table() if inputs.words else None
     groups = None if utt2group is None else read_speakers(utt2group)
     listed = Entities.read(entities, words=table, groups=groups, guard=inputs.guard)
@@ -389,7 +402,7 @@ def _transcripts(inputs: Inputs, cut: Segments | None) -> dict[str, list[str]]:
         try:
             part = transcripts_of(list(fields_of(inputs.sources.text(path))), path, cut)
         except FormatError as error:
-            error.message += "; for lattices, give their --words"
+            error.message += "; if SOURCE contains lattices, use --words"
             raise
         if repeated := transcripts.keys() & part.keys():
             raise FormatError("another file has the same key", path, key=min(repeated))

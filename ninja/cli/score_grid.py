@@ -1,4 +1,4 @@
-"""The table of word error rates by scales of ``ninja score``, and the files of Kaldi's scoring scripts."""
+"""Word error rates of ``ninja score`` for several scales, printed as a table and written as Kaldi's score files."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from ninja.evaluate import Grid
 from ninja.files.output import text_output
 from ninja.lattice import Scales
 
-GRID_FILES_HELP = "Write wer_LMWT_PENALTY for all scales, best_wer and wer_grid.tsv to this folder, as Kaldi's scripts."
+GRID_FILES_HELP = "Folder for wer_LMWT_PENALTY of all scales and best_wer, like Kaldi's scripts, and wer_grid.tsv."
 _COLUMNS = ("lmwt", "word_penalty", "wer", "errors", "words", "ins", "del", "sub", "ser", "best")
 
 
 def print_grid(grid: Grid) -> None:
-    """Print a table: a row for each inverse acoustic scale (and LM scale), a column for each word penalty."""
+    """Print a table with a row per inverse acoustic scale (and LM scale) and a column per word penalty."""
     penalties = list(dict.fromkeys(str(scales.word_penalty) for scales in grid.scales))
     rows: dict[str, dict[str, str]] = {}
-    for place, (scales, rate) in enumerate(zip(grid.scales, grid.rates, strict=True)):
-        mark = "*" if place == grid.best else " "
+    for index, (scales, rate) in enumerate(zip(grid.scales, grid.rates, strict=True)):
+        mark = "*" if index == grid.best else " "
         rows.setdefault(_row(scales), {})[str(scales.word_penalty)] = f"{rate.wer:.2f}{mark}"
     width = max(map(len, ["LMWT", *rows]))
     if len(penalties) == 1:
@@ -36,28 +36,28 @@ def print_grid(grid: Grid) -> None:
 
 
 def write_grid(grid: Grid, folder: str) -> None:
-    """Write Kaldi's files of word error rates, and a table as TSV.
+    """Write word error rates to Kaldi's score files and to a TSV table.
 
     Raises:
-        OptionError: Two scales have the same file name.
+        OptionError: Two combinations of scales have the same file name.
         OutputError: A file cannot be written.
 
     Source: Kaldi, steps/score_kaldi.sh, utils/best_wer.sh.
     """
     names = [f"wer_{_row(scales)}_{scales.word_penalty}" for scales in grid.scales]
     if duplicates := {name for name in names if names.count(name) > 1}:
-        raise OptionError(f"{folder}: {min(duplicates)} would be written twice; give scales that differ more")
+        raise OptionError(f"{folder}: {min(duplicates)} would be written twice; use scales that differ more")
     try:
         os.makedirs(folder, exist_ok=True)
     except OSError as error:
         raise OutputError(f"cannot be created: {error.strerror or error}", folder) from error
     rows = ["\t".join(_COLUMNS)]
-    for place, (scales, name, rate) in enumerate(zip(grid.scales, names, grid.rates, strict=True)):
+    for index, (scales, name, rate) in enumerate(zip(grid.scales, names, grid.rates, strict=True)):
         with text_output(os.path.join(folder, name)) as file:
             file.write(f"{rate}\n")
         counts = (rate.errors, rate.words, rate.insertions, rate.deletions, rate.substitutions)
         cells = [_row(scales), str(scales.word_penalty), f"{rate.wer:.2f}", *map(str, counts), f"{rate.ser:.2f}"]
-        rows.append("\t".join([*cells, "*" if place == grid.best else ""]))
+        rows.append("\t".join([*cells, "*" if index == grid.best else ""]))
     with text_output(os.path.join(folder, "best_wer")) as file:
         first = str(grid.rates[grid.best]).split("\n")[0]
         file.write(f"{first} {os.path.join(folder, names[grid.best])}\n")
@@ -66,6 +66,6 @@ def write_grid(grid: Grid, folder: str) -> None:
 
 
 def _row(scales: Scales) -> str:
-    """Return the LM weight as in Kaldi's file names, with the LM scale if that is not 1."""
+    """Return the inverse acoustic scale as in Kaldi's file names, followed by the LM scale if it is not 1."""
     weight = f"{1.0 / scales.acoustic:.6g}" if scales.acoustic else "inf"
     return weight if scales.lm == 1.0 else f"{weight}_lm{scales.lm:g}"

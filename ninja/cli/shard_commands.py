@@ -33,7 +33,7 @@ exec {command} --shard "$SLURM_ARRAY_TASK_ID/{shards}"
 exec {command} --shard "$SGE_TASK_ID/{shards}"
 """,
     "kubernetes": """\
-# kubectl apply -f THIS, with an image that has ninja and volumes for the files; then: ninja gather {output}
+# Set the image and its volumes, kubectl apply -f THIS, then: ninja gather {output}
 apiVersion: batch/v1
 kind: Job
 metadata:
@@ -59,13 +59,13 @@ spec:
 
 @command
 @click.argument("output", type=OutputFile(allow_folder=True))
-@click.option("--remove-parts", is_flag=True, help="Remove the parts once they are joined.")
+@click.option("--remove-parts", is_flag=True, help="Remove the results of the shards once they are joined.")
 def gather(output: str, remove_parts: bool) -> None:
     """Join the results of all shards of a run.
 
-    OUTPUT is the argument of -o, or the folder OUTPUT.shards. The parts are checked against their records: all must
-    exist, unchanged, with the same sources, options and models. The joined files get the names given to the command.
-    The exit code is 1 if a shard is missing or a lattice failed.
+    OUTPUT is the argument of -o, or the folder OUTPUT.shards. Results are joined only if all shards are complete and
+    unmodified, and ran with the same sources, options and models. The joined files get the names that were given to the
+    command. The exit code is 1 if a shard is missing or a lattice failed.
 
     \b
     Example:
@@ -78,12 +78,14 @@ def gather(output: str, remove_parts: bool) -> None:
 
 
 @click.command(cls=Sectioned, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.option("--slurm", type=click.IntRange(1), metavar="N", help="For sbatch, N tasks.")
-@click.option("--sge", type=click.IntRange(1), metavar="N", help="For qsub, N tasks.")
-@click.option("--kubernetes", type=click.IntRange(1), metavar="N", help="For kubectl, a job with N indices.")
+@click.option("--slurm", type=click.IntRange(1), metavar="N", help="Slurm script with N array tasks (for sbatch).")
+@click.option("--sge", type=click.IntRange(1), metavar="N", help="SGE script with N array tasks (for qsub).")
+@click.option("--kubernetes", type=click.IntRange(1), metavar="N", help="Kubernetes job with N indices (for kubectl).")
 @click.argument("arguments", nargs=-1, required=True, metavar="COMMAND...")
 def shard_script(arguments: tuple[str, ...], **schedulers: int | None) -> None:
-    """Print the array script of a run in shards, for Slurm, SGE or Kubernetes.
+    """Print a job-array script that runs a ninja command in shards on Slurm, SGE or Kubernetes.
+
+    COMMAND is a ninja command line without 'ninja'. Once all tasks are complete, `ninja gather` joins their results.
 
     \b
     Example:

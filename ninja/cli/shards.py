@@ -12,7 +12,7 @@ from typing import Any, NoReturn, cast
 
 import click
 
-from ninja.cli.console import SHOWN
+from ninja.cli.console import MAX_SHOWN
 from ninja.cli.files import CommandFiles, LatticeFile, OutputFile, OutputFolder
 from ninja.errors import NinjaError, OptionError, named
 from ninja.files.place import STDIN as STDOUT
@@ -28,10 +28,10 @@ from ninja.pipeline.shard import Outcome, Part, checksum, run_shard
 
 
 def run_in_shard(context: click.Context, shard: Shard, body: Callable[[], Any]) -> None:
-    """Run the command of a context on one shard unless that is finished, and exit.
+    """Run the command of a context on one shard, unless the shard is already complete, and exit.
 
     Args:
-        body: Runs the command.
+        body: Run the command.
     """
     plan = plan_of(context, shard.of)
     was_finished = True
@@ -49,26 +49,26 @@ def run_in_shard(context: click.Context, shard: Shard, body: Callable[[], Any]) 
 
 @dataclass(frozen=True, slots=True)
 class CommandWork:
-    """A command as the work of `run_shard`, in any process; it runs as with ``--shard``.
+    """A command line that `run_shard` can run in any process.
 
     Args:
-        arguments: Arguments of ``ninja``, without ``--shard``; ``--ray`` is ignored.
+        arguments: Arguments of ``ninja`` without ``--shard``; ``--ray`` is ignored.
     """
 
     arguments: tuple[str, ...]
 
     def plan(self, shards: int) -> Plan:
-        """Return the plan of the command in shards.
+        """Return a plan that divides the command into shards.
 
         Raises:
-            OptionError: Its results cannot be joined.
-            click.UsageError: The arguments are wrong.
+            OptionError: The results of shards cannot be joined.
+            click.UsageError: The arguments are invalid.
         """
         with self._context() as context:
             return plan_of(context, shards)
 
     def __call__(self, part: Part) -> Outcome:
-        """Run the command on a part."""
+        """Run the command on a part of its sources."""
         with self._context() as context:
             return run_part(context, part, lambda: cast(Any, context.command).run(context))
 
@@ -77,7 +77,7 @@ class CommandWork:
         parent = click.Context(group, info_name="ninja", **group.context_settings)
         name, command, rest = group.resolve_command(parent, list(self.arguments))
         if command is None or not any(parameter.name == "shard" for parameter in command.params):
-            raise OptionError(f"{name} cannot run in shards: its result depends on all lattices")
+            raise OptionError(f"{name} cannot run in shards, because its results depend on all lattices")
         context = command.make_context(name, rest, parent=parent)
         context.obj = CommandFiles(command, context.params)
         context.params.pop("shard"), context.params.pop("ray")
@@ -85,27 +85,27 @@ class CommandWork:
 
 
 def plan_of(context: click.Context, shards: int) -> Plan:
-    """Return the plan of a command in shards.
+    """Return a plan that divides the command of a context into shards.
 
     Raises:
-        OptionError: Its results cannot be joined.
+        OptionError: The results of shards cannot be joined.
     """
     command, values = context.command, context.params
     outputs = tuple(_outputs(command, values))
     if not outputs:
-        raise OptionError("--shard needs a file for its results: name it with -o")
+        raise OptionError("--shard requires an output file; name it with -o")
     for name in ("strict", "carry_over"):
         if values.get(name):
             option = f"--{name.replace('_', '-')}"
-            raise OptionError(f"{option} needs all lattices and cannot be used with --shard")
+            raise OptionError(f"{option} depends on all lattices and cannot be used with --shard")
     files: CommandFiles = context.obj
-    places = _sources(command, values)
-    sources = files.sources.select(places)
+    names = _sources(command, values)
+    sources = files.sources.select(names)
     source_units, states = units(sources, format=values.get("format"))
     options, others = files.settings(_checksums)
     with contextlib.suppress(NinjaError):
         if values.get("words") is None:
-            options["words"] = _checksums([find_table(places)])
+            options["words"] = _checksums([find_table(names)])
     with contextlib.suppress(NinjaError):
         if (scales := find_scales(sources)) is not None:
             options["scales"] = repr(scales.values())
@@ -123,30 +123,33 @@ def plan_of(context: click.Context, shards: int) -> Plan:
 
 
 def run_part(context: click.Context, part: Part, body: Callable[[], Any]) -> Outcome:
-    """Run the command of a context on a part of its sources.
+    """Run the command of a context on a part of its sources, and return what it processed.
 
     Args:
-        body: Runs the command in that context.
+        body: Run the command in that context.
+
+    Raises:
+        OptionError: The shards would number words differently, because there is no symbol table.
     """
     context.params |= part.outputs
     if "resume" in context.params:
         context.params["resume"] = False
     files: CommandFiles = context.obj
     files.tables, files.inputs = part.tables, None
-    with contextlib.suppress(click.exceptions.Exit):  # the end of a command; failures are in the log
+    with contextlib.suppress(click.exceptions.Exit):  # raised at the end of a command; failures are in the log
         body()
     inputs = files.inputs
     assert inputs is not None
     words = inputs.table()
     if words is not None and words.grows and inputs.words is None and _has_tables(part):
-        raise OptionError("--shard needs --words here: otherwise the shards would have different word ids")
+        raise OptionError("--shard requires --words for this input, or word ids would differ between shards")
     log = inputs.log
     failures = tuple(Failure(error.key, error.path, str(error)) for error in log.failures)
     return Outcome(log.lattices, failures, inputs.digest.hexdigest())
 
 
 def _has_tables(part: Part) -> bool:
-    """Tell whether a symbol table was written beside an output."""
+    """Return whether a symbol table was written along with an output."""
     return any(name.endswith(".words.txt") for name in os.listdir(part.folder)) or "words_out" in part.outputs
 
 
@@ -154,7 +157,7 @@ def _outputs(command: click.Command, values: dict[str, Any]) -> Iterator[PartOut
     """Yield the outputs of a command.
 
     Raises:
-        OptionError: The parts of an output cannot be joined.
+        OptionError: The results of shards cannot be joined.
     """
     names: dict[str, str] = {}
     folders: dict[str, str] = {}
@@ -165,19 +168,19 @@ def _outputs(command: click.Command, values: dict[str, Any]) -> Iterator[PartOut
             continue
         option = parameter.opts[0]
         if value == STDOUT:
-            raise OptionError(f"--shard needs a file for its results: name it with {option}")
+            raise OptionError(f"--shard requires an output file; name it with {option}")
         if (
             isinstance(parameter.type, OutputFolder)
             or value.endswith(os.sep)
             or os.path.isdir(value)
             or names_job(value)
         ):
-            raise OptionError(f"{value}: --shard writes the parts of one output; name a file with {option}")
+            raise OptionError(f"{value}: with --shard, the output must be a single file; name it with {option}")
         if isinstance(parameter.type, LatticeFile):
             form = format_of(value, values.get("to"))
             if not form.is_kaldi:
                 raise OptionError(
-                    f"{value}: parts of {form.format.name} cannot be joined; write an archive, then convert it"
+                    f"{value}: {form.format.name} outputs of shards cannot be joined; write an archive, then convert it"
                 )
         kind = "lattices" if isinstance(parameter.type, LatticeFile) else "same" if name == "words_out" else "text"
         output = PartOutput(name, value, kind)  # type: ignore[arg-type]
@@ -189,7 +192,7 @@ def _outputs(command: click.Command, values: dict[str, Any]) -> Iterator[PartOut
             if base in names:
                 raise OptionError(f"{names[base]} and {value} must have different names with --shard")
             if base.startswith("."):
-                raise OptionError(f"{value}: with --shard the name of a file must not begin with a dot")
+                raise OptionError(f"{value}: with --shard, the name of an output must not begin with a dot")
             names[base] = value
         yield output
 
@@ -200,26 +203,26 @@ def _sources(command: click.Command, values: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _checksums(paths: list[str]) -> list[str]:
-    """Return the checksum of the content of files, which is the same on all machines."""
+    """Return one checksum of the contents of files, which is the same on all machines."""
     return [hashlib.sha256("".join(map(checksum, paths)).encode()).hexdigest()]
 
 
 def _summary(record: Record) -> str:
     if not record.parts and not record.failures:
-        return "has no lattices: there are too many shards"
+        return "has no lattices; use fewer shards"
     failed = f", {len(record.failures)} failed" if record.failures else ""
-    return f"is finished: {record.lattices} lattices{failed}"
+    return f"is already complete: {record.lattices} lattices{failed}"
 
 
-def report(gathered: JoinedRun) -> NoReturn:
+def report(run: JoinedRun) -> NoReturn:
     """Print the joined files and the failures of the shards, and exit."""
-    failures = [failure for record in gathered.records for failure in record.failures]
-    for failure in failures[:SHOWN]:
+    failures = [failure for record in run.records for failure in record.failures]
+    for failure in failures[:MAX_SHOWN]:
         click.echo(f"ninja: failed: {failure.message}", err=True)
-    if len(failures) > SHOWN:
+    if len(failures) > MAX_SHOWN:
         keys = [failure.key or failure.path or "?" for failure in failures]
         click.echo(f"ninja: {len(keys)} failed: {named(keys)}", err=True)
     failed = f", {len(failures)} failed" if failures else ""
-    files = " ".join(gathered.outputs)
-    click.echo(f"ninja: {files}: {gathered.lattices} lattices of {gathered.plan.shards} shards{failed}", err=True)
+    files = " ".join(run.outputs)
+    click.echo(f"ninja: {files}: {run.lattices} lattices from {run.plan.shards} shards{failed}", err=True)
     click.get_current_context().exit(1 if failures else 0)

@@ -1,4 +1,4 @@
-"""``ninja show`` and ``ninja report``: pages for browsers."""
+"""``ninja show`` and ``ninja report``, which write web pages."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ NAMED = 5  # number of keys in a message
 
 
 @command
-@click.option("--key", help="Key of the lattice to show.  [default: the only one]")
-@reads("--ref", "Reference transcripts, to mark the path with the fewest errors.")
-@click.option("--max-arcs", type=click.IntRange(1), default=5000, help="Draw at most this many arcs.")
-@click.option("--frame-shift", type=float, help="Seconds per frame; times are then shown in seconds.")
-@reads("--context-model", "Context model whose effect on words is shown, with --entities.  [default: the shipped one]")
-@reads("--entities", "With --context-model: the phrases.")
-@reads("--rnnlm", "With --context-model: the language model.  [default: shipped]")
+@click.option("--key", help="Key of the lattice; required if there are several.")
+@reads("--ref", "Reference transcripts; mark the path with the fewest errors.")
+@click.option("--max-arcs", type=click.IntRange(1), default=5000, help="Maximum number of arcs drawn.")
+@click.option("--frame-shift", type=float, help="Seconds per frame; show times in seconds.")
+@reads("--context-model", "Context model; show its effect on words, given the phrases of --entities.")
+@reads("--entities", "With --context-model: phrases.")
+@reads("--rnnlm", "With --context-model: language model.  [default: shipped model]")
 @scales
-@output_file("Page to write, such as lattice.html")
+@output_file("Output page, such as lattice.html")
 @reads_lattices_alone
 def show(
     inputs: Inputs,
@@ -48,10 +48,10 @@ def show(
     output_file: str,
     **values: Any,
 ) -> None:
-    """Write a page that shows a lattice as a graph, for any browser.
+    """Write a web page that shows a lattice as a graph.
 
-    The page works offline. Time runs to the right. Probable arcs are darker and wider, and a click on an arc shows
-    its costs. The best path is marked, and with --ref also the oracle path.
+    The page works offline. Time runs to the right. Probable arcs are darker and wider; click an arc to see its costs.
+    The best path is marked, and with --ref the path with the fewest errors as well.
 
     \b
     Example:
@@ -63,15 +63,15 @@ def show(
     if ref is not None:
         inputs.need_table()
     if (context_model is None) != (entities is None):
-        raise OptionError("--context-model and --entities go together; give both, or none")
+        raise OptionError("--context-model and --entities must be used together")
     if context_model is None and rnnlm is not None:
-        raise OptionError("--rnnlm needs --context-model")
+        raise OptionError("--rnnlm requires --context-model")
     lattice = _select(inputs, key)
     if ref is not None:
         reference = read_text(ref).get(lattice.key)
         if reference is None:
             raise FormatError(
-                "there is no reference of this key; omit --ref to show the lattice without it", ref, key=lattice.key
+                "there is no reference for this key; omit --ref to show the lattice without it", ref, key=lattice.key
             )
     drawing = draw(lattice, reference, options)
     if context_model is not None and entities is not None:
@@ -83,7 +83,7 @@ def show(
 
 
 def _with_context(drawing: Drawing, model: str, entities: str, rnnlm: str | None, inputs: Inputs) -> Drawing:
-    """Add the gain of each arc by a context model."""
+    """Return the drawing with the change that a context model makes to each arc."""
     with needed_for("a context model", model):
         from ninja.context.pointer_scores import pointer_scores
         from ninja.context.settings import Context
@@ -95,7 +95,12 @@ def _with_context(drawing: Drawing, model: str, entities: str, rnnlm: str | None
 
 
 def _select(inputs: Inputs, key: str | None) -> Lattice:
-    """Return the lattice with a key, or the only one; with a key, failures of others are reported."""
+    """Return the lattice with a key, or the only one if the key is None; print failures of other lattices.
+
+    Raises:
+        InputError: There is no such lattice.
+        OptionError: There are several lattices, but no key.
+    """
     others: list[Lattice] = []
 
     def report_others(failure: NinjaError) -> None:
@@ -112,17 +117,17 @@ def _select(inputs: Inputs, key: str | None) -> Lattice:
             break
     more = ", …" if len(others) > NAMED else ""
     names = ", ".join(lattice.key for lattice in others[:NAMED])
-    listed = f"the keys are {names}{more}" if others else "there are no lattices"
+    keys = f"the keys are {names}{more}" if others else "the source contains no lattices"
     if key is not None:
-        raise InputError(f"no lattice has the key {key!r}; {listed}", inputs.places[0])
+        raise InputError(f"no lattice has the key {key!r}; {keys}", inputs.places[0])
     if not others:
-        raise InputError("the source contains no lattice", inputs.places[0])
+        raise InputError("the source contains no lattices", inputs.places[0])
     if len(others) > 1:
-        raise OptionError(f"{inputs.places[0]}: select a lattice with --key; {listed}")
+        raise OptionError(f"{inputs.places[0]} contains several lattices; select one with --key ({keys})")
     return others[0]
 
 
-Sides = tuple[Inputs, Inputs]
+InputPair = tuple[Inputs, Inputs]
 
 
 @command
@@ -133,13 +138,14 @@ Sides = tuple[Inputs, Inputs]
     "--lattices",
     type=click.IntRange(0),
     default=10,
-    help="Number of the largest gains, and of the largest losses, whose lattices are drawn.",
+    help="Draw the lattices of the N largest gains and the N largest losses.",
+    metavar="N",
 )
 @click.option("--max-arcs", type=click.IntRange(1), default=300, help="Maximum number of arcs drawn per lattice.")
-@click.option("--frame-shift", type=float, help="Seconds per frame; times are then shown in seconds.")
+@click.option("--frame-shift", type=float, help="Seconds per frame; show times in seconds.")
 @shared_scales("before", "after")
 @click.option("--strict", is_flag=True, help="Exit with code 1 if references or lattices are missing.")
-@output_file("Page to write, such as report.html")
+@output_file("Output page, such as report.html")
 @reading_options(jobs)
 def report(
     before: str,
@@ -153,11 +159,11 @@ def report(
     output_file: str,
     **how: Any,
 ) -> None:
-    """Write a page that compares lattices before and after rescoring, given the references.
+    """Write a web page that compares lattices before and after rescoring against references.
 
-    BEFORE and AFTER are lattices of the same utterances, compared at the same scales. By default, scales stored beside
-    one of them are used. The page works offline. It shows word and oracle error rates and their changes, the
-    utterances with the largest gains and losses with their alignments and lattices, and a table of all utterances.
+    BEFORE and AFTER are lattices of the same utterances, compared with the same scales; by default, those of a scale
+    file next to either of them. The page works offline. It shows word and oracle error rates and their changes, the
+    alignments and lattices of the utterances with the largest gains and losses, and a table of all utterances.
     References without lattices and lattices without references are listed and counted.
 
     \b
@@ -165,7 +171,7 @@ def report(
       ninja report lat.ark.gz rescored.ark.gz --ref text --words words.txt --acoustic-scale 0.1 -o report.html
     """
     if lattices and "-" in (before, after):
-        raise click.UsageError("lattices that are shown are read twice: give a file instead of -, or --lattices 0")
+        raise click.UsageError("lattices to be drawn are read twice; use a file instead of -, or --lattices 0")
     references = read_text(ref)
     first: Inputs = build_inputs((before,), how)["inputs"]
     first.need_table()
@@ -174,13 +180,13 @@ def report(
     failed = [[failure.key or failure.path or "?" for failure in inputs.log.failures] for inputs in (first, second)]
     comparison = compare(references, outcomes[0], outcomes[1], (failed[0], failed[1]))
     drawing = ShowOptions(scales, max_arcs, frame_shift)
-    shown = _drawings(comparison, (first, second), references, drawing, lattices)
+    drawings = _drawings(comparison, (first, second), references, drawing, lattices)
     with text_output(output_file) as stream:
-        stream.write(report_page(comparison, shown, (os.path.basename(before), os.path.basename(after)), scales))
+        stream.write(report_page(comparison, drawings, (os.path.basename(before), os.path.basename(after)), scales))
     rates, oracles, console = comparison.rates, comparison.oracle_rates, current_console()
     console.say(
         f"{len(comparison.utterances)} utterances, WER {rates[0].wer:.2f} % before and {rates[1].wer:.2f} % after, "
-        f"oracle {oracles[0].wer:.2f} % and {oracles[1].wer:.2f} %; both at {scales}"
+        f"oracle {oracles[0].wer:.2f} % and {oracles[1].wer:.2f} %, at {scales}"
     )
     for absence in comparison.absences:
         console.say(f"{len(absence.keys)} {absence.description}")
@@ -189,23 +195,22 @@ def report(
 
 
 def _drawings(
-    comparison: Comparison, sides: Sides, references: dict[str, list[str]], options: ShowOptions, count: int
+    comparison: Comparison, inputs: InputPair, references: dict[str, list[str]], options: ShowOptions, count: int
 ) -> dict[str, tuple[Drawing | None, Drawing | None]]:
-    """Read the lattices to show again, and draw them."""
+    """Read the lattices of the largest gains and losses again, and draw them; return the drawings by key."""
     keys = {utterance.key for utterance in [*comparison.gained[:count], *comparison.lost[:count]]}
     if not keys:
         return {}
 
     def ignore(failure: NinjaError) -> None:
-        """Ignore failures, which were reported before."""
+        """Ignore a failure, which was reported when the lattices were first read."""
 
-    drawn: list[dict[str, Drawing]] = []
-    for side in sides:
-        drawings: dict[str, Drawing] = {}
-        for key, lattice in side.read(ignore):
+    before: dict[str, Drawing] = {}
+    after: dict[str, Drawing] = {}
+    for source, drawings in zip(inputs, (before, after), strict=True):
+        for key, lattice in source.read(ignore):
             if key in keys:
                 drawings[key] = draw(lattice, references[key], options)
             if len(drawings) == len(keys):
                 break
-        drawn.append(drawings)
-    return {key: (drawn[0].get(key), drawn[1].get(key)) for key in sorted(keys)}
+    return {key: (before.get(key), after.get(key)) for key in sorted(keys)}

@@ -1,4 +1,4 @@
-"""The options of reading, and the inputs and outputs that they make."""
+"""Options for reading lattices, and the `Inputs` and `Output` built from the options of a command."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ninja.cli.console import current_console
-from ninja.cli.files import IGNORED, OF_THE_RUN, CommandFiles, Lattices
+from ninja.cli.files import IGNORED, MAY_CHANGE, CommandFiles, Lattices
 from ninja.cli.options import Command, given_on_command_line, jobs, reads, section
 from ninja.errors import OptionError
 from ninja.files.place import SPECIFIER
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
     from ninja.cli.scales import CompletedScales
 
 WORDS_HELP = "Symbol table with one word and its id per line."
-BESIDE_HELP = f"{WORDS_HELP}  [default: words.txt beside the source]"
+BESIDE_HELP = f"{WORDS_HELP}  [default: words.txt next to the source]"
 READING = ("words", "format", "encoding", "allow_pipes")  # options of `Inputs`
 WRITING = ("to", "lossy", "words_out", "resume")  # options of `Output`
 
 
 def reads_lattices(command: Command) -> Command:
-    """Give a command the source argument and the options of reading, passed to it as ``inputs``.
+    """Add the argument SOURCE and the input options, passed to the command as ``inputs``.
 
-    A command that writes lattices gets those options as ``destination``.
+    The output options of a command that writes lattices are passed to it as ``destination``.
     """
     return _reads(reading_options(jobs)(command))
 
 
 def reads_lattices_alone(command: Command) -> Command:
-    """Do the same for a command that has no threads."""
+    """Add the same argument and options, without ``--jobs``, to a command that runs on one thread."""
     return _reads(reading_options()(command))
 
 
@@ -53,8 +53,8 @@ def _reads(command: Command) -> Command:
 
 
 def reading_options(*running: Callable[[Command], Command]) -> Callable[[Command], Command]:
-    """Add the options of reading, and some that determine how a command runs; see `build_inputs`."""
-    text = "Skip lattices that fail (exit code 1 at the end), or stop at the first."
+    """Add the input options, which `build_inputs` takes, and put ``running`` into the section "Running"."""
+    text = "Skip failed lattices and exit with code 1 at the end, or stop at the first failure."
     return section(
         "Input and output",
         reads("--words", BESIDE_HELP),
@@ -69,18 +69,21 @@ def reading_options(*running: Callable[[Command], Command]) -> Callable[[Command
             "Running",
             *running,
             click.option("--on-error", type=click.Choice(["skip", "raise"]), default="skip", help=text),
-            click.option("--allow-pipes", is_flag=True, help="Run a command given as a source ('ark:command |')."),
+            click.option("--allow-pipes", is_flag=True, help="Allow shell commands as sources ('ark:command |')."),
         ),
     )
 
 
 def build_inputs(names: tuple[str, ...], options: dict[str, Any], **others: Any) -> dict[str, Any]:
-    """Return a command's arguments with the options of reading as ``inputs``, and those of writing as ``destination``.
+    """Build the inputs and the output of a command from its options.
 
     Args:
-        names: Names of the lattices, as the user typed them.
-        options: Arguments of the command.
-        others: More attributes of the inputs.
+        names: Names of the sources, as on the command line.
+        options: All options of the command.
+        others: Further arguments of `Inputs`.
+
+    Returns:
+        Arguments of the command: ``inputs``, ``destination`` if it writes lattices, and the remaining options.
     """
     arguments = dict(options)
     files: CommandFiles = click.get_current_context().obj
@@ -113,7 +116,7 @@ def build_inputs(names: tuple[str, ...], options: dict[str, Any], **others: Any)
 
 
 def build_output(options: dict[str, Any]) -> Output:
-    """Return the output that a command's options name, which are removed from them."""
+    """Build the output of a command from its options, and remove the output options from ``options``."""
     context = click.get_current_context()
     files: CommandFiles = context.obj
     writing = {name: options.pop(name) for name in WRITING if name in options}
@@ -126,7 +129,7 @@ def build_output(options: dict[str, Any]) -> Output:
         command=context.command.name or "",
         guard=files.guard,
     )
-    return output.with_settings(*files.settings(_states, IGNORED | OF_THE_RUN)) if output.resolved.is_kaldi else output
+    return output.with_settings(*files.settings(_states, IGNORED | MAY_CHANGE)) if output.resolved.is_kaldi else output
 
 
 def _states(paths: list[str]) -> list[list[Any]]:
@@ -134,7 +137,7 @@ def _states(paths: list[str]) -> list[list[Any]]:
 
 
 def _scales(options: dict[str, Any]) -> Scales | None:
-    """Return the scales by which a command compares paths, if it does."""
+    """Return the scales with which a command compares paths, None if it compares none."""
     if isinstance(scales := options.get("scales"), Scales):
         return scales
     if options.get("acoustic_scale") is None:
@@ -143,7 +146,7 @@ def _scales(options: dict[str, Any]) -> Scales | None:
 
 
 def watch_reading(reading: Reading) -> Iterator[tuple[str, Lattice]]:
-    """Yield lattices as they are read, and show their number unless that of results is shown."""
+    """Yield lattices as they are read, and show their number unless the number of results is shown."""
     console = current_console()
     if console.bar is not None and not console.bar.by_reading:
         yield from reading.lattices()
@@ -156,15 +159,11 @@ def watch_reading(reading: Reading) -> Iterator[tuple[str, Lattice]]:
             yield key, lattice
 
 
-def _refuse_output_as_source(places: tuple[str, ...]) -> None:
-    """Refuse Kaldi's syntax ``ark:IN ark:OUT``: OUT would be read as a second source.
-
-    Raises:
-        OptionError: There are two specifiers and no ``-o``.
-    """
+def _refuse_output_as_source(names: tuple[str, ...]) -> None:
+    """Raise `OptionError` for Kaldi's syntax ``ark:IN ark:OUT``, where OUT would be read as a second source."""
     writes = any(parameter.name == "output_file" for parameter in click.get_current_context().command.params)
-    are_specifiers = len(places) == 2 and all(SPECIFIER.fullmatch(place) for place in places)
+    are_specifiers = len(names) == 2 and all(SPECIFIER.fullmatch(name) for name in names)
     if writes and are_specifiers and not given_on_command_line(["output_file"]):
         raise OptionError(
-            f"is {places[1]} meant to be written? Outputs are named with -o; to read both, name them without 'ark:'"
+            f"{names[1]} would be read, not written; name the output with -o, or omit 'ark:' to read both"
         )

@@ -33,18 +33,17 @@ if TYPE_CHECKING:
 
 @command
 @click.argument("text", type=InputFile())
-@reads("--dev", "Held-out text, for which weights are chosen.  [default: every 20th sentence of TEXT]")
-@writes("-o", "Checkpoint to write: .safetensors, or torch's .pt.", "--output-file", required=True)
-@writes("--log", "Progress for programs, JSON lines; --resume adds to it.")
+@reads("--dev", "Held-out text that selects the weights.  [default: every 20th sentence of TEXT]")
+@writes("-o", "Output checkpoint in safetensors or torch format (.safetensors, .pt).", "--output-file", required=True)
+@writes("--log", "Write progress as JSON lines; --resume appends to the file.")
 @from_fields(TrainOptions)
 def train(text: str, dev: str | None, output_file: str, log: str | None, **values: Any) -> None:
-    """Train a language model on a text.
+    """Train a neural language model.
 
-    A neural one; `ninja train ngram` trains an n-gram model.
-
-    TEXT and the held-out text have one sentence a line, with words separated by white space; .gz is unpacked. Without
-    --dev, every 20th sentence of TEXT is held out, at most 5,000. The checkpoint is written whenever the held-out
-    perplexity falls. --workers starts processes on this machine; torchrun starts them on several.
+    TEXT and the held-out text have one sentence per line, with words separated by white space; .gz files are
+    decompressed. Without --dev, every 20th sentence of TEXT is held out, at most 5,000. The checkpoint is written
+    whenever the held-out perplexity improves. --workers starts processes on this machine; torchrun starts them on
+    several machines. `ninja train ngram` trains an n-gram model.
 
     \b
     Examples:
@@ -64,7 +63,7 @@ def train(text: str, dev: str | None, output_file: str, log: str | None, **value
     note = describe_devices(options.device, [chosen_device(options.device)])
     if note is not None:
         console.say(note)
-    is_first = os.environ.get("RANK", "0") == "0"  # only the first of torchrun's workers prints
+    is_first = os.environ.get("RANK", "0") == "0"  # only torchrun's first worker prints
     with (
         console.progress("steps") if is_first else contextlib.nullcontext() as bar,
         _logged(log if is_first else None, options) as write,
@@ -77,58 +76,61 @@ def train(text: str, dev: str | None, output_file: str, log: str | None, **value
         result = train_model(text, dev, output_file, options, show)
     if not is_first:
         return
-    measured = "the held-out text" if dev is not None else f"{result.num_held_out} sentences of {text}, held out"
+    held_out = "the held-out text" if dev is not None else f"{result.num_held_out} held-out sentences of {text}"
     console.say(
-        f"{result.output}: perplexity {result.perplexity:.2f} on {measured} "
+        f"{result.output}: perplexity {result.perplexity:.2f} on {held_out} "
         f"({result.unknown:.2%} unknown words), step {result.step}, {result.minutes:.1f} min"
     )
 
 
 @contextlib.contextmanager
 def _logged(path: str | None, options: TrainOptions) -> Iterator[Callable[[Progress], None]]:
-    """Yield a function that writes each report to a file at once."""
+    """Yield a function that writes progress to a file, flushed after each line; it does nothing if the path is None."""
     if path is None:
         yield lambda progress: None
         return
     with reported(path), open(path, "a" if options.resume else "w", buffering=1, encoding="utf-8") as stream:
 
         def write(progress: Progress) -> None:
-            facts = {name: None if value != value else value for name, value in asdict(progress).items()}  # no NaN
-            stream.write(json.dumps(facts) + "\n")
+            # JSON has no NaN.
+            values = {name: None if value != value else value for name, value in asdict(progress).items()}
+            stream.write(json.dumps(values) + "\n")
 
         yield write
 
 
 def _show(console: Console, bar: ProgressBar | None, progress: Progress) -> None:
-    """Show how far the training is: a line that changes, and one that stays for each measurement."""
-    facts = f"epoch {progress.epoch:.2f}, loss {progress.loss:.3f}, {progress.words_per_second:.0f} words/s"
+    """Update the progress line, and print a message each time that the perplexity is measured."""
+    text = f"epoch {progress.epoch:.2f}, loss {progress.loss:.3f}, {progress.words_per_second:.0f} words/s"
     if progress.communication:
-        facts += f", {progress.communication:.0%} communication"
+        text += f", {progress.communication:.0%} communication"
     if progress.staleness is not None:
-        facts += f", staleness {progress.staleness:.1f}"
+        text += f", staleness {progress.staleness:.1f}"
     if bar is not None:
-        bar.step(facts, progress.step, share=progress.step / progress.num_steps)
+        bar.step(text, progress.step, share=progress.step / progress.num_steps)
     if progress.perplexity is not None:
-        facts = f"step {progress.step}/{progress.num_steps}, {facts}, {progress.minutes:.1f} min"
-        console.say(f"{facts}, perplexity {progress.perplexity:.2f}{', kept' if progress.best else ''}")
+        text = f"step {progress.step}/{progress.num_steps}, {text}, {progress.minutes:.1f} min"
+        console.say(f"{text}, perplexity {progress.perplexity:.2f}{', saved' if progress.best else ''}")
 
 
-COUNTS, DISCOUNTS = ListType(int, "whole numbers"), ListType(float, "numbers")
-_NO_WORD = re.compile(r"<eps>|<s>|</s>|#[0-9]+")
+COUNTS, DISCOUNTS = ListType(int, "integers"), ListType(float, "numbers")
+_SPECIAL = re.compile(r"<eps>|<s>|</s>|#[0-9]+")
 
 
 @command
 @click.argument("text", type=InputFile())
-@writes("-o", "ARPA file, gzip-compressed if the name ends in .gz; - is stdout.", "--output-file", required=True)
-@reads("--dev", "Held-out text; its perplexity is printed.")
-@reads("--classes", "Lists of phrases to replace with their classes in the texts.", metavar="ENTITIES")
+@writes("-o", "Output ARPA file, compressed if the name ends in .gz; - is stdout.", "--output-file", required=True)
+@reads("--dev", "Held-out text; print its perplexity.")
+@reads("--classes", "Phrase lists; replace their phrases in the texts with class tokens.", metavar="ENTITIES")
 @reads("--vocabulary", "Vocabulary of the model: one word per line, or a words.txt.  [default: all words]")
-@click.option("--cutoffs", type=COUNTS, metavar="N,N,…", default="1", help="Minimum counts of 2-grams, 3-grams, …")
+@click.option(
+    "--cutoffs", type=COUNTS, metavar="N,N,…", default="1", help="Minimum counts of 2-grams, 3-grams, and so on."
+)
 @click.option(
     "--discounts",
     type=DISCOUNTS,
     metavar="D[,D,D]",
-    help="Discounts: one value, or three for counts 1, 2 and 3+.  [default: estimated]",
+    help="Discounts: one value, or three for the counts 1, 2 and 3 or more.  [default: estimated]",
 )
 @from_fields(NgramOptions, skip=("cutoffs", "discounts"))
 def ngram(
@@ -137,9 +139,10 @@ def ngram(
     """Train an n-gram model with modified Kneser-Ney smoothing.
 
     TEXT and the held-out text have one sentence per line, with words separated by white space; .gz files are
-    decompressed. Class tokens (@name, $name, <name>) in them are treated as ordinary words. --classes, which takes the
-    entity files of `ninja context`, replaces phrases of the lists with class tokens, the longest first; a phrase of
-    several classes is replaced with each in turn. The last value of --cutoffs also applies to longer n-grams.
+    decompressed. Class tokens (@name, $name, <name>) in the texts are treated as ordinary words. --classes accepts the
+    phrase lists of `ninja context --entities` and replaces phrases with class tokens, longest phrases first; a phrase
+    in several classes is replaced with each of them in turn. The last value of --cutoffs also applies to longer
+    n-grams.
 
     \b
     Examples:
@@ -159,13 +162,13 @@ def ngram(
             progress=None if bar is None else bar.step,
         )
     _summarise(model, tagger)
-    held_out = None if dev is None else _measured(model, dev, tagger)
+    perplexity = "" if dev is None else _perplexity(model, dev, tagger)
     model.write_arpa(output_file)
-    _say(f"{output_file}: {' + '.join(str(len(each)) for each in model.lengths)} n-grams{held_out or ''}")
+    _say(f"{output_file}: {' + '.join(str(len(ngrams)) for ngrams in model.lengths)} n-grams{perplexity}")
 
 
 def _tagger(path: str) -> Tagger:
-    """Read the lists of classes of all utterances."""
+    """Read phrase lists, and return a tagger for the phrases of all utterances."""
     entities = Entities.read(path)
     for problem in entities.problems:
         _say(problem)
@@ -175,7 +178,7 @@ def _tagger(path: str) -> Tagger:
             phrases.setdefault(name, {}).update(dict.fromkeys(phrase.text for phrase in members))
     classless = phrases.pop("", {})
     if classless:
-        _say(f"{path}: {len(classless)} phrases of no class; they are left as they are")
+        _say(f"{path}: {len(classless)} phrases have no class and are not replaced")
     try:
         return Tagger(phrases)
     except OptionError as error:
@@ -183,46 +186,47 @@ def _tagger(path: str) -> Tagger:
 
 
 def _vocabulary(path: str) -> list[str]:
-    """Read a list of words, or the words of a symbol table without its special symbols."""
+    """Read the words of a word list or of a symbol table, without special symbols."""
     words = []
     for number, line in enumerate(utf8.read(path).splitlines(), start=1):
         fields = line.split()
         if len(fields) > 2 or (len(fields) == 2 and not fields[1].isdecimal()):
             raise FormatError(f"expected a word, or a word and its id, found {line[:60]!r}", path, line=number)
-        if fields and not _NO_WORD.fullmatch(fields[0]):
+        if fields and not _SPECIAL.fullmatch(fields[0]):
             words.append(fields[0])
     if not words:
-        raise FormatError("no word in this list", path)
+        raise FormatError("the vocabulary contains no words", path)
     return words
 
 
-def _measured(model: TrainedNgram, path: str, tagger: Tagger | None) -> str:
+def _perplexity(model: TrainedNgram, path: str, tagger: Tagger | None) -> str:
+    """Return the end of the last message: the perplexity of a text."""
     sentences = read_sentences(path)
-    found = measure(model.as_language_model(), sentences if tagger is None else map(tagger.tag, sentences), path)
-    line = f", perplexity {found.perplexity:.2f} on the held-out text"
-    if found.num_unknown:
-        share = found.num_unknown / found.num_words
-        line += f", {found.known_perplexity:.2f} without unknown words ({found.num_unknown}, {share:.2%})"
-    return line
+    result = measure(model.as_language_model(), sentences if tagger is None else map(tagger.tag, sentences), path)
+    text = f", perplexity {result.perplexity:.2f} on the held-out text"
+    if result.num_unknown:
+        share = result.num_unknown / result.num_words
+        text += f", {result.known_perplexity:.2f} without unknown words ({result.num_unknown}, {share:.2%})"
+    return text
 
 
 def _summarise(model: TrainedNgram, tagger: Tagger | None) -> None:
-    """Print the figures of the text and of the model."""
+    """Print statistics of the text and of the model."""
     for note in () if tagger is None else tagger.notes():
         _say(note)
     tokens = [word for word in model.words if is_class(word)]
-    shown = f"{', '.join(tokens[:5])}{', …' if len(tokens) > 5 else ''}"
-    of_classes = f", {len(tokens)} of them classes ({shown})" if tokens else ""
+    examples = f"{', '.join(tokens[:5])}{', …' if len(tokens) > 5 else ''}"
+    classes = f", including {len(tokens)} classes ({examples})" if tokens else ""
     _say(
         f"{model.num_sentences} sentences, {model.num_words} words, {model.num_unknown} of them unknown; "
-        f"{len(model.words)} words in the vocabulary{of_classes}"
+        f"{len(model.words)} words in the vocabulary{classes}"
     )
     for length, (counted, ngrams, discounts) in enumerate(
         zip(model.num_counted, model.lengths, model.discounts, strict=True), start=1
     ):
         values = ", ".join(f"{discount:.4g}" for discount in discounts.of_count)
-        cut = f", {counted - len(ngrams)} more cut" if counted > len(ngrams) else ""
-        _say(f"{length}-grams: {len(ngrams)}{cut}; discounts {values}")
+        removed = f" after removing {counted - len(ngrams)}" if counted > len(ngrams) else ""
+        _say(f"{length}-grams: {len(ngrams)}{removed}; discounts {values}")
     for note in model.notes:
         _say(note)
 

@@ -1,4 +1,4 @@
-"""``ninja train context``."""
+"""``ninja train context`` and ``ninja train context-lm``."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 @command
 @click.argument("phrases", nargs=-1, type=InputFile())
-@writes("-o", "Context model to write.", "--output-file", required=True)
+@writes("-o", "Output context model.", "--output-file", required=True)
 @reads("--lexicon", "Pronunciations that take precedence over cmudict.")
-@reads("--confusion", "Costs of confusing phones.")
-@reads("--held-out", "Phrases to hold out of training, one per line.")
-@click.option("--letters-only", is_flag=True, help="Train on PHRASES only, without pronunciations.")
+@reads("--confusion", "Costs of phone confusions.")
+@reads("--held-out", "Phrases to exclude from training, one per line.")
+@click.option("--letters-only", is_flag=True, help="Train only on the letters of PHRASES, without pronunciations.")
 @from_fields(EncoderOptions)
 def context(
     phrases: tuple[str, ...],
@@ -46,9 +46,9 @@ def context(
 ) -> None:
     """Train a phrase encoder, which finds phrases that sound similar.
 
-    The training data are the words of the CMU dictionary, of --lexicon and of PHRASES (one per line): their letters,
-    their phones, and the distances between words by the costs of confusing phones. Without --letters-only, which
-    works for any alphabet, the extra ninja-asr[phones] is needed.
+    The encoder learns the distances between the phones of words, with costs of phone confusions, from the words of the
+    CMU dictionary, of --lexicon and of PHRASES (one per line). This requires the extra ninja-asr[phones]. With
+    --letters-only, it learns distances between the letters of PHRASES, which works for any alphabet.
 
     \b
     Example:
@@ -60,7 +60,7 @@ def context(
         from ninja.train.encoder import train_encoder
 
     texts = [line for path in phrases for line in _lines(path)]
-    left_out = set() if held_out is None else {line.lower() for line in _lines(held_out)}
+    excluded = set() if held_out is None else {line.lower() for line in _lines(held_out)}
     costs = Confusion.articulatory() if confusion is None else Confusion.read(confusion)
     if letters_only:
         options = replace(options, inputs="letters", outputs="letters")
@@ -71,7 +71,7 @@ def context(
             (word, phones_of(variant)) for word, variants in pronouncer.dictionary.items() for variant in variants[:2]
         ]
         entries = known + lexicon_entries(pronouncer, (text for text in texts if text not in pronouncer.dictionary))
-    entries = [(text, phones) for text, phones in entries if text.lower() not in left_out]
+    entries = [(text, phones) for text, phones in entries if text.lower() not in excluded]
     symbols = Symbols(alphabet(text for text, _ in entries), costs.phones)
     console = Console()
     with console.progress("steps") as bar:
@@ -79,21 +79,20 @@ def context(
     encoder.save(output_file)
     PhraseEncoder.load(output_file)  # check the file
     card = encoder.card
-    console.say(f"{output_file}: learned from {card['entries']} words in {card['steps']} steps, {card['minutes']} min")
+    console.say(f"{output_file}: trained on {card['entries']} words, {card['steps']} steps, {card['minutes']} min")
 
 
 @command
 @click.argument("text", type=InputFile())
-@reads("--rnnlm", "Language model to train the pointer for.  [default: shipped]")
-@reads("--context-model", "Encoder of phrases.  [default: shipped]")
-@writes("-o", "Context model to write: the encoder and the pointer.", "--output-file", required=True)
+@reads("--rnnlm", "Language model to train the pointer for.  [default: shipped model]")
+@reads("--context-model", "Phrase encoder.  [default: shipped model]")
+@writes("-o", "Output context model, with the encoder and the pointer.", "--output-file", required=True)
 @from_fields(PointerOptions)
 def context_lm(text: str, rnnlm: str | None, context_model: str | None, output_file: str, **chosen: Any) -> None:
-    """Train a pointer to phrases beside a language model.
+    """Train a pointer network, which adds the phrases of an utterance to a language model.
 
-    With it the language model reads the phrases of an utterance, see `ninja rescore --context-model`. TEXT resembles
-    the training data of the language model, one sentence per line; its rare words are the phrases. The language model
-    and the encoder are not changed.
+    The result is used by `ninja rescore --context-model`. TEXT should resemble the training data of the language model,
+    with one sentence per line; its rare words serve as phrases. The language model and the encoder are not changed.
 
     \b
     Example:
@@ -106,30 +105,28 @@ def context_lm(text: str, rnnlm: str | None, context_model: str | None, output_f
         from ninja.train.pointer import train_pointer
 
     encoder = PhraseEncoder.load(CONTEXT if context_model is None else context_model)
-    place = place_of(rnnlm)
+    model_path = place_of(rnnlm)
     console = Console()
     with console.progress("steps") as bar:
         show = _reporter(console, bar)
         pointer = train_pointer(
-            load(place), os.path.basename(place), lambda: read_sentences(text), encoder, options, show
+            load(model_path), os.path.basename(model_path), lambda: read_sentences(text), encoder, options, show
         )
     pointer.save(output_file)
     ContextPointer.load(output_file)  # check the file
     card = pointer.card
-    console.say(
-        f"{output_file}: learned from {card['positions']} words in {card['steps']} steps, {card['minutes']} min"
-    )
+    console.say(f"{output_file}: trained on {card['positions']} words, {card['steps']} steps, {card['minutes']} min")
 
 
 def _reporter(console: Console, bar: ProgressBar | None) -> Callable[[EncoderProgress], None]:
-    """Return a function that shows the progress of a training."""
+    """Return a function that shows the progress of training."""
 
     def show(progress: EncoderProgress) -> None:
-        facts = f"loss {progress.loss:.3f}, {progress.minutes:.1f} min"
+        text = f"loss {progress.loss:.3f}, {progress.minutes:.1f} min"
         if bar is not None:
-            bar.step(facts, progress.step, share=progress.step / progress.num_steps)
+            bar.step(text, progress.step, share=progress.step / progress.num_steps)
         if progress.step % 1000 == 0 or progress.step == progress.num_steps:
-            console.say(f"step {progress.step}/{progress.num_steps}, {facts}")
+            console.say(f"step {progress.step}/{progress.num_steps}, {text}")
 
     return show
 

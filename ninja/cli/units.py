@@ -1,4 +1,4 @@
-"""Options for the units of a CTC model's columns and for the allowed words."""
+"""Options for the output units of a CTC model and for the allowed words."""
 
 from __future__ import annotations
 
@@ -20,37 +20,37 @@ NEVER = ("<s>", "</s>", "<sos/eos>", "<pad>", "<eps>")
 
 
 def unit_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add these options to a command, which gets them as ``units`` and ``lexicon``."""
+    """Add the options, passed to the command as ``units`` (`CtcUnits`) and ``lexicon`` (`CtcLexicon`, or None)."""
 
     @section(
         "Units",
-        reads("--tokens", "Units: tokens.txt, names, or vocab.json."),
-        click.option("--letters", metavar="TEXT", help="Units: these characters."),
-        reads("--sentencepiece", "Units: the pieces of this model."),
+        reads("--tokens", "Unit names: tokens.txt, a file with one name per line, or vocab.json."),
+        click.option("--letters", metavar="TEXT", help="The units are the characters of TEXT."),
+        reads("--sentencepiece", "SentencePiece model whose pieces are the units."),
         click.option(
             "--blank",
             metavar="UNIT",
-            help="Name or column of the blank; columns count from 0, -1 is the last unit, and the number of units is a "
-            f"column after them.  [default: {' or '.join(BLANKS)}]",
+            help="Name of the blank, or its column, counted from 0; -1 is the last unit. If the blank column follows "
+            f"all units, give the number of units.  [default: {' or '.join(BLANKS)}]",
         ),
         click.option("--space", metavar="UNIT", help="Unit between words.  [default: a space, | or <space>]"),
         click.option(
             "--never",
             metavar="UNIT",
             multiple=True,
-            help=f"Unit outside words; repeat it.  [default: {', '.join(NEVER)}]",
+            help=f"Unit that is never part of a word; may be given several times.  [default: {', '.join(NEVER)}]",
         ),
         click.option(
             "--scheme",
             type=click.Choice(["letters", "pieces", "wordpieces", "words"]),
-            help="How units make words: separated by --space, begun by ▁, continued by ##, or each is a word.  "
-            "[default: detected from ▁ and ##, else letters]",
+            help="How units form words: letters are separated by --space, ▁ begins a word of pieces, ## continues one "
+            "of wordpieces, and words are whole words.  [default: detected from ▁ and ##, else letters]",
         ),
     )
     @section(
         "Words",
-        reads("--lexicon", "Allow only these words: a word and its units per line."),
-        reads("--word-list", "Allow only these words, one per line, spelled by letters."),
+        reads("--lexicon", "Allow only the words in FILE; each line has a word and its units."),
+        reads("--word-list", "Allow only the words in FILE, one per line, spelled in characters that are units."),
     )
     @functools.wraps(command)
     def with_units(
@@ -63,7 +63,7 @@ def unit_options(command: Callable[..., None]) -> Callable[..., None]:
     ) -> None:
         names = unit_names(tokens, letters, sentencepiece)
         if lexicon is not None and word_list is not None:
-            raise OptionError("--lexicon and --word-list both list the words; give one")
+            raise OptionError("--lexicon cannot be used with --word-list")
         scheme = {name: options.pop(name) for name in ("blank", "space", "never", "scheme")}
         units = make_units(names, has_lexicon=lexicon is not None or word_list is not None, **scheme)
         command(units=units, lexicon=_lexicon(units, lexicon, word_list), **options)
@@ -72,13 +72,13 @@ def unit_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def unit_names(tokens: str | None, letters: str | None, sentencepiece: str | None) -> list[str]:
-    """Return the names of the columns."""
+    """Return the name of the unit of each column, from the only option that is given."""
     options = {"--tokens": tokens, "--letters": letters, "--sentencepiece": sentencepiece}
     named = [option for option, value in options.items() if value is not None]
     if not named:
-        raise OptionError(f"the units of the columns are missing; give one of {', '.join(options)}")
+        raise OptionError(f"the unit names are missing; give one of {', '.join(options)}")
     if len(named) > 1:
-        raise OptionError(f"{' and '.join(named)} both name the units of the columns; give one")
+        raise OptionError(f"{' and '.join(named)} cannot be used together; give one of them")
     if tokens is not None:
         return read_unit_names(tokens)
     if sentencepiece is not None:
@@ -88,7 +88,7 @@ def unit_names(tokens: str | None, letters: str | None, sentencepiece: str | Non
         raise OptionError("--letters is empty")
     duplicate = next((name for name in names if names.count(name) > 1), None)
     if duplicate is not None:
-        raise OptionError(f"--letters has {duplicate!r} twice")
+        raise OptionError(f"--letters contains {duplicate!r} twice; remove one of them")
     return names
 
 
@@ -101,29 +101,36 @@ def make_units(
     *,
     has_lexicon: bool,
 ) -> CtcUnits:
-    """Make the units of the columns; blank, space and units outside words have the usual names by default."""
-    place = _blank(names, blank)
-    names = [*names, ""] if place == len(names) else names
+    """Build the units of the columns; an option that is None is determined from the names.
+
+    Args:
+        names: Name of the unit of each column.
+        has_lexicon: Words come from a lexicon, so units need no separator and may contain white space.
+    """
+    column = _blank(names, blank)
+    names = [*names, ""] if column == len(names) else names
     if scheme is None and space is None:
         marks: list[tuple[str, Scheme]] = [(MARK, "pieces"), ("##", "wordpieces")]
         scheme = next((kind for mark, kind in marks if any(name.startswith(mark) for name in names)), None)
     scheme = scheme or "letters"
     if scheme == "letters" and space is None:
-        spaces = [name for name in SPACES if name in names and names[place] != name]
+        spaces = [name for name in SPACES if name in names and names[column] != name]
         if len(spaces) > 1:
             raise OptionError(f"{' and '.join(map(repr, spaces))} may both separate words; choose one with --space")
         if not spaces and not has_lexicon:
             raise OptionError("the unit between words is unknown; name it with --space, or give a lexicon")
         space = spaces[0] if spaces else None
-    units = ctc_units(names, place, scheme, boundary=space, never=never or [name for name in NEVER if name in names])
-    for number, (text, kind) in enumerate(zip(units.text, units.kind.tolist(), strict=True)):
+    units = ctc_units(names, column, scheme, boundary=space, never=never or [name for name in NEVER if name in names])
+    for unit, (text, kind) in enumerate(zip(units.text, units.kind.tolist(), strict=True)):
         if not has_lexicon and kind in (INSIDE, BEGINS) and (not text or any(char in text for char in " \t\r\n")):
-            raise OptionError(f"unit {number}, {names[number]!r}, cannot be part of a word; is it --space or --never?")
+            raise OptionError(
+                f"unit {unit}, {names[unit]!r}, cannot be part of a word; name it with --space or --never"
+            )
     return units
 
 
 def _blank(names: Sequence[str], blank: str | None) -> int:
-    """Return the column of the blank; the number of names if it is the column after them."""
+    """Return the column of the blank; it is the number of names if the blank follows all units."""
     if blank is None:
         blanks = [name for name in BLANKS if name in names]
         if len(blanks) != 1:
@@ -135,14 +142,14 @@ def _blank(names: Sequence[str], blank: str | None) -> int:
     if not blank[sign:].isascii() or not blank[sign:].isdigit():
         first = list(names[:8])
         raise OptionError(f"the blank is {blank!r}, but no unit has this name; the first units are {first}")
-    place = int(blank[:19])
-    if not -len(names) <= place <= len(names):
-        raise OptionError(f"the blank is column {place}, but there are {len(names)} units; at most, it follows them")
-    return place % len(names) if place < len(names) else place
+    column = int(blank[:19])
+    if not -len(names) <= column <= len(names):
+        raise OptionError(f"the blank is column {column}, but must be at most {len(names)}, the number of units")
+    return column % len(names) if column < len(names) else column
 
 
 def _lexicon(units: CtcUnits, lexicon: str | None, word_list: str | None) -> CtcLexicon | None:
-    """Return the allowed words; None for any."""
+    """Return the allowed words, None if all words are allowed."""
     if lexicon is not None:
         return read_ctc_lexicon(lexicon, units)
     if word_list is None:

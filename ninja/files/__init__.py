@@ -1,1 +1,1 @@
-"""Bytes in files: opened, unpacked, peeked at, and written so that outputs appear whole."""
+"""Open, decompress and inspect input files, and write output files atomically."""

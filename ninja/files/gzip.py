@@ -1,4 +1,4 @@
-"""Compression and decompression of gzip, by isal."""
+"""Compress and decompress gzip files with isal."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
 GZIP_MAGIC = b"\x1f\x8b"
 PACKED_CHUNK = 1 << 17  # bytes of a gzip file read at once
 SHORTEST_MEMBER = 40  # bytes; shorter data after a member are not gzip, even if they begin with its magic number
-PACKING = 2  # isal's level: as small as gzip -1, at 0.9 GB/s
-LARGEST_RATIO, FREE = 100, 1 << 28  # limit of unpacked bytes per packed byte, after the first FREE bytes
-MEMBER = 1 << 22  # unpacked bytes after which a new member begins, so that an interrupted file can be resumed
+LEVEL = 2  # isal's compression level: as small as gzip -1, at 0.9 GB/s
+LARGEST_RATIO, FREE = 100, 1 << 28  # maximum ratio of decompressed to compressed bytes, beyond the first FREE bytes
+MEMBER = 1 << 22  # decompressed bytes per member; an interrupted file can be resumed after a member
 
 
 def _unpacker() -> tuple[Any, tuple[type[Exception], ...]]:
-    """Return a decompressor of one member, and the errors it raises."""
+    """Return a decompressor for one member, and the exceptions that it raises."""
     from isal import isal_zlib
 
     return isal_zlib.decompressobj(wbits=31), (zlib.error, cast(type[Exception], isal_zlib.error))
 
 
 def unpack_head(packed: bytes, size: int) -> bytes:
-    """Decompress the beginning of a gzip stream; return b"" if it is damaged."""
+    """Decompress the start of a gzip stream, at most ``size`` bytes; return b"" if it is damaged."""
     unpacker, failures = _unpacker()
     with contextlib.suppress(*failures):
         return cast(bytes, unpacker.decompress(packed, size))
@@ -36,37 +36,40 @@ def unpack_head(packed: bytes, size: int) -> bytes:
 
 
 class GzipReader:
-    """Decompresses a series of gzip members; the bytes before a damaged place are still returned.
+    """Decompresses consecutive gzip members; data before damage are returned before the error is raised.
 
-    `head` are the first bytes, which have been read already.
+    Args:
+        head: First bytes of the file, which were already read.
+        raw: The file after these bytes.
+        name: Name in error messages.
     """
 
     def __init__(self, head: bytes, raw: IO[bytes], name: str) -> None:
-        self._packed = head  # read and not yet unpacked
+        self._packed = head  # bytes that were read, but not decompressed
         self._raw = raw
         self._name = name
-        self._read = len(head)  # bytes read so far
-        self._unpacker: Any = None  # of the current member
+        self._read = len(head)  # number of bytes read
+        self._unpacker: Any = None  # for the current member
         self._failures: tuple[type[Exception], ...] = ()
         self._members = 0  # number of members so far
-        self._begin = 0  # offset of the current member in the packed file
-        self._has_output = False  # whether the current member gave a byte
-        self._full = False  # whether the last buffer was filled to its end
+        self._begin = 0  # offset of the current member in the compressed file
+        self._has_output = False  # the current member has yielded data
+        self._full = False  # the last buffer was filled completely
         self._unpacked_size = 0
 
     @property
     def position(self) -> int:
-        """Number of packed bytes that were decompressed so far."""
+        """Number of compressed bytes that were decompressed so far."""
         return self._read - len(self._packed)
 
     def readinto(self, buffer: memoryview) -> int:
-        """Read into a buffer and return the number of bytes, 0 at the end of the stream."""
+        """Read into a buffer, and return the number of bytes, 0 at the end of the stream."""
         while True:
             if self._unpacker is None and not self._begin_member():
                 return 0
             if not self._packed and not self._full and not self._more():
                 self._refuse_trailing_data()
-                raise FormatError("the gzip stream ends too early: the file is cut short", self._name)
+                raise FormatError("the gzip stream is truncated", self._name)
             try:
                 content = self._unpacker.decompress(self._packed, len(buffer))
             except self._failures as error:
@@ -82,8 +85,8 @@ class GzipReader:
                 self._has_output = True
                 self._unpacked_size += len(content)
                 if self._unpacked_size > max(FREE, LARGEST_RATIO * self._read):
-                    message = f"{self._read:,} packed bytes unpack to more than {self._unpacked_size:,}"
-                    raise FormatError(f"{message}; was it made to fill the memory? If not, unpack it first", self._name)
+                    message = f"{self._read:,} compressed bytes decompress to more than {self._unpacked_size:,}"
+                    raise FormatError(f"{message}; decompress the file first if you trust it", self._name)
                 buffer[: len(content)] = content
                 return len(content)
 
@@ -97,7 +100,7 @@ class GzipReader:
         self._begin = self._read - len(self._packed)
         if not self._packed.startswith(GZIP_MAGIC):
             raise FormatError(
-                "the gzip stream ends here, and no other follows: is something else appended to the file?",
+                "unexpected data after the end of the gzip stream; was something appended to the file?",
                 self._name,
                 byte=self._begin,
             )
@@ -107,17 +110,17 @@ class GzipReader:
         return True
 
     def _refuse_trailing_data(self) -> None:
-        """Refuse a later member that fails before its first byte, or is too short to hold a lattice."""
+        """Raise `FormatError` if a later member yields no data, or is too short to contain a lattice."""
         if self._members > 1 and (not self._has_output or self._read - self._begin < SHORTEST_MEMBER):
             raise FormatError(
-                "the gzip stream ends here, and the next one is incomplete: is something else appended to the file, or "
-                "is it cut short?",
+                "incomplete data after the end of the gzip stream; was something appended to the file, or is it "
+                "truncated?",
                 self._name,
                 byte=self._begin,
             )
 
     def _more(self, rest: bytes = b"") -> bool:
-        """Read more bytes; return whether there were any."""
+        """Read more bytes, and return whether there were any."""
         more = self._raw.read(PACKED_CHUNK) or b""
         self._packed = rest + more
         self._read += len(more)
@@ -125,19 +128,24 @@ class GzipReader:
 
 
 class GzipWriter:
-    """Writes a series of gzip members, each of whole entries; with `follows`, after existing members of the file."""
+    """Writes consecutive gzip members, each of which contains complete entries.
+
+    Args:
+        file: The output.
+        follows: The file already has members.
+    """
 
     def __init__(self, file: Bytes, *, follows: bool = False) -> None:
         from isal import isal_zlib
 
         self._file = file
-        self._new: Callable[[], Any] = lambda: isal_zlib.compressobj(PACKING, isal_zlib.DEFLATED, 31)
+        self._new: Callable[[], Any] = lambda: isal_zlib.compressobj(LEVEL, isal_zlib.DEFLATED, 31)
         self._packer = self._new()
         self._size = 0
         self._members = int(follows)
 
     def write(self, content: bytes | memoryview) -> None:
-        """Write the bytes of whole entries."""
+        """Write the bytes of complete entries."""
         self._size += len(content)
         if packed := self._packer.compress(content):
             self._file.write(packed)
@@ -145,12 +153,12 @@ class GzipWriter:
             self.end_member()
 
     def close(self) -> None:
-        """End the last member; even an empty file has one."""
+        """End the last member; an empty file also has a member."""
         if self._size or not self._members:
             self.end_member()
 
     def end_member(self) -> None:
-        """End a member, whose entries can be read even if the file is truncated after it."""
+        """End a member; its entries can be read even if the file is truncated after it."""
         self._file.write(self._packer.flush())
         self._packer = self._new()
         self._size = 0

@@ -1,4 +1,4 @@
-"""Output files that appear whole or not at all, under a name that no other process writes, and never over an input."""
+"""Output files that are written atomically, by one process at a time, and that never replace an input."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _NO_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
 
 
 class Guard:
-    """The files that a run reads and those that its outputs replace, which must be different files.
+    """Checks that no output of a run replaces one of its inputs.
 
     Args:
-        inputs: Paths of inputs that are known before the run; iterated when an output exists already.
+        inputs: Paths of inputs that are known before the run; iterated only if an output already exists.
     """
 
     def __init__(self, inputs: Iterable[str] = ()) -> None:
@@ -36,10 +36,10 @@ class Guard:
         self._replaced: dict[Identity, str] = {}
 
     def read(self, path: str, identity: Identity | None) -> None:
-        """Note a file that is being read.
+        """Register a file that is being read.
 
         Raises:
-            OptionError: An output replaces it.
+            OptionError: An output replaces the file.
         """
         if identity is not None:
             if identity in self._replaced:
@@ -47,10 +47,10 @@ class Guard:
             self._read[identity] = path
 
     def write(self, path: str) -> None:
-        """Note a file that is about to be written.
+        """Register a file that will be written.
 
         Raises:
-            OptionError: It is an input.
+            OptionError: The file is an input.
         """
         identity = identity_of(path)
         if identity is None or identity in self._replaced:
@@ -65,21 +65,21 @@ class Guard:
 
 
 def _overwritten(output: str, source: str) -> OptionError:
-    place = "" if output == source else f"{output}: "
-    return OptionError(f"{place}{source} is read and would be written over; give the output another name")
+    prefix = "" if output == source else f"{output}: "
+    return OptionError(f"{prefix}{source} is an input and would be overwritten; use another name for the output")
 
 
 class Bytes(Protocol):
-    """Writer of bytes."""
+    """An output for bytes."""
 
     def write(self, content: bytes | memoryview) -> object:
-        """Write all of them."""
+        """Write all bytes."""
         ...
 
 
 @contextlib.contextmanager
 def reported(path: str) -> Iterator[None]:
-    """Raise errors of the system as ``OutputError``."""
+    """Convert an OSError in a ``with`` block to an `OutputError` for a path."""
     try:
         yield
     except OutputError:
@@ -89,7 +89,7 @@ def reported(path: str) -> Iterator[None]:
 
 
 class StandardOutput:
-    """The standard output."""
+    """Standard output."""
 
     name = "standard output"
 
@@ -99,7 +99,7 @@ class StandardOutput:
         self._is_shown = sys.stdout.isatty()
 
     def write(self, content: bytes | memoryview) -> None:
-        """Write bytes; control characters are escaped on a terminal."""
+        """Write bytes; on a terminal, control characters are escaped."""
         if self._is_shown:
             text = printable(bytes(content).decode("utf-8", "surrogateescape"))
             content = text.encode("utf-8", "surrogateescape")
@@ -112,38 +112,39 @@ class StandardOutput:
             self._stream.flush()
 
     def abandon(self, *, keep: bool) -> None:
-        """Do nothing: written bytes cannot be removed."""
+        """Do nothing, as written bytes cannot be removed."""
 
 
 class PartFile(io.RawIOBase):
-    """A file with a temporary name beside its final one (``.NAME.part``) until it is finished.
+    """An output file that has a temporary name (``.NAME.part``) in the same folder until it is finished.
 
-    Only one writer at a time may have the temporary file open. Special files (``/dev/null``, ``/dev/stdout``, named
-    pipes) are written directly. Readers of a file that is replaced keep the old content; a link is replaced, not its
-    target. The file of a URL is written on this machine and uploaded once it is complete; if that fails, it is kept.
+    The temporary file is locked, so that only one writer has it open. Special files (``/dev/null``, ``/dev/stdout``,
+    named pipes) are written directly. If an existing file is replaced, its readers continue to read the old content; a
+    link is replaced, not its target. The file of a URL is written on this machine and uploaded when it is complete; if
+    the upload fails, the local file is kept.
 
-    An interrupt may occur between the opening and the block that finishes or abandons the file: then it is abandoned
-    with the last reference to it.
+    If an interrupt occurs after the file is opened, and before the block that finishes or abandons it, the file is
+    abandoned when it is garbage-collected.
 
     Args:
-        path: The file.
-        keep: Continue the temporary file of an earlier writer, whose bytes `cut` discards, and keep it if it is neither
+        path: Path or URL of the file.
+        keep: Continue the temporary file of an earlier writer (`cut` truncates it), and keep it if it is neither
             finished nor abandoned.
-        guard: Inputs that must not be replaced.
+        guard: Protects the inputs from being replaced.
 
     Raises:
-        OutputError: It cannot be written, or another process is writing it.
-        OptionError: It would replace an input.
+        OutputError: The file cannot be written, or another process is writing it.
+        OptionError: The file would replace an input.
     """
 
     def __init__(self, path: str, *, keep: bool = False, guard: Guard | None = None) -> None:
-        self._is_pending = False  # a temporary file that is neither finished nor abandoned
+        self._is_pending = False  # the temporary file is neither finished nor abandoned
         self.name = path
         self._url = path if is_remote(path) else None
         self.is_direct = _is_direct(path)
         self.part = path if self.is_direct else part_of(path)
-        self._final = os.path.abspath(path)  # the current folder may change
-        self._place = path if self._url is None else self.part  # in messages
+        self._final = os.path.abspath(path)  # the working folder may change
+        self._place = path if self._url is None else self.part  # name in messages
         if guard is not None:
             guard.write(path)
             guard.write(self.part)
@@ -160,11 +161,11 @@ class PartFile(io.RawIOBase):
         try:
             file = open(open_locked(self.part, keep=keep), "r+b", buffering=0)  # noqa: SIM115
         except BlockingIOError:
-            message = f"is being written by another process, as {self.part}; wait for it, or name another output"
+            message = f"is being written by another process ({self.part}); wait for it, or name another output"
             raise OutputError(message, self.name) from None
         except OSError:
             raise
-        except BaseException:  # Ctrl-C just after it was created
+        except BaseException:  # interrupted just after the file was created
             if not keep:
                 _remove(self.part)
             raise
@@ -172,11 +173,11 @@ class PartFile(io.RawIOBase):
         return file
 
     def writable(self) -> bool:
-        """Tell Python's own layers that this can be written."""
+        """Return True, as ``io.BufferedWriter`` requires."""
         return True
 
     def write(self, content: Any) -> int:
-        """Write all of some bytes."""
+        """Write all bytes."""
         rest = memoryview(content)
         with reported(self._place):
             while rest:
@@ -184,20 +185,20 @@ class PartFile(io.RawIOBase):
         return len(content)
 
     def cut(self, length: int) -> None:
-        """Truncate the temporary file to this number of bytes, and continue there."""
+        """Truncate the temporary file to a number of bytes, and continue writing there."""
         with reported(self._place):
             self._file.truncate(length)
             self._file.seek(length)
 
     def finish(self) -> None:
-        """Give the file its final name, once its bytes are on disk."""
+        """Wait until the file is on disk, and give it its final name."""
         if self._url is not None:
             self._put(self._url)
         elif not self.is_direct:
             with reported(self.name):
                 sync(self._file.fileno())
                 if not self._is_there():
-                    message = f"another process has replaced {self.part}, so the file is not written; name another"
+                    message = f"is not written, because another process has replaced {self.part}; name another output"
                     raise OutputError(message, self.name)
                 os.replace(self.part, self._final)
                 sync_folder(os.path.dirname(self.part))
@@ -209,8 +210,8 @@ class PartFile(io.RawIOBase):
         try:
             remote.put(self.part, url)
         except OutputError as error:
-            self.is_direct = True  # keep it
-            error.message += f"; the whole file is {self.part} on this machine"
+            self.is_direct = True  # keep the local file
+            error.message += f"; the complete file is {self.part} on this machine"
             raise
         os.remove(self.part)
 
@@ -223,11 +224,11 @@ class PartFile(io.RawIOBase):
         self._is_pending = False
 
     def _is_there(self) -> bool:
-        """Return whether the temporary file still exists and is this one, not another writer's."""
+        """Return whether the temporary file still exists and was not replaced by another writer."""
         return not self._file.closed and is_there(self._file.fileno(), self.part)
 
     def __del__(self) -> None:
-        if self._is_pending and self._process == os.getpid():  # not in a process forked from the writer's
+        if self._is_pending and self._process == os.getpid():  # not in a forked process
             with contextlib.suppress(OSError):
                 self.abandon(keep=False)
         super().__del__()
@@ -239,16 +240,16 @@ def _remove(path: str) -> None:
 
 
 def _is_direct(path: str) -> bool:
-    """Return whether a path is written directly: a special file, or a stream of this process."""
+    """Return whether a path is written directly because it is a special file or a stream of this process."""
     folder = os.path.dirname(os.path.abspath(path))
     if os.path.islink(path) and (folder == "/dev" or os.path.realpath(folder).startswith("/proc/")):
-        return True  # /dev/stdout and /dev/fd/1, also if the shell redirects them to a file
+        return True  # /dev/stdout and /dev/fd/1, even if the shell redirects them to a file
     return os.path.exists(path) and not os.path.isfile(path)  # the real path of a pipe may not exist
 
 
 @contextlib.contextmanager
 def opened(path: str, guard: Guard | None = None) -> Iterator[PartFile]:
-    """Write a file in a ``with`` block; it appears when the block is left without an exception."""
+    """Write a file in a ``with`` block; it gets its name when the block ends without an exception."""
     file = PartFile(path, guard=guard)
     try:
         yield file
@@ -260,7 +261,7 @@ def opened(path: str, guard: Guard | None = None) -> Iterator[PartFile]:
 
 @contextlib.contextmanager
 def opened_as_text(path: str, guard: Guard | None = None) -> Iterator[TextIO]:
-    """Write a UTF-8 text file in a ``with`` block, as ``opened`` does."""
+    """Write a UTF-8 text file in a ``with`` block; see `opened`."""
     with opened(path, guard) as file:
         stream = io.TextIOWrapper(io.BufferedWriter(file), encoding="utf-8", errors="surrogateescape")
         yield stream
@@ -269,13 +270,18 @@ def opened_as_text(path: str, guard: Guard | None = None) -> Iterator[TextIO]:
 
 @contextlib.contextmanager
 def text_output(name: str, guard: Guard | None = None) -> Iterator[TextIO]:
-    """Write a UTF-8 text file in a ``with`` block, as ``opened`` does; ``-`` is the standard output.
+    """Write a UTF-8 text file in a ``with`` block; see `opened`.
 
-    As in Kaldi, ``ark:F`` and ``ark,t:F`` mean the file F.
+    Args:
+        name: A path, ``-`` for stdout, or as in Kaldi ``ark:F`` or ``ark,t:F`` for the file F.
+        guard: Protects the inputs from being replaced.
+
+    Raises:
+        OptionError: The name is that of two files.
     """
     output = target(name)
     if output.script is not None:
-        raise OptionError(f"{name!r} names two files, but these results are one text; name one")
+        raise OptionError(f"{name!r} names two files, but the output is a single text file; name one file")
     if output.archive == STDOUT:
         yield sys.stdout
         return
@@ -295,18 +301,22 @@ def part_of(path: str) -> str:
 
 
 def open_locked(path: str, *, keep: bool) -> int:
-    """Open a temporary file for writing, and lock it while it is open.
+    """Open a temporary file for writing, and lock it until it is closed.
 
-    The lock ends with its process, so files of killed processes do not block. NFS passes such locks to its server. Some
-    file systems (FUSE, clusters) have no locks: there the second writer replaces the file of the first, which notices
-    that by `is_there` before it gives the file its final name.
+    The lock ends with the process, so files of killed processes do not block others. NFS forwards such locks to its
+    server. On file systems without locks (FUSE, some clusters), a second writer replaces the file of the first, which
+    detects this with `is_there` before it gives the file its final name.
 
     Args:
-        keep: Open the file of an earlier writer rather than a new one.
+        path: Path of the temporary file.
+        keep: Open the file of an earlier writer instead of a new file.
+
+    Returns:
+        The file descriptor.
 
     Raises:
-        BlockingIOError: Another writer has it open.
-        OSError: It cannot be opened. Links are not followed: another user of the folder may have created them.
+        BlockingIOError: Another writer has the file open.
+        OSError: The file cannot be opened, or is a link, which another user of the folder may have created.
     """
     while True:
         is_new = True
@@ -316,14 +326,14 @@ def open_locked(path: str, *, keep: bool) -> int:
             is_new = False
             try:
                 descriptor = _open(path, 0)
-            except FileNotFoundError:  # finished or removed meanwhile
+            except FileNotFoundError:  # finished or removed in the meantime
                 continue
         try:
             _lock(descriptor)
             if is_there(descriptor, path):
                 if is_new or keep:
                     return descriptor
-                os.remove(path)  # it may still be open somewhere, so its bytes stay as they are
+                os.remove(path)  # do not truncate it, as another process may still have it open
         except FileNotFoundError:
             pass
         except BaseException:
@@ -333,7 +343,7 @@ def open_locked(path: str, *, keep: bool) -> int:
 
 
 def is_there(descriptor: int, path: str) -> bool:
-    """Return whether a path is that of an open file."""
+    """Return whether a path is that of an open file descriptor."""
     try:
         return os.path.samestat(os.fstat(descriptor), os.stat(path))
     except FileNotFoundError:
@@ -341,7 +351,7 @@ def is_there(descriptor: int, path: str) -> bool:
 
 
 def sync(descriptor: int) -> None:
-    """Wait until a file or the entries of a folder are on disk, where the file system supports it."""
+    """Wait until a file, or the entries of a folder, are on disk, if the file system supports it."""
     try:
         os.fsync(descriptor)
     except OSError as error:
@@ -350,7 +360,7 @@ def sync(descriptor: int) -> None:
 
 
 def sync_folder(path: str) -> None:
-    """Wait until the entries of a folder are on disk; do nothing for a folder that may not be read."""
+    """Wait until the entries of a folder are on disk; do nothing if the folder is not readable."""
     try:
         descriptor = os.open(path or os.curdir, os.O_RDONLY | os.O_DIRECTORY)
     except PermissionError:

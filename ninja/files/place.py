@@ -1,4 +1,4 @@
-"""Names of inputs and outputs: files, offsets, URLs, standard streams, commands, and Kaldi's specifiers."""
+"""Parse the names of inputs and outputs: files, offsets, URLs, standard streams, commands and Kaldi specifiers."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ninja.errors import FormatError, InputError, OptionError
 from ninja.files import remote
 
 STDIN = "-"
-SPECIFIER = re.compile(r"(?=[a-z, ]*\b(?:ark|scp)\b)([a-z, ]+):(.*)", re.DOTALL)  # how Kaldi names a table
+SPECIFIER = re.compile(r"(?=[a-z, ]*\b(?:ark|scp)\b)([a-z, ]+):(.*)", re.DOTALL)  # rspecifier or wspecifier
 _OFFSET = re.compile(r"(.+):(\d+)", re.DOTALL)
 _RANGE = re.compile(r"(.+)\[[\d:,]*\]", re.DOTALL)
 _UNPACKERS = (["gunzip", "-c"], ["gzip", "-dc"], ["gzip", "-cd"], ["zcat"], ["cat"])
-_SERVED = "only gunzip -c, zcat and cat are served"
+_SUPPORTED = "only gunzip -c, zcat and cat are supported"
 LARGEST_OFFSET = 1 << 62  # bytes
 _SHELL = re.compile(r"[$`\\;&|<>(){}!#~]")
 _URL = re.compile(r"(?!file:|local:)(?:[a-z0-9+.-]+::)*[a-z][a-z0-9+.-]+://.")
@@ -25,22 +25,22 @@ Identity = tuple[int, int] | str  # device and inode, which all links to a file 
 
 
 def is_remote(path: str) -> bool:
-    """Return whether a name is the URL of a remote file; nothing is imported or opened."""
+    """Return whether a name has the form of a URL of a remote file."""
     return _URL.match(path) is not None
 
 
 def names_url(text: str) -> bool:
-    """Return whether a text contains a URL, also that of a local file, such as ``ark:s3://…``."""
+    """Return whether a text contains a URL, such as ``ark:s3://…``, including URLs of local files."""
     return re.search(r"[a-z][a-z0-9+.-]+://", text, re.IGNORECASE) is not None
 
 
 def is_file(path: str) -> bool:
-    """Return whether a path or a URL is that of an existing file."""
+    """Return whether a path or URL is that of an existing file."""
     return remote.is_file(path) if is_remote(path) else os.path.isfile(path)
 
 
 def identity_of(path: str) -> Identity | None:
-    """Return the identity of a regular file, whatever its name; None if there is no such file."""
+    """Return the identity of a regular file, which is the same for all its names; None if it does not exist."""
     if is_remote(path):
         return remote.identity_of(path) if remote.is_file(path) else None
     try:
@@ -50,12 +50,12 @@ def identity_of(path: str) -> Identity | None:
 
 
 def identity(status: os.stat_result) -> Identity | None:
-    """Return the identity of a regular file; None for a pipe, a device or a folder."""
+    """Return the identity of a regular file, None for a pipe, device or folder."""
     return (status.st_dev, status.st_ino) if stat.S_ISREG(status.st_mode) else None
 
 
 def is_read_once(path: str) -> bool:
-    """Return whether a path can be read only once: the standard input or a pipe."""
+    """Return whether a path can be read only once, because it is stdin, a pipe or a device."""
     if path == STDIN:
         return True
     try:
@@ -67,27 +67,27 @@ def is_read_once(path: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Source of bytes."""
+    """Where to read bytes: a file or a part of it, a command, or stdin."""
 
-    path: str  # file or URL; "-" is the standard input
-    offset: int = 0
+    path: str  # file or URL; "-" is stdin
+    offset: int = 0  # in bytes
     command: str | None = None  # shell command whose output is read instead
-    end: int | None = None  # byte at which reading ends  [default: the end of the file]
+    end: int | None = None  # offset at which reading ends; None reads to the end of the file
     line: int = 0  # number of lines of a text file before the offset
-    plain: bool = False  # refuse pipes and devices, which may never end: another file names the path
+    plain: bool = False  # refuse pipes and devices, as the name comes from another file
 
     @property
     def name(self) -> str:
-        """Name in error messages."""
+        """The name for error messages."""
         return f"{self.command} |" if self.command else "standard input" if self.path == STDIN else self.path
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """File of lattices of any format, script file that lists lattices, or folder."""
+    """A lattice file in any format, a script file, or a folder."""
 
     place: Place
-    kind: Literal["ark", "scp", "any", "folder"] = "ark"  # "any": its content decides, it may list files
+    kind: Literal["ark", "scp", "any", "folder"] = "ark"  # "any": detected from the content; may be a file list
     permissive: bool = False  # skip lines of a script file that cannot be read
 
 
@@ -95,9 +95,9 @@ def resolve(name: str, *, allow_pipes: bool = False, advise: bool = True) -> lis
     """Resolve a Kaldi rxfilename from the command line.
 
     Args:
-        name: A file, a pattern, ``file:offset``, ``-``, a command ending in ``|``.
+        name: A file, a pattern, ``file:offset``, ``-``, or a command that ends in ``|``.
         allow_pipes: Allow commands other than ``gunzip -c``, ``zcat`` and ``cat``.
-        advise: Name the option that allows other commands in the error message.
+        advise: Mention the option that allows other commands in error messages.
 
     Raises:
         FormatError: The command is not allowed, or the offset is out of range.
@@ -108,8 +108,8 @@ def resolve(name: str, *, allow_pipes: bool = False, advise: bool = True) -> lis
         if unpacked := _unpacked(command):
             return [place for path in unpacked for place in matching(path)]
         if not allow_pipes:
-            advice = "; allow others with allow_pipes (--allow-pipes)" if advise else ""
-            raise FormatError(f"the command {command!r} is not run: {_SERVED}{advice}")
+            advice = "; use --allow-pipes (allow_pipes=) to run other commands" if advise else ""
+            raise FormatError(f"the command {command!r} is not allowed; {_SUPPORTED}{advice}")
         return [Place(STDIN, command=command)]
     if name.startswith("|"):
         raise FormatError(f"{name!r} is a command to write to, not to read from")
@@ -122,18 +122,18 @@ def resolve_listed(name: str, listed_in: str) -> list[Place]:
     """Resolve a Kaldi rxfilename in a script file.
 
     Args:
-        name: A plain file, ``file:offset``, or ``gunzip -c``, ``zcat`` or ``cat`` with such files.
+        name: A regular file, ``file:offset``, or ``gunzip -c``, ``zcat`` or ``cat`` with such files.
         listed_in: Path or URL of the script file.
 
     Raises:
-        FormatError: The name is of another form, `check_listed` refuses it, or it ends in a range of rows, which
-            lattices do not have.
+        FormatError: The name has another form, is not allowed by `check_listed`, or ends in a range of rows, which
+            applies only to matrices.
         InputError: No file matches the pattern.
     """
     if name.endswith("|"):
         command = name[:-1].strip()
         if not (unpacked := _unpacked(command)):
-            raise FormatError(f"the command {command!r} is not run: {_SERVED} in a script file")
+            raise FormatError(f"the command {command!r} is not allowed; {_SUPPORTED} in a script file")
         for path in unpacked:
             check_listed(path, listed_in)
         return [replace(place, plain=True) for path in unpacked for place in matching(path)]
@@ -146,39 +146,37 @@ def resolve_listed(name: str, listed_in: str) -> list[Place]:
         check_listed(places[0].path, listed_in)
         return [replace(places[0], plain=True)]
     if _RANGE.fullmatch(name):
-        raise FormatError(f"{name!r} ends in a range of rows, which has no meaning for lattices")
+        raise FormatError(f"{name!r} ends in a range of rows, which lattices do not have")
     return [Place(name, plain=True)]
 
 
 def check_listed(name: str, listed_in: str) -> None:
-    """Refuse names in a list or script file that lead to another machine or out of the folder of a remote list.
+    """Check a name in a file list or script file.
 
-    A local list may name any local file; a remote list may name URLs in its own folder or below.
+    A local list may name any local file; a remote list may name only URLs in its folder and below.
 
     Raises:
-        FormatError: The name is the standard input, or a URL outside the folder of the list.
+        FormatError: The name is ``-``, or a URL that is not allowed.
     """
     if name in ("", STDIN):
-        raise FormatError("the standard input is named on the command line alone, not in a file")
+        raise FormatError("standard input (-) is allowed only on the command line, not in a file")
     home = listed_in.rpartition("/")[0] + "/"
     if is_remote(listed_in):
         if not name.startswith(home) or ".." in name.split("/") or "::" in name:
-            raise FormatError(
-                f"{name!r} is not in {home}, and a list with a URL names files in its own folder or below"
-            )
+            raise FormatError(f"{name!r} is not in {home}; a remote list may name only files in its folder and below")
     elif names_url(name):
-        raise FormatError(f"{name!r} is a URL; URLs are taken from the command line alone, not from a file")
+        raise FormatError(f"{name!r} is a URL, which is allowed only on the command line, not in a file")
 
 
 def below(name: str, named_in: str) -> str:
-    """Return the path or URL of a file that another file names, which must be in the folder of that file or below.
+    """Return the path or URL of a file that another file names, relative to the folder of that file.
 
     Args:
-        name: The name in the file; links are followed.
-        named_in: Path or URL of the other file.
+        name: The name in the file.
+        named_in: Path or URL of the file that contains the name.
 
     Raises:
-        FormatError: The file is elsewhere.
+        FormatError: The file, after links are followed, is not in that folder or below.
     """
     if is_remote(named_in):
         parts = name.split("/")
@@ -194,18 +192,18 @@ def below(name: str, named_in: str) -> str:
 
 
 def _at_offset(name: str) -> list[Place]:
-    """Return the place of ``file:offset``; an empty list for names of another form."""
+    """Return the place of ``file:offset``, or an empty list for names of another form."""
     match = _OFFSET.fullmatch(name)
     if match is None:
         return []
     path, offset = match.groups()
     if len(offset) > len(str(LARGEST_OFFSET)) or int(offset) > LARGEST_OFFSET:
-        raise FormatError(f"no file has a byte {offset if len(offset) < 40 else offset[:40] + '…'}")
+        raise FormatError(f"the offset {offset if len(offset) < 40 else offset[:40] + '…'} is too large")
     return [Place(path, int(offset))]
 
 
 def _unpacked(command: str) -> list[str] | None:
-    """Return the files of a ``gunzip -c``, ``zcat`` or ``cat`` command; None for other commands."""
+    """Return the files of a ``gunzip -c``, ``zcat`` or ``cat`` command, None for other commands."""
     if _SHELL.search(command):
         return None
     try:
@@ -222,7 +220,7 @@ def _unpacked(command: str) -> list[str] | None:
 
 
 def matching(path: str) -> list[Place]:
-    """Return the files that match a pattern, in natural order; a plain path is returned as it is."""
+    """Return the files that match a pattern, in natural order; a path without a pattern is returned unchanged."""
     if path == STDIN or os.path.exists(path):
         return [Place(path)]
     name = os.path.basename(path)
@@ -243,7 +241,7 @@ def matching(path: str) -> list[Place]:
 
 
 def natural(path: str) -> list[tuple[int, str | int]]:
-    """Sort key that orders lat.2.gz before lat.10.gz."""
+    """Return a sort key that orders lat.2.gz before lat.10.gz."""
     return [(1, int(part)) if part.isdigit() else (0, part) for part in re.split(r"([0-9]+)", path)]
 
 
@@ -253,23 +251,24 @@ _PACKER = re.compile(r"\|\s*gzip(?:\s+-c)?\s*>\s*([^\s$`\\;&|<>(){}!#~*?'\"]+)\s
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Place and form of an output."""
+    """Files and form of an output."""
 
-    archive: str  # file; "-" is the standard output
+    archive: str  # path; "-" is stdout
     script: str | None = None  # script file with the offset of each lattice in the archive
     text: bool = False
-    packed: bool = False  # gzip
+    packed: bool = False  # compressed with gzip
 
 
 def target(name: str | os.PathLike[str]) -> Target:
     """Parse the name of an output.
 
     Args:
-        name: A path (``.gz`` compresses it, ``.txt`` and ``.txt.gz`` are text), ``-``, or a Kaldi wspecifier:
-            ``ark:…``, ``ark,t:…``, ``ark,scp:A,S``, ``ark:| gzip -c > F``. A path-like object is always a path.
+        name: A path (compressed if it ends in ``.gz``, text if it ends in ``.txt`` or ``.txt.gz``), ``-``, or a Kaldi
+            wspecifier: ``ark:…``, ``ark,t:…``, ``ark,scp:A,S``, ``ark:| gzip -c > F``. A path-like object is always
+            taken as a path.
 
     Raises:
-        OptionError: The wspecifier is invalid, or runs a command.
+        OptionError: The wspecifier is invalid, or contains a command that is not supported.
 
     Source: Kaldi util/kaldi-table.cc (ClassifyWspecifier).
     """
@@ -277,7 +276,7 @@ def target(name: str | os.PathLike[str]) -> Target:
     if match is None:
         path = os.fspath(name)
         if path.startswith("|"):
-            raise OptionError(f"{path!r}: commands are not run; write ark:| gzip -c > FILE or a file name")
+            raise OptionError(f"{path!r}: commands are not run; use ark:| gzip -c > FILE or a file name")
         return _checked(Target(path, text=path.removesuffix(".gz").endswith(".txt"), packed=path.endswith(".gz")))
     options = [option for option in re.split("[, ]+", match[1]) if option]
     rest = match[2].strip()
@@ -290,20 +289,20 @@ def target(name: str | os.PathLike[str]) -> Target:
         if rest.startswith("|"):
             packer = _PACKER.fullmatch(rest)
             if packer is None:
-                raise OptionError(f"{name!r}: of commands to write to, only '| gzip -c > FILE' is served")
+                raise OptionError(f"{name!r}: the only supported output command is '| gzip -c > FILE'")
             return _checked(Target(packer[1], text=text, packed=True))
         return _checked(Target(rest or STDIN, text=text, packed=rest.endswith(".gz")))
     if sorted(kinds) == ["ark", "scp"]:
         names = rest.split(",")
         if len(names) != 2:
-            raise OptionError(f"wspecifier {name!r} must name two files, as in ark,scp:lat.ark,lat.scp")
+            raise OptionError(f"wspecifier {name!r} must name two files, such as ark,scp:lat.ark,lat.scp")
         archive, script = names if kinds[0] == "ark" else reversed(names)
         return _checked(Target(archive.strip(), script.strip(), text, archive.strip().endswith(".gz")))
-    raise OptionError(f"wspecifier {name!r} must say 'ark', or 'ark,scp' with two files")
+    raise OptionError(f"wspecifier {name!r} must begin with 'ark', or with 'ark,scp' and name two files")
 
 
 def is_specifier(name: str | os.PathLike[str]) -> bool:
-    """Return whether a name has the form of a Kaldi specifier, ``ark:…``."""
+    """Return whether a name has the form of a Kaldi specifier, such as ``ark:…``."""
     return not isinstance(name, os.PathLike) and SPECIFIER.fullmatch(name) is not None
 
 
@@ -312,21 +311,19 @@ def _checked(target: Target) -> Target:
         raise OptionError(f"the output {target.archive!r} is not a file name")
     if target.script is not None:
         if target.packed or target.archive == STDIN:
-            raise OptionError(
-                "a script file needs an archive that is a plain file, neither gzip nor the standard output"
-            )
+            raise OptionError("a script file requires an uncompressed archive that is not standard output")
         if target.script in ("", STDIN, target.archive):
-            raise OptionError(f"the script file {target.script!r} has no name of its own")
+            raise OptionError(f"the script file {target.script!r} must have a different name from the archive")
     return target
 
 
 def by_suffix(path: str) -> Literal["scp"] | None:
-    """Return the kind of a table by its extension; None for other extensions than ``.scp``."""
+    """Return "scp" if a path has the extension ``.scp``, else None."""
     return "scp" if path.endswith(".scp") else None
 
 
 def files_of(folder: str) -> list[str]:
-    """Return the files of a folder in their natural order, without hidden ones."""
+    """Return the paths of the files in a folder, except hidden ones, in natural order."""
     if is_remote(folder):
         return sorted(remote.listing(folder)[0], key=natural)
     entries = [entry for entry in os.scandir(folder) if not entry.name.startswith(".") and entry.is_file()]
@@ -334,7 +331,7 @@ def files_of(folder: str) -> list[str]:
 
 
 def size_of(table: Table) -> int | None:
-    """Return the bytes of a file or of the files of a folder; None if unknown, as of a pipe."""
+    """Return the size in bytes of a file, or of all files in a folder; None if unknown, for example for a pipe."""
     path = table.place.path
     if table.place.end is not None:
         return table.place.end - table.place.offset

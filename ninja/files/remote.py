@@ -1,7 +1,7 @@
-"""Files of object stores and other file systems, named by URLs (``s3://…``, ``gs://…``, ``hdfs://…``), by fsspec.
+"""Files in object stores and HDFS, named by URLs (``s3://…``, ``gs://…``, ``hdfs://…``) and accessed through fsspec.
 
-Sources are read in ranges. Outputs are written to a local temporary file and uploaded when they are complete: an
-exception in the ``with`` block of an open S3 file would close it, which publishes a truncated object.
+Sources are read in ranges. Outputs are written to a local temporary file and uploaded when they are complete, because
+an exception in the ``with`` block of an open S3 file would close it and so publish a truncated object.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from ninja.errors import DependencyError, InputError, NinjaError, OptionError, OutputError, StoreError
 
 INSTALL = "pip install 'ninja-asr[cloud]'"
-FIRST_RANGE, LARGEST_RANGE = 1 << 18, 1 << 23  # bytes of a request; sequential reads double it
+FIRST_RANGE, LARGEST_RANGE = 1 << 18, 1 << 23  # bytes per request; doubled while reading is sequential
 _STORES = {
     "s3",
     "s3a",
@@ -25,8 +25,8 @@ _STORES = {
     "az",
     "abfs",
     "abfss",
-}  # object stores: an object appears when its upload is complete
-# A subset of fsspec's protocols: some of the others take code or URLs from the files that they read.
+}  # object stores, in which an object appears when its upload is complete
+# A subset of fsspec's protocols; some of the others run code or open URLs found in files.
 SCHEMES = frozenset({*_STORES, "hdfs"})
 _MAGIC = re.compile(r"[*?[]")
 
@@ -39,14 +39,14 @@ def is_file(url: str) -> bool:
 
 
 def identity_of(url: str) -> str:
-    """Return one spelling of all URLs of a file."""
+    """Return a canonical URL, which is the same for all URLs of a file."""
     with _store_errors(url):
         system, name = _file_system(url)
         return str(system.unstrip_protocol(name))
 
 
 def state_of(url: str) -> tuple[int | None, str]:
-    """Return the size of a file, None if it does not exist, and a tag that changes whenever it is rewritten."""
+    """Return the size of a file in bytes, None if it does not exist, and a tag that changes when it is rewritten."""
     with _store_errors(url):
         system, name = _file_system(url)
         try:
@@ -58,7 +58,7 @@ def state_of(url: str) -> tuple[int | None, str]:
 
 
 def matching(pattern: str) -> list[str]:
-    """Return the URLs that match a pattern, in any order; a plain URL is returned as it is.
+    """Return the URLs that match a pattern, in any order; a URL without a pattern is returned unchanged.
 
     ``JOB`` in the file name matches a number.
     """
@@ -75,7 +75,7 @@ def matching(pattern: str) -> list[str]:
 
 
 def listing(folder: str) -> tuple[list[str], list[str]]:
-    """Return the URLs of the files and of the folders in a folder, without hidden ones, in any order."""
+    """Return the URLs of the files and of the subfolders in a folder, except hidden ones, in any order."""
     urls: tuple[list[str], list[str]] = [], []
     with _store_errors(folder):
         system, name = _file_system(folder)
@@ -90,23 +90,19 @@ def listing(folder: str) -> tuple[list[str], list[str]]:
 
 
 def _check_inside(url: str, request: str, system: Any) -> str:
-    """Return a URL of a listing, after checking that it lies in the requested folder.
-
-    Raises:
-        InputError: It lies elsewhere.
-    """
+    """Return a URL of a listing; raise `InputError` if it is not in the requested folder."""
     plain = _MAGIC.split(request, maxsplit=1)[0].partition("JOB")[0]
     folder = str(system.unstrip_protocol(system._strip_protocol(plain.rpartition("/")[0])))
     if ".." in url.split("/") or not url.startswith(folder.rstrip("/") + "/"):
-        raise InputError(f"the store lists {url!r}, which does not lie there", request)
+        raise InputError(f"the store lists {url!r}, which is not in this folder", request)
     return url
 
 
 def put(path: str, url: str) -> None:
-    """Upload a local file to a URL, where it appears whole or not at all.
+    """Upload a local file to a URL atomically.
 
     Raises:
-        OutputError: It cannot be written there.
+        OutputError: The file cannot be written.
     """
     with _store_errors(url, OutputError):
         system, name = _file_system(url)
@@ -127,7 +123,7 @@ def put(path: str, url: str) -> None:
 
 
 def _replace(system: Any, part: str, name: str) -> None:
-    """Rename a file; an existing file of the new name is removed only after the rename succeeded."""
+    """Rename a file; an existing file with the new name is removed only after the rename has succeeded."""
     try:
         system.mv(part, name)
     except Exception:  # some file systems do not rename onto an existing file
@@ -142,12 +138,12 @@ def _replace(system: Any, part: str, name: str) -> None:
     except BaseException:
         system.mv(old, name)
         raise
-    with suppress(Exception):  # the output is complete; a hidden file remains
+    with suppress(Exception):  # the output is complete; at worst, a hidden file remains
         system.rm_file(old)
 
 
 def remove(url: str) -> None:
-    """Remove a file, if it exists."""
+    """Remove a file if it exists."""
     with _store_errors(url, OutputError):
         system, name = _file_system(url)
         if system.isfile(name):
@@ -156,10 +152,10 @@ def remove(url: str) -> None:
 
 
 def check_target(url: str) -> None:
-    """Check that an output can be written: the credentials are valid and the bucket exists.
+    """Check that the credentials for an output are valid and its bucket exists.
 
     Raises:
-        OutputError: It cannot be written.
+        OutputError: The output cannot be written.
     """
     with _store_errors(url, OutputError):
         system, name = _file_system(url)
@@ -169,7 +165,7 @@ def check_target(url: str) -> None:
 
 
 def part_of(url: str) -> str:
-    """Return the local temporary file of an output, in a folder that belongs to the user.
+    """Return the path of the local temporary file of an output, in a folder that belongs to the user.
 
     Raises:
         OutputError: The folder cannot be created, or belongs to another user.
@@ -190,10 +186,10 @@ def part_of(url: str) -> str:
 
 
 class RemoteFile(io.RawIOBase):
-    """A remote file, read in ranges; while reading is sequential, each range is twice as long as the last.
+    """A remote file, read in ranges; while reading is sequential, the size of the ranges doubles.
 
     Raises:
-        InputError: It cannot be opened.
+        InputError: The file cannot be opened.
     """
 
     def __init__(self, url: str) -> None:
@@ -203,34 +199,34 @@ class RemoteFile(io.RawIOBase):
             self.size = int(self._system.info(self._name)["size"])
         self._position = 0
         self._range = b""
-        self._begin = 0  # of the range
+        self._begin = 0  # offset of the range
         self._length = FIRST_RANGE
 
     def readable(self) -> bool:
-        """Return True: part of the ``io.RawIOBase`` interface."""
+        """Return True."""
         return True
 
     def seekable(self) -> bool:
-        """Return True: part of the ``io.RawIOBase`` interface."""
+        """Return True."""
         return True
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Move to an offset and return the new position."""
+        """Move to an offset, and return the new position."""
         before = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self.size}[whence]
         self._position = before + offset
         return self._position
 
     def readinto(self, buffer: Any) -> int:
-        """Read into a buffer and return the number of bytes, 0 at the end of the file."""
+        """Read into a buffer, and return the number of bytes, 0 at the end of the file."""
         view = memoryview(buffer).cast("B")
-        at = self._position - self._begin
-        if not 0 <= at < len(self._range):
+        offset = self._position - self._begin
+        if not 0 <= offset < len(self._range):
             if self._position >= self.size or not len(view):
                 return 0
-            self._read_range(follows=at == len(self._range))
-            at = 0
-        count = min(len(view), len(self._range) - at)
-        view[:count] = self._range[at : at + count]
+            self._read_range(follows=offset == len(self._range))
+            offset = 0
+        count = min(len(view), len(self._range) - offset)
+        view[:count] = self._range[offset : offset + count]
         self._position += count
         return count
 
@@ -239,41 +235,41 @@ class RemoteFile(io.RawIOBase):
         begin, end = self._position, min(self._position + self._length, self.size)
         try:
             content = self._system.cat_file(self._name, start=begin, end=end)
-        except Exception as error:  # of any type: the store's library defines it
+        except Exception as error:  # the library of the store defines the type
             raise StoreError(f"cannot be read: {_reason(error)}", self._url) from error
         if len(content) != end - begin:
             raise StoreError(
-                f"{len(content)} bytes were read instead of {end - begin}; was the file overwritten?", self._url
+                f"read {len(content)} bytes instead of {end - begin}; was the file overwritten?", self._url
             )
         self._range, self._begin = content, begin
 
 
 def _file_system(url: str) -> tuple[Any, str]:
-    """Return the file system of a URL, and the path there.
+    """Return the file system of a URL, and the path in it.
 
     Raises:
-        OptionError: The scheme is not supported, or the URL is chained to another (``::``).
+        OptionError: The scheme is not supported, or the URL is chained (``::``).
         DependencyError: The library of the store is not installed.
     """
     protocol = url.partition("://")[0]
     if "::" in url:
-        raise OptionError(f"{url}: a URL that is chained to another (::) is not opened; copy the file first")
+        raise OptionError(f"{url}: chained URLs (::) are not supported; copy the file first")
     if protocol not in SCHEMES:
-        served = ", ".join(f"{scheme}://" for scheme in sorted(SCHEMES))
-        raise OptionError(f"{url}: {protocol}:// is not served, but {served}; copy the file first")
+        schemes = ", ".join(f"{scheme}://" for scheme in sorted(SCHEMES))
+        raise OptionError(f"{url}: {protocol}:// is not supported, only {schemes}; copy the file first")
     try:
         from fsspec.core import url_to_fs
 
         system, name = url_to_fs(url)
     except ImportError as error:
         library = getattr(error.__cause__, "name", None) or error.name or "a library"
-        raise DependencyError(f"{protocol}:// needs {library}, which is not installed; {INSTALL}") from error
+        raise DependencyError(f"{protocol}:// requires {library}, which is not installed; {INSTALL}") from error
     return system, str(name)
 
 
 @contextmanager
 def _store_errors(url: str, kind: type[InputError] | type[OutputError] = InputError) -> Iterator[None]:
-    """Convert errors of the stores' libraries, of any type, to ours."""
+    """Convert exceptions of the libraries of stores to Ninja's errors in a ``with`` block."""
     try:
         yield
     except NinjaError:
@@ -285,6 +281,6 @@ def _store_errors(url: str, kind: type[InputError] | type[OutputError] = InputEr
 
 def _reason(error: Exception) -> str:
     if isinstance(error, FileNotFoundError):
-        return "there is no such file or bucket"
+        return "no such file or bucket"
     text = getattr(error, "strerror", None) or str(error)
     return (text.partition("\n")[0] or type(error).__name__)[:200]

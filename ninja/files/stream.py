@@ -1,4 +1,4 @@
-"""Bytes of files, pipes and the standard input, unpacked where they are gzip."""
+"""Read bytes from files, pipes and stdin, and decompress them if they are gzip."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ BOM = b"\xef\xbb\xbf"  # byte-order mark of UTF-8
 
 
 class Stream:
-    """A readable stream of unpacked bytes.
+    """A stream of decompressed bytes.
 
     Args:
-        raw: The stored bytes, which may be gzip.
-        size: Bytes of a plain file, in which ``seek`` works.
-        process: Command that writes the bytes.
-        place: Place of a part of a file.
+        raw: The file, pipe or remote file, which may be gzip.
+        name: Name in error messages.
+        size: Size of a regular file in bytes, for which ``seek`` works.
+        process: Process of the command whose output is read.
+        place: Part of the file, if not all of it is read.
     """
 
     def __init__(
@@ -43,12 +44,12 @@ class Stream:
         place: Place | None = None,
     ) -> None:
         self.name = name
-        self.begin, self.end = (0, None) if place is None else (place.offset, place.end)  # bytes of the file
-        self.lines = 0 if place is None else place.line  # number of lines before
+        self.begin, self.end = (0, None) if place is None else (place.offset, place.end)  # offsets in the file
+        self.lines = 0 if place is None else place.line  # number of lines before `begin`
         self._process = process
         self._raw = raw
         self._bytes_left = size
-        self._position = 0  # of a stream that is not gzip
+        self._position = 0  # unless the stream is gzip
         self._unpacked: GzipReader | None = None
         self._readinto: Callable[[memoryview], int | None] = raw.readinto  # type: ignore[attr-defined]
         head = b""
@@ -66,27 +67,27 @@ class Stream:
 
     @property
     def seekable(self) -> bool:
-        """Whether it is a plain file, local or remote, in which ``seek`` works."""
+        """Whether ``seek`` works, because this is an uncompressed file, local or remote."""
         return self._bytes_left is not None
 
     @property
     def is_local(self) -> bool:
-        """Whether it is a plain file of this machine, or a part of one, which can be mapped and has a descriptor."""
+        """Whether this is an uncompressed local file, or a part of one, which can be memory-mapped."""
         raw = self._raw.raw if isinstance(self._raw, _Range) else self._raw
         return (self.seekable or raw is not self._raw) and not isinstance(raw, RemoteFile)
 
     @property
     def position(self) -> int:
-        """Number of bytes read; of a gzip file before decompression."""
+        """Number of bytes read, before decompression."""
         return self._position if self._unpacked is None else self._unpacked.position
 
     @property
     def bytes_left(self) -> int:
-        """Upper bound of the bytes that are not read yet."""
+        """Upper bound on the number of bytes that can still be read."""
         return UNKNOWN_SIZE if self._bytes_left is None else self._bytes_left
 
     def readinto(self, buffer: memoryview) -> int:
-        """Fill some of a buffer; 0 is the end."""
+        """Read into a buffer, and return the number of bytes, 0 at the end of the stream."""
         if self._head:
             count = min(len(buffer), len(self._head))
             buffer[:count] = self._head[:count]
@@ -98,14 +99,14 @@ class Stream:
                 raise self._failure(error) from error
         self._position += count
         if self._bytes_left is not None:
-            self._bytes_left = max(0, self._bytes_left - count) if count else 0  # the file may have changed its size
+            self._bytes_left = max(0, self._bytes_left - count) if count else 0  # the size may have changed
         if count == 0 and self._process is not None and self._process.wait() != 0:
-            raise InputError(f"the command ended with exit code {self._process.returncode}", self.name)
+            raise InputError(f"the command failed with exit code {self._process.returncode}", self.name)
         return count
 
     def rest(self) -> bytes:
-        """Read to the end."""
-        content = io.BytesIO()  # getvalue makes no copy
+        """Read all remaining bytes."""
+        content = io.BytesIO()  # whose getvalue does not copy
         buffer = memoryview(bytearray(CHUNK))
         while count := self.readinto(buffer):
             content.write(buffer[:count])
@@ -115,9 +116,9 @@ class Stream:
         """Return the next bytes without consuming them.
 
         Args:
-            size: Number of bytes, unless the file is shorter.
-            enough: Called with the bytes so far whenever some were read, for pipes may be slow; fewer bytes are
-                returned as soon as it returns a true value.
+            size: Number of bytes; fewer are returned if the stream ends.
+            enough: Called with the bytes read so far after each read, as pipes may be slow; if it returns a true value,
+                these bytes are returned.
         """
         buffer = bytearray(size)
         count = 0
@@ -133,7 +134,7 @@ class Stream:
         return head
 
     def seek(self, offset: int) -> None:
-        """Go to an offset of a plain file."""
+        """Move to an offset in bytes; the stream must be `seekable`."""
         try:
             size = _size(self._raw)
             self._raw.seek(offset)
@@ -144,20 +145,20 @@ class Stream:
         self._bytes_left = max(0, (size or 0) - offset)
 
     def descriptor(self) -> int:
-        """Return a new descriptor of a plain file, at its beginning; that of a part of a file may be anywhere."""
+        """Return a new descriptor of a local file, at its start; for a part of a file, its position is undefined."""
         if self.end is None:
             self.seek(0)
         return os.dup(self._raw.fileno())
 
     @property
     def identity(self) -> Identity | None:
-        """Identity of the file; None of a pipe."""
+        """Identity of the file, None for a pipe."""
         if isinstance(self._raw, RemoteFile):
             return identity_of(self.name)
         try:
             return identity(os.fstat(self._raw.fileno()))
         except (AttributeError, OSError):
-            return None  # the standard input was replaced
+            return None  # sys.stdin was replaced
 
     def close(self) -> None:
         """Close the file, and terminate the command."""
@@ -179,11 +180,11 @@ class Stream:
 
 
 def open_stream(place: Place) -> Stream:
-    """Open a place for reading, at its offset.
+    """Open a file, command or stdin for reading, at the offset of the place.
 
     Raises:
-        InputError: It cannot be opened.
-        FormatError: It has an offset and is not a plain file.
+        InputError: The place cannot be opened.
+        FormatError: The place has an offset, but is compressed or a pipe.
     """
     if place.command is not None:
         import subprocess  # for commands only
@@ -198,14 +199,14 @@ def open_stream(place: Place) -> Stream:
     stream = Stream(raw, place.name, None if place.path == STDIN else _size(raw))
     if place.offset and not stream.seekable:
         stream.close()
-        raise FormatError(f"an offset ({place.offset}) needs a plain file, not gzip or a pipe", stream.name)
+        raise FormatError(f"an offset ({place.offset}) requires an uncompressed file, not gzip or a pipe", stream.name)
     if stream.seekable:
         stream.seek(place.offset)
     return stream
 
 
 def _size(raw: IO[bytes]) -> int | None:
-    """Return the number of bytes of an open file; None if it is no plain file."""
+    """Return the size of an open file in bytes, None if it is not a regular file."""
     if isinstance(raw, RemoteFile):
         return raw.size
     status = os.fstat(raw.fileno())
@@ -213,7 +214,7 @@ def _size(raw: IO[bytes]) -> int | None:
 
 
 class _Range:
-    """The next bytes of a file, up to a number."""
+    """The next ``size`` bytes of a file."""
 
     def __init__(self, raw: IO[bytes], size: int) -> None:
         self.raw = raw
@@ -237,13 +238,14 @@ class _Range:
 
 
 def open_raw(path: str, *, plain: bool = False) -> IO[bytes]:
-    """Open a file or a pipe.
+    """Open a file, pipe or remote file without decompression.
 
     Args:
+        path: Path or URL.
         plain: Refuse pipes and devices.
 
     Raises:
-        InputError: It cannot be opened.
+        InputError: The path cannot be opened.
     """
     if is_remote(path):
         return cast("IO[bytes]", RemoteFile(path))
@@ -256,9 +258,9 @@ def open_raw(path: str, *, plain: bool = False) -> IO[bytes]:
 
 
 def _open_regular(path: str) -> int:
-    """Open a regular file, without waiting for a writer should a pipe take its place meanwhile."""
+    """Open a regular file; do not block if a pipe replaces it in the meantime."""
     if not stat.S_ISREG(os.stat(path).st_mode):
-        raise OSError(errno.EINVAL, "it is not a regular file, as those that another file names must be")
+        raise OSError(errno.EINVAL, "files that are named in another file must be regular files")
     return os.open(path, os.O_RDONLY | os.O_NONBLOCK)
 
 
@@ -266,14 +268,14 @@ def _open_stdin() -> IO[bytes]:
     if sys.stdin is None:
         raise InputError("is closed", "standard input")
     try:
-        # Not sys.stdin.buffer: a thread that waits in it for more would keep the interpreter from ending.
+        # Do not use sys.stdin.buffer; a thread that blocks in it would prevent the interpreter from exiting.
         return cast("IO[bytes]", open(sys.stdin.fileno(), "rb", buffering=0, closefd=False))
     except (AttributeError, OSError, ValueError):
         return cast("IO[bytes]", _ReadOne(sys.stdin.buffer))  # sys.stdin was replaced
 
 
 class _ReadOne:
-    """A stream that stays open, read without waiting when some bytes are available."""
+    """A stream whose reads return as soon as some bytes are available, and which is not closed."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
@@ -288,12 +290,12 @@ class _ReadOne:
         return len(content)
 
     def close(self) -> None:
-        """Leave it open."""
+        """Do nothing."""
 
 
 def without_mark(content: bytes, path: str | os.PathLike[str] | None) -> bytes:
-    """Return text without its byte-order mark; warn if it had one."""
+    """Remove the byte-order mark of a text, and warn if it has one."""
     if not content.startswith(BOM):
         return content
-    warnings.warn(f"{path or 'text'}: the byte-order mark at its beginning is left out", NinjaWarning, stacklevel=2)
+    warnings.warn(f"{path or 'text'}: ignoring the byte-order mark at the start", NinjaWarning, stacklevel=2)
     return content[len(BOM) :]

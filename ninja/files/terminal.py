@@ -1,4 +1,4 @@
-"""Escapes for terminals: keys and words of files must not move the cursor or change settings."""
+"""Escape control characters, so that keys and words from files cannot control a terminal."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO, cast
 
-# All but tab and newline, and marks of text direction, which make one name look like another.
+# All except tab and newline, and marks of text direction, which can make one name look like another.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -25,12 +25,12 @@ class Printable:
         self.rich_proxied_file = stream  # rich, which draws the progress line, writes here
 
     def write(self, text: str) -> int:
-        """Write a text."""
+        """Write a text, and return its length."""
         self._stream.write(printable(text))
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
-        """Write texts."""
+        """Write several texts."""
         self._stream.writelines(map(printable, lines))
 
     def __getattr__(self, name: str) -> Any:
@@ -39,7 +39,7 @@ class Printable:
 
 @contextmanager
 def printing() -> Iterator[None]:
-    """Escape control characters of messages, and of results on a terminal, in a ``with`` block."""
+    """Escape control characters on stderr, and on stdout if it is a terminal, in a ``with`` block."""
     before = sys.stdout, sys.stderr
     sys.stderr = cast(TextIO, Printable(sys.stderr))
     if sys.stdout.isatty():

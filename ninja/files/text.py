@@ -1,4 +1,4 @@
-"""Whole UTF-8 texts, gzip or not, in files and other places that Kaldi names; kinds of files that are no texts."""
+"""Read UTF-8 text files, compressed or not, and detect the kind of files that are not text."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ _MARKS: tuple[tuple[re.Pattern[bytes], str], ...] = tuple(
         (_KEY + rb"(?:\0B)?\xd6\xfd\xb2\x7e", "a Kaldi archive of lattices or other FSTs"),
         (_KEY + rb"\0B[FDC]M", "a Kaldi archive of matrices"),
         (_KEY + rb"\0B", "a binary Kaldi archive"),
-        (rb"(?:\0B)?<Nnet3>", "a network of Kaldi's nnet3"),
-        (rb"\0B<ConstArpaLm>", "a const-arpa language model of Kaldi"),
-        (rb"(?:\0B)?<TransitionModel>", "an acoustic model of Kaldi"),
-        (rb"\0B", "a binary file of Kaldi"),
-        (rb"\xd6\xfd\xb2\x7e", "an FST of OpenFst"),
-        (rb"mmap lm http://kheafield\.com/code", "a language model of KenLM"),
+        (rb"(?:\0B)?<Nnet3>", "a Kaldi nnet3 network"),
+        (rb"\0B<ConstArpaLm>", "a Kaldi const-arpa language model"),
+        (rb"(?:\0B)?<TransitionModel>", "a Kaldi acoustic model"),
+        (rb"\0B", "a binary Kaldi file"),
+        (rb"\xd6\xfd\xb2\x7e", "an OpenFst FST"),
+        (rb"mmap lm http://kheafield\.com/code", "a KenLM language model"),
         (rb"\s*\\data\\\s", "a language model in ARPA format"),
         (rb"PK\x03\x04.{0,508}data\.pkl", "a PyTorch file"),
         (rb"PK\x03\x04", "a zip file"),
         (rb"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19\.", "an old PyTorch file"),
-        (rb"\x80[\x02-\x05].", "a pickle of Python"),
+        (rb"\x80[\x02-\x05].", "a Python pickle"),
         (rb"\x93NUMPY", "a numpy array"),
-        (rb".{4}\0{4}\{\"", "a file of safetensors"),
+        (rb".{4}\0{4}\{\"", "a safetensors file"),
         (rb"ARROW1\0|\xff{4}.{4}", "an Arrow file"),
-        (rb"\x1f\x8b", "a file packed with gzip"),
+        (rb"\x1f\x8b", "a gzip file"),
         (rb"\x89PNG|\xff\xd8\xff|GIF8[79]a", "a picture"),
         (rb"%PDF-", "a PDF document"),
         (rb"RIFF.{4}WAVE|fLaC\0|OggS\0", "an audio file"),
@@ -38,25 +38,26 @@ _MARKS: tuple[tuple[re.Pattern[bytes], str], ...] = tuple(
         (rb".{257}ustar", "a tar file"),
     )
 )
-HEAD = 1 << 13  # bytes by which the kind of a file is detected
+HEAD = 1 << 13  # bytes in which the kind of a file is detected
 _OPTIONS = {"ark", "t", "b", "o", "s", "cs", "p"}
 
 
 def kind_of(head: bytes) -> str | None:
-    """Return the kind of a file by its first bytes, such as "a PyTorch file"; None for text and unknown kinds."""
+    """Return the kind of a file, such as "a PyTorch file", given its first bytes; None for text and unknown kinds."""
     return next((kind for mark, kind in _MARKS if mark.match(head)), None)
 
 
 def read(path: str | os.PathLike[str], *, plain: bool = False) -> str:
-    """Return the text of a file, decompressed if it is gzip; for `plain` see `open_raw`."""
+    """Return the text of a file, decompressed if it is gzip; for `plain`, see `open_raw`."""
     return decoded(content(path, plain=plain), path)
 
 
 def read_named(name: str | os.PathLike[str]) -> str:
-    """Return the text of a file, of ``-`` (the standard input), ``ark:F``, or ``gunzip -c F |``.
+    """Return the text of a file, of ``-`` (stdin), ``ark:F``, or ``gunzip -c F |``.
 
     Raises:
-        FormatError: As `decoded`, or for commands other than ``gunzip -c``, ``zcat`` and ``cat``.
+        FormatError: See `decoded`; or the command is not ``gunzip -c``, ``zcat`` or ``cat``.
+        InputError: A file cannot be read.
     """
     path = os.fspath(name)
     if not isinstance(name, os.PathLike) and not os.path.exists(path):
@@ -69,13 +70,13 @@ def read_named(name: str | os.PathLike[str]) -> str:
                 with open_stream(place) as stream:
                     texts.append(decoded(stream.rest(), place.name))
             if not texts:
-                raise InputError("names no file", path)
+                raise InputError("does not name a file", path)
             return "".join(texts)
     return read(path)
 
 
 def content(path: str | os.PathLike[str], *, plain: bool = False) -> bytes:
-    """Return the bytes of a file, decompressed if it is gzip; ``-`` is a file name, too. For `plain` see `open_raw`."""
+    """Return the content of a file (even one named ``-``), decompressed if it is gzip; for `plain`, see `open_raw`."""
     name = os.fspath(path)
     with open_stream(Place(f"./{name}" if name == STDIN else name, plain=plain)) as stream:
         return stream.rest()
@@ -85,10 +86,10 @@ def decoded(content: bytes, path: str | os.PathLike[str]) -> str:
     """Decode UTF-8.
 
     Raises:
-        FormatError: The bytes are no text; the message names the kind of file if it is known.
+        FormatError: The content is not UTF-8 text; the message names the kind of file if it is known.
     """
     if (kind := kind_of(content[:HEAD])) is not None:
-        raise FormatError(f"this is {kind}, but a text is expected here (are two arguments swapped?)", path)
+        raise FormatError(f"expected text, found {kind}; are two arguments swapped?", path)
     try:
         return without_mark(content, path).decode("utf-8")
     except UnicodeDecodeError as error:

@@ -1,4 +1,4 @@
-"""Threads and the cores they run on."""
+"""Number of available cores, and parallel computation in order."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
-AHEAD = 3  # tasks for each thread: running, ready, or done and waiting for a slower one
-_QUOTAS = ("/sys/fs/cgroup/cpu.max", "/sys/fs/cgroup/cpu/cpu.cfs_quota_us")  # of control groups, version 2 and 1
+AHEAD = 3  # tasks per thread: running, waiting to run, or done and waiting for an earlier task
+_QUOTAS = ("/sys/fs/cgroup/cpu.max", "/sys/fs/cgroup/cpu/cpu.cfs_quota_us")  # of cgroups, versions 2 and 1
 _PERIOD = "/sys/fs/cgroup/cpu/cpu.cfs_period_us"
 _NO_THREAD = ("can't start new thread", os.strerror(errno.EAGAIN))  # messages of Python and of the kernels
 
 
 def num_cores() -> int:
-    """Return the number of cores that this process may use, by its affinity and its control group (cgroup).
+    """Return the number of cores that this process may use, considering its CPU affinity and its cgroup quota.
 
     Source: Linux, Documentation/admin-guide/cgroup-v2.rst, cpu.max; Documentation/scheduler/sched-bwc.rst.
     """
@@ -35,7 +35,7 @@ def num_cores() -> int:
 
 
 def _quota() -> float | None:
-    """Return the number of cores that the control group may use; None if it has no limit."""
+    """Return the CPU quota of the cgroup in cores, None if there is no limit."""
     for path in _QUOTAS:
         try:
             with open(path) as file:
@@ -52,24 +52,29 @@ def _quota() -> float | None:
 
 @contextmanager
 def starting_threads() -> Iterator[None]:
-    """Raise ``ThreadError`` where a thread cannot be started in a ``with`` block."""
+    """Raise `ThreadError` if a thread cannot be started in a ``with`` block."""
     try:
         yield
     except RuntimeError as error:
         if not any(reason in str(error) for reason in _NO_THREAD):
             raise
-        advice = "use fewer --jobs (jobs=), or raise the limit of processes (ulimit -u) or of the control group"
-        raise ThreadError(f"no thread can be started: the system has no more for this process; {advice}") from error
+        advice = "use fewer --jobs (jobs=), or raise the process limit (ulimit -u) or that of the cgroup"
+        raise ThreadError(f"cannot start a thread, because the limit of the system is reached; {advice}") from error
 
 
 def in_order(work: Callable[[Task], Result], tasks: Iterable[Task], jobs: int) -> Iterator[Result]:
-    """Yield the result of each task, in the tasks' order, computed by `jobs` threads (1: by the caller's).
+    """Compute the results of tasks on several threads, and yield them in the order of the tasks.
 
-    Tasks are taken on the caller's thread, at most `AHEAD` for each thread before their results are requested. When the
-    generator is closed, running threads end with their task.
+    Tasks are drawn from the iterable on the caller's thread, at most `AHEAD` per thread in advance. When the generator
+    is closed, threads end after their current task.
+
+    Args:
+        work: Compute the result of a task.
+        tasks: The tasks.
+        jobs: Number of threads, ≥ 1; 1 runs all tasks on the caller's thread.
 
     Raises:
-        Exception: An exception of `work` or of the source of the tasks, after the results of the tasks before.
+        Exception: Raised by `work` or by the iterable, after the results of all earlier tasks.
     """
     if jobs == 1:
         yield from map(work, tasks)
@@ -78,7 +83,7 @@ def in_order(work: Callable[[Task], Result], tasks: Iterable[Task], jobs: int) -
 
     rest = iter(tasks)
     waiting: deque[Future[Result]] = deque()
-    failure: BaseException | None = None  # of the source of the tasks
+    failure: BaseException | None = None  # raised by the iterable
 
     def next_tasks(count: int) -> Iterator[Task]:
         nonlocal failure

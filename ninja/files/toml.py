@@ -1,4 +1,4 @@
-"""TOML files of options."""
+"""Read and write TOML option files."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Read a TOML file.
 
     Raises:
-        InputError: It cannot be read.
-        FormatError: It is not TOML.
+        InputError: The file cannot be read.
+        FormatError: The file is not TOML.
     """
     if sys.version_info >= (3, 11):
         import tomllib
@@ -32,18 +32,18 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
     except OSError as error:
         raise InputError(error.strerror or str(error), path) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise FormatError(f"no TOML: {error}", path) from error
+        raise FormatError(f"not TOML: {error}", path) from error
     except RecursionError:
-        raise FormatError("no TOML of ours: nested too deeply", path) from None
+        raise FormatError("tables or arrays are nested too deeply", path) from None
 
 
 def text(values: Mapping[str, Any], comments: Iterable[str] = ()) -> str:
-    """Format values as TOML, with comments above."""
+    """Format values as TOML, preceded by comments."""
     import json
 
     lines = [f"# {line}\n" for line in comments]
     for name, value in values.items():
-        # strings, lists and booleans are the same in JSON and TOML
+        # Strings, lists and booleans have the same syntax in JSON and TOML.
         text = repr(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
         lines.append(f"{name} = {text}\n")
     return "".join(lines)

@@ -120,7 +120,7 @@ def spelled(
             names.append(null.encode())
             continue
         if table is None:
-            raise SymbolError("the words of the lattice have no names; give their symbol table", key=lattice.key)
+            raise SymbolError("the lattice contains only word ids; use --words to set a symbol table", key=lattice.key)
         name = table.word(number)
         if name == null:
             raise SymbolError(f"the word {name!r} (id {number}) is the name of epsilon in this format", key=lattice.key)

@@ -1,4 +1,4 @@
-"""Lattices from any source to any target: ``read`` and ``write``."""
+"""Read lattices from any source, and write them to any output."""
 
 from ninja.io.inputs import keys, read, vocabulary
 from ninja.io.lattice_writer import LatticeWriter

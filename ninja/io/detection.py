@@ -1,4 +1,4 @@
-"""Detection of the content of sources by first bytes and names: lists of files, script files, files of a folder."""
+"""Detect what sources contain, by their first bytes and names: file lists, script files, lattices in folders."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from ninja.files.text import kind_of
 from ninja.formats.format import by_extension, by_mark
 from ninja.formats.unsupported import is_utf_16, refusal
 
-_NAME = re.compile(rb"\S*\.(?:ark|scp|slf|lat|fst|pt|arrow|pfsg|plf|mesh|nbest)(?:\.gz)?|\S+\.gz")  # of lattices
-LIST_HEAD = 1 << 13  # bytes by which a list is detected
+_NAME = re.compile(rb"\S*\.(?:ark|scp|slf|lat|fst|pt|arrow|pfsg|plf|mesh|nbest)(?:\.gz)?|\S+\.gz")  # of lattice files
+LIST_HEAD = 1 << 13  # bytes in which a file list is detected
 _OFFSET_OF = re.compile(rb"[^\s|]+:\d+")  # archive and offset of a lattice
 _LONGEST_NAME = 4096  # bytes
-_ROWS = 100  # lines by which a list is detected
-_ARC = re.compile(rb"[\x00-\x08]|^-?[\d.]+(?:,|$)")  # in lines of archives, also damaged ones
+_ROWS = 100  # lines in which a file list is detected
+_ARC = re.compile(rb"[\x00-\x08]|^-?[\d.]+(?:,|$)")  # fields in lines of archives, including damaged ones
 _NAMED_BY = {
-    "a language model in ARPA format": "; language models are named with --rnnlm or --lm",
-    "a Kaldi archive of matrices": "; matrices of a CTC model: ninja ctc-decode",
-    "a numpy array": "; matrices of a CTC model: ninja ctc-decode",
+    "a language model in ARPA format": "; use --rnnlm or --lm for language models",
+    "a Kaldi archive of matrices": "; use `ninja ctc-decode` for matrices of a CTC model",
+    "a numpy array": "; use `ninja ctc-decode` for matrices of a CTC model",
 }
-SCALES_SUFFIX = ".scales.toml"  # after the name of a file of lattices
-SCALES_NAME = f"lattices{SCALES_SUFFIX}"  # in a folder of lattices
-# Files and folders beside lattices: tables, texts about them, and output of Kaldi's recipes.
+SCALES_SUFFIX = ".scales.toml"  # appended to the name of a lattice file
+SCALES_NAME = f"lattices{SCALES_SUFFIX}"  # scale file in a folder of lattices
+# Files and folders that accompany lattices: tables, documentation, and other output of Kaldi's recipes.
 COMPANIONS = re.compile(
     r"(?:.*\.)?(?:(?:words|phones)\.txt(?:\.gz)?|scales\.toml)|(?:README|LICENSE|COPYING|SOURCE).*|.*\.(?:md|log|mdl)|"
     r"num_jobs|frame_subsampling_factor|(?:cmvn|splice|delta)_opts|(?:best_)?[wc]er(?:_.*)?|text|utt2spk|spk2utt|"
     r"segments|word_boundary\.(?:int|txt)|(?:log|q|scoring(?:_.*)?)/"
 )
-_SHARED = (".txt", ".json", ".jsonl", ".tsv")  # extensions of files of any content
+_SHARED = (".txt", ".json", ".jsonl", ".tsv")  # extensions that do not tell the content
 _KALDI_OBJECT = re.compile(rb"\S{1,4096} \0B")  # matrices, vectors, alignments
 _PACKED = re.compile(r"\.(?:bz2|xz|lzma|zst|lz4|Z|7z|zip|tar)$")
-NAMED = 5  # skipped files in a message
+NAMED = 5  # number of skipped files in a message
 
 
 Holds = Literal["lattices", "results", "nothing", "damage", "companion"]
@@ -50,58 +50,58 @@ def is_list(head: bytes) -> bool:
 
 
 def names_script(head: bytes) -> bool:
-    """Return whether a file is a script file: its first lines have a key and an existing file, or an offset."""
+    """Return whether each of the first lines has a key and an existing file, or an archive with an offset."""
     rows = [row.split(None, 1) for row in first_rows(head)]
     return bool(rows) and all(len(row) > 1 and (_OFFSET_OF.fullmatch(row[1]) or _names_file(row[1])) for row in rows)
 
 
 def other_kind(head: bytes) -> str | None:
-    """Describe a file of another kind, and how to name it; None if it may be a damaged archive."""
+    """Return a message for a file that does not contain lattices, with advice; None if it may be a damaged archive."""
     if (kind := kind_of(head)) is not None:
         return f"this is {kind}, not lattices{_NAMED_BY.get(kind, '')}"
     rows = [row.split() for row in first_rows(head)]
     if len(rows) > 1 and all(len(row) == 2 and row[1].isdigit() for row in rows):
-        return "this looks like a symbol table, a word and its id on each line; name it with --words (words=)"
+        return "this looks like a symbol table, not lattices; use --words (words=) for it"
     if len(rows) > 1 and all(len(row) > 1 and not any(map(_ARC.search, row)) for row in rows):
-        return "this looks like transcripts, a key and words on each line, not lattices; are two arguments swapped?"
+        return "this looks like transcripts, not lattices; are two arguments swapped?"
     return None
 
 
 def first_rows(head: bytes) -> list[bytes]:
-    """Return the complete first lines, without blanks around them; an empty list for binary data."""
+    """Return the complete first lines, stripped of white space; an empty list for binary data."""
     rows = head.split(b"\n")
     rows = rows[:-1] if len(head) >= LIST_HEAD else rows
     return [] if b"\0" in head else [row.strip() for row in rows[:_ROWS] if row.strip()]
 
 
 def _names_file(name: bytes) -> bool:
-    """Return whether a name in a list is that of an existing file; a URL without blanks is taken for one."""
+    """Return whether a line of a list names an existing file; any URL without white space counts as one."""
     if len(name) > _LONGEST_NAME:
         return False
     return os.path.isfile(name) or (is_remote(os.fsdecode(name)) and len(name.split()) == 1)
 
 
 def advice(head: bytes, name: str) -> str | None:
-    """Return advice on a text of no known format, if there is any."""
+    """Return a message with advice for a text file in an unknown format, None if there is no advice."""
     rows = first_rows(head)
     if not rows:
         return None
     path = STDIN if name == Place(STDIN).name else name
     if names_script(head):
-        return f"it looks like a script file; read it as scp:{path}"
+        return f"it looks like a script file; use scp:{path}"
     if all(_NAME.fullmatch(row) or _names_file(row) for row in rows):
         missing = next((row for row in rows if not _names_file(row)), None)
         if missing is not None:
-            return f"it looks like a list of files, but there is no {os.fsdecode(missing)!r} as seen from here"
-        return "it looks like a list of files; name it as the first source, not in a pipe nor with ark:"
+            return f"it looks like a list of files, but {os.fsdecode(missing)!r} does not exist in the current folder"
+        return "it looks like a list of files, which must not be read from a pipe or with ark:"
     return None
 
 
 def names_in(content: bytes, listed_in: str) -> tuple[list[Table], list[NinjaError]]:
-    """Return the files that a list names, one in each line, and an error for each name that is not allowed.
+    """Return the files that a list names, one per line, and an error for each name that is not allowed.
 
     Args:
-        content: Bytes of the list.
+        content: Content of the list.
         listed_in: Path or URL of the list.
     """
     files: list[Table] = []
@@ -119,7 +119,7 @@ def names_in(content: bytes, listed_in: str) -> tuple[list[Table], list[NinjaErr
 
 
 def below(folder: str) -> list[str]:
-    """Return the folders in a folder, ending in a slash, without hidden ones and those of Kaldi's recipes."""
+    """Return the subfolders of a folder, with a final slash, except hidden folders and those of Kaldi's recipes."""
     if is_remote(folder):
         paths = listing(folder)[1]
     else:
@@ -127,36 +127,37 @@ def below(folder: str) -> list[str]:
     return sorted((f"{path}/" for path in paths if not COMPANIONS.fullmatch(f"{os.path.basename(path)}/")), key=natural)
 
 
-def left_out(folder: str, others: list[str], results: list[str]) -> str:
-    """Describe the files of a folder that are not read.
+def describe_skipped(folder: str, others: list[str], results: list[str]) -> str:
+    """Return a message about the files in a folder that are not read.
 
     Args:
-        others: Files without lattices, and folders.
-        results: Files of results, which are not read beside lattices.
+        folder: Path of the folder.
+        others: Files without lattices, and subfolders.
+        results: Recogniser result files, which are skipped if the folder also contains lattices.
     """
     messages = []
-    for paths, description in ((others, "without lattices"), (results, "of results beside lattices")):
+    for paths, kind in ((others, "without lattices"), (results, "with recogniser results")):
         if paths:
             names = [path.removeprefix(os.path.join(folder, "")) for path in paths]
-            subject = f"files {description} are" if len(paths) > 1 else f"file {description} is"
-            messages.append(f"{len(paths)} {subject} left out: {shortened(names, NAMED)}")
+            files = "files" if len(paths) > 1 else "file"
+            messages.append(f"skipped {len(paths)} {files} {kind}: {shortened(names, NAMED)}")
     return "; ".join(messages)
 
 
 def is_companion(path: str) -> bool:
-    """Return whether a file belongs to lattices, by its name, such as the script file of an archive."""
+    """Return whether a file name is that of a file that accompanies lattices, such as the script file of an archive."""
     if COMPANIONS.fullmatch(os.path.basename(path)):
         return True
     return path.endswith(".scp") and is_file(path.removesuffix(".scp") + ".ark")
 
 
 def holds_by_name(path: str) -> Holds:
-    """Detect by its name whether a file of a folder holds lattices of a given format."""
+    """Detect what a file in a folder contains from its name alone, if the user has set the format."""
     return "companion" if is_companion(path) else "lattices"
 
 
 def holds(head: bytes, name: str) -> Holds:
-    """Detect the content of a file by its first bytes and name; "damage" if it should hold lattices."""
+    """Detect what a file contains from its first bytes and name; "damage" means a damaged lattice file."""
     format = by_mark(head)
     if format is not None:
         if format.in_folder is not None and not format.in_folder(head.removeprefix(BOM)):
@@ -166,21 +167,21 @@ def holds(head: bytes, name: str) -> Holds:
 
 
 def seems_damaged(head: bytes, name: str) -> bool:
-    """Return whether a file of no format is a damaged file of lattices, by its encoding or name."""
+    """Return whether a file in no known format is a damaged lattice file, judging by its encoding or name."""
     if is_utf_16(head) or (not head and needs_content(name)):
         return True
     return _is_named(name if refusal(head) is None else _PACKED.sub("", name)) and not _KALDI_OBJECT.match(head)
 
 
 def needs_content(name: str) -> bool:
-    """Return whether an empty file of that name is damaged; empty Kaldi archives are not."""
+    """Return whether an empty file with this name is damaged; an empty Kaldi archive is not."""
     if _is_named(name) and not name.removesuffix(".gz").endswith(".ark"):
         return True
     return name.endswith(".gz") and os.path.isfile(name) and os.path.getsize(name) == 0
 
 
 def _is_named(name: str) -> bool:
-    """Return whether the extension of a file is that of lattices or n-best lists."""
+    """Return whether the extension of a file is that of a lattice or n-best format."""
     if name.removesuffix(".gz").lower().endswith(_SHARED):
         return False
     return bool(by_extension(name))

@@ -1,4 +1,4 @@
-"""Output of a Kaldi table of FSTs."""
+"""Kaldi tables of FSTs, opened for writing."""
 
 from __future__ import annotations
 
@@ -15,17 +15,21 @@ from ninja.files.place import target
 
 @contextmanager
 def opened_table(name: str) -> Iterator[tuple[Bytes, bool]]:
-    """Open a table of FSTs for writing; yield the output and whether entries are text.
+    """Open a table of FSTs for writing in a ``with`` block.
 
     Args:
-        name: A path (``.gz`` packs it, ``.txt`` is text), ``-`` (text on a terminal), ``ark:FILE`` or ``ark,t:FILE``.
+        name: A path (compressed if it ends in ``.gz``, text if it ends in ``.txt``), ``-`` (text on a terminal),
+            ``ark:FILE`` or ``ark,t:FILE``.
+
+    Returns:
+        The output, and whether its entries must be text.
 
     Raises:
-        OptionError: The target makes no sense.
+        OptionError: The name is invalid.
     """
     chosen = target(name)
     if chosen.script is not None:
-        raise OptionError(f"{name!r}: a table of FSTs gets no script file; write ark:FILE or ark,t:FILE")
+        raise OptionError(f"{name!r}: a table of FSTs has no script file; use ark:FILE or ark,t:FILE")
     file = StandardOutput() if chosen.archive == STDOUT else PartFile(chosen.archive)
     try:
         packed = GzipWriter(file) if chosen.packed else None

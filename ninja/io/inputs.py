@@ -1,4 +1,4 @@
-"""``Inputs``: lattices that a user has named, with the options of reading them and the files beside them; ``read``."""
+"""``Inputs``, sources of lattices with the options for reading them; ``read``, ``keys`` and ``vocabulary``."""
 
 from __future__ import annotations
 
@@ -29,20 +29,22 @@ Watch = Callable[[Reading], Iterator[tuple[str, Lattice]]]
 
 @dataclass
 class Inputs:
-    """Sources of lattices with the options of reading them; names are resolved once, and files opened once.
+    """Sources of lattices with the options for reading them; each name is resolved once, and each file opened once.
 
     Args:
-        names: A file, folder, pattern, list of files, Kaldi rspecifier or ``-``, as for ``ninja.read``, or several.
-        words: Symbol table, or its file.  [default: the words that the sources spell, or the table beside them]
-        format: Format of the sources with its options.  [default: detected by content]
+        names: A file, folder, pattern, file list, Kaldi rspecifier or ``-``, or several of these; see ``ninja.read``.
+        words: Symbol table or its path. None uses the words that the sources spell, or if they contain ids and
+            `spells_words` is set, the table next to them.
+        format: Format of the sources, with its options; None detects it from the content.
         encoding: Encoding of text in formats other than Kaldi's.
-        allow_pipes: Run commands named as sources.
-        log: Notes and failures; with its ``on_error`` lattices that fail are left out, without it the first is raised.
+        allow_pipes: Run shell commands given as sources.
+        log: Log for notes and failures. If it has an ``on_error``, lattices that fail are skipped; otherwise the first
+            failure is raised.
         read_ahead: Read in a thread, ahead of the caller.
         beside: Other sources whose words must be known before the first lattice.
-        are_lattices: The sources are lattices, whose words can make a symbol table.
-        spells_words: An output needs the names of ids, so the table beside the sources is read.
-        guard: Notes each file that is read, which no output may replace.
+        are_lattices: The sources contain lattices, whose words can form a symbol table.
+        spells_words: The caller needs the words of ids.
+        guard: Gets each file that is read, so that no output replaces it.
     """
 
     names: Name | Sequence[Name]
@@ -56,22 +58,22 @@ class Inputs:
     are_lattices: bool = True
     spells_words: bool = False
     guard: Guard | None = None
-    sources: Sources = None  # type: ignore[assignment] # the files that the names refer to
+    sources: Sources = None  # type: ignore[assignment] # files of the names
     watch: Watch | None = None  # shows the progress of reading
-    table_error: OptionError | None = None  # why there is no table beside the sources, where an output spells words
-    formats: Counter[str] = field(default_factory=Counter)  # number of files of each format that was read
-    tables: tuple[Table, ...] | None = None  # the part of the sources that is read  [default: all]
+    table_error: OptionError | None = None  # why no symbol table was found next to the sources
+    formats: Counter[str] = field(default_factory=Counter)  # format → number of files read
+    tables: tuple[Table, ...] | None = None  # part of the sources to read; None reads all
     digest: Any = None  # hash that is updated with the keys read
-    is_part: bool = False  # one file of several, of which others can be read
-    default_scales: frozenset[str] = frozenset()  # scales that neither the user nor a file beside the sources gives
+    is_part: bool = False  # one of several files; if it cannot be read, the others can
+    default_scales: frozenset[str] = frozenset()  # names of scales set neither by the user nor by a scale file
     _symbols: SymbolTable | None = None
     _words: Words | None = None
-    _begun: Reading | None = None  # whose first lattices have been read
+    _begun: Reading | None = None  # the first lattices of which have been read
     _current: Reading | None = None
     _table_path: str | None = None
 
     def __post_init__(self) -> None:
-        """Convert the names to strings, and a symbol table to its file."""
+        """Convert the names to strings, and resolve them."""
         names = (self.names,) if isinstance(self.names, str | os.PathLike) else tuple(self.names)
         self.names = tuple(name if isinstance(name, str) else os.fspath(name) for name in names)
         if isinstance(self.words, SymbolTable):
@@ -80,7 +82,7 @@ class Inputs:
             self.sources = Sources(self.places, allow_pipes=self.allow_pipes, guard=self.guard)
 
     def with_names(self, names: Sequence[str]) -> Inputs:
-        """Return the inputs of other names, with the same options and symbol table."""
+        """Return inputs with other names and the same options and symbol table."""
         return replace(self, names=names, sources=self.sources.select(names), tables=None, _begun=None, _current=None)
 
     @property
@@ -90,36 +92,36 @@ class Inputs:
 
     @property
     def on_failure(self) -> Callable[[NinjaError], None] | None:
-        """Function that is called with the failures of lattices; None where the first one is raised."""
+        """Function that is called with each failure, or None if the first failure is raised."""
         return self._fail if self.log.on_error is not None else None
 
     @cached_property
     def scales(self) -> ChosenScales | None:
-        """Scales that were chosen for the lattices, in a file beside them.
+        """Scales in a file next to the lattices, None if there is no such file.
 
         Raises:
-            OptionError: The sources have different ones.
+            OptionError: The sources have different scales.
         """
         return find_scales(self.sources)
 
     @property
     def share(self) -> float | None:
-        """Share of the sources' bytes read so far, up to the end of the last lattice, 0 to 1; None if unknown."""
+        """Fraction of the bytes of the sources up to the last lattice read, in [0, 1]; None if unknown."""
         return None if self._current is None else self._current.share
 
     @property
     def file(self) -> str | None:
-        """File of the last lattice read."""
+        """Path of the file of the last lattice read; None before the first."""
         return None if self._current is None else self._current.file
 
     def single_scores(self) -> str | None:
-        """Describe lattices whose paths have one score, see `Reading.single_scores`; reads the first lattices."""
+        """Return the kind of lattices whose paths have a single score, else None; see `Reading.single_scores`."""
         return self._begin().single_scores()
 
     def table(self) -> SymbolTable | None:
-        """Return the symbol table: `words`, else that of the words which the sources spell.
+        """Return the symbol table: `words`, or else a table of the words that the sources spell, or None.
 
-        The first lattices are read for it; a table of their words grows while others are read.
+        In the second case, the first lattices are read, and the table grows while the others are read.
         """
         self._load_words()
         if self._symbols is None and self.are_lattices and self._words is None:
@@ -127,22 +129,22 @@ class Inputs:
         return self._symbols if self._words is None else self._words.known
 
     def need_table(self) -> SymbolTable:
-        """Return the symbol table, for sources of ids the one beside them.
+        """Return the symbol table; if the sources contain ids, the one next to them.
 
         Raises:
-            NinjaError: The sources cannot be read, or their words have no names.
+            NinjaError: The sources cannot be read, or no symbol table was found.
         """
         self.spells_words = True
         table = self.table()
         if table is None:
             if self.table_error is None and self.are_lattices:
-                for _ in self.read(None):  # a source that cannot be read is the cause, and is reported
+                for _ in self.read(None):  # raises the error if a source cannot be read
                     break
-            raise self.table_error or OptionError("there are no words; give their symbol table with --words")
+            raise self.table_error or OptionError("the sources contain no words; use --words to set a symbol table")
         return table
 
     def find_table(self) -> str:
-        """Return the path of the symbol table beside the sources.
+        """Return the path of the symbol table next to the sources.
 
         Raises:
             OptionError: There is none, or there are several.
@@ -152,25 +154,25 @@ class Inputs:
         return self._table_path
 
     def lattices(self) -> Iterator[tuple[str, Lattice]]:
-        """Yield the key and the lattice of each entry, source by source."""
+        """Yield the key and the lattice of each entry, in the order of the sources."""
         lattices = self._watched(self._start())
         return lattices if self.digest is None else self._digested(lattices)
 
     def batches(self) -> Iterator[Batch]:
-        """Yield the lattices in batches, without faults, which go to the log."""
+        """Yield the lattices in batches without ``faults``; failures are added to the log."""
         batches = self._start().batches()
         return batches if self.digest is None else self._digested_batches(batches)
 
     def read(self, on_error: Callable[[NinjaError], None] | None) -> Iterator[tuple[str, Lattice]]:
-        """Read the lattices in another pass; `on_error` as for ``ninja.read``."""
+        """Read the lattices in a separate pass; for `on_error`, see ``ninja.read``."""
         return self._watched(self._reading(on_error))
 
     def lookup(self, name: str) -> Lookup:
-        """Open another source for lattices by their keys."""
+        """Open another source, to look up lattices by key."""
         return Lookup(self.sources.select((name,)), self._options(), on_error=self.on_failure)
 
     def like(self, names: Sequence[str], log: Log) -> Inputs:
-        """Return other inputs that are read in the same way, with the same words."""
+        """Return inputs with other names and another log, but the same options and symbol table."""
         self.table()
         sources = self.sources.select(tuple(names))
         other = replace(self, names=names, log=log, sources=sources, tables=None, digest=None)
@@ -178,8 +180,8 @@ class Inputs:
         return other
 
     def part(self, name: str, file: SourceFile) -> Inputs:
-        """Return the inputs of one file, with the same words and log."""
-        self._options()  # the words are those of all parts
+        """Return the inputs of a single file, with the same symbol table and log."""
+        self._options()  # sets the symbol table, which all parts share
         part = replace(self, names=(name,), is_part=True, sources=Sources(file))
         part._begun = part._table_path = None
         return part
@@ -235,7 +237,7 @@ class Inputs:
         )
 
     def _fail(self, error: NinjaError) -> None:
-        self.log.fail(error)  # of the current log, which a command may replace
+        self.log.fail(error)  # a command may replace the log, so it is looked up here
 
     def _note(self, message: str) -> None:
         self.log.note(message)
@@ -245,7 +247,7 @@ class Inputs:
         return spelled_words(sources, format=self.format, encoding=self.encoding)
 
     def _table_of_ids(self) -> SymbolTable | None:
-        """Read the symbol table beside a source of ids, where an output spells words."""
+        """Return the symbol table next to a source of ids if the caller needs words, else None."""
         if not self.spells_words:
             return None
         try:
@@ -255,16 +257,12 @@ class Inputs:
             return None
         if self.guard is not None:
             self.guard.read(self.words, identity_of(self.words))
-        self.log.note(f"words of {self.words}")
+        self.log.note(f"using the symbol table {self.words}")
         return SymbolTable.read(self.words)
 
 
 def _check_exists(sources: Sources) -> None:
-    """Refuse a single source that does not exist; of several, others can be read.
-
-    Raises:
-        InputError: As opening it does.
-    """
+    """Raise `InputError` if there is a single source and it does not exist; if there are several, read the others."""
     files = sources.resolvable_files
     if (
         len(files) == 1
@@ -310,42 +308,43 @@ def read(
     allow_pipes: bool = False,
     read_ahead: bool = True,
 ) -> Iterator[tuple[str, Lattice]] | Iterator[Batch]:
-    """Yield the key and the lattice of each entry of one or many files of any format, in their order.
+    """Yield the key and the lattice of each entry of one or more files in any format, in order.
 
-    Each file is opened once; its format, and whether it is gzip, are detected by its content. States that cannot be
-    reached from the start are removed, and the others sorted topologically, as by Kaldi's tools, if necessary. Costs in
-    double precision (``lattice8``, ``compactlattice84``) are rounded to single.
+    Each file is opened once; its format and compression are detected from its content. As in Kaldi's tools, states that
+    cannot be reached from the start are removed, and the others are sorted topologically if necessary. Costs in double
+    precision (``lattice8``, ``compactlattice84``) are rounded to single precision.
 
-    Lattices of formats that spell words have the ids of `words`. Without it the words of all files form one table,
-    which grows while they are read; lattices of a file with a table of its own, such as Arrow's, keep that table.
+    Lattices in formats that spell words have the ids of `words`. If it is None, the words of all files form one table,
+    which grows while the files are read; lattices of a file that contains a symbol table, such as an Arrow file, keep
+    that table.
 
     Args:
-        source: A file, a directory, a list of files (one in each line), ``-`` for the standard input, a pattern
-            (``lat.*.gz``, ``lat.JOB.gz``), a Kaldi rspecifier (``ark:…``, ``scp:…``, ``ark:gunzip -c lat.1.gz |``), or
-            several of these. A lattice without a key gets its file's name as its key.
+        source: A file, a folder, a list of files (one per line), ``-`` for stdin, a pattern (``lat.*.gz``,
+            ``lat.JOB.gz``), a Kaldi rspecifier (``ark:…``, ``scp:…``, ``ark:gunzip -c lat.1.gz |``), or several of
+            these. A lattice without a key gets the name of its file as key.
         batches: Yield `Batch` objects of many lattices each, which functions process in one call.
-        words: Symbol table to attach, or its file; lattices with other words are errors then.
-            ``SymbolTable.growing()`` takes in all words, also of files with tables of their own; then no file may hold
-            ids alone.
-        format: Format of every file: ``slf``, or with options ``slf:frame_shift=0.016,graph=n``; see docs/formats.md.
-            Needed for formats without a mark if the file has another extension.  [default: detected]
+        words: Symbol table to attach, or its path; other words are errors. ``SymbolTable.growing()`` gets the words of
+            all files, including those that contain symbol tables; no file may then contain only ids.
+        format: Format of all files, such as ``slf``, or with options ``slf:frame_shift=0.016,graph=n``; see
+            docs/formats.md. None detects the format of each file; formats that have no signature are detected by the
+            extension.
         encoding: Encoding of text in formats other than Kaldi's.
-        on_error: Called with the error of each faulty lattice, which is left out; without it, the first error is
-            raised (of Ninja's own format, whose lattices stay in their file, when the lattice is used). Errors that
-            apply to any lattice (``error.of_run``) are always raised. After damage within a binary archive, the rest of
-            that archive cannot be read.
-        allow_pipes: Run any command that `source` names; by default only ``gunzip -c``, ``zcat`` and ``cat`` are
-            understood, and served without running them. Commands in script files are never run.
-        read_ahead: Read in a thread, ahead of the caller: 2 MB of a plain file if there is more than one core, 32 MB
-            of anything else.
+        on_error: Called with the error of each invalid lattice, which is skipped; with None, the first error is raised.
+            Lattices in Ninja's own format are read from the file, and their errors raised, when they are used. Errors
+            that apply to all lattices (``error.of_run``) are always raised. After damage in a binary archive, the rest
+            of the archive cannot be read.
+        allow_pipes: Run shell commands in `source`. By default, only ``gunzip -c``, ``zcat`` and ``cat`` are accepted,
+            and emulated. Commands in script files are never run.
+        read_ahead: Read in a thread, ahead of the caller: up to 2 MB of an uncompressed file if there are several
+            cores, and up to 32 MB of other sources.
 
     Raises:
-        FormatError: Damage, a file of another kind, or a directory without lattices.
-        LatticeError: A lattice that is empty, has a cycle, no final state, or a cost or id out of range.
-        SymbolError: A word that `words` lacks.
-        TableError: The id of a word that `words` lacks: the table belongs to other lattices.
+        FormatError: A file is damaged or of another kind, or a folder contains no lattices.
+        LatticeError: A lattice is empty, has a cycle, no final state, or a cost or an id that is out of range.
+        SymbolError: A word is not in `words`.
+        TableError: A word id is not in `words`, so the table belongs to other lattices.
         InputError: A file cannot be read, no file matches a pattern, or a command failed.
-        OptionError: An unknown option in an rspecifier, an unknown format or encoding.
+        OptionError: An option in an rspecifier, the format, or the encoding is unknown.
 
     Source: Kaldi util/kaldi-table.h ("Table" concept), lat/kaldi-lattice.cc; docs/formats.md for the others.
     """
@@ -363,20 +362,20 @@ def read(
 def keys(
     source: Source, *, on_error: Callable[[NinjaError], None] | None = None, allow_pipes: bool = False
 ) -> Iterator[str]:
-    """Yield the keys of one or many tables; arguments and errors are those of ``read``."""
+    """Yield the keys of one or more sources; for arguments and errors, see ``read``."""
     return (key for key, _ in read(source, on_error=on_error, allow_pipes=allow_pipes))
 
 
 def vocabulary(
     source: Source, *, format: str | None = None, encoding: str = "utf-8", allow_pipes: bool = False
 ) -> SymbolTable | None:
-    """Return one symbol table of the words that files spell, in the order of their first occurrence.
+    """Return a symbol table of the words that files spell, in order of first occurrence.
 
-    All files are read for it; use it only if all words must be known before the first lattice. Errors of
-    lattices are left to ``read``. Arguments and errors are those of ``read``.
+    All files are read completely, so use this only if all words must be known before the first lattice. Lattices with
+    errors are skipped. For arguments and other errors, see ``read``.
 
     Returns:
-        The table; None if no file spells its words.
+        The table, or None if no file spells words.
     """
     return _vocabulary(Sources(source, allow_pipes=allow_pipes), format, encoding)
 
@@ -391,7 +390,7 @@ def _vocabulary(sources: Sources, format: str | None, encoding: str) -> SymbolTa
 
 
 def spelled_words(sources: Sources, *, format: str | None, encoding: str) -> Iterator[tuple[str, int]]:
-    """Yield the words of sources that are read for them alone; see `vocabulary`.
+    """Read sources only for their words, and yield each word and its id; see `vocabulary`.
 
     Raises:
         OptionError: A source can be read only once.
@@ -399,7 +398,7 @@ def spelled_words(sources: Sources, *, format: str | None, encoding: str) -> Ite
     for file in sources.files:
         if file.is_pipe:
             raise OptionError(
-                f"{file.name}: its words must be known before its lattices are read, which a pipe does not "
-                "allow; give the symbol table (--words), for unknown words of a model their cost (--unk-penalty)"
+                f"{file.name}: all words must be known before the first lattice, but a pipe can be read only once; "
+                "use --words, or for models with unknown words --unk-penalty"
             )
     yield from _vocabulary(sources.reopened(), format, encoding) or ()

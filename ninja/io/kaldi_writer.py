@@ -1,4 +1,4 @@
-"""Writer of Kaldi archives, with script files, and resumed where an earlier attempt ended."""
+"""Writer for Kaldi archives and script files, which can resume an interrupted output."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from ninja.io.scales import refuse_other_scales
 from ninja.lattice import Kind, Lattice
 from ninja.lattice.batch import Batch
 
-FLUSH = 1 << 19  # bytes gathered before they are written
-KEPT_EVERY = 5.0  # seconds of work that a killed run loses at most, if it is resumed
+FLUSH = 1 << 19  # bytes buffered before they are written
+CHECKPOINT_INTERVAL = 5.0  # maximum seconds of work that are lost if a run is killed and resumed
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,17 +31,19 @@ class Prepared:
 
     keys: list[str]
     entries: TableWriter
-    begins: list[int]  # offset of each lattice in the bytes, if there is a script file
+    begins: list[int]  # offset of each lattice in bytes; empty without a script file
 
 
 class KaldiWriter(LatticeWriter):
-    """An archive of Kaldi's lattices, binary or text.
+    """Writer for a Kaldi archive, binary or text.
 
-    If an exception leaves the ``with`` block, the output is removed, or with `resume` kept for the next attempt.
+    If an exception leaves the ``with`` block, the output is removed, or with `resume` saved for the next attempt.
 
     Args:
-        resume: Continue the output of an earlier attempt.
-        kind: Write every lattice as this kind.  [default: its own]
+        output: Settings of the output.
+        target: Names and form of the archive and the script file.
+        resume: Continue the output of an interrupted attempt.
+        kind: Kind to which lattices are converted; None keeps the kind of each lattice.
     """
 
     def __init__(
@@ -52,20 +54,20 @@ class KaldiWriter(LatticeWriter):
         self._resume = resume
         self._kind = kind
         self._entries = TableWriter(text=target.text)
-        self._position = 0  # bytes of the archive before compression
+        self._position = 0  # number of bytes written to the archive, before compression
         self._script_lines: list[bytes] = []
         self._file: PartFile | StandardOutput | None = None
         self._script: PartFile | None = None
         self._packed: GzipWriter | None = None
-        self._spare: list[TableWriter] = []  # reused for prepared batches
-        self._is_closed = False  # a finished output of an unknown run
-        self._kept_at = 0.0  # time of the last point where the output could be resumed
+        self._spare: list[TableWriter] = []  # buffers to reuse for prepared batches
+        self._is_closed = False  # the existing output is complete, and its run is unknown
+        self._checkpoint_time = 0.0  # when the output was last flushed so that it can be resumed
 
     def _open(self) -> None:
         target, tail = self._target, b""
         if target.archive == STDOUT:
             if self._resume:
-                raise OptionError("the standard output cannot be resumed; name a file")
+                raise OptionError("standard output cannot be resumed; name a file with -o")
             self._file = StandardOutput()
         else:
             self._file = PartFile(target.archive, keep=self._resume, guard=self._output.guard)
@@ -78,16 +80,20 @@ class KaldiWriter(LatticeWriter):
                 write_facts(target.archive, self._output.run, self._output.guard)
             if target.script is not None:
                 self._script = PartFile(target.script, guard=self._output.guard)
-                self._script_lines = [self._script_line(key, at) for key, at in point.entries]
+                self._script_lines = [self._script_line(key, offset) for key, offset in point.entries]
         if target.packed:
             self._packed = GzipWriter(self._file, follows=self._position > 0)
             if tail:
                 self._packed.write(tail)
                 self._packed.end_member()
-        self._kept_at = time.monotonic()
+        self._checkpoint_time = time.monotonic()
 
     def _resume_point(self, file: PartFile) -> ResumePoint:
-        """Find the lattices that an earlier attempt of this run wrote; refuse and keep the output of another run."""
+        """Return where to continue the output of an earlier attempt.
+
+        Raises:
+            OptionError: The existing output belongs to another run; it is kept.
+        """
         archive, run = self._target.archive, self._output.run
         is_begun = not file.is_direct and os.path.getsize(file.part) > 0
         is_known = run is not None and has_facts(archive)
@@ -104,10 +110,10 @@ class KaldiWriter(LatticeWriter):
         return point
 
     def _refuse_addition(self, key: str) -> None:
-        """Refuse to add a lattice to a finished output of an unknown run."""
+        """Raise `OptionError` if the existing output is complete and its run is unknown."""
         if self._is_closed:
-            message = f"is finished, and its run is not known, so nothing is added: {key} is not in it; "
-            advice = "name another output, or leave --resume out to begin anew"
+            message = f"is complete but does not contain {key}, and the run that wrote it is unknown; "
+            advice = "name another output, or omit --resume to overwrite it"
             raise OptionError(message + advice, self._target.archive)
 
     def _put(self, key: str, item: Any) -> None:
@@ -120,28 +126,28 @@ class KaldiWriter(LatticeWriter):
             self._script_lines.append(self._script_line(key, self._position + begin))
         if self._entries.pending >= FLUSH:
             self._flush()
-        self._keep()
+        self._checkpoint()
 
     def prepared(self, batch: Batch) -> Prepared | None:
-        """Encode a batch, unless its lattices must be checked one by one."""
+        """Encode a batch; return None if its lattices must be written one by one."""
         keys = batch.keys
         if self._output.lossy == "refuse" or not self._are_ordinary(batch, keys):
             return None
         entries = self._spare.pop() if self._spare else TableWriter(text=self._target.text)
         try:
             begins = entries.append_all(batch.items, None if self._kind is None else self._kind == "compact")
-        except (LatticeError, UnicodeEncodeError):  # writing them one by one finds the lattice
+        except (LatticeError, UnicodeEncodeError):  # writing them one by one finds the invalid lattice
             return None
         return Prepared(keys, entries, begins.tolist() if self._target.script is not None else [])
 
     def _are_ordinary(self, batch: Batch, keys: list[str]) -> bool:
-        """Return whether no field of the lattices is lost, and their keys are valid."""
+        """Return whether all fields of the lattices can be stored, and their keys are valid."""
         if not batch.is_plain and any(lattice.time is not None or lattice.frame_shift is not None for lattice in batch):
             return False
         return " ".join(keys).split() == keys and 4 * max(map(len, keys), default=0) <= LONGEST_KEY
 
     def write_all(self, batch: Batch, prepared: Prepared) -> bool:
-        """Append an encoded batch, unless its words must be checked one by one."""
+        """Append an encoded batch; return False if its lattices must be written one by one."""
         if not prepared.keys:
             return True
         first = batch[0]
@@ -151,7 +157,7 @@ class KaldiWriter(LatticeWriter):
             return False
         try:
             self._table.check(first)
-        except SymbolError:  # writing them one by one finds the lattice
+        except SymbolError:  # writing them one by one finds the invalid lattice
             return False
         if self._table.is_particular:
             return False
@@ -169,21 +175,21 @@ class KaldiWriter(LatticeWriter):
         self._keys.update(prepared.keys)
         self._names.take(first)
         self._table.take(first)
-        self._keep()
+        self._checkpoint()
         return True
 
-    def _keep(self) -> None:
-        """Flush the output every few seconds, so that a killed run can be resumed from there."""
-        if self._resume and time.monotonic() - self._kept_at >= KEPT_EVERY:
+    def _checkpoint(self) -> None:
+        """Flush the output every few seconds, so that a run that is killed can be resumed."""
+        if self._resume and time.monotonic() - self._checkpoint_time >= CHECKPOINT_INTERVAL:
             self._flush()
             if self._packed is not None:
                 self._packed.end_member()
-            self._kept_at = time.monotonic()
+            self._checkpoint_time = time.monotonic()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is not None and self._resume:  # kept for the next attempt
+        if error is not None and self._resume:  # save the output for the next attempt
             try:
                 self._end()
             except BaseException:
@@ -224,8 +230,9 @@ class KaldiWriter(LatticeWriter):
 
     def _refuse_own_words(self, lattice: Lattice) -> None:
         if self._resume and lattice.words is not None and lattice.words.path is None:
-            message = "--resume needs --words (words=) here: the words would get other ids than in the existing output"
-            raise OptionError(f"{message} already")
+            raise OptionError(
+                "--resume requires --words (words=) for this input, or words would get other ids than in the output"
+            )
 
     @property
     def _opened(self) -> PartFile | StandardOutput:

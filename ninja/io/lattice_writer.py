@@ -1,4 +1,4 @@
-"""Base of all writers: conversion and checks of lattices, and notes on the output."""
+"""Base class of all writers, which converts and checks lattices and collects notes about the output."""
 
 from __future__ import annotations
 
@@ -29,32 +29,32 @@ Self = TypeVar("Self", bound="LatticeWriter")
 class OutputSettings:
     """Settings of an output."""
 
-    place: str
+    place: str  # path, URL or "-"
     format: Format
     settings: WriteSettings
     lossy: Lossy = "allow"
-    packed: bool = False  # gzip
-    words_out: str | None = None  # file for the symbol table of ids  [default: beside the output, if it is needed]
-    note: str | None = None  # how costs are joined, if the caller's scales determine it
-    beside: tuple[str, ...] = ()  # files or folder whose scales are written beside them
-    chosen: ChosenScales | None = None
-    run: Facts | None = None  # that the lattices depend on; an unfinished output with other facts is another run's
-    guard: Guard | None = None
+    packed: bool = False  # compress with gzip
+    words_out: str | None = None  # file for the symbol table; None writes it next to the output if ids need it
+    note: str | None = None  # note about the scales with which costs were combined
+    beside: tuple[str, ...] = ()  # files or folders next to which the scale file is written
+    chosen: ChosenScales | None = None  # scales for the scale file
+    run: Facts | None = None  # facts on which the lattices depend; an output is resumed only if they are equal
+    guard: Guard | None = None  # protects the inputs from being replaced
 
 
 class LatticeWriter:
-    """An output of lattices, n-best lists or confusion networks; use it in a ``with`` block.
+    """Writer for lattices, n-best lists or confusion networks; use it in a ``with`` block.
 
-    Files appear when the block is left without an exception, or not at all. An error with a ``key`` concerns that
-    lattice only; nothing of it is written, and others can be. Any other error ends the output.
+    Files get their names when the block ends without an exception; otherwise they are removed. An error with a ``key``
+    applies only to that lattice, which is not written; writing can continue. After any other error, it cannot.
 
     Attributes:
-        keys_done: Number of lattices of each key that the output has already, with `resume`.
+        keys_done: Number of lattices of each key that are already in a resumed output.
         lost: Number of lattices that lost each field.
-        resumed: Description of an earlier attempt that is resumed, if there was one.
-        kept: Number of lattices of a failed output that are kept for the next attempt, with `resume`.
-        words_path: Path of the symbol table of the ids, if it was written.
-        scales_path: Path of the scales, if they were written.
+        resumed: Description of the earlier attempt, if the output was resumed.
+        kept: Number of lattices of a failed output that were saved for the next attempt.
+        words_path: Path of the symbol table, if it was written.
+        scales_path: Path of the scale file, if it was written.
     """
 
     def __init__(self, output: OutputSettings) -> None:
@@ -83,7 +83,7 @@ class LatticeWriter:
 
     @property
     def needs_words(self) -> bool:
-        """Whether ids of words are written, whose names are not in the file."""
+        """Whether the file contains word ids, but not the words."""
         return "ids" in self._keeps and "names" not in self._keeps
 
     def __enter__(self: Self) -> Self:
@@ -113,26 +113,28 @@ class LatticeWriter:
         self.words_path = self._table.write()
 
     def _give_up(self) -> None:
-        """Remove the output, or keep it for the next attempt."""
+        """Remove the output, or save it for the next attempt."""
         self._scales.abandon(keep=self._is_kept())
         self._abandon()
 
     def _is_kept(self) -> bool:
-        """Return whether a failed output is kept for the next attempt."""
+        """Return whether a failed output is saved for the next attempt."""
         return False
 
     def write(self, item: Item, *, key: str | None = None) -> None:
-        """Append a lattice, converted to the format's item, for example an n-best list or a confusion network.
+        """Append a lattice, converted to an n-best list or a confusion network if the format requires it.
 
         Args:
-            item: A lattice; or an n-best list or a confusion network, if the format holds these.
-            key: Utterance id.  [default: that of the item]
+            item: A lattice, or if the format stores these, an n-best list or a confusion network.
+            key: Utterance id; None uses that of the item.
 
         Raises:
-            LatticeError: The format cannot hold it, or it would lose something with ``lossy="refuse"``.
-            SymbolError: A word has no name, one that the format cannot hold, or another than in previous lattices.
-            OptionError: It is not a lattice and not an item of the format, or the names of ids would be lost.
-            OutputError: It cannot be written: the disk is full, for example, or a file of one lattice has one.
+            LatticeError: The format cannot store the item, or with ``lossy="refuse"``, not all of its fields.
+            SymbolError: An id has no word, a different word than in earlier lattices, or one that the format cannot
+                store.
+            OptionError: The item is neither a lattice nor of a type that the format stores, or words would be lost.
+            OutputError: The item cannot be written, for example because the disk is full, or because a file for a
+                single lattice already contains one.
         """
         if not self._is_open:
             raise OutputError("the writer is not open; use it in a with block", self.name)
@@ -155,11 +157,11 @@ class LatticeWriter:
             ):
                 lost = lost + self._lost(item, output_item, name)
             if lost and self._output.lossy == "refuse":
-                message = f"{self.format.name} would lose: {', '.join(lost)}; allow it with lossy='allow'"
-                raise LatticeError(f"{message} (--lossy allow)", key=name)
+                message = f"{self.format.name} cannot store: {', '.join(lost)}; use lossy='allow' (--lossy allow)"
+                raise LatticeError(f"{message} to drop these fields", key=name)
             self._put(name, output_item)
         except UnicodeEncodeError as error:
-            raise SymbolError("a word or the key cannot be written as UTF-8", key=name) from error
+            raise SymbolError("a word or the key cannot be encoded as UTF-8", key=name) from error
         except (LatticeError, SymbolError) as error:
             error.key = error.key or name
             raise
@@ -171,32 +173,32 @@ class LatticeWriter:
             self.lost.update(lost)
 
     def prepared(self, batch: Batch) -> Any | None:
-        """Encode a batch for `write_all`; None if its lattices must be written one by one.
+        """Encode a batch for `write_all`; return None if its lattices must be written one by one.
 
-        It may be called on any thread, and for batches in any order.
+        Batches may be encoded on any thread and in any order.
         """
         return None
 
     def write_all(self, batch: Batch, prepared: Any) -> bool:
-        """Append a batch that `prepared` has encoded; return False if its lattices must be written one by one."""
+        """Append a batch encoded by `prepared`; return False if its lattices must be written one by one."""
         raise NotImplementedError
 
     def notes(self) -> list[str]:
-        """Return the messages for the user once the output is complete."""
+        """Return messages for the user, once the output is complete."""
         notes = []
         if self.words_path is not None and self._output.words_out is None:
-            notes.append(f"the words and their ids are in {self.words_path}")
+            notes.append(f"wrote the symbol table to {self.words_path}")
         elif self.words_path is None and self._output.words_out is not None:
-            notes.append(f"{self._output.words_out} is not written: the words have no names")
+            notes.append(f"{self._output.words_out} is not written, because the lattices have no symbol table")
         if self.scales_path is not None:
-            notes.append(f"the scales are in {self.scales_path}")
+            notes.append(f"wrote the scales to {self.scales_path}")
         if self.repeated:
-            repeated = [key for key, count in self._keys.items() if count > 1]
-            notes.append(f"{len(repeated)} keys occur more than once: {named(repeated)}")
+            duplicates = [key for key, count in self._keys.items() if count > 1]
+            notes.append(f"{len(duplicates)} keys occur more than once: {named(duplicates)}")
         if self._output.note is not None and self._keys:
             notes.append(self._output.note)
         if self.lost:
-            notes.append(f"warning: {_losses(self.lost)} ({self.format.name} files cannot store them)")
+            notes.append(f"warning: {self.format.name} files cannot store all fields; {_losses(self.lost)}")
         return notes
 
     @property
@@ -205,7 +207,7 @@ class LatticeWriter:
         return self._keys.total() > len(self._keys)
 
     def _lost(self, item: Item, output_item: Any, key: str) -> list[str]:
-        """Return the fields of an item that the output does not keep."""
+        """Return the fields of an item that the output does not store."""
         lost: list[str] = []
         if isinstance(output_item, NBest):
             lost += lost_of_list(output_item, self._keeps)
@@ -220,7 +222,7 @@ class LatticeWriter:
         return "key" in self._keeps
 
     def _check_key(self, key: str) -> None:
-        """Refuse a key that the output cannot hold."""
+        """Raise an error if the output cannot store a key."""
         if self._write.key_is_field:
             check_key(key)
         if 4 * len(key) > LONGEST_KEY and len(os.fsencode(key)) > LONGEST_KEY:
@@ -230,10 +232,10 @@ class LatticeWriter:
                 key.encode(self._settings.encoding)
             except UnicodeEncodeError as error:
                 encoding = self._settings.encoding.upper()
-                message = f"the key cannot be written as {encoding}; give the lattice another"
+                message = f"the key cannot be encoded as {encoding}; use another key or encoding"
                 raise LatticeError(message, key=key) from error
         if self._write.unique_keys and key in self._keys:
-            raise OutputError("the key is in the output already", self.name, key=key)
+            raise OutputError("the key is already in the output", self.name, key=key)
 
     def _open(self) -> None:
         """Open the files."""
@@ -244,18 +246,18 @@ class LatticeWriter:
         raise NotImplementedError
 
     def _finish(self) -> None:
-        """Give the files their names."""
+        """Complete the files and give them their names."""
         raise NotImplementedError
 
     def _abandon(self) -> None:
-        """Remove the files; this may be called after ``_finish`` failed."""
+        """Remove the files, even after ``_finish`` failed."""
         raise NotImplementedError
 
 
 def check_key(key: str) -> None:
-    """Refuse a key that is empty or holds a blank."""
+    """Raise `LatticeError` if a key is empty or contains white space."""
     if not key or key.split() != [key]:
-        raise LatticeError(f"the key {key!r} is empty or holds a blank; give the lattice another", key=key)
+        raise LatticeError(f"the key {key!r} is empty or contains white space; use another key", key=key)
 
 
 def _losses(lost: Counter[str]) -> str:
@@ -263,6 +265,6 @@ def _losses(lost: Counter[str]) -> str:
     for field, count in sorted(lost.items()):
         fields.setdefault(count, []).append(field)
     return "; ".join(
-        f"{count} {'lattice' if count == 1 else 'lattices'} lost: {', '.join(names)}"
+        f"{count} {'lattice loses' if count == 1 else 'lattices lose'}: {', '.join(names)}"
         for count, names in sorted(fields.items(), reverse=True)
     )

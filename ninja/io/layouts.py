@@ -1,4 +1,4 @@
-"""Writers of formats other than Kaldi's: one file of entries, a file or folder of single lattices, named files."""
+"""Writers for formats other than Kaldi's: one file for all lattices, one per lattice, or a folder of named files."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ninja.files.place import Identity, identity_of, is_file, is_remote
 from ninja.formats.format import Encoder, NotingEncoder, Write, WriteSettings
 from ninja.io.lattice_writer import LatticeWriter, OutputSettings
 
-FLUSH = 1 << 19  # bytes gathered before they are written
+FLUSH = 1 << 19  # bytes buffered before they are written
 
 
 class Plain:
-    """Encoder of formats whose files are a sequence of entries."""
+    """Encoder for formats whose files are a sequence of independent entries."""
 
     def __init__(self, write: Write, settings: WriteSettings) -> None:
         assert write.encode is not None
@@ -26,23 +26,23 @@ class Plain:
         self._settings = settings
 
     def add(self, item: Any) -> bytes:
-        """Return the bytes of an entry."""
+        """Encode an entry."""
         return self._encode(item, self._settings)
 
     def end(self) -> bytes:
-        """Return no bytes."""
+        """Return the end of the file, which is empty."""
         return b""
 
 
 class OneFile(LatticeWriter):
-    """A file of entries one after the other."""
+    """Writer for a file that contains all entries."""
 
     _file: PartFile | StandardOutput | None = None
     _packed: GzipWriter | None = None
 
     def _open(self) -> None:
         make = self._write.encoder
-        # Before the file: the encoder may lack its library.
+        # Create the encoder before the file, as its library may not be installed.
         self._encoder: Encoder = Plain(self._write, self._settings) if make is None else make(self._settings)
         self._file = StandardOutput() if self.name == STDOUT else PartFile(self.name, guard=self._output.guard)
         if self._output.packed:
@@ -56,7 +56,7 @@ class OneFile(LatticeWriter):
 
     @property
     def _sink(self) -> Bytes:
-        """The stream that the file is written to."""
+        """The stream to which entries are written."""
         assert self._file is not None
         return self._packed or self._file
 
@@ -87,17 +87,17 @@ class OneFile(LatticeWriter):
 
 
 class OneLattice(OneFile):
-    """A file of one lattice."""
+    """Writer for a file that contains a single lattice."""
 
     _first: str | None = None
-    _is_spoilt = False
+    _has_several = False
 
     def _check_key(self, key: str) -> None:
         super()._check_key(key)
         if self._first is not None:
-            self._is_spoilt = True
-            message = f"{self.format.name} has one lattice a file, but {self._first!r} and {key!r} are to go there; "
-            raise OutputError(message + "name a folder, in which each gets its own", self.name)
+            self._has_several = True
+            message = f"{self.format.name} files contain a single lattice, but there are {self._first!r} and {key!r}; "
+            raise OutputError(message + "name a folder instead", self.name)
 
     def _keeps_key(self, key: str) -> bool:
         return super()._keeps_key(key) or (self.name != STDOUT and key == _stem(self.name, self.format.extensions))
@@ -108,19 +108,19 @@ class OneLattice(OneFile):
         self._pieces.append(content)
 
     def _finish(self) -> None:
-        if self._first is None or self._is_spoilt:
+        if self._first is None or self._has_several:
             self._abandon()
             return
         super()._finish()
 
 
 class Folder(LatticeWriter):
-    """A folder with a file for each lattice, named by its key; each file appears as soon as it is complete."""
+    """Writer for a folder with a file per lattice, named by its key; each file is written atomically at once."""
 
     def __init__(self, output: OutputSettings) -> None:
         super().__init__(output)
         self._written: dict[Identity, str] = {}
-        self._is_new = False  # the folder
+        self._is_new = False  # the folder was created
 
     def _open(self) -> None:
         if is_remote(self.name):
@@ -139,7 +139,7 @@ class Folder(LatticeWriter):
         super()._check_key(key)
         name = key + self.format.extensions[0]
         # Files whose name begins with a dot are skipped when the folder is read.
-        is_chain = is_remote(self.name) and "::" in key  # ends a file name in a URL
+        is_chain = is_remote(self.name) and "::" in key  # :: separates chained URLs
         if (
             is_chain
             or not key
@@ -147,9 +147,9 @@ class Folder(LatticeWriter):
             or {os.sep, os.altsep, "\0"} & {*key}
             or len(os.fsencode(name)) > LONGEST_NAME
         ):
-            raise OutputError("the key cannot name a file; give the lattice another", self.name, key=key)
+            raise OutputError("the key is not a valid file name; use another key", self.name, key=key)
         if identity_of(self._path(key)) in self._written:
-            raise OutputError("the file of its key was written already; keys must differ", self.name, key=key)
+            raise OutputError("the file of this key was already written; keys must be unique", self.name, key=key)
 
     def _put(self, key: str, item: Any) -> None:
         assert self._write.encode is not None
@@ -164,20 +164,20 @@ class Folder(LatticeWriter):
             self._written[identity] = path
 
     def _finish(self) -> None:
-        """Check that no other process wrote some of the files: the folder would mix both outputs."""
+        """Raise `OutputError` if another process has replaced a file, so that the folder mixes two outputs."""
         for identity, path in self._written.items():
             if identity_of(path) != identity:
-                message = "another process wrote this file, too; give each run a separate folder, and run them again"
+                message = "another process also wrote this file; run again with a separate folder for each process"
                 raise OutputError(message, path)
 
     def _abandon(self) -> None:
         if self._is_new:
             with contextlib.suppress(OSError):
-                os.rmdir(self.name)  # unless it has files
+                os.rmdir(self.name)  # fails if the folder is not empty
 
 
 class NamedFiles(Folder):
-    """Named files that entries are appended to; they are kept in memory until the ``with`` block is left."""
+    """Writer for a folder of files with fixed names, whose contents are in memory until the ``with`` block ends."""
 
     def _open(self) -> None:
         super()._open()
@@ -195,10 +195,10 @@ class NamedFiles(Folder):
 
     def _refuse_another(self, name: str) -> None:
         if is_file(os.path.join(self.name, name)):
-            raise OutputError("there are lists in it already; move them away, or name another folder", self.name)
+            raise OutputError("already contains lists; move them, or name another folder", self.name)
 
     def _finish(self) -> None:
-        for name in self._contents:  # another process may have written them meanwhile
+        for name in self._contents:  # another process may have written them in the meantime
             self._refuse_another(name)
         for name, contents in self._contents.items():
             path = os.path.join(self.name, name)

@@ -1,4 +1,4 @@
-"""Lookup by key: lattices, to join archives of which one is read in order, and tables in step with lattices."""
+"""Lookup by key in sources that are read in order: lattices of another archive, and tables of other values."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from ninja.lattice.symbols import SymbolTable
 
 Fields = tuple[npt.NDArray[np.int32] | None, float | None, SymbolTable | None]
 
-IN_MEMORY = 1 << 23  # bytes of passed-over lattices; more go to a temporary file
+IN_MEMORY = 1 << 23  # bytes of skipped lattices in memory; larger amounts are stored in a temporary file
 Value = TypeVar("Value")
 
 
 class Lookup:
-    """The lattices of a source by their keys.
+    """Looks up the lattices of a source by key.
 
-    The source is read only as far as requested keys need, so that two archives in the same order are joined while each
-    is read once. Lattices passed over are stored, on disk if they are large; no more than one of them is in memory. A
-    key that occurs several times is found as often as it occurs.
+    The source is read only as far as necessary, so two archives in the same order can be joined in one pass. Lattices
+    that are skipped on the way are stored in encoded form, on disk if they are large. If a key occurs several times,
+    each lookup returns the next of its lattices.
 
     Args:
-        source: As for ``ninja.read``.
-        options: Options of reading.  [default: those of ``ninja.read``]
-        on_error: Called with the error of each faulty lattice, which counts as missing; without it, it is raised.
+        source: See ``ninja.read``.
+        options: Options for reading; None uses those of ``ninja.read``.
+        on_error: Called with the error of each invalid lattice, which counts as missing; with None, it is raised.
 
     Raises:
         InputError: A file of the source cannot be opened.
@@ -54,35 +54,35 @@ class Lookup:
                 file.inspect()
         self._name = " ".join(map(str, sources.names))
         self._on_error = on_error
-        self._first_fault: NinjaError | None = None
+        self._first_error: NinjaError | None = None
         options = options or ReadOptions(Words(SymbolTable.growing(), keep_tables=True))
         report = None if on_error is None else self._report
         self._entries = Reading(sources, options, on_error=report).lattices()
         self._has_entries = False
-        self._passed = _PassedLattices()
+        self._skipped = _SkippedLattices()
         self._last: tuple[str, Lattice] | None = None
 
     def get(self, key: str) -> Lattice | None:
-        """Return the lattice of a key; None if there is none.
+        """Return the lattice of a key, None if there is none.
 
         Raises:
-            NinjaError: As ``ninja.read`` raises.
+            NinjaError: See ``ninja.read``.
             InputError: No lattice of the source can be read, or its command failed.
         """
         if self._last is None:
             self._last = self._next()
         if self._last is None or self._last[0] != key:
-            if (lattice := self._passed.take(key)) is not None:
+            if (lattice := self._skipped.take(key)) is not None:
                 return lattice
             while self._last is not None and self._last[0] != key:
-                self._passed.put(*self._last)
+                self._skipped.put(*self._last)
                 self._last = self._next()
         last, self._last = self._last, None
         return None if last is None else last[1]
 
     def rest(self) -> Iterator[str]:
-        """Yield the keys that were not requested, and end the lookup."""
-        yield from self._passed.keys()
+        """Yield the keys that were not looked up, and read the source to its end."""
+        yield from self._skipped.keys()
         if self._last is not None:
             yield self._last[0]
             self._last = None
@@ -92,23 +92,24 @@ class Lookup:
     def _next(self) -> tuple[str, Lattice] | None:
         entry = next(self._entries, None)
         self._has_entries |= entry is not None
-        if not self._has_entries and self._first_fault is not None:
-            fault = self._first_fault
-            raise InputError(f"not one lattice of this archive could be used; the first fault: {fault}", self._name)
+        if not self._has_entries and self._first_error is not None:
+            raise InputError(
+                f"no lattice of this source could be read; the first error: {self._first_error}", self._name
+            )
         return entry
 
     def _report(self, failure: NinjaError) -> None:
-        """Report the error of a lattice; raise one of the source itself, such as a command that failed."""
+        """Report the error of a lattice; raise an error of the source, such as a failed command."""
         if isinstance(failure, InputError) and not failure.key:
             raise failure
-        self._first_fault = self._first_fault or failure
+        self._first_error = self._first_error or failure
         assert self._on_error is not None
         self._on_error(failure)
 
     def close(self) -> None:
-        """End reading, and delete the lattices passed over."""
+        """Stop reading, and delete the skipped lattices."""
         self._entries.close()  # type: ignore[attr-defined]
-        self._passed.close()
+        self._skipped.close()
 
     def __enter__(self) -> Lookup:
         return self
@@ -119,40 +120,40 @@ class Lookup:
         self.close()
 
 
-class _PassedLattices:
-    """Lattices passed over, in a temporary file of Kaldi tables."""
+class _SkippedLattices:
+    """Skipped lattices, encoded as entries of a Kaldi table in a temporary file."""
 
     def __init__(self) -> None:
-        self._places: dict[str, list[tuple[int, int, Fields]]] = {}
-        import tempfile  # for joined archives only
+        import tempfile  # only for joined archives
 
+        self._entries: dict[str, list[tuple[int, int, Fields]]] = {}  # key → offset, size, and fields not in the table
         self._file = tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115 - closed with the lookup
         self._size = 0
         self._writer = TableWriter()
 
     def keys(self) -> Iterator[str]:
-        return iter(self._places)
+        return iter(self._entries)
 
     def put(self, key: str, lattice: Lattice) -> None:
         begin = self._writer.append(lattice, b"k", lattice.kind == "compact")
         view = self._writer.view()
-        with reported("a temporary file for lattices in another order"):
+        with reported("a temporary file for skipped lattices"):
             self._file.seek(self._size)
             self._file.write(view[begin:])
         size = len(view) - begin
         view.release()
         self._writer.clear()
-        others = lattice.time, lattice.frame_shift, lattice.words  # not in a table
-        self._places.setdefault(key, []).append((self._size, size, others))
+        others = lattice.time, lattice.frame_shift, lattice.words
+        self._entries.setdefault(key, []).append((self._size, size, others))
         self._size += size
 
     def take(self, key: str) -> Lattice | None:
-        places = self._places.get(key)
-        if places is None:
+        entries = self._entries.get(key)
+        if entries is None:
             return None
-        offset, size, (time, frame_shift, words) = places.pop(0)
-        if not places:
-            del self._places[key]
+        offset, size, (time, frame_shift, words) = entries.pop(0)
+        if not entries:
+            del self._entries[key]
         self._file.seek(offset)
         reader = TableReader("a temporary file")
         space = reader.space(size)
@@ -168,24 +169,24 @@ class _PassedLattices:
 
 
 class KeyedTable(Generic[Value]):
-    """A table read only as far as the requested keys need.
+    """A table that is read only as far as necessary to look up keys.
 
-    Entries passed over are kept until requested; where two tables have the same order, there are none.
-    Of entries with the same key the first counts. Threads may share it.
+    Entries that are skipped are stored until they are looked up. Of several entries with one key, the first is used.
+    The table can be shared by threads.
     """
 
     def __init__(self, entries: Iterable[tuple[str, Value]]) -> None:
         self._entries: Iterator[tuple[str, Value]] = iter(entries)
-        self._kept: dict[str, Value] = {}
+        self._skipped: dict[str, Value] = {}
         self._lock = Lock()
 
     def get(self, key: str) -> Value | None:
-        """Return the value of a key, once; None where the table lacks it."""
+        """Remove the entry of a key and return its value, None if there is no entry."""
         with self._lock:
-            if key in self._kept:
-                return self._kept.pop(key)
+            if key in self._skipped:
+                return self._skipped.pop(key)
             for name, value in self._entries:
                 if name == key:
                     return value
-                self._kept.setdefault(name, value)
+                self._skipped.setdefault(name, value)
             return None

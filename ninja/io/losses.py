@@ -1,4 +1,4 @@
-"""Conversion of lattices to the items of a format, and the fields that are lost."""
+"""Convert lattices to the items that a format stores, and determine which fields are lost."""
 
 from __future__ import annotations
 
@@ -16,13 +16,17 @@ from ninja.lattice.network import ConfusionNetwork
 from ninja.lattice.times import state_times
 
 COSTS = {"graph", "acoustic", "apart", "unscaled"}
-ASSUMED_SHIFT = 0.01  # seconds, the default of every reader
+ASSUMED_SHIFT = 0.01  # seconds, the default of all readers
 
 
 def lost_of_lattice(lattice: Lattice, keeps: frozenset[Field]) -> list[str]:
-    """Return the fields of a lattice that a format does not keep.
+    """Return the names of the fields of a lattice that a format does not store.
 
-    Times follow from alignments; a frame shift matters only with alignments or times.
+    Times are not lost if alignments are stored, nor a frame shift if neither alignments nor times are.
+
+    Args:
+        lattice: The lattice.
+        keeps: Fields that the format stores.
     """
     lost = []
     if isinstance(lattice, ListLattice) and lattice.record and lattice.record.others and "fields" not in keeps:
@@ -47,7 +51,7 @@ def lost_of_lattice(lattice: Lattice, keeps: frozenset[Field]) -> list[str]:
 
 
 def lost_of_list(nbest: NBest, keeps: frozenset[Field]) -> list[str]:
-    """Return the fields of an n-best list that a format does not keep."""
+    """Return the names of the fields of an n-best list that a format does not store; see `lost_of_lattice`."""
     lost = []
     if nbest.record is not None and nbest.record.others and "fields" not in keeps:
         lost.append(FIELDS["fields"])
@@ -77,7 +81,14 @@ def lost_of_list(nbest: NBest, keeps: frozenset[Field]) -> list[str]:
 
 
 def _lost_costs(keeps: frozenset[Field], *, graph: bool, acoustic: bool, apart: bool) -> list[str]:
-    """Return the costs that are lost; a single cost is read as graph cost of a lattice, as acoustic cost of a list."""
+    """Return the names of the costs that a format does not store.
+
+    Args:
+        keeps: Fields that the format stores.
+        graph: Any graph cost is not 0.
+        acoustic: Any acoustic cost is not 0.
+        apart: Both costs are needed to tell them apart when the format is read again.
+    """
     lost = [FIELDS["graph"]] if graph and "graph" not in keeps else []
     if acoustic and "acoustic" not in keeps:
         lost.append(FIELDS["acoustic"])
@@ -88,26 +99,31 @@ def _lost_costs(keeps: frozenset[Field], *, graph: bool, acoustic: bool, apart: 
     return lost
 
 
-ALL_PATHS = 100_000  # most paths of a lattice where all are requested
+ALL_PATHS = 100_000  # maximum number of paths if all paths of a lattice are requested
 Item = Lattice | NBest | ConfusionNetwork
 _INSTEAD = {
-    "lattice": "lattices; make one of an n-best list with ninja.graph.nbest_lattice",
+    "lattice": "lattices; convert an n-best list with ninja.graph.nbest_lattice",
     "nbest": "lattices and n-best lists",
     "network": "lattices and confusion networks",
 }
 
 
 def converted(item: Item, format: Format, settings: WriteSettings, *, with_names: bool) -> tuple[Any, list[str]]:
-    """Convert an item for its format; return it with its losses.
+    """Convert an item to the type that a format stores.
 
     Args:
-        item: A lattice, or an object that the format holds.
-        settings: Options of the format: the number of hypotheses of lists, the scales of lists and networks.
-        with_names: Whether hypotheses have words and times; where ids are written, times follow from alignments.
+        item: A lattice, or an object of the type that the format stores.
+        format: The format.
+        settings: Options of the format, such as the number of hypotheses in a list, and the scales.
+        with_names: Give hypotheses words and times; set it unless the format stores ids and alignments.
+
+    Returns:
+        The converted item, and the names of the fields that are lost.
 
     Raises:
-        OptionError: The format holds neither lattices nor such objects.
-        LatticeError: The lattice has no path or too many, or the list is not consistent.
+        OptionError: The item is neither a lattice nor of the type that the format stores.
+        LatticeError: The lattice has no path or too many paths, or the list is inconsistent.
+        SymbolError: A confusion network requires words, but the lattice has only ids.
     """
     if isinstance(item, Lattice):
         if format.holds == "nbest":
@@ -119,7 +135,7 @@ def converted(item: Item, format: Format, settings: WriteSettings, *, with_names
         item = with_silence(item)
         check(item)
     elif not (isinstance(item, ConfusionNetwork) and format.holds == "network"):
-        raise OptionError(f"{format.name} holds {_INSTEAD[format.holds]}")
+        raise OptionError(f"{format.name} stores {_INSTEAD[format.holds]}")
     return item, []
 
 
@@ -135,7 +151,7 @@ def _list(lattice: Lattice, settings: WriteSettings, *, with_names: bool) -> tup
     )
     count = len(nbest.hypotheses)
     if not most and count > ALL_PATHS:
-        raise LatticeError(f"more than {ALL_PATHS} paths; give their number (n=…)", key=lattice.key)
+        raise LatticeError(f"the lattice has more than {ALL_PATHS} paths; limit their number (n=…)", key=lattice.key)
     if not most or count <= most:
         return nbest, []
     is_whole = options.n is None and isinstance(lattice, ListLattice)
@@ -150,17 +166,17 @@ def _network(lattice: Lattice, settings: WriteSettings) -> tuple[Lattice | Confu
     if settings.words is not None:
         lattice = lattice.with_words(settings.words)
     if lattice.words is None and lattice.word.any():
-        raise SymbolError("the words of the lattice have no names; give their symbol table", key=lattice.key)
+        raise SymbolError("the lattice contains only word ids; use --words to set a symbol table", key=lattice.key)
     network, is_whole = lattice_mesh(lattice, Scales(options.acoustic_scale, options.lm_scale))
     return network, [] if is_whole else [FIELDS["paths"]]
 
 
 def _timed(lattice: Lattice) -> Lattice:
-    """Return a lattice with the times of its alignments, unless it has times."""
+    """Return a lattice with times, computed from its alignments if it has none."""
     if lattice.time is not None or not lattice.has_labels:
         return lattice
     try:
-        time = np.maximum(state_times(lattice), 0)  # -1: unreachable
-    except LatticeError:  # they do not count frames
+        time = np.maximum(state_times(lattice), 0)  # the time of unreachable states is -1
+    except LatticeError:  # the labels are not one per frame
         return lattice
     return lattice.replace(time=time, frame_shift=lattice.frame_shift or ASSUMED_SHIFT)

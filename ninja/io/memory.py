@@ -1,4 +1,4 @@
-"""Lattices from Python objects: n-best lists, and k2's FSAs, which are also made of lattices."""
+"""Convert n-best lists and k2 FSAs in memory to lattices, and lattices to k2 FSAs."""
 
 from __future__ import annotations
 
@@ -25,56 +25,56 @@ def from_nbest(
     scores: Literal["logprob", "cost"] = "logprob",
     words: SymbolTable | None = None,
 ) -> Lattice:
-    """Make a lattice of the n-best list of an utterance, as Whisper, NeMo and Hugging Face give it.
+    """Convert the n-best list of an utterance, such as the output of Whisper, NeMo or Hugging Face, to a lattice.
 
-    Its paths are the hypotheses, as a tree of their common prefixes. A path's costs are those of its hypothesis,
-    natural-log costs, unscaled, at the end of the path.
+    The paths of the lattice are the hypotheses, which share their common prefixes. The costs of a hypothesis are
+    unscaled natural-log costs at the end of its path.
 
     Args:
         key: Utterance id.
-        hypotheses: ``(text, score)``, the score becoming the acoustic cost, or ``(text, acoustic score, LM score)``,
-            the last one becoming the graph cost. A text is a string, split at white space, or a sequence of words.
-            Scalars of numpy and torch are accepted.
-        scores: "logprob": natural-log probabilities of whole sentences, higher is better; "cost": the same with the
-            opposite sign, lower is better, as in Kaldi.
-        words: Symbol table that has the words, or ``SymbolTable.growing()``, which adds them; use one table for all
-            utterances of one file or one rescoring.  [default: a new table for the lattice]
+        hypotheses: Pairs ``(text, score)``, whose score becomes the acoustic cost, or triples ``(text, acoustic score,
+            LM score)``, whose LM score becomes the graph cost. A text is a string, split at white space, or a sequence
+            of words. Scores may be NumPy or torch scalars.
+        scores: "logprob" for natural-log probabilities of sentences, where higher is better; "cost" for the same with
+            the opposite sign, as in Kaldi.
+        words: Symbol table that contains the words, or ``SymbolTable.growing()``, to which they are added. Use one
+            table for all utterances of a file or a rescoring run. None creates a table for this lattice.
 
     Returns:
-        A lattice of at most ``sum of words`` arcs and one more for each hypothesis.
+        A lattice with at most one arc per word and one more per hypothesis.
 
     Raises:
         LatticeError: A score is not finite.
-        OptionError: The key is empty, a hypothesis has another form, or `scores` has another value.
+        OptionError: The key is empty, a hypothesis is not a pair or triple as above, or `scores` is invalid.
         SymbolError: A word is not in ``words``.
     """
     if scores not in ("logprob", "cost"):
         raise OptionError(f"scores is {scores!r}, but must be logprob or cost")
     if not key:
-        raise OptionError("key is empty, but an utterance id is needed: files tell lattices apart by it")
+        raise OptionError("key is empty, but must be an utterance id")
     if isinstance(hypotheses, str):
-        raise OptionError(f"hypotheses is a str, but a sequence of {ROW} is needed")
+        raise OptionError(f"hypotheses is a str, but must be a sequence of {ROW}")
     sign = -1.0 if scores == "logprob" else 1.0
     rows = tuple(_hypothesis(number, row, sign, key) for number, row in enumerate(hypotheses, start=1))
     return nbest_lattice(NBest(key, rows), words)
 
 
 def _hypothesis(number: int, row: Scored, sign: float, key: str) -> Hypothesis:
-    place = f"hypothesis {number} of {key!r}"
+    name = f"hypothesis {number} of {key!r}"
     if isinstance(row, str) or not isinstance(row, Sequence) or len(row) not in (2, 3):
-        raise OptionError(f"{place} is {row!r:.60}, but {ROW} is needed")
+        raise OptionError(f"{name} is {row!r:.60}, but must be {ROW}")
     text, *values = row
     words = text.split() if isinstance(text, str) else list(text) if isinstance(text, Sequence) else None
     if words is None or not all(isinstance(word, str) for word in words):
-        raise OptionError(f"{place} has the text {text!r:.60}, but a string or a sequence of words is needed")
+        raise OptionError(f"{name} has the text {text!r:.60}, but it must be a string or a sequence of words")
     costs = []
     for value in values:
         try:
             costs.append(sign * float(value) + 0.0)
         except (TypeError, ValueError) as error:
-            raise OptionError(f"{place} has the score {value!r:.60}, but {ROW} is needed") from error
+            raise OptionError(f"{name} has the score {value!r:.60}, but it must be a number") from error
         if not math.isfinite(costs[-1]):
-            raise LatticeError(f"hypothesis {number} has the score {float(value)}; leave it out", key=key)
+            raise LatticeError(f"hypothesis {number} has the score {float(value)}; remove the hypothesis", key=key)
     acoustic, graph = costs if len(costs) == 2 else (*costs, 0.0)
     return sentence(words, graph, acoustic)
 
@@ -86,23 +86,23 @@ def from_k2(
     scores_are: Literal["acoustic", "graph"] = "acoustic",
     words: SymbolTable | None = None,
 ) -> list[Keyed]:
-    """Make lattices of a k2 Fsa or FsaVec.
+    """Convert a k2 Fsa or FsaVec to lattices.
 
-    Scores become costs with the opposite sign: ``lm_scores`` the graph cost, the rest of ``scores`` the acoustic cost.
-    Words are the ``aux_labels``, or else the labels. Gradients are dropped.
+    Scores become costs with the opposite sign: ``lm_scores`` the graph cost, and the rest of ``scores`` the acoustic
+    cost. Words are the ``aux_labels``, or if there are none, the labels. Gradients are dropped.
 
     Args:
-        fsa: A ``k2.Fsa`` of one lattice or of several, or the dictionary of its ``as_dict()``.
-        keys: Utterance ids, one for each lattice.  [default: 1, 2, …]
+        fsa: A ``k2.Fsa`` with one or more lattices, or the dictionary that its ``as_dict()`` returns.
+        keys: Utterance ids, one per lattice; None uses 1, 2, ….
         scores_are: The cost that scores become if the Fsa has no ``lm_scores``.
-        words: Symbol table to attach.  [default: ``aux_labels_sym`` (``labels_sym``) of the Fsa, if it has one]
+        words: Symbol table to attach; None uses ``aux_labels_sym`` (or ``labels_sym``) of the Fsa, if it has one.
 
     Returns:
-        A pair ``(key, lattice)`` for each lattice.
+        Pairs ``(key, lattice)``.
 
     Raises:
-        OptionError: There are more or fewer keys than lattices.
-        FormatError: The argument is no Fsa, or its arcs and attributes do not match.
+        OptionError: The number of keys is not the number of lattices.
+        FormatError: The argument is not an Fsa, or its arcs and attributes do not match.
         LatticeError: A lattice has a cycle, a score that is not finite, or no path to its end.
     """
     key_list = [keys] if isinstance(keys, str) else keys
@@ -111,21 +111,21 @@ def from_k2(
 
 
 def to_k2(lattices: Lattice | Iterable[Keyed]) -> Any:
-    """Make a k2 FsaVec of lattices.
+    """Convert lattices to a k2 FsaVec.
 
-    ``scores`` are ``-(graph + acoustic)``, ``lm_scores`` ``-graph``, ``am_scores`` ``-acoustic``; ``labels`` and
-    ``aux_labels`` are the words' ids, -1 on the arcs into the final state. Keys, alignments and times are dropped;
-    ``ninja.write("lattices.pt")`` keeps them in the file.
+    ``scores`` are ``-(graph + acoustic)``, ``lm_scores`` are ``-graph``, and ``am_scores`` are ``-acoustic``.
+    ``labels`` and ``aux_labels`` are word ids, or -1 on arcs to the final state. Keys, alignments and times are
+    dropped; ``ninja.write("lattices.pt")`` stores them in the file.
 
     Args:
-        lattices: One lattice, or ``(key, lattice)`` pairs.
+        lattices: A lattice, or pairs ``(key, lattice)``.
 
     Returns:
-        A ``k2.Fsa`` with three axes, its tensors on the CPU.
+        A ``k2.Fsa`` with three axes; its tensors are on the CPU.
 
     Raises:
         DependencyError: k2 is not installed.
-        LatticeError: No state of a lattice is final, or costs are beyond single precision.
+        LatticeError: A lattice has no final state, or costs exceed the range of single precision.
     """
     lattice_list = [lattices] if isinstance(lattices, Lattice) else [lattice for _, lattice in pairs(lattices)]
     attributes = k2_attributes(lattice_list)

@@ -1,4 +1,4 @@
-"""Kaldi tables of numbers: an alignment, a transcript as word ids or a cost for each key; binary or text."""
+"""Kaldi tables of numbers, binary or text: alignments, transcripts as word ids, or costs, by key."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ Integers = npt.NDArray[np.int32]
 Value = TypeVar("Value")
 Decode = Callable[[ObjectReader], Value]
 
-_BLOCK = 1 << 16  # bytes of a write
+_BLOCK = 1 << 16  # bytes buffered before they are written
 _ITEM = np.dtype([("size", "u1"), ("value", "<i4")])
 _PAIR = np.dtype([("size", "u1"), ("label", "<i4"), ("width", "u1"), ("posterior", "<f4")])
 
 
 def read_integers(source: Source, *, allow_pipes: bool = False) -> Iterator[tuple[str, Integers]]:
-    """Yield the key and the integers, int32, of each entry of a table: alignments, word ids.
+    """Yield the key and the integers (int32) of each entry of a table, such as alignments or word ids.
 
     Args:
-        source: As ``read`` takes it; the form of each entry, binary or text, is detected from its content.
-        allow_pipes: Run any command that `source` names.
+        source: See ``ninja.read``; each entry may be binary or text.
+        allow_pipes: Run shell commands in `source`.
 
     Raises:
-        FormatError: The table is damaged, or holds something other than integers.
+        FormatError: The table is damaged, or contains something other than integers.
 
     Source: Kaldi util/kaldi-holder-inl.h, BasicVectorHolder; base/io-funcs-inl.h.
     """
@@ -46,24 +46,24 @@ def read_integers(source: Source, *, allow_pipes: bool = False) -> Iterator[tupl
 
 
 def read_floats(source: Source, *, allow_pipes: bool = False) -> Iterator[tuple[str, float]]:
-    """Yield the key and the number of each entry of a table; arguments and errors are those of ``read_integers``."""
+    """Yield the key and the number of each entry of a table; for arguments and errors, see ``read_integers``."""
     return _read(source, _float, allow_pipes)
 
 
 class NumberWriter:
-    """A table of numbers being written; use it in a ``with`` block.
+    """Writer for a table of numbers; use it in a ``with`` block.
 
     Args:
-        name: A file or ``-``, which get text, or a Kaldi wspecifier: ``ark:…`` is binary, ``ark,t:…`` text.
+        name: A path or ``-``, for a text table, or a Kaldi wspecifier: ``ark:…`` is binary, ``ark,t:…`` is text.
 
     Raises:
-        OptionError: The name is not that of a table of numbers.
+        OptionError: The name is invalid.
     """
 
     def __init__(self, name: str) -> None:
         chosen = target(name)
         if chosen.script is not None:
-            raise OptionError(f"{name!r}: a table of numbers gets no script file; write ark:FILE or ark,t:FILE")
+            raise OptionError(f"{name!r}: a table of numbers has no script file; use ark:FILE or ark,t:FILE")
         specified = name.partition(":")[0].replace(" ", "").split(",")[0] == "ark" and ":" in name
         self.text = chosen.text or not specified
         self._file = StandardOutput() if chosen.archive == STDIN else PartFile(chosen.archive)
@@ -72,7 +72,7 @@ class NumberWriter:
         self._size = 0  # bytes in `_pending`
 
     def integers(self, key: str, values: Integers) -> None:
-        """Append integers."""
+        """Append an entry of integers."""
         if self.text:
             self.fields(key, [str(value) for value in values.tolist()])
             return
@@ -81,7 +81,7 @@ class NumberWriter:
         self._append(_name(key) + b" \0B\4" + struct.pack("<i", len(values)) + items.tobytes())
 
     def number(self, key: str, value: float) -> None:
-        """Append a number; text has the digits of Kaldi's floats."""
+        """Append a number; as text, it has the precision of Kaldi's floats."""
         if self.text:
             self.fields(key, [f"{np.float32(value):.7g}"])
         else:
@@ -90,7 +90,7 @@ class NumberWriter:
     def posteriors(
         self, key: str, begin: npt.NDArray[np.int64], label: Integers, posterior: npt.NDArray[np.float64]
     ) -> None:
-        """Append labels and posteriors frame by frame; those of frame t are ``begin[t] : begin[t + 1]``."""
+        """Append the labels and posteriors of each frame; those of frame t are ``begin[t] : begin[t + 1]``."""
         value = posterior.astype(np.float32)
         if self.text:
             pairs = [f"{number} {share:.7g} " for number, share in zip(label.tolist(), value.tolist(), strict=True)]
@@ -106,13 +106,13 @@ class NumberWriter:
         self._append(b"".join(pieces))
 
     def fields(self, key: str, fields: Sequence[str]) -> None:
-        """Append a line of words.
+        """Append an entry of words.
 
         Raises:
             OptionError: The table is binary.
         """
         if not self.text:
-            raise OptionError("words are text; write them to ark,t:FILE, or leave --words away for their ids")
+            raise OptionError("a binary table cannot contain words; use ark,t:FILE, or omit --words to write ids")
         self._append(" ".join([key, *fields]).encode("utf-8", "surrogateescape") + b"\n")
 
     def _append(self, content: bytes) -> None:
@@ -155,10 +155,10 @@ def _integers(reader: ObjectReader) -> Integers:
     try:
         wide = np.array([int(field) for field in reader.line().split()], np.int64)
     except (ValueError, OverflowError):
-        reader.fail("expected integers here", begin)
+        reader.fail("expected integers", begin)
     narrow = wide.astype(np.int32)
     if not np.array_equal(wide, narrow):
-        reader.fail("expected integers here, of 32 bits", begin)
+        reader.fail("expected 32-bit integers", begin)
     return narrow
 
 
@@ -172,7 +172,7 @@ def _float(reader: ObjectReader) -> float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        reader.fail("expected one finite number here", begin)
+        reader.fail("expected one finite number", begin)
     return value
 
 

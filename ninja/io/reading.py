@@ -1,4 +1,4 @@
-"""Reading of sources: each file in batches, in its own format, with faults in place of lattices that fail."""
+"""Read the files of sources in batches; errors of lattices are stored in the ``faults`` of their batch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 
-from ninja.errors import FormatError, InputError, NinjaError, OptionError
+from ninja.errors import FormatError, InputError, NinjaError, OptionError, named
 from ninja.files.output import Guard
 from ninja.files.place import Place
 from ninja.files.stream import BOM, Stream, without_mark
@@ -29,32 +29,35 @@ from ninja.lattice import Lattice
 from ninja.lattice.batch import Batch
 from ninja.lattice.symbols import SymbolTable
 
-BATCH = 64  # lattices of a batch
-CREDITS = 32  # how far to read ahead, in units of
+BATCH = 64  # maximum number of lattices per batch
+CREDITS = 32  # how far to read ahead, in units of CREDIT_BYTES
 CREDIT_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """Options of reading files."""
+    """Options for reading files."""
 
     words: Words
-    format: str | None = None  # with its options  [default: detected by content]
+    format: str | None = None  # with its options; None detects it from the content
     encoding: str = "utf-8"
     read_ahead: bool = True
-    late: bool = False  # errors of a lattice may be raised when it is used
-    formats: Counter[str] = field(default_factory=Counter)  # number of tables of each format that was read
-    on_note: Callable[[str], None] = warnings.warn  # called with the files of a folder that are skipped
-    guard: Guard | None = None  # notes files that script files name
+    late: bool = False  # errors of a lattice may be raised when the lattice is used
+    formats: Counter[str] = field(default_factory=Counter)  # format → number of files read
+    on_note: Callable[[str], None] = warnings.warn  # called with notes, such as the skipped files of a folder
+    guard: Guard | None = None  # gets the files that script files name
 
 
 class Reading:
     """One pass over the lattices of sources.
 
-    An error that ends the reading of a file is the last fault of that file, and the next file is begun.
+    If a file cannot be read further, that error is the last one reported for it, and reading continues with the next
+    file.
 
     Args:
-        on_error: Called with the error of each lattice that fails; without it, the first error is raised.
+        sources: The sources.
+        options: Options for reading.
+        on_error: Called with the error of each lattice that fails; with None, the first error is raised.
     """
 
     def __init__(
@@ -65,24 +68,24 @@ class Reading:
         self.options = options
         self.file: str | None = None  # file of the last lattice, or the script file that lists it
         self._on_error = on_error
-        self._reader: Reader | None = None  # of a format that was chosen, unless it is Kaldi's
+        self._reader: Reader | None = None  # of the format in the options, None for Kaldi archives
         if options.format is not None:
             chosen = reader(options.format, options.encoding)
             self._reader = None if chosen.format.read == KALDI_READ else chosen
-        self._size: int | None = 0  # bytes of all files; None if unknown, as of a pipe
-        self._previous = 0  # bytes of the files that have been read
-        self._position = 0.0  # bytes of all files up to the end of the last lattice
-        self._first: list[Batch] = []  # batches read by `begin` that are still to be yielded
-        self._num_overlaps = 0  # words that began before the end of the word before them
+        self._size: int | None = 0  # total size of all files in bytes; None if unknown, for example for a pipe
+        self._previous = 0  # total size of the files that were read completely
+        self._position = 0.0  # number of bytes up to the end of the last lattice
+        self._first: list[Batch] = []  # batches that `begin` has read and that are not yielded yet
+        self._num_overlaps = 0  # words that begin before the end of the preceding word
         self._batches = self._read_all(sources.files)
 
     @property
     def share(self) -> float | None:
-        """Share of all bytes read so far, up to the end of the last lattice, 0 to 1; None if unknown."""
+        """Fraction of all bytes up to the end of the last lattice, in [0, 1]; None if unknown."""
         return min(1.0, self._position / self._size) if self._size and self._position else None
 
     def begin(self) -> SymbolTable | None:
-        """Read the first lattices, and return the symbol table of their words; None if they have only ids."""
+        """Read the first lattices, and return their symbol table, None if they have only ids."""
         for batch in self._batches:
             self._first.append(batch)
             if len(batch):
@@ -91,9 +94,9 @@ class Reading:
         return self.options.words.known
 
     def single_scores(self) -> str | None:
-        """Describe lattices whose paths have one score, by those that `begin` has read; None if they have several.
+        """Return the kind of lattices whose paths have a single score, for messages; None if they have two.
 
-        N-best lists count as such also where their files have several scores.
+        This is decided by the lattices that `begin` has read. N-best lists count as having a single score.
         """
         if any(name != KALDI and by_name(name, "read").holds == "nbest" for name in self.options.formats):
             return "n-best lists"
@@ -121,7 +124,7 @@ class Reading:
             self.close()
 
     def batches(self) -> Iterator[Batch]:
-        """Yield the lattices in non-empty batches without faults, which are reported before their batch."""
+        """Yield the lattices in non-empty batches without ``faults``; errors are reported before their batch."""
         try:
             for batch in self._batches:
                 self._position = max(self._position, batch.position)
@@ -138,24 +141,24 @@ class Reading:
             self.close()
 
     def close(self) -> None:
-        """End reading."""
+        """Stop reading."""
         self._batches.close()  # type: ignore[attr-defined]
 
     def _read_all(self, files: Sequence[SourceFile]) -> Iterator[Batch]:
-        """Yield the batches of all files; note the times that were changed."""
+        """Yield the batches of all files, and add a note if times of words were changed."""
         yield from self._read_files(files)
         if self._num_overlaps:
-            subject = "1 word begins" if self._num_overlaps == 1 else f"{self._num_overlaps} words begin"
-            self.options.on_note(f"{subject} before the end of the word before; the time between is that word's")
+            words = "1 word overlaps" if self._num_overlaps == 1 else f"{self._num_overlaps} words overlap"
+            self.options.on_note(f"{words} with the preceding word; the begin was moved to the end of that word")
 
     def _read_files(self, files: Sequence[SourceFile]) -> Iterator[Batch]:
-        """Yield the batches of files; their positions count from the beginning of the first file."""
+        """Yield the batches of files, with positions counted from the start of the first file."""
         sizes = [file.size for file in files]
         self._size = None if self._size is None or None in sizes else self._size + sum(filter(None, sizes))
         for file, size in zip(files, sizes, strict=True):
             end = self._previous + (size or 0)
             yield from self._read_folder(file) if file.kind == "folder" else self._read_file(file)
-            self._previous = max(self._previous, end)  # also of files without lattices
+            self._previous = max(self._previous, end)  # includes files without lattices
 
     def _read_file(self, file: SourceFile) -> Iterator[Batch]:
         end = self._previous + (file.size or 0)
@@ -176,7 +179,7 @@ class Reading:
         self._previous = max(self._previous, end)
 
     def _read_folder(self, parent: SourceFile) -> Iterator[Batch]:
-        """Read the files of a folder that hold lattices; if there are none, those that hold results."""
+        """Read the lattice files of a folder, or if there are none, its recogniser result files."""
         path = parent.path
         chosen = of_folder(path, self.options.encoding) if self.options.format is None else self._reader
         if chosen is not None and chosen.format.of_folder is not None:
@@ -202,14 +205,15 @@ class Reading:
                 yield from self._read_file(file)
         others = [*detection.below(path), *(file.path for file in by_content.get("nothing", []))]
         if not by_content.keys() - {"nothing", "companion"}:
-            companions = [file.path for file in by_content.get("companion", [])]
-            message = detection.left_out(path, [*others, *companions], [])
-            raise FormatError(f"this directory contains no lattices{message and '; '}{message}", path)
-        if message := detection.left_out(path, others, [file.path for file in skipped]):
+            paths = [*others, *(file.path for file in by_content.get("companion", []))]
+            names = [name.removeprefix(os.path.join(path, "")) for name in paths]
+            content = f", only: {named(names, detection.NAMED)}" if names else ""
+            raise FormatError(f"this directory contains no lattices{content}", path)
+        if message := detection.describe_skipped(path, others, [file.path for file in skipped]):
             self.options.on_note(f"{path}: {message}")
 
     def _read_list(self, parent: SourceFile, files: list[SourceFile], errors: list[NinjaError]) -> Iterator[Batch]:
-        if self._size is not None:  # the size of its files counts, not its own
+        if self._size is not None:  # replace the size of the list by those of its files
             self._size -= parent.size or 0
         yield from self._read_files(files)
         yield from (Batch.of_entries([("", error)]) for error in errors)
@@ -240,7 +244,7 @@ class Reading:
         yield from self._moved(batches if options.late and format.format.read.lazy else self._ahead(batches))
 
     def _moved(self, batches: Iterator[Batch]) -> Iterator[Batch]:
-        """Make the positions of a file's batches count from the beginning of the first file."""
+        """Yield the batches of a file with positions counted from the start of the first file."""
         for batch in batches:
             batch.position += self._previous if batch.position else 0
             yield batch
@@ -255,14 +259,14 @@ class Reading:
             batches = iter([kaldi.bare(stream, Content(stream, place.path).key, vocabulary)])
         elif not stream.is_local:
             batches = self._ahead(kaldi.archive(stream, vocabulary))
-        elif self.options.read_ahead and num_cores() > 1:  # with one core the system's own reading ahead is enough
+        elif self.options.read_ahead and num_cores() > 1:  # with one core, the kernel's read-ahead is sufficient
             batches = kaldi.plain_file(stream, vocabulary)
         else:
             batches = kaldi.archive(stream, vocabulary)
         yield from self.options.words.check_ids(batches, stream.name)
 
     def _read_content(self, content: Content, format: Reader) -> Iterator[Batch]:
-        """Read a file of another format than Kaldi's."""
+        """Read a file that is not a Kaldi archive."""
         entries: list[Entry] = []
         size = position = 0
         try:
@@ -273,7 +277,7 @@ class Reading:
                 if size >= CHUNK or len(entries) == BATCH:
                     yield Batch.of_entries(entries, size=size, position=position)
                     entries, size = [], 0
-        except NinjaError:  # it ends the reading of this file; the lattices before are sound
+        except NinjaError:  # the file cannot be read further; yield the lattices before the error
             if entries:
                 yield Batch.of_entries(entries, size=size, position=position)
             raise
@@ -296,7 +300,7 @@ class Reading:
             yield key, lattice
 
     def _reader_of(self, stream: Stream) -> Reader | None:
-        """Return the format of a file of which nothing is consumed yet; None for Kaldi archives and unknown formats."""
+        """Return the reader for an open file at its start; None for Kaldi archives and unknown formats."""
         if self.options.format is not None:
             return self._reader
         if is_kaldi(stream.head(KALDI_HEAD, is_kaldi)):
@@ -304,7 +308,7 @@ class Reading:
         return recognised(stream.head(HEAD), stream.name, self.options.encoding)
 
     def _script_entries(self, stream: Stream, place: Place) -> Iterator[Entry] | None:
-        """Return the entries of a file that a script file names; None if it is a Kaldi archive."""
+        """Return the entries of a file that a script file names, None if it is a Kaldi archive."""
         format = self._reader_of(stream)
         self.options.formats.setdefault(KALDI if format is None else format.format.name, 1)
         return None if format is None else self._entries(Content(stream, place.path), format)
@@ -316,24 +320,24 @@ class Reading:
 def _chained(first: list[Batch], rest: Iterator[Batch]) -> Iterator[Batch]:
     try:
         while first:
-            yield first.pop(0)  # no other reference keeps it in memory
+            yield first.pop(0)  # keep no reference, so that the memory is freed
         yield from rest
     finally:
         rest.close()  # type: ignore[attr-defined]
 
 
 def read_ahead(batches: Iterator[Batch]) -> Iterator[Batch]:
-    """Yield batches that a thread reads ahead, at most ``CREDITS * CREDIT_BYTES`` bytes of file (or one batch).
+    """Yield batches that a thread reads ahead, at most ``CREDITS * CREDIT_BYTES`` bytes or one batch.
 
-    The thread ends with the batches, with the first exception (which is raised here), or soon after the generator is
+    The thread ends after the last batch, at the first exception, which is raised here, or soon after the generator is
     closed.
 
     Raises:
-        InputError: This process was forked meanwhile: the thread stayed behind.
+        InputError: This process was forked after the first batch; the thread does not exist in the new process.
     """
     process = os.getpid()
     ready: SimpleQueue[Batch | BaseException | None] = SimpleQueue()
-    credits: SimpleQueue[bool] = SimpleQueue()  # one for each unit that may be read; False: stop
+    credits: SimpleQueue[bool] = SimpleQueue()  # True for each unit that may be read, False to stop
     for _ in range(CREDITS):
         credits.put(True)
 
@@ -345,7 +349,7 @@ def read_ahead(batches: Iterator[Batch]) -> Iterator[Batch]:
                     if not credits.get():
                         return
                 ready.put(batch)
-        except BaseException as error:  # any error is raised in the caller's thread
+        except BaseException as error:  # raised in the caller's thread
             end = error
         finally:
             batches.close()  # type: ignore[attr-defined]

@@ -1,8 +1,8 @@
-"""Resumption of Kaldi archives: the whole entries of an earlier attempt, the facts of its run, states of sources.
+"""Resume Kaldi archives: complete entries of an earlier attempt, facts about its run, and states of its sources.
 
-The facts are in a file beside the output (``.NAME.run``) while the output is unfinished, and after that if it may be
-resumed (``--resume``): a dictionary of JSON values with ``version`` and ``command``, ``options`` by their names, and
-``sources`` as a list of `State`. The value of an option is as the user gave it, or a list of the states of its files.
+The facts are stored next to the output in ``.NAME.run`` while the output is incomplete, and with ``--resume`` also
+afterwards. They are a JSON object with ``version``, ``command``, ``options`` by name, and ``sources``, a list of
+`State`. The value of an option is the user's, or a list of the states of its files.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from ninja.io.sources import SourceFile, Sources
 
 CHUNK = 1 << 19  # bytes read at once
 PACKED_CHUNK = 1 << 16
-LARGEST = 1 << 28  # bytes of a file of facts
-State = tuple[str, int, int]  # path, size, time of the last change in ns; -1 both if there is no file
+LARGEST = 1 << 28  # maximum size of a file of facts in bytes
+State = tuple[str, int, int]  # path, size and modification time in ns; -1 and -1 if the file does not exist
 Facts = Mapping[str, Any]
 
 
@@ -38,23 +38,26 @@ Facts = Mapping[str, Any]
 class ResumePoint:
     """The valid part of an unfinished archive."""
 
-    length: int = 0  # bytes of whole entries
-    tail: bytes = b""  # whole entries after these, decompressed, of an incomplete gzip member
+    length: int = 0  # number of bytes of complete entries
+    tail: bytes = b""  # complete entries after these in an incomplete gzip member, decompressed
     entries: list[tuple[str, int]] = field(
         default_factory=list
-    )  # each key, and the offset of its lattice in the decompressed file
-    lost: int = 0  # bytes after the last whole entry
+    )  # key and offset of each lattice, in the decompressed file
+    lost: int = 0  # number of bytes after the last complete entry
     description: str | None = None  # for the user
 
 
 def resume_point(chosen: Target, file: PartFile) -> ResumePoint:
-    """Find the whole entries of the temporary file, or of the finished one, which is copied to it; cut off the rest.
+    """Find the complete entries in the temporary file of an output, and truncate the file after them.
+
+    If the temporary file is empty, the finished output, if there is one, is first copied to it.
 
     Args:
+        chosen: Names of the output.
         file: The open temporary file.
 
     Raises:
-        FormatError: The finished file is damaged, or not of the format that is to be written.
+        FormatError: The finished output is damaged, or in another format.
         OutputError: The copy cannot be written.
     """
     if file.is_direct:
@@ -69,23 +72,19 @@ def resume_point(chosen: Target, file: PartFile) -> ResumePoint:
             copyfileobj(source, file, CHUNK)
     point = _packed(file.part) if chosen.packed else _plain(file.part)
     if finished and (point.lost or point.tail):
-        raise FormatError("is damaged or of another format, so nothing can be appended; move it away", chosen.archive)
+        raise FormatError("cannot be resumed, because it is damaged or in another format; move it", chosen.archive)
     file.cut(point.length)
     if not finished:
         count = len(point.entries)
-        kept = (
-            "1 lattice of an earlier attempt is kept"
-            if count == 1
-            else f"{count} lattices of an earlier attempt are kept"
-        )
-        point.description = f"{file.part}: {kept}"
+        lattices = "1 lattice" if count == 1 else f"{count} lattices"
+        point.description = f"{file.part}: resuming after {lattices} of an earlier attempt"
         if point.lost:
-            point.description += f", and {point.lost} bytes behind them, no whole lattice, are discarded"
+            point.description += f"; discarded {point.lost} bytes of an incomplete lattice"
     return point
 
 
 def _take(reader: TableReader, point: ResumePoint) -> bool:
-    """Parse the bytes read so far, and add their entries unless they are damaged; return whether they are valid."""
+    """Parse the bytes read so far, and add their entries; return False if they are damaged."""
     items, faults = reader.parse(1 << 62)
     if reader.broken or faults:
         return False
@@ -107,7 +106,7 @@ def _plain(path: str) -> ResumePoint:
 
 
 def _packed(path: str) -> ResumePoint:
-    """Find the complete entries of a gzip file, whose members contain complete entries; the last may be truncated."""
+    """Find the complete entries of a gzip file; each member has complete entries, except the last, if truncated."""
     from isal import isal_zlib
 
     damage: tuple[type[Exception], ...] = (zlib.error, cast(type[Exception], isal_zlib.error))
@@ -118,7 +117,7 @@ def _packed(path: str) -> ResumePoint:
         while content:
             unpacker = isal_zlib.decompressobj(wbits=31)
             member = bytearray()
-            begin = end = reader.position  # of its whole entries
+            begin = end = reader.position  # of its complete entries
             try:
                 while content and not unpacker.eof:
                     piece = unpacker.decompress(content)
@@ -144,7 +143,7 @@ def _packed(path: str) -> ResumePoint:
 
 
 def state_of(path: str) -> State:
-    """Return the state of a file, by which a change is detected without reading it."""
+    """Return the state of a file, which shows whether the file has changed."""
     if is_remote(path):
         size, mark = remote.state_of(path)
         return path, -1 if size is None else size, int(hashlib.sha256(mark.encode()).hexdigest()[:12], 16)
@@ -159,7 +158,7 @@ def states_of(sources: Sources, format: str | None = None) -> list[State]:
     """Return the states of the files of sources, and of the files that script files name.
 
     Raises:
-        NinjaError: As `source_files`.
+        NinjaError: See `source_files`.
     """
     paths: list[str] = []
     for file in source_files(sources, format):
@@ -173,15 +172,15 @@ def states_of(sources: Sources, format: str | None = None) -> list[State]:
 
 
 def source_files(sources: Sources, format: str | None) -> Iterator[SourceFile]:
-    """Yield the files of sources, and the folders that are one source of their format.
+    """Yield the lattice files of sources, and folders whose format covers the folder as a whole.
 
     Raises:
         OptionError: A source is a pipe.
-        NinjaError: A list of files is damaged.
+        NinjaError: A list of files is invalid.
     """
     for file in sources.files:
         if file.is_pipe:
-            raise OptionError(f"{file.name} cannot be cut into shards; name files")
+            raise OptionError(f"{file.name} cannot be divided into shards; use files instead")
         if file.kind == "folder":
             whole = of_folder(file.path, "utf-8") if format is None else reader(format)
             if whole is not None and whole.format.of_folder is not None:
@@ -200,11 +199,11 @@ def source_files(sources: Sources, format: str | None) -> Iterator[SourceFile]:
 
 
 def script_rows(file: SourceFile) -> list[tuple[int, Place]] | None:
-    """Return the offset and the place of each line of a script file; None if it is packed or cannot be read."""
+    """Return the offset and the named file of each line of a script file; None if it is compressed or unreadable."""
     try:
         if not file.inspect().seekable:
             return None
-    except NinjaError:  # reported when it is read
+    except NinjaError:  # reported by the reader
         return None
     rows: list[tuple[int, Place]] = []
     begin = 0
@@ -217,7 +216,7 @@ def script_rows(file: SourceFile) -> list[tuple[int, Place]] | None:
 
 
 def _listed(name: str, script: str) -> Place:
-    """Return the place that a line of a script file names; a place without a path if it cannot be read."""
+    """Return the file that a line of a script file names; its path is empty if it cannot be resolved."""
     try:
         places = resolve_listed(name, script)
     except NinjaError:
@@ -226,35 +225,31 @@ def _listed(name: str, script: str) -> Place:
 
 
 def write_facts(place: str, facts: Facts, guard: Guard | None = None) -> None:
-    """Write the facts of the run of an output, once its temporary file is open."""
+    """Write the facts about the run of an output; its temporary file must be open."""
     path = _facts_path(place)
     if guard is not None:
         guard.write(path)
     with reported(path):
         remove_facts(place)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)  # no link is followed
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)  # does not follow links
         with open(descriptor, "wb") as file:
             file.write(dumped(facts))
 
 
 def has_facts(place: str) -> bool:
-    """Return whether the run of an output is known."""
+    """Return whether there are facts about the run of an output."""
     return os.path.lexists(_facts_path(place))
 
 
 def remove_facts(place: str) -> None:
-    """Remove the facts of the run of an output."""
+    """Remove the facts about the run of an output."""
     with reported(path := _facts_path(place)), contextlib.suppress(FileNotFoundError):
         os.remove(path)
 
 
 def refuse_other_facts(place: str, facts: Facts) -> None:
-    """Refuse to resume the output of another run.
-
-    Raises:
-        OptionError: The output is of another or an unknown run; the message describes the difference.
-    """
-    advice = "leave --resume out to begin anew"
+    """Raise `OptionError` if an output belongs to a run with other facts; the message describes the difference."""
+    advice = "omit --resume to start again"
     path = _facts_path(place)
     try:
         if os.path.getsize(path) > LARGEST:
@@ -268,14 +263,14 @@ def refuse_other_facts(place: str, facts: Facts) -> None:
             raise TypeError
         change = difference(before, now)
     except (OSError, LookupError, ValueError, TypeError):
-        unknown = f"{part_of(place)} was made by a run that is not known; remove it, or {advice}"
+        unknown = f"{part_of(place)} was written by an unknown run; remove it, or {advice}"
         raise OptionError(unknown) from None
-    message = f"an earlier attempt was made with {change}; give the same options, or {advice}"
+    message = f"an earlier attempt was run with {change}; use the same options, or {advice}"
     raise OptionError(f"{place}: {message}")
 
 
 def difference(before: Facts, now: Facts) -> str:
-    """Describe the first difference between the facts of two runs, or of two plans of shards."""
+    """Describe the first difference between the facts of two runs, or of two plans for shards."""
     for name, text in (("command", "another command, {}"), ("shards", "{} shards"), ("version", "version {}")):
         if before.get(name) != now.get(name):
             return text.format(before.get(name))
@@ -284,15 +279,15 @@ def difference(before: Facts, now: Facts) -> str:
     if changed:
         options = ", ".join(f"--{name.replace('_', '-')}" for name in changed)
         file = next(filter(None, (_changed_file(old.get(name), new.get(name)) for name in changed)), None)
-        return f"another {options}" if file is None else f"another {options}: {file} was written anew since"
+        return f"another {options}" if file is None else f"another {options}: {file} has changed since then"
     if before["sources"] != now["sources"]:
         file = _changed_file(before["sources"], now["sources"])
-        return "other sources" if file is None else f"other sources: {file} was written anew since"
+        return "other sources" if file is None else f"other sources: {file} has changed since then"
     return "other outputs"
 
 
 def _changed_file(before: Any, now: Any) -> str | None:
-    """Return the first file whose states in two lists differ."""
+    """Return the path of the first file whose states in two lists differ, None if there is none."""
     if not isinstance(before, list) or not isinstance(now, list):
         return None
     states = {state[0]: state for state in before if isinstance(state, list)}
@@ -301,16 +296,12 @@ def _changed_file(before: Any, now: Any) -> str | None:
 
 
 def dumped(facts: Facts) -> bytes:
-    """Return facts as JSON, in ASCII even if names are not UTF-8."""
+    """Encode facts as JSON, in ASCII even if paths are not valid UTF-8."""
     return json.dumps(facts, indent=1).encode() + b"\n"
 
 
 def parsed(content: bytes) -> dict[str, Any]:
-    """Parse facts.
-
-    Raises:
-        ValueError: They are no JSON object.
-    """
+    """Parse facts; raise ValueError if the content is not a JSON object."""
     try:
         facts = json.loads(content)
     except RecursionError as error:

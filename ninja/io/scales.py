@@ -1,7 +1,7 @@
-"""Scales of lattices: in a TOML file beside those that were rescored or tuned, or in the headers of HTK lattices.
+"""Scales of lattices, stored in a TOML file next to rescored or tuned lattices, or in HTK lattice headers.
 
-Beside the file ``rescored.ark.gz`` it is ``rescored.ark.gz.scales.toml``, in a folder ``lattices.scales.toml``.
-Its keys are options of ``ninja rescore``: ``acoustic_scale``, ``word_penalty``, ``lm_weight``.
+The scale file of ``rescored.ark.gz`` is ``rescored.ark.gz.scales.toml``; that of a folder is ``lattices.scales.toml``
+in the folder. Its keys are options of ``ninja rescore``: ``acoustic_scale``, ``word_penalty``, ``lm_weight``.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from ninja.io.detection import SCALES_NAME, SCALES_SUFFIX
 from ninja.io.sources import Source, SourceFile, Sources, as_sources, is_kaldi
 from ninja.lattice import Scales
 
-KEYS = {"acoustic_scale": "acoustic", "lm_scale": "lm", "word_penalty": "word_penalty"}  # with the fields of `Scales`
-_COMMENT = "Scales of the lattices beside this file: ninja best, score and others take them from here."
+KEYS = {"acoustic_scale": "acoustic", "lm_scale": "lm", "word_penalty": "word_penalty"}  # option → field of `Scales`
+_COMMENT = "Scales for the lattices next to this file, used by default by ninja best, score and other commands."
 
 
 @dataclass(frozen=True, slots=True)
 class ChosenScales:
-    """Scales that were chosen for lattices, and the weight they were rescored with."""
+    """Scales chosen for lattices, and the weight with which they were rescored."""
 
     scales: Scales = Scales()
-    lm_weight: float | None = None  # share of the new language model in the graph costs
-    path: str | None = field(default=None, compare=False)  # file that they were read from
+    lm_weight: float | None = None  # weight of the new language model in the graph costs
+    path: str | None = field(default=None, compare=False)  # file from which they were read
 
     def values(self) -> dict[str, float]:
-        """Return the values by the names of options; the LM scale only if it is not 1."""
+        """Return the values by option name, without the LM scale if it is 1."""
         values = {"acoustic_scale": self.scales.acoustic, "word_penalty": self.scales.word_penalty}
         if self.scales.lm != 1.0:
             values["lm_scale"] = self.scales.lm
@@ -41,17 +41,17 @@ class ChosenScales:
 
 
 def scales_path(place: str) -> str:
-    """Return the path of the scales of a file or folder of lattices."""
+    """Return the path of the scale file of a lattice file or folder."""
     is_folder = place.endswith("/") if is_remote(place) else os.path.isdir(place)
     return os.path.join(place, SCALES_NAME) if is_folder else f"{place}{SCALES_SUFFIX}"
 
 
 def read_scales(path: str) -> ChosenScales:
-    """Read a file of scales.
+    """Read a scale file.
 
     Raises:
-        FormatError: It is not TOML, or a scale is not a number.
-        InputError: It cannot be read.
+        FormatError: The file is not TOML, or a scale is not a number.
+        InputError: The file cannot be read.
         OptionError: A scale is not finite.
     """
     values = {name: value for name, value in toml.read(path).items() if name in (*KEYS, "lm_weight")}
@@ -62,37 +62,40 @@ def read_scales(path: str) -> ChosenScales:
     return ChosenScales(scales, values.get("lm_weight"), path)
 
 
-SCALES_ADVICE = "say with --acoustic-scale and --word-penalty which scales all are to have"
+SCALES_ADVICE = "set the scales for all with --acoustic-scale and --word-penalty"
 
 
 def find_scales(source: Source | Sources, *, allow_pipes: bool = False) -> ChosenScales | None:
-    """Return the scales in a file beside lattices; None if there is no such file.
+    """Return the scales in the scale file of lattices, None if there is no such file.
 
-    They are those of the file, else of its folder; of a list of files or a script file, its own, else those of the
-    files that it names.
+    A file without a scale file uses that of its folder; a file list or script file without one uses those of the files
+    that it names.
 
     Args:
-        source: As for ``ninja.read``.
+        source: See ``ninja.read``.
+        allow_pipes: See ``ninja.read``.
 
     Raises:
-        OptionError: Some of the source's files have other scales than others, or none.
-        FormatError: A file of scales is no TOML, or a scale is not a number.
+        OptionError: Files of the source have different scales, or only some have a scale file.
+        FormatError: A scale file is not TOML, or a scale is not a number.
     """
-    beside = [pair for file in as_sources(source, allow_pipes=allow_pipes).resolvable_files for pair in _beside(file)]
-    read = {path: read_scales(path) for _, path in beside if path is not None}
-    if not read:
+    pairs = [
+        pair for file in as_sources(source, allow_pipes=allow_pipes).resolvable_files for pair in _scale_files(file)
+    ]
+    scales = {path: read_scales(path) for _, path in pairs if path is not None}
+    if not scales:
         return None
-    first = next(iter(read.values()))
-    for name, path in beside:
+    first = next(iter(scales.values()))
+    for name, path in pairs:
         if path is None:
-            raise OptionError(f"{name} has no scales beside it, but others have: {first.path}; {SCALES_ADVICE}")
-        if read[path] != first:
+            raise OptionError(f"{name} has no scale file, unlike other lattices ({first.path}); {SCALES_ADVICE}")
+        if scales[path] != first:
             raise OptionError(f"{first.path} and {path} differ; {SCALES_ADVICE}")
     return first
 
 
-def _beside(file: SourceFile) -> Iterator[tuple[str, str | None]]:
-    """Yield a file or folder, or those that it lists, each with the file of its scales."""
+def _scale_files(file: SourceFile) -> Iterator[tuple[str, str | None]]:
+    """Yield the path of a file or folder, or of each file that it lists, with the path of the scale file or None."""
     path = file.path
     if file.is_pipe:
         yield path, None
@@ -108,36 +111,36 @@ def _beside(file: SourceFile) -> Iterator[tuple[str, str | None]]:
             yield path, None
     elif members := file.members:
         for member in members:
-            yield from _beside(member)
+            yield from _scale_files(member)
     else:
         shared = os.path.join(os.path.dirname(path), SCALES_NAME)
         yield path, shared if is_file(path) and is_file(shared) else None
 
 
 def find_header_scales(sources: Sources) -> tuple[str, Scales] | None:
-    """Return the first HTK lattice and the scales in its header; None if no file has any.
+    """Return the name and the header scales of the first HTK lattice, None if there is none.
 
     Raises:
-        OptionError: Some files have other scales than others.
+        OptionError: The headers have different scales.
     """
     first: tuple[str, Scales] | None = None
     for name, scales in header_scales_of(sources):
         if first is None:
             first = name, scales
         elif scales != first[1]:
-            raise OptionError(f"the headers of {first[0]} and {name} have different scales; give them as numbers")
+            raise OptionError(f"the headers of {first[0]} and {name} have different scales; set them as numbers")
     return first
 
 
 def header_scales_of(sources: Sources) -> Iterator[tuple[str, Scales]]:
-    """Yield each HTK lattice, and the scales in its header; pipes and script files are skipped."""
+    """Yield the name and the header scales of each HTK lattice; pipes and script files are skipped."""
     for file in sources.resolvable_files:
         for member in _header_files(file):
             if member.is_pipe:
                 continue
             try:
                 head = member.inspect().head(HEAD)
-            except NinjaError:  # reading it reports the error
+            except NinjaError:  # reported by the reader
                 continue
             if not is_kaldi(head):
                 from ninja.formats.slf import header_scales, is_slf
@@ -157,12 +160,12 @@ def _header_files(file: SourceFile) -> Iterator[SourceFile]:
 
 
 class ScalesOutput:
-    """The scales beside an output, which have a temporary name as long as it has.
+    """The scale files of an output, which have temporary names until the output is complete.
 
     Args:
         places: Files of the output, or its folder.
-        chosen: The scales; without them, files of scales that are beside the output are removed.
-        guard: Inputs that must not be replaced.
+        chosen: The scales; None removes existing scale files of the output.
+        guard: Protects the inputs from being replaced.
     """
 
     def __init__(self, places: Sequence[str], chosen: ChosenScales | None, guard: Guard | None = None) -> None:
@@ -170,10 +173,10 @@ class ScalesOutput:
         self._chosen = chosen
         self._guard = guard
         self._parts: list[PartFile] = []
-        self.path: str | None = None  # of the first place, once it is written
+        self.path: str | None = None  # of the first scale file, once it is written
 
     def begin(self) -> None:
-        """Write the scales under temporary names, replacing any from an earlier attempt."""
+        """Write the scale files under temporary names, replacing those of an earlier attempt."""
         for path in map(scales_path, self._places):
             if self._chosen is None:
                 _remove(part_of(path))
@@ -182,7 +185,7 @@ class ScalesOutput:
                 self._parts[-1].write(toml.text(self._chosen.values(), [_COMMENT]).encode())
 
     def finish(self) -> None:
-        """Give the scales their final names, once the output has its own."""
+        """Give the scale files their final names, once the output has its name."""
         for part in self._parts:
             part.finish()
             self.path = self.path or part.name
@@ -191,7 +194,7 @@ class ScalesOutput:
         self._parts = []
 
     def abandon(self, *, keep: bool) -> None:
-        """Delete the scales, unless a later run may resume the output."""
+        """Delete the temporary scale files, or keep them so that the output can be resumed."""
         for part in self._parts:
             part.abandon(keep=keep)
         self._parts = []
@@ -204,28 +207,25 @@ def _remove(path: str) -> None:
 
 
 def refuse_other_scales(place: str, chosen: ChosenScales | None) -> None:
-    """Refuse to resume a file whose lattices have other scales than those that are to be added.
+    """Raise `OptionError` if an output cannot be resumed because its lattices have other scales.
 
     Args:
-        place: The file, finished or under its temporary name; without scales beside it nothing is refused.
-        chosen: Scales of the lattices that are to be added, if they have any.
-
-    Raises:
-        OptionError: The scales differ.
+        place: Path of the output, which may be complete or not; one without a scale file is accepted.
+        chosen: Scales of the lattices to be added, if any.
     """
     part = part_of(place)
     if not is_file(place) and not (os.path.isfile(part) and os.path.getsize(part)):
         return
     path = scales_path(place)
-    existing = next(filter(is_file, (part_of(path), path)), None)  # that of an unfinished attempt is the last one
+    existing = next(filter(is_file, (part_of(path), path)), None)  # an unfinished attempt is the most recent one
     if existing is None or (before := read_scales(existing)) == chosen:
         return
     then, now = before.values(), {} if chosen is None else chosen.values()
     differ = [name for name in {**then, **now} if _value(then, name) != _value(now, name)]
     old = " and ".join(f"{name} {_value(then, name)}" for name in differ)
     new = " and ".join(_value(now, name) for name in differ) if now else "without scales"
-    advice = "give the same options, or leave --resume (resume=) out to begin anew"
-    raise OptionError(f"{place}: an earlier attempt was made with {old}, not {new}; {advice}")
+    advice = "use the same options, or omit --resume (resume=) to start again"
+    raise OptionError(f"{place}: an earlier attempt was run with {old}, not {new}; {advice}")
 
 
 def _value(values: dict[str, float], name: str) -> str:

@@ -1,4 +1,4 @@
-"""Reader of lattices in files of other formats that Kaldi script files list."""
+"""Read lattices from files in other formats that Kaldi script files name."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from ninja.files.place import Place, is_read_once
 from ninja.files.stream import Stream, open_stream
 from ninja.lattice import Lattice
 
-KEPT = 1 << 26  # bytes of the cached lattices
-ARC_BYTES = 20  # approximate memory of an arc
-LATTICE_BYTES = 1 << 10  # and of a lattice besides its arcs
+CACHE_BYTES = 1 << 26  # maximum size of cached lattices
+ARC_BYTES = 20  # approximate memory per arc
+LATTICE_BYTES = 1 << 10  # approximate memory per lattice in addition to its arcs
 
 Entries = Iterator[tuple[str, Lattice | NinjaError]]
 EntriesOf = Callable[[Stream, Place], Entries | None]
 
 
 class ScpReader:
-    """Reader of the last non-Kaldi file of a script file, kept for further lines that name it.
+    """Keeps the last file that is not a Kaldi archive open, for further lines of a script file that name it.
 
     Args:
-        entries_of: Returns the entries of the file of a stream; None for Kaldi archives.
+        entries_of: Return the entries of an open file, None for a Kaldi archive.
     """
 
     def __init__(self, entries_of: EntriesOf) -> None:
@@ -30,18 +30,20 @@ class ScpReader:
         self._last: _File | None = None
 
     def again(self, place: Place, key: str) -> Lattice | NinjaError | None:
-        """Return the lattice of a key if the last file is this one, else None; a single lattice may have any key.
+        """Return the lattice of a key if ``place`` is the last file, else None.
+
+        If the file contains a single lattice, it is returned for any key.
 
         Raises:
-            NinjaError: The error that ended the reading of the file before the key.
+            NinjaError: The file cannot be read as far as the key.
         """
         return self._last.get(key) if self._last is not None and self._last.place == place else None
 
     def first(self, stream: Stream, place: Place, key: str) -> Lattice | NinjaError | None:
-        """Take over an open file, and return its lattice of a key; None for a Kaldi archive.
+        """Take ownership of an open file, and return the lattice of a key; None for a Kaldi archive.
 
         Raises:
-            NinjaError: As for ``again``, or the file has no known format.
+            NinjaError: See ``again``; or the file has an unknown format.
         """
         entries = self._entries_of(stream, place)
         if entries is None:
@@ -58,9 +60,9 @@ class ScpReader:
 
 
 class _File:
-    """A file that is read only as far as requested keys need.
+    """A file that is read only as far as necessary to look up keys.
 
-    Lattices passed over are kept, up to ``KEPT`` bytes. The file is read again for a key whose lattice is not kept.
+    The last lattices are cached, up to ``CACHE_BYTES``. The file is read again for an earlier lattice.
     """
 
     def __init__(self, entries_of: EntriesOf, stream: Stream, place: Place, entries: Entries) -> None:
@@ -69,22 +71,22 @@ class _File:
         self._entries_of = entries_of
         self._entries = entries
         self._has_ended = False
-        self._count = 0  # lattices of the file, once it has ended
+        self._count = 0  # number of lattices read before the file ended
         self._keys: set[str] = set()  # of all lattices read
-        self._kept: dict[str, Lattice | NinjaError] = {}  # the last lattices
-        self._size = 0  # approximate bytes of these
-        self._error: NinjaError | None = None  # that ended the reading
+        self._cache: dict[str, Lattice | NinjaError] = {}  # the last lattices
+        self._size = 0  # approximate size of the cache in bytes
+        self._error: NinjaError | None = None  # error because of which the file cannot be read further
 
     def get(self, key: str) -> Lattice | NinjaError:
-        if key in self._kept:
-            return self._kept[key]
+        if key in self._cache:
+            return self._cache[key]
         if key in self._keys:
             self._begin_again()
         elif self._has_ended:
             return self._missing(key)
         try:
             for name, lattice in self._entries:
-                self._keep(name, lattice)
+                self._add(name, lattice)
                 if name == key:
                     return lattice
         except NinjaError as error:
@@ -96,26 +98,26 @@ class _File:
         self.stream.close()
         self.stream = open_stream(self.place)
         self._entries = self._entries_of(self.stream, self.place) or iter(())
-        self._kept, self._size = {}, 0
+        self._cache, self._size = {}, 0
 
-    def _keep(self, key: str, lattice: Lattice | NinjaError) -> None:
+    def _add(self, key: str, lattice: Lattice | NinjaError) -> None:
         self._count += not self._has_ended
         self._keys.add(key)
-        if key in self._kept:
-            return  # the first lattice of a key counts
-        self._kept[key] = lattice
+        if key in self._cache:
+            return  # the first lattice of a key is used
+        self._cache[key] = lattice
         self._size += _size(lattice)
-        while self._size > KEPT and len(self._kept) > 1 and not is_read_once(self.place.path):
-            self._size -= _size(self._kept.pop(next(iter(self._kept))))
+        while self._size > CACHE_BYTES and len(self._cache) > 1 and not is_read_once(self.place.path):
+            self._size -= _size(self._cache.pop(next(iter(self._cache))))
 
     def _missing(self, key: str) -> Lattice | NinjaError:
         if self._error is not None:
             raise copy.copy(self._error)
         if not self._count:
-            return FormatError("there is no lattice in this file", self.stream.name, key=key)
+            return FormatError("the file contains no lattice", self.stream.name, key=key)
         if self._count > 1:
-            return FormatError("the file holds several lattices, but none with this key", self.stream.name, key=key)
-        (only,) = self._kept.values()
+            return FormatError("the file contains several lattices, but none with this key", self.stream.name, key=key)
+        (only,) = self._cache.values()
         return only.with_key(key) if isinstance(only, Lattice) else only
 
 

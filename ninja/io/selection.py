@@ -1,4 +1,4 @@
-"""Selection of an archive's lattices: lists of keys, and their division into parts."""
+"""Lists of keys, and their division into parts."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from ninja.formats.kaldi.tables import read_fields
 
 
 def read_keys(path: str | os.PathLike[str]) -> list[str]:
-    """Read the first field of each line: a list of keys, or any table of Kaldi's; ``.gz`` is unpacked.
+    """Read the first field of each line of a list of keys or any Kaldi text table; ``.gz`` files are decompressed.
 
     Returns:
-        The keys, each once, in the order of the file.
+        The keys without duplicates, in the order of the file.
 
     Raises:
         FormatError: A line is empty, or the file is not UTF-8.
@@ -32,11 +32,12 @@ def part_of(keys: Sequence[str], num_parts: int, group_of: Mapping[str, str] | N
     """Divide a list of keys into contiguous parts of about the same size.
 
     Args:
+        keys: The keys.
         num_parts: Number of parts, ≥ 1; each part has at least one key.
-        group_of: Group (speaker) of each key; all keys of a group are in the same part, that of its first key.
+        group_of: Group (speaker) of each key; all keys of a group are put into the part of its first key.
 
     Returns:
-        Number of the part of each key, counted from 0.
+        Index of the part of each key, counted from 0.
 
     Raises:
         OptionError: ``num_parts`` is below 1, or more than the number of keys or groups.
@@ -49,16 +50,16 @@ def part_of(keys: Sequence[str], num_parts: int, group_of: Mapping[str, str] | N
         sizes[group] = sizes.get(group, 0) + 1
     groups = "lattices" if group_of is None else "speakers"
     if not 1 <= num_parts <= len(sizes):
-        raise OptionError(f"{len(sizes)} {groups} cannot be cut into {num_parts} parts")
+        raise OptionError(f"{len(sizes)} {groups} cannot be divided into {num_parts} parts; use fewer parts")
     part: dict[str, int] = {}
-    num_assigned = current = 0  # keys in the parts so far, the part being filled
-    groups_left = len(sizes)
+    num_assigned = current = 0  # number of keys assigned, index of the part being filled
+    num_groups_left = len(sizes)
     for group, size in sizes.items():
-        share = (current + 1) * len(keys) / num_parts
-        must = groups_left == num_parts - 1 - current  # each of the remaining parts needs one group
-        if part and current < num_parts - 1 and (must or num_assigned + size / 2 > share):
+        end = (current + 1) * len(keys) / num_parts
+        must_advance = num_groups_left == num_parts - 1 - current  # each remaining part needs a group
+        if part and current < num_parts - 1 and (must_advance or num_assigned + size / 2 > end):
             current += 1
         part[group] = current
         num_assigned += size
-        groups_left -= 1
+        num_groups_left -= 1
     return {key: part[key if group_of is None else group_of[key]] for key in keys}

@@ -1,4 +1,4 @@
-"""Sources of lattices: names resolved once to files, which are opened once to detect their content and read them."""
+"""Sources of lattices: each name is resolved once, and each file is opened once for detection and reading."""
 
 from __future__ import annotations
 
@@ -35,24 +35,25 @@ from ninja.formats.kaldi.archive import KALDI_IMAGE
 from ninja.io import detection
 from ninja.io.detection import LIST_HEAD, Holds, advice, is_list, names_in, names_script, other_kind
 
-# Marks of Kaldi archives; other files need the registry of formats, which takes longer to load.
+# Signature of text archives of Kaldi; other files require the registry of formats, which takes longer to import.
 _KALDI_TEXT = re.compile(
     rb"\s*\S{1,4096}[ \t]*\n\s*\d+[ \t]+\d+[ \t]+\d+(?:[ \t]+\d+)?[ \t]+[^\s,]+,[^\s,]+(?:,[\d_]*)?\s"
 )
 KALDI_READ = kaldi.FORMAT.read
-KALDI_HEAD = 4096 + 128  # bytes of a key and the beginning of a lattice
-MOST_OPEN = 256  # files of a folder that stay open until they are read
+KALDI_HEAD = 4096 + 128  # maximum number of bytes of a key and a lattice header
+MAX_OPEN = 256  # files of a folder that stay open until they are read
 _READ_OPTIONS = {"ark", "scp", "b", "t", "o", "no", "p", "np", "s", "ns", "cs", "ncs", "bg"}
 
 Kind = Literal["ark", "scp", "list", "folder"]
 
 
 class SourceFile:
-    """A file, a pipe or a folder of a source; reading continues with the stream whose first bytes were inspected.
+    """A file, pipe or folder of a source; the stream that is opened for inspection is also used for reading.
 
     Args:
-        guard: Notes the file as an input when it is read.
-        parent: The folder that contains it.
+        table: The file and its kind.
+        guard: Gets the file when it is read, so that no output replaces it.
+        parent: The folder of the file, if the source is a folder.
     """
 
     def __init__(self, table: Table, guard: Guard | None = None, parent: SourceFile | None = None) -> None:
@@ -60,7 +61,7 @@ class SourceFile:
         self.place = table.place
         self.path = table.place.path
         self.name = table.place.name
-        self.num_open = 0  # files of this folder
+        self.num_open = 0  # open files of this folder
         self._guard = guard
         self._parent = parent
         self._stream: Stream | None = None
@@ -70,16 +71,16 @@ class SourceFile:
 
     @cached_property
     def is_pipe(self) -> bool:
-        """Whether it can be read only once: the output of a command, a named pipe or the standard input."""
+        """Whether the source can be read only once: the output of a command, a named pipe or stdin."""
         return self.place.command is not None or is_read_once(self.path)
 
     @cached_property
     def size(self) -> int | None:
-        """Bytes of the file or of the files of a folder; None if unknown, as of a pipe."""
+        """Size of the file, or of all files in a folder, in bytes; None if unknown, for example for a pipe."""
         return size_of(self.table)
 
     def inspect(self) -> Stream:
-        """Open the file, and keep it open, to look at its first bytes with ``head``."""
+        """Open the file and keep it open, to inspect its first bytes with ``head``."""
         if self._stream is None:
             self._stream = open_stream(self.place)
             if self._parent is not None:
@@ -87,10 +88,10 @@ class SourceFile:
         return self._stream
 
     def open(self) -> Stream:
-        """Open the file at its beginning, for the caller to read and close.
+        """Open the file at its start; the caller must close it.
 
         Raises:
-            OptionError: An output of the run replaces it.
+            OptionError: An output of the run would replace the file.
         """
         stream = self.inspect()
         self._release()
@@ -105,14 +106,14 @@ class SourceFile:
         return stream
 
     def close(self) -> None:
-        """Close the file if it was inspected and is not read."""
+        """Close the file if it was inspected, but not read."""
         if self._stream is not None:
             self._stream.close()
             self._release()
 
     def close_surplus(self) -> None:
         """Close the file if too many files of its folder are open."""
-        if self._parent is not None and self._parent.num_open > MOST_OPEN:
+        if self._parent is not None and self._parent.num_open > MAX_OPEN:
             self.close()
 
     def _release(self) -> None:
@@ -122,9 +123,9 @@ class SourceFile:
 
     @cached_property
     def kind(self) -> Kind:
-        """Archive, script file, list of files or folder.
+        """Archive, script file, file list or folder.
 
-        Pipes and files that cannot be read count as archives: reading them reports the error.
+        Pipes and files that cannot be read count as archives; the reader reports the error.
         """
         if self.table.kind != "any":
             return self.table.kind
@@ -137,7 +138,7 @@ class SourceFile:
             return "ark"
 
     def content(self) -> bytes:
-        """Return all bytes of a list or script file, which can be read again; empty if it cannot be read."""
+        """Return the content of a file list or script file, which can be read again; empty if it cannot be read."""
         if self.is_pipe:
             return b""
         try:
@@ -154,25 +155,25 @@ class SourceFile:
 
     @cached_property
     def listed(self) -> tuple[list[SourceFile], list[NinjaError]]:
-        """Files that a list of files names, and the errors of names that it may not contain."""
+        """Files that a file list names, and an error for each name that is not allowed."""
         with self.open() as stream:
             return self.list_files(stream)
 
     def list_files(self, stream: Stream) -> tuple[list[SourceFile], list[NinjaError]]:
-        """Read the list of files from its open stream, as `listed` does."""
+        """Read a file list from its open stream; see `listed`."""
         tables, errors = names_in(stream.rest(), self.name)
         return [SourceFile(table, self._guard) for table in tables], errors
 
     @cached_property
     def script_files(self) -> list[SourceFile]:
-        """Archives that a script file names, each once, without those that cannot be resolved."""
+        """Archives that a script file names, without duplicates and names that cannot be resolved."""
         tables: dict[str, Table] = {}
         for row in self.content().split(b"\n"):
             fields = row.split(None, 1)
             if len(fields) == 2 and not row.endswith(b"|"):
                 try:
                     places = resolve_listed(os.fsdecode(fields[1].strip()), self.name)
-                except NinjaError:  # reading reports it
+                except NinjaError:  # reported by the reader
                     continue
                 for place in places:
                     tables.setdefault(place.path, Table(replace(place, offset=0)))
@@ -180,7 +181,7 @@ class SourceFile:
 
     @property
     def members(self) -> list[SourceFile]:
-        """Files that a list of files or a script file names; none if it cannot be read, which reading it reports."""
+        """Files that a file list or script file names; none if it cannot be read, as the reader reports the error."""
         try:
             return self.listed[0] if self.kind == "list" else self.script_files if self.kind == "scp" else []
         except NinjaError:
@@ -193,7 +194,7 @@ class SourceFile:
 
     @cached_property
     def holds(self) -> Holds:
-        """Content of a file of a folder, detected by its first bytes and its name."""
+        """What a file in a folder contains, detected from its first bytes and its name."""
         is_companion = detection.is_companion(self.path)
         holds: Holds
         try:
@@ -209,22 +210,22 @@ class SourceFile:
 
     @property
     def lattice_files(self) -> list[SourceFile]:
-        """Files of a folder that hold lattices; if there are none, those that hold results."""
+        """Lattice files of a folder, or if there are none, its recogniser result files."""
         skipped = {"nothing", "companion"}
         if any(file.holds == "lattices" for file in self.files):
             skipped.add("results")
         return [file for file in self.files if file.holds not in skipped]
 
     def describe_lattices(self) -> str:
-        """Describe the files of lattices in a folder that is read as one list; empty if there are none."""
+        """Return a message about lattice files in a folder that is read for its n-best lists; empty without any."""
         names = [os.path.basename(file.path) for file in self.files if file.holds == "lattices"]
-        subject = "files of lattices are" if len(names) > 1 else "file of lattices is"
         if not names:
             return ""
-        return f"{len(names)} {subject} left out beside the lists of the folder: {named(names, detection.NAMED)}"
+        files = "lattice files" if len(names) > 1 else "lattice file"
+        return f"skipped {len(names)} {files} in a folder of n-best lists: {named(names, detection.NAMED)}"
 
     def holds_lattices(self) -> bool:
-        """Return whether the first file holds lattices rather than transcripts, by its first bytes."""
+        """Return whether the first file contains lattices rather than transcripts, judging by its first bytes."""
         if self.table.kind == "folder":
             return True
         if self.place.command is not None or (self.is_pipe and self.place.plain):
@@ -236,10 +237,10 @@ class SourceFile:
                 return any(file.holds_lattices() for file in self._first_listed(head))
             return is_kaldi(head) or recognised(head, self.name) is not None
         except NinjaError:
-            return detection.needs_content(self.name)  # reading reports the error
+            return detection.needs_content(self.name)  # the reader reports the error
 
     def _first_listed(self, head: bytes) -> list[SourceFile]:
-        """Return the first file that a list or a script file names; an empty list if it may not name it."""
+        """Return the first file that a file list or script file names; an empty list if the name is not allowed."""
         row = next(filter(None, map(bytes.strip, head.split(b"\n"))))
         if names_script(head[:LIST_HEAD]):
             tables = [Table(place) for place in resolve_listed(os.fsdecode(row.split(None, 1)[1]), self.name)]
@@ -249,12 +250,12 @@ class SourceFile:
 
 
 class Sources:
-    """Names of lattices, each resolved once.
+    """Names of lattice sources, each resolved once.
 
     Args:
-        names: As for ``ninja.read``.
-        allow_pipes: As for ``ninja.read``.
-        guard: Notes each file that is read.
+        names: See ``ninja.read``.
+        allow_pipes: See ``ninja.read``.
+        guard: Gets each file that is read, so that no output replaces it.
     """
 
     def __init__(
@@ -268,7 +269,7 @@ class Sources:
 
     @property
     def files(self) -> list[SourceFile]:
-        """The files of all names, as `tables` resolves them.
+        """The files of all names; see `tables`.
 
         Raises:
             NinjaError: A name cannot be resolved.
@@ -277,24 +278,24 @@ class Sources:
 
     @property
     def resolvable_files(self) -> list[SourceFile]:
-        """The files of all names; none where a name cannot be resolved, which reading reports."""
+        """The files of all names; none if any name cannot be resolved, as the reader reports the error."""
         try:
             return self.files
         except NinjaError:
             return []
 
     def select(self, names: Sequence[Name]) -> Sources:
-        """Return sources of other names, which share the files of equal names with these."""
+        """Return sources with other names; equal names share their files."""
         selection = Sources(tuple(names), allow_pipes=self._allow_pipes, guard=self._guard)
         selection._files = self._files
         return selection
 
     def reopened(self) -> Sources:
-        """Return the same files for another pass, which may overlap with this one."""
+        """Return the same files for a further pass, which may overlap with this one."""
         return Sources([file.table for file in self.files], guard=self._guard)
 
     def of(self, name: Name) -> list[SourceFile]:
-        """Return the files of one name."""
+        """Return the files of a name."""
         if isinstance(name, SourceFile):
             return [name]
         if name not in self._files:
@@ -303,7 +304,7 @@ class Sources:
         return self._files[name]
 
     def text(self, name: str) -> str:
-        """Return the files of a name as one text."""
+        """Return the concatenated content of the files of a name as text."""
         texts = []
         for file in self.of(name):
             with file.open() as stream:
@@ -316,20 +317,20 @@ Source = str | os.PathLike[str] | Table | Sequence[str | os.PathLike[str] | Tabl
 
 
 def as_sources(source: Source | Sources, *, allow_pipes: bool = False) -> Sources:
-    """Return sources as they are, or those of names."""
+    """Convert names to `Sources`; return `Sources` unchanged."""
     return source if isinstance(source, Sources) else Sources(source, allow_pipes=allow_pipes)
 
 
 def recognised(head: bytes, name: str, encoding: str = "utf-8") -> Reader | None:
-    """Return the format of a file by its first bytes; None for Kaldi archives and unknown formats.
+    """Return the reader for a file, detected from its first bytes; None for Kaldi archives and unknown formats.
 
     Raises:
-        FormatError: The file is compressed, empty, or of a known kind without lattices.
+        FormatError: The file is compressed in an unsupported way, empty, or of a known kind without lattices.
     """
     if not head.removeprefix(BOM).strip() and detection.needs_content(name):
-        raise FormatError("the file is empty, which no file of this name is: was it being written?", name)
+        raise FormatError("the file is empty; is it still being written?", name)
     format = detect(head, name)
-    if (format is None or format.name == "text") and by_mark(head) is None:  # the extension .txt says little
+    if (format is None or format.name == "text") and by_mark(head) is None:  # .txt files may have any content
         reason = (advice(head, name) if format is None else None) or other_kind(head)
         if reason is not None:
             raise FormatError(reason, name)
@@ -337,17 +338,17 @@ def recognised(head: bytes, name: str, encoding: str = "utf-8") -> Reader | None
 
 
 def is_kaldi(head: bytes) -> bool:
-    """Return whether a file begins as a Kaldi archive of lattices."""
+    """Return whether a file begins like a Kaldi archive of lattices."""
     return KALDI_IMAGE.match(head) is not None or _KALDI_TEXT.match(head) is not None
 
 
 def tables(source: Source, *, allow_pipes: bool = False) -> list[Table]:
-    """List the tables that a source consists of, without opening them.
+    """Return the tables of a source without opening them.
 
     Args:
-        source: A path, a directory, a list of files, ``-``, a pattern (``lat.*.gz``, ``lat.JOB.gz``), a Kaldi
-            rspecifier, or several of these. A path-like object is always a path.
-        allow_pipes: Allow commands other than ``gunzip -c``, ``zcat`` and ``cat``, which a shell runs.
+        source: A path, a folder, a file list, ``-``, a pattern (``lat.*.gz``, ``lat.JOB.gz``), a Kaldi rspecifier, or
+            several of these. A path-like object is always taken as a path.
+        allow_pipes: Allow commands other than ``gunzip -c``, ``zcat`` and ``cat``, and run them in a shell.
 
     Raises:
         FormatError: A command is not allowed.
@@ -373,7 +374,7 @@ def tables(source: Source, *, allow_pipes: bool = False) -> list[Table]:
     if unknown:
         raise OptionError(f"rspecifier {source!r} has the unknown option {unknown[0]!r}")
     if len(kinds) != 1:
-        raise OptionError(f"rspecifier {source!r} must say 'ark' or 'scp' once")
+        raise OptionError(f"rspecifier {source!r} must contain 'ark' or 'scp' once")
     kind: Literal["ark", "scp"] = "ark" if kinds[0] == "ark" else "scp"
     places = resolve(match[2].strip(), allow_pipes=allow_pipes)
     return [Table(place, kind, permissive="p" in options) for place in places]
@@ -393,17 +394,17 @@ def _of_path(path: str) -> list[Table]:
 
 
 def kind_of(table: Table, stream: Stream) -> Literal["ark", "scp", "list"]:
-    """Detect by the beginning of a file whether it is a table, a script file, or a list of files."""
+    """Detect from the first bytes of a file whether it is a table, a script file, or a file list."""
     if table.kind != "any":
         return "scp" if table.kind == "scp" else "ark"
     head = stream.head(LIST_HEAD, lambda head: head.lstrip().count(b"\n") > 1 or b"\0" in head)
     if not stream.seekable:
-        head = head[: head.rfind(b"\n") + 1] or head  # the last line may be incomplete
+        head = head[: head.rfind(b"\n") + 1] or head  # drop the last line, which may be incomplete
     return "scp" if names_script(head) else "list" if is_list(head) else "ark"
 
 
 def open_tables(source: Source, *, allow_pipes: bool = False) -> Iterator[tuple[Table, Stream]]:
-    """Open the files of a source one after the other, those that a list names in place of the list."""
+    """Open the tables of a source one by one; a file list is replaced by the files that it names."""
     for table in tables(source, allow_pipes=allow_pipes):
         with closing(open_stream(table.place)) as stream:
             kind = kind_of(table, stream)

@@ -1,4 +1,4 @@
-"""``write``: lattices to a file or a folder of any format."""
+"""``write``, which opens a file or folder for lattices in any format."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from ninja.io.scales import ChosenScales
 from ninja.lattice.lattice import Scales
 from ninja.lattice.symbols import SymbolTable
 
-KALDI = ("binary", "text")  # Kaldi's own archives, which have script files and can be resumed
-_NO_OUTPUTS = {  # extensions that no format has
-    ".stm": "STM is not written; write JSON lines (.jsonl), which hold words with times",
-    ".feather": "tables are written as Parquet (.parquet)",
-    ".scp": "a script file goes with an archive; say ark,scp:FILE.ark,FILE.scp",
+KALDI = ("binary", "text")  # Kaldi archives, which may have script files and can be resumed
+_NO_OUTPUTS = {  # extensions that cannot be written
+    ".stm": "STM cannot be written; use JSON lines (.jsonl) for words with times",
+    ".feather": "Feather cannot be written; use Parquet (.parquet)",
+    ".scp": "a script file requires an archive; use ark,scp:FILE.ark,FILE.scp",
 }
-_ONE_COST = ("costs", "scores")  # options of formats that may select one unscaled cost
+_ONE_COST = ("costs", "scores")  # format options that may select a single unscaled cost
 
 
 @dataclass(frozen=True, slots=True)
 class OutputFormat:
-    """The name of an output, resolved to its place and format."""
+    """The name of an output, resolved to its files and format."""
 
     name: str
     to: str | None  # format with its options, as the user named it
@@ -43,12 +43,12 @@ class OutputFormat:
 
     @property
     def is_kaldi(self) -> bool:
-        """Whether it is a Kaldi archive."""
+        """Whether the output is a Kaldi archive."""
         return self.format.name in KALDI
 
     @property
     def spells_words(self) -> bool:
-        """Whether words are written by their names rather than their ids."""
+        """Whether words are written instead of word ids."""
         assert self.format.write is not None
         options = fill_options(self.format.write.options, self.options, self.format.name)
         return "ids" not in self.format.kept(options)
@@ -70,47 +70,48 @@ def write(
     guard: Guard | None = None,
     originals: Sequence[str] = (),
 ) -> LatticeWriter:
-    """Open a file or a folder of lattices for writing, as a context manager.
+    """Open a file or folder for lattices; use the result in a ``with`` block.
 
-    The output appears under its name when the block is left without an exception, or not at all. It may have the name
-    of a source, whose reader continues to read the old file.
+    The output gets its name when the block ends without an exception; otherwise it is removed. It may have the name of
+    a source, whose reader continues to read the old file.
 
         with ninja.write("ark,t:out.txt") as output:
             output.write(lattice)
 
-    The format is that of the extension: a Kaldi archive for unknown extensions, text for ``.txt``, ``.slf``, ``.fst``,
-    ``.pt``, ``.arrow``, ``.jsonl`` and so on for others. Formats of one lattice per file write a file if the name has
-    their extension, and otherwise a folder, in which each lattice gets the file ``KEY`` with that extension. Formats of
-    n-best lists write the best hypotheses of a lattice, and those of confusion networks its network; they also take
-    such lists and networks. If ids of words are written, the symbol table goes beside the output unless it was read
-    from a file.
+    The extension selects the format: text for ``.txt``, other formats for ``.slf``, ``.fst``, ``.pt``, ``.arrow``,
+    ``.jsonl`` and so on, and a binary Kaldi archive for unknown extensions. Formats that store one lattice per file
+    write a file if the name has their extension, and otherwise a folder with a file per lattice, named by its key.
+    Formats for n-best lists store the best hypotheses of a lattice, and formats for confusion networks its network;
+    such lists and networks can also be written directly. If the output contains word ids, the symbol table is written
+    next to it, unless the table was read from a file.
 
     Args:
-        name: A path (``.gz`` compresses it, ``.txt`` is text), ``-`` for the standard output, or a Kaldi wspecifier:
-            ``ark:…``, ``ark,t:…``, ``ark,scp:A,S``, ``ark:| gzip -c > F`` (served without a shell).
-        resume: Continue the output of an earlier attempt, or a finished one; ``keys_done`` of the output names the
-            lattices that need not be written again. If this attempt fails, its output is kept. Kaldi archives only.
-        kind: Write every lattice as this kind.  [default: its own] Kaldi archives only.
-        to: The format and its options, ``slf`` or ``slf:base=10,frame_shift=0.01``; docs/formats.md lists them. k2 and
-            espnet keep all lattices in memory until the block is left.  [default: by the extension]
-        lossy: "refuse" lattices that would lose anything; "allow": count the losses in ``lost``.
-        words: Symbol table of the lattices. An output of ids (``needs_words``) takes lattices of one table only.
-            [default: that of each lattice]
-        words_out: File for the symbol table.  [default: beside the output, if it is needed]
+        name: A path (compressed if it ends in ``.gz``, text if it ends in ``.txt``), ``-`` for stdout, or a Kaldi
+            wspecifier: ``ark:…``, ``ark,t:…``, ``ark,scp:A,S``, ``ark:| gzip -c > F`` (emulated without a shell).
+        resume: Continue the output of an earlier attempt, complete or not; ``keys_done`` of the writer has the keys of
+            its lattices. If this attempt fails, its output is saved for the next one. Only for Kaldi archives.
+        kind: Kind to which lattices are converted; None keeps the kind of each lattice. Only for Kaldi archives.
+        to: The format and its options, such as ``slf`` or ``slf:base=10,frame_shift=0.01``, see docs/formats.md; None
+            selects it by the extension. k2 and espnet keep all lattices in memory until the block ends.
+        lossy: "refuse" raises an error for lattices with fields that the format cannot store; "allow" drops such fields
+            and counts them in ``lost``.
+        words: Symbol table of the lattices; None uses that of each lattice. An output of ids (``needs_words``) accepts
+            only lattices that share a table.
+        words_out: File for the symbol table; None writes it next to the output if necessary.
         encoding: Encoding of words in text formats other than Kaldi's.
-        scales: Scales of paths, for formats with one cost, lists and networks, unless `to` has others.
-            [default: those of `chosen`, else 1, 1, 0]
-        chosen: Scales that were chosen for the lattices, for example by a rescoring: if costs are written unscaled, the
-            scales are written to a file beside the output, where `find_scales` and the commands find them.
-        run: Facts that the lattices depend on, see `ninja.io.resume`: with `resume`, the output of another run is
-            refused, and nothing is added to a finished output of an unknown run. Kaldi archives only.
-            [default: nothing is checked]
-        guard: Inputs that must not be replaced.
-        originals: Paths of all files that the lattices come from, in order, for formats that are written as they came:
-            files without a lattice among those that are written are copied.
+        scales: Scales with which formats with a single cost, n-best lists and networks combine costs, unless `to` sets
+            them. None uses those of `chosen`, or else 1, 1 and 0.
+        chosen: Scales chosen for the lattices, for example in rescoring. If costs are written unscaled, the scales are
+            written to a file next to the output, where `find_scales` and the commands find them.
+        run: Facts on which the lattices depend, see `ninja.io.resume`. With `resume`, an output of another run is
+            refused, and a complete output of an unknown run is not extended; None checks nothing. Only for Kaldi
+            archives.
+        guard: Protects the inputs from being replaced.
+        originals: Paths of all files from which the lattices come, in order, for formats that restore all other fields
+            of the input files; files whose lattices are not written are copied.
 
     Raises:
-        OptionError: The name is invalid, there is no such format, or it has no such option.
+        OptionError: The name is invalid, or the format or one of its options does not exist.
 
     Source: Kaldi util/kaldi-table.h, lat/kaldi-lattice.cc; OpenFst vector-fst.h.
     """
@@ -119,7 +120,9 @@ def write(
     path = target.archive
     for option, is_given in (("resume", resume), ("kind", kind is not None)):
         if is_given and not form.is_kaldi:
-            raise OptionError(f"{option} is for Kaldi archives, but {form.name!r} is to be {format.name}")
+            raise OptionError(
+                f"{option} applies only to Kaldi archives, but the format of {form.name!r} is {format.name}"
+            )
     if scales is None and chosen is not None:
         scales = chosen.scales
     values, note = (form.options, None) if form.is_kaldi or scales is None else _scaled(format, form.options, scales)
@@ -144,23 +147,23 @@ def write(
     )
     if form.is_kaldi:
         if os.path.isdir(path):
-            raise OptionError(f"the output {path!r} is not a file name")
+            raise OptionError(f"the output {path!r} is a folder; add a file name")
         if form.to is not None:
             target = replace(target, text=format.name == KALDI[1])
         return KaldiWriter(output, target, resume=resume, kind=kind)
     if format.write.files == "named":
         if path == STDOUT:
-            raise OptionError(f"{format.name} has many files; name a folder")
+            raise OptionError(f"{format.name} writes several files; name a folder")
         return NamedFiles(output)
     if format.write.files == "each":
         return OneLattice(output) if _is_file(path, format) else Folder(output)
     if path != STDOUT and (os.path.isdir(path) or path.endswith(os.sep)):
-        raise OptionError(f"the output {path!r} is not a file name, but {format.name} has many lattices in one file")
+        raise OptionError(f"the output {path!r} is a folder, but {format.name} writes a single file; add a file name")
     return OneFile(output)
 
 
 def _is_file(path: str, format: Format) -> bool:
-    """Return whether a name is that of a file of a format rather than of a folder."""
+    """Return whether a name is that of a file in a format, rather than of a folder."""
     if path == STDOUT or path.endswith(os.sep) or os.path.isdir(path):
         return path == STDOUT
     if os.path.exists(path) and not os.path.isfile(path):  # /dev/null, a named pipe
@@ -169,9 +172,9 @@ def _is_file(path: str, format: Format) -> bool:
 
 
 def _scaled(format: Format, values: Mapping[str, str], scales: Scales) -> tuple[Mapping[str, str], str | None]:
-    """Return a format's options with the scales of paths, and a note on them.
+    """Add scales to the options of a format, and return a note about them.
 
-    Scales among the options replace these. A format without a graph scale gets the ratio of both.
+    Scales that the options already have take precedence. A format without a graph scale gets the ratio of both.
     """
     assert format.write is not None
     fields = {field.name for field in dataclasses.fields(cast(Any, format.write.options))}
@@ -184,9 +187,9 @@ def _scaled(format: Format, values: Mapping[str, str], scales: Scales) -> tuple[
     weights = {name: value for name, value in weights.items() if name in fields}
     graph, penalty = weights.get("lm_scale", 1.0), weights.get("word_penalty", 0.0)
     parts = ["graph" if graph == 1.0 else f"{graph:g} graph", f"{weights['acoustic_scale']:g} acoustic"]
-    total = " + ".join(parts if penalty == 0.0 else [*parts, f"{penalty:g} for each word"])
-    subject = "hypotheses are in the order of" if format.holds == "nbest" else "costs are joined as"
-    note = f"{subject} {total}; another: --to {format.name}:acoustic_scale=…"
+    total = " + ".join(parts if penalty == 0.0 else [*parts, f"{penalty:g} per word"])
+    subject = "hypotheses are sorted by" if format.holds == "nbest" else "costs are combined as"
+    note = f"{subject} {total}; use --to {format.name}:acoustic_scale=… to change it"
     return {**values, **{name: repr(value) for name, value in weights.items()}}, note
 
 
@@ -194,11 +197,12 @@ def format_of(name: str | os.PathLike[str], to: str | None = None) -> OutputForm
     """Resolve the name of an output.
 
     Args:
-        name: As for ``target``.
-        to: ``FORMAT`` or ``FORMAT:OPTION=VALUE,…``.  [default: by the extension, else Kaldi's binary]
+        name: See ``target``.
+        to: ``FORMAT`` or ``FORMAT:OPTION=VALUE,…``; None selects the format by the extension, or else a binary Kaldi
+            archive.
 
     Raises:
-        OptionError: There is no such format, the extension is that of several formats or of one that is not written, or
+        OptionError: The format does not exist, the extension is that of several formats or of a read-only format, or
             `to` contradicts a wspecifier.
     """
     place = target(name)
@@ -207,7 +211,7 @@ def format_of(name: str | os.PathLike[str], to: str | None = None) -> OutputForm
     known, values = split_options(to)
     format = by_name(known, "write")
     if is_specifier(name) and format.name != KALDI[place.text]:
-        raise OptionError(f"{os.fspath(name)!r} says its form itself, so it cannot be {known!r}; give a file name")
+        raise OptionError(f"{os.fspath(name)!r} is a wspecifier, whose format cannot be {known!r}; use a file name")
     return OutputFormat(os.fspath(name), to, place, format, values)
 
 
@@ -221,12 +225,12 @@ def _by_extension(name: str | os.PathLike[str], place: Target) -> Format:
         names = [format.name for format in writable]
         choices = " or ".join(f"to={name!r}" for name in names)
         flags = ", ".join(f"--to {name}" for name in names)
-        raise OptionError(f"{path!r}: the extension is that of {' and '.join(names)}; say {choices} ({flags})")
+        raise OptionError(f"{path!r}: the extension is that of {' and '.join(names)}; use {choices} ({flags})")
     if writable:
         return writable[0]
     if formats:
-        raise OptionError(f"{path!r}: {formats[0].name} files are only read; name the format (--to)")
+        raise OptionError(f"{path!r}: {formats[0].name} files cannot be written; select another format with --to")
     for ending, advice in _NO_OUTPUTS.items():
         if path.removesuffix(".gz").lower().endswith(ending):
-            raise OptionError(f"{path!r}: {advice}, or name the format (--to)")
+            raise OptionError(f"{path!r}: {advice}, or select a format with --to")
     return by_name(KALDI[0], "write")

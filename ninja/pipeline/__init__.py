@@ -1,4 +1,4 @@
-"""A stage over many lattices: threads, order, failures, outputs that appear whole, shards."""
+"""Run a stage over many lattices, on threads or in shards, in input order and with complete outputs or none."""
 
 from typing import TYPE_CHECKING, Any
 

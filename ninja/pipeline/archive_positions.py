@@ -1,8 +1,9 @@
-"""Positions in Kaldi archives at which lattices begin, found from a given byte on without reading the bytes before it.
+"""Find the positions at which lattices begin in Kaldi archives, without reading the archive from its start.
 
-A binary archive has no marks between its lattices. A key and the head of a lattice are accepted if two whole lattices,
-or one and the end of the file, can be read from there. Two whole lattices within the labels of a third would still be
-accepted, but not silently: the shard that ends there has half a lattice, which fails with its position.
+A binary archive has no separators between its lattices. A position is accepted if a key and a lattice header follow,
+and two complete lattices, or one and the end of the file, can be read from there. Two complete lattices within the
+labels of a third would be accepted by mistake, but not silently: the shard that ends there has an incomplete lattice,
+which fails with its position.
 """
 
 from __future__ import annotations
@@ -21,19 +22,22 @@ from ninja.io.sources import is_kaldi
 from ninja.lattice import Lattice
 
 BLOCK = 1 << 20  # bytes searched at once
-LONGEST_HEAD = 4096 + 128  # bytes of a key, and of the head of its lattice
+LONGEST_HEAD = 4096 + 128  # maximum number of bytes of a key and a lattice header
 _BLANK_LINE = re.compile(rb"\n[ \t\r]*\n\s*")
-# A key after a lattice, whose last byte is 0: the highest of a state's id, or of the number of its arcs.
+# A key after a lattice, whose last byte is 0: the high byte of a state id or of a number of arcs.
 _KEY = re.compile(rb"[\0\s]([^\0\s]{1,4096}[ \t])\Z")
 
 
 def next_lattice_begin(path: str, offset: int, *, text: bool) -> int:
-    """Return the byte at or after an offset at which a lattice of a Kaldi archive begins, or the size of the file.
+    """Return the first position at or after an offset at which a lattice begins in a Kaldi archive.
 
     Args:
-        path: A plain file.
-        offset: ≥ 0.
-        text: The archive is text.
+        path: An uncompressed file.
+        offset: Offset in bytes, ≥ 0.
+        text: The archive is in text format.
+
+    Returns:
+        Position in bytes; the size of the file if no lattice begins there.
 
     Raises:
         InputError: The file cannot be read.
@@ -42,14 +46,14 @@ def next_lattice_begin(path: str, offset: int, *, text: bool) -> int:
         size = file.seek(0, 2)
         if offset == 0:
             return 0
-        for place in _text_begins(file, offset) if text else _binary_begins(file, offset):
-            if offset <= place < size and (text or _is_begin(path, place, size)):
-                return place
+        for position in _text_begins(file, offset) if text else _binary_begins(file, offset):
+            if offset <= position < size and (text or _is_begin(path, position, size)):
+                return position
     return size
 
 
 def _binary_begins(file: Any, offset: int) -> Iterator[int]:
-    """Yield the positions of keys that the head of a lattice follows."""
+    """Yield the positions of keys that are followed by a lattice header."""
     for begin, block in _blocks(file, max(0, offset - 1)):
         head = block.find(MAGIC)
         while head >= 0:
@@ -60,7 +64,7 @@ def _binary_begins(file: Any, offset: int) -> Iterator[int]:
 
 
 def _text_begins(file: Any, offset: int) -> Iterator[int]:
-    """Yield the positions after blank lines, which occur between lattices only."""
+    """Yield the positions after blank lines, which occur only between lattices."""
     for begin, block in _blocks(file, max(0, offset - 2)):
         for blank in _BLANK_LINE.finditer(block):
             if is_kaldi(block[blank.end() : blank.end() + LONGEST_HEAD]):
@@ -68,7 +72,7 @@ def _text_begins(file: Any, offset: int) -> Iterator[int]:
 
 
 def _blocks(file: Any, begin: int) -> Iterator[tuple[int, bytes]]:
-    """Yield the position and the bytes of blocks of a file, which overlap by two heads."""
+    """Yield the position and the bytes of each block of a file; blocks overlap by twice `LONGEST_HEAD`."""
     overlap = 2 * LONGEST_HEAD
     while True:
         file.seek(begin)
@@ -81,11 +85,11 @@ def _blocks(file: Any, begin: int) -> Iterator[tuple[int, bytes]]:
         begin += len(block) - overlap
 
 
-def _is_begin(path: str, place: int, size: int) -> bool:
-    """Tell whether a lattice begins at a position of a binary archive, and another, or the end, follows it."""
+def _is_begin(path: str, position: int, size: int) -> bool:
+    """Return whether a lattice begins at a position of a binary archive and is followed by another or the end."""
     num_lattices = 0
     try:
-        with open_stream(Place(path, place, end=size)) as stream:
+        with open_stream(Place(path, position, end=size)) as stream:
             for _, lattice in read_entries(Content(stream, path), None, None):
                 if not isinstance(lattice, Lattice):
                     return False

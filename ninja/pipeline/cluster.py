@@ -1,4 +1,4 @@
-"""Run the remaining shards of a plan, in this process or on a Ray cluster."""
+"""Run the remaining shards of a plan in this process or on a Ray cluster."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ def run(
     gpus: float = 0,
     on_record: Callable[[Record], None] = lambda record: None,
 ) -> list[Record]:
-    """Run the shards of a plan that are not done yet; `ninja.pipeline.join.join_shards` joins their files.
+    """Run the shards of a plan that are not complete; `ninja.pipeline.join.join_shards` joins their outputs.
 
-    On a cluster each actor calls `start` once, which loads the model, and then runs shards. A shard whose worker dies,
-    or that fails with an error that another attempt may not have, is tried three times, on any node. Folder and sources
-    must be on a file system that all nodes share.
+    On a cluster, each actor calls `start` once, which loads the models, and then runs shards. If a worker dies, or a
+    shard fails with an error that may be temporary, the shard is run again on any node, at most three times in total.
+    The folder of the plan and the sources must be on a file system that all nodes share.
 
     Args:
         plan: See `ninja.pipeline.shard`.
-        start: Returns the work of a worker, to which it is sent.
-        cluster: Address of a Ray cluster (``HOST:PORT``); "auto" for that of this machine, or a new one of its cores.
-            [default: this process]
-        cores: Cores of each actor, the number of threads of its work.
-        gpus: GPUs of each actor.
+        start: Called in each worker; returns the function that runs a part. It is pickled and sent to the workers.
+        cluster: Address of a Ray cluster (``HOST:PORT``). "auto" uses the cluster that runs on this machine, or starts
+            a local one. None runs the shards in this process.
+        cores: Number of cores per actor, which is the number of threads that it should use.
+        gpus: Number of GPUs per actor.
         on_record: Called with the record of each completed shard.
 
     Returns:
         The records of all shards, in order.
 
     Raises:
-        OptionError: The folder has shards of another plan, or no cluster answers.
-        WorkerError: Shards failed repeatedly; the message names them. The others are done.
-        NinjaError: The error applies to all shards; in this process, any error of the work.
+        OptionError: The folder contains shards of another plan, or the cluster cannot be reached.
+        WorkerError: Shards failed repeatedly; the message names them. All other shards are complete.
+        NinjaError: An error that applies to all shards; if they run in this process, any error of the work.
         DependencyError: Ray is not installed.
     """
     shards = missing(plan)

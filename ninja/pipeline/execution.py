@@ -1,4 +1,4 @@
-"""``run`` and ``stream``: a stage over the lattices of inputs, in input order and in bounded memory."""
+"""``run`` and ``stream``, which apply a stage to the lattices of inputs, in input order and bounded memory."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 Stage = BatchStage[Result] | StreamStage[Result]
-Progress = Callable[[str, int, float | None], None]  # key, lattices done, and the share of the inputs read if known
+Progress = Callable[[str, int, float | None], None]  # key, number of lattices done, fraction of the inputs read
 Read = Callable[[Inputs], Pairs]
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The counts of a run."""
+    """Counts, failures and notes of a run."""
 
-    lattices: int  # processed without a failure
-    written: int  # lattices written; a stage may make several of one
-    arcs: int  # of these
+    lattices: int  # input lattices processed without a failure
+    written: int  # output lattices; a stage may return several for each input
+    arcs: int  # arcs of the output lattices
     failures: tuple[NinjaError, ...]
-    skipped: int  # lattices whose results were in the output already
-    repeated: tuple[str, ...]  # keys that occurred before, once for each repetition
+    skipped: int  # lattices whose results were already in the output
+    repeated: tuple[str, ...]  # duplicate keys, once for each repetition
     notes: tuple[str, ...]
     seconds: float
 
     def __str__(self) -> str:
         failed = f", {len(self.failures)} failed" if self.failures else ""
-        skipped = f", {self.skipped} were there already" if self.skipped else ""
+        skipped = f", {self.skipped} already in the output" if self.skipped else ""
         return f"{self.lattices} lattices, {self.arcs} arcs, {self.seconds:.1f} s{skipped}{failed}"
 
 
@@ -77,32 +77,33 @@ def run(
     progress: Progress | None = None,
     may_be_empty: bool = False,
 ) -> Summary:
-    """Write the results of a stage for the lattices of inputs.
+    """Apply a stage to the lattices of inputs, and write the results.
 
-    The output appears whole or not at all. A lattice that fails is left out and reported in the summary if the log of
-    the inputs has an ``on_error``; without it, the first failure is raised.
+    The output is written completely or not at all. If the log of the inputs has an ``on_error``, lattices that fail are
+    skipped and reported in the summary; otherwise the first failure is raised.
 
     Args:
-        inputs: Read once, in order.
+        inputs: Sources of lattices, read once and in order.
         stage: `OnBatches` or `OnLattices` of a function, ``ninja.Rescorer``, or any other stage.
-        output: Lattices in one file or one for each input file; or lines, where the results are strings.
-        jobs: Threads, >= 1.  [default: all cores]
-        read: Yields the key and lattice of each entry of the inputs, or of one file of them, that is to be processed.
-            [default: all, by ``Inputs.lattices``]
-        on_result: Called with each lattice written, or the lines of each, in order.
-        progress: Called with the last key, the number of lattices done and the share of the inputs read, 0 to 1.
-        may_be_empty: Inputs without lattices make an empty output; otherwise they are refused.
+        output: An output for lattices (one file, or one for each input file), or for lines if the results are strings.
+        jobs: Number of threads, ≥ 1; None uses all cores.
+        read: Yield the key and the lattice of each entry to be processed, given the inputs or one file of them; None
+            reads all with ``Inputs.lattices``.
+        on_result: Called in order with each lattice, or with its lines, after it is written.
+        progress: Called with the last key, the number of lattices done, and the fraction of the inputs read, in [0, 1],
+            or None if it is unknown.
+        may_be_empty: Write an empty output if the inputs contain no lattices, instead of raising an error.
 
     Returns:
-        Counts, failures and notes of this run; those of all runs of the inputs are in ``inputs.log``.
+        Counts, failures and notes of this run. ``inputs.log`` has those of all runs on these inputs.
 
     Raises:
-        LatticeError: There is no result at all.
+        LatticeError: There are no results.
         OutputError: The output cannot be written.
         OptionError: The options contradict each other.
     """
     if not isinstance(inputs, Inputs):
-        raise OptionError(f"inputs is of type {type(inputs).__name__}; give ninja.pipeline.Inputs(name)")
+        raise OptionError(f"inputs has type {type(inputs).__name__}, but must be ninja.pipeline.Inputs(name)")
     check_stage(stage)
     start, log = time.perf_counter(), inputs.log
     before = Counts.of(log)
@@ -140,17 +141,17 @@ def stream(
     progress: Progress | None = None,
     may_be_empty: bool | None = None,
 ) -> Iterator[tuple[str, Result]]:
-    """Yield the key and the stage's result of each lattice, in input order.
+    """Apply a stage to lattices, and yield the key and the result of each, in input order.
 
     Args:
         inputs: `Inputs`, or pairs of key and lattice, which are read lazily.
-        stage: As for `run`.
-        jobs: As for `run`.
-        read: As for `run`.
-        log: For pairs, filled while the results are read; that of `Inputs` is their own.
-        done: Keys of lattices to skip, each as often as it occurs here.
-        progress: As for `run`.
-        may_be_empty: As for `run`; None allows no results even if all lattices fail.
+        stage: See `run`.
+        jobs: See `run`.
+        read: See `run`.
+        log: Log for pairs, filled while results are read; not allowed for `Inputs`, which have a log.
+        done: Keys of lattices to skip; each is skipped as often as it occurs here.
+        progress: See `run`.
+        may_be_empty: See `run`; None also allows that all lattices fail.
 
     Raises:
         OptionError: `jobs` is below 1.
@@ -158,7 +159,7 @@ def stream(
     """
     if isinstance(inputs, Inputs):
         if log is not None and log is not inputs.log:
-            raise OptionError("log is for pairs of key and lattice; give Inputs(..., log=log)")
+            raise OptionError("log is allowed only for pairs of key and lattice; use Inputs(..., log=log)")
     else:
         lattices = pairs(inputs)
         inputs, read = Inputs((), log=Log() if log is None else log), lambda _: lattices
@@ -174,14 +175,14 @@ def _stream(
 
 
 def _write_outputs(inputs: Inputs, stage: Stage[Lattice], output: Output, loop: _RunLoop) -> None:
-    """Write each of the outputs."""
+    """Write the results to one output, or to an output for each input file."""
     inputs.spells_words |= output.resolved.spells_words
     outputs = outputs_of(output, inputs)
     if len(outputs) == 1:
         loop.write(outputs[0][1], stage, outputs[0][0])
         return
     for file_output, _ in outputs:
-        if file_output.resume and file_output.chosen is not None:  # before any of them is written
+        if file_output.resume and file_output.chosen is not None:  # checked before any output is written
             refuse_other_scales(target(file_output.name).archive, file_output.chosen)
     log = inputs.log
     before = _counts(log)
@@ -193,16 +194,16 @@ def _write_outputs(inputs: Inputs, stage: Stage[Lattice], output: Output, loop: 
         except (LatticeError, VocabularyError) as error:
             if error.key is not None or log.on_error is None:
                 raise
-            error.path = error.path or file_output.name  # no lattice of this input can be used; others are written
+            error.path = error.path or file_output.name  # all lattices of this input failed; write the others
             log.fail(error)
     log.output = 0
     if _counts(log) == before and not may_be_empty:
-        raise LatticeError(f"there is no lattice in {', '.join(inputs.places)}")
+        raise LatticeError(f"{', '.join(inputs.places)}: found no lattices")
 
 
 @dataclass(slots=True)
 class _RunLoop:
-    """Options and counts of a run, and its loop."""
+    """Options, counts and main loop of a run."""
 
     jobs: int | None
     read: Read | None
@@ -222,18 +223,22 @@ class _RunLoop:
 
     @contextmanager
     def checking_words(self, stage: object, log: Log) -> Iterator[None]:
-        """Check the words of the lattices by file if the stage has models and the caller does not read by itself.
+        """Check in a ``with`` block how well the models of a stage cover the words of the lattices.
+
+        Stages without models, and lattices that the caller reads by a function of its own, are not checked.
 
         Raises:
-            OptionError: The log has no place for the coverage of the words.
-            VocabularyError: A model lacks too many words.
+            OptionError: The log cannot store the coverage.
+            VocabularyError: Too many words are missing from a model.
         """
         if self.read is not None or not isinstance(stage, WordCheckingStage):
             yield
             return
         if not hasattr(log, "vocabulary"):
             name = type(stage).__name__
-            raise OptionError(f"{name} needs another log; give Inputs(..., log=ninja.RescoreReport(on_error=...))")
+            raise OptionError(
+                f"{name} requires a RescoreReport; use Inputs(..., log=ninja.RescoreReport(on_error=...))"
+            )
         report = cast("RescoreReport", log)
         report.vocabulary = check = stage.vocabulary_check(report)
         self.read = check.read
@@ -242,7 +247,7 @@ class _RunLoop:
         report.tell_coverage()
 
     def results(self, inputs: Inputs, stage: Stage[Result], done: Collection[str] = ()) -> Iterator[tuple[str, Result]]:
-        """Yield the key and the result of each lattice."""
+        """Yield the key and the result of each lattice, without those that are ``done``."""
         log = inputs.log
         counts = _counts(log)
         with closing(self._chunks(inputs, stage, Counter(done), None, None)) as chunks:
@@ -257,7 +262,7 @@ class _RunLoop:
         self._refuse_nothing(inputs, counts)
 
     def write(self, inputs: Inputs, stage: Stage[Lattice], output: Output) -> None:
-        """Write one output."""
+        """Write the results to one output."""
         log = inputs.log
         counts = _counts(log)
         is_expanding = getattr(stage, "is_expanding", False)
@@ -272,12 +277,12 @@ class _RunLoop:
             if not sink.has_originals:
                 self._refuse_nothing(inputs, counts)
         if times.lost:
-            log.note(f"the times of {times.lost} lattices are lost: states of different times became one")
+            log.note(f"times of {times.lost} lattices are not written, because states with different times were merged")
         if times.lost_records and not sink.needs_origins:
-            log.note(f"other fields of {times.lost_records} n-best lists are not written: their paths changed")
+            log.note(f"other fields of {times.lost_records} n-best lists are not written, because their paths changed")
 
     def _write_chunk(self, chunk: _Chunk, log: Log, sink: LatticeSink, times: _Times) -> int:
-        """Write the results of a chunk; return the number of lattices written."""
+        """Write the results of a chunk, and return the number of lattices written."""
         batch = chunk.results
         if not isinstance(batch, Batch):
             lattice: Lattice = batch[0][1]
@@ -332,11 +337,13 @@ class _RunLoop:
                 prepared = None
                 if sink is not None:
                     if not isinstance(results, Batch):
-                        raise TypeError(f"{type(stage).__name__} returned no lattices, which are to be written")
+                        raise TypeError(
+                            f"{type(stage).__name__} must return a Batch, because the output is for lattices"
+                        )
                     prepared = sink.prepared(results.without_faults())
                 num_failed = len(results.faults) if isinstance(results, Batch) else 0
                 return _Chunk(results, prepared, len(batch) - num_failed, share, batch.keys[-1]), part, None
-            except BaseException as error:  # raised when the log is merged
+            except BaseException as error:  # raised in order, after the log is merged
                 return None, part, error
 
         tasks = ((batch, inputs.share) for batch in source.batches())
@@ -353,37 +360,33 @@ class _RunLoop:
             self.progress(chunk.key, log.lattices + log.skipped, chunk.share)
 
     def _refuse_nothing(self, inputs: Inputs, before: tuple[int, int]) -> None:
-        """Refuse to write nothing.
-
-        Raises:
-            LatticeError: There is not a single result.
-        """
-        done, failed = (now - then for now, then in zip(_counts(inputs.log), before, strict=True))
+        """Raise `LatticeError` if there are no results and that is not allowed."""
+        done, failed = (count - previous for count, previous in zip(_counts(inputs.log), before, strict=True))
         if done or self.may_be_empty is None or (self.may_be_empty and not failed) or inputs.tables is not None:
             return
         if failed:
-            raise LatticeError(f"not one lattice of {failed} could be used; nothing is written")
-        sources = f" in {', '.join(inputs.places)}" if inputs.places else ""
-        raise LatticeError(f"there is no lattice{sources}; nothing is written")
+            raise LatticeError(f"all {failed} lattices failed; no output is written")
+        sources = f"{', '.join(inputs.places)}: " if inputs.places else ""
+        raise LatticeError(f"{sources}found no lattices; no output is written")
 
 
 def _counts(log: Log) -> tuple[int, int]:
-    """Return the numbers of finished and failed lattices of a run."""
+    """Return the number of lattices done, including skipped ones, and the number of failed lattices."""
     return log.lattices + log.skipped, len(log.failures)
 
 
 def _keep(error: NinjaError) -> None:
-    """Ignore a failure, which the log has."""
+    """Do nothing, so that the log stores a failure instead of raising it."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Chunk:
-    """The results of a batch, or of one lattice."""
+    """The results of a batch or of one lattice."""
 
     results: Any  # a batch, or pairs of key and result or error
-    prepared: Any  # by the writer of the output
-    num_lattices: int  # processed without a failure
-    share: float | None  # of the inputs' bytes read with it
+    prepared: Any  # content of the output, see LatticeWriter.prepared
+    num_lattices: int  # input lattices processed without a failure
+    share: float | None  # fraction of the inputs' bytes that were read up to here
     key: str  # of the last lattice
 
     def entries(self) -> Iterator[tuple[str, Any]]:
@@ -391,7 +394,7 @@ class _Chunk:
 
 
 class _Source:
-    """Lattices of inputs without those that are done; records repeated keys."""
+    """Lattices of inputs without those that are done; adds duplicate keys to the log."""
 
     def __init__(
         self,
@@ -405,7 +408,7 @@ class _Source:
         self._done = Counter(done)
         self._on_lattice = on_lattice
         self._keys: set[str] = set()
-        self._shares: deque[tuple[str, float | None]] = deque()  # of lattices that have no result yet
+        self._shares: deque[tuple[str, float | None]] = deque()  # key and share of lattices without a result yet
 
     def lattices(self) -> Iterator[tuple[str, Lattice]]:
         log = self._inputs.log
@@ -439,10 +442,10 @@ class _Source:
                 yield rest
 
     def share_of(self, key: str) -> float | None:
-        """Return the share of the inputs read with the lattice of a result."""
+        """Return the fraction of the inputs that was read when the lattice of a result was read."""
         while self._shares:
-            read, share = self._shares.popleft()
-            if read == key:
+            lattice_key, share = self._shares.popleft()
+            if lattice_key == key:
                 return share
         return None
 
@@ -455,14 +458,14 @@ class _Source:
         self._keys.add(key)
 
     def _without_done(self, batch: Batch, keys: list[str]) -> Batch:
-        """Return a batch without finished lattices; a duplicate key is skipped as often as it was finished."""
-        places: set[int] = set()
-        for place, key in enumerate(keys):
+        """Return a batch without lattices that are done; each key is skipped as often as it is done."""
+        indices: set[int] = set()
+        for index, key in enumerate(keys):
             if self._done[key] > 0:
                 self._done[key] -= 1
-                places.add(place)
-        self._inputs.log.skipped += len(places)
-        return batch.without(places) if places else batch
+                indices.add(index)
+        self._inputs.log.skipped += len(indices)
+        return batch.without(indices) if indices else batch
 
 
 def _note_source(times: _Times, sink: LatticeSink, lattice: Lattice) -> None:
@@ -471,12 +474,12 @@ def _note_source(times: _Times, sink: LatticeSink, lattice: Lattice) -> None:
 
 
 class _Times:
-    """Counts lattices with times, not labels, whose results have neither, and n-best lists whose fields are lost."""
+    """Counts lattices whose times the stage loses, and n-best lists whose other fields it loses."""
 
     def __init__(self) -> None:
         self.lost = self.lost_records = 0
-        self._timed: dict[str, bool] = {}  # by the key
-        self._recorded: set[str] = set()  # keys
+        self._timed: dict[str, bool] = {}  # key → whether the input lattice has times
+        self._recorded: set[str] = set()  # keys of n-best lists with other fields
 
     def before(self, lattice: Lattice) -> None:
         self._timed[lattice.key] = lattice.time is not None or self._timed.get(lattice.key, False)

@@ -18,39 +18,39 @@ from ninja.pipeline.record import Record, read_plan, read_record
 from ninja.pipeline.shard import remove_stale_attempts
 from ninja.pipeline.shard_folder import ShardFolder
 
-_ROW = re.compile(rb"(\S+) [^ ].*:([0-9]{1,18})")  # of a script file: key, file, offset
+_ROW = re.compile(rb"(\S+) [^ ].*:([0-9]{1,18})")  # line of a script file: key, file, offset
 
 
 @dataclass(frozen=True, slots=True)
 class JoinedRun:
-    """A run whose shards were joined."""
+    """A run whose shards are joined."""
 
     plan: Plan
     records: tuple[Record, ...]
-    outputs: tuple[str, ...]  # files
+    outputs: tuple[str, ...]  # paths of the joined files
 
     @property
     def lattices(self) -> int:
-        """Number of results."""
+        """Number of lattices with a result."""
         return sum(record.lattices for record in self.records)
 
 
 def join_shards(name: str) -> JoinedRun:
-    """Check the files of all shards and join them, in the order of the sources, into the files of one run.
+    """Check the files of all shards, and join them in the order of the sources.
 
-    Archives and texts are concatenated (packed ones by their gzip members), script files name the joined archive;
-    symbol tables and scales, which are equal in all shards, are copied. Each output appears whole or not at all,
-    beside the folder of the shards, which stays.
+    Archives and text files are concatenated, compressed or not; script files refer to the joined archive; symbol tables
+    and scale files, which must be equal in all shards, are copied. Each output is written completely or not at all,
+    next to the folder of the shards, which is kept.
 
     Args:
-        name: An output that was named with ``-o``, or the folder of its shards.
+        name: Output that was named with ``-o``, or the folder of its shards.
 
     Returns:
-        The plan, the record of each shard, and the files written.
+        The plan, the record of each shard, and the paths of the joined files.
 
     Raises:
         FormatError: Shards are missing, or files differ from their records; the message names the shards to run again.
-        OptionError: The folder has shards of several plans.
+        OptionError: The folder contains shards of several plans.
         OutputError: An output cannot be written, or would replace a file that the user did not name.
     """
     folder = name.rstrip("/") if name.rstrip("/").endswith(SUFFIX) else shard_folder_of(name)
@@ -58,7 +58,7 @@ def join_shards(name: str) -> JoinedRun:
     records = _records(plan)
     if not any(record.lattices for record in records):
         failed = sum(len(record.failures) for record in records)
-        raise FormatError(f"not one lattice of {failed} could be used; nothing is written", folder)
+        raise FormatError(f"all {failed} lattices failed; no output is written", folder)
     outputs: list[str] = []
     with ExitStack() as stack:
         files: list[Output] = []
@@ -74,7 +74,7 @@ def join_shards(name: str) -> JoinedRun:
             _join(plan, output, records, create(target(output.name).archive))
             if (script := target(output.name).script) is not None:
                 create(script).write(b"".join(_script(plan, output, records)))
-        for path, content in _beside(plan, records).items():
+        for path, content in _shared_files(plan, records).items():
             create(path).write(content)
         for file in files:
             file.finish()
@@ -85,20 +85,20 @@ def join_shards(name: str) -> JoinedRun:
 
 
 def remove_shards(run: JoinedRun) -> None:
-    """Remove the files of the shards, their records and the plan."""
+    """Remove the folder of the shards, with their files, their records and the plan."""
     folder = run.plan.folder
     if is_remote(folder):
         ShardFolder(folder).remove_all()
         return
-    os.rename(folder, f"{folder}.joined")  # at once: if this is killed, the rest is not mistaken for shards
+    os.rename(folder, f"{folder}.joined")  # if the process is killed, remaining files are not mistaken for shards
     shutil.rmtree(f"{folder}.joined")
 
 
 def _refuse_unnamed(plan: Plan, path: str) -> None:
-    """Refuse to replace a file whose name has another stem than the output that the user named."""
+    """Raise `OutputError` if a file exists whose name does not begin like the output that the user named."""
     stem = os.path.basename(plan.folder).partition(".")[0]
     if os.path.basename(path).partition(".")[0] != stem and is_file(path):
-        raise OutputError("is there already, and only plan.json names it; move it away", path)
+        raise OutputError("already exists, and is named only in plan.json; move it to another folder", path)
 
 
 def _records(plan: Plan) -> list[Record]:
@@ -106,13 +106,13 @@ def _records(plan: Plan) -> list[Record]:
     missing = [str(number) for number, record in enumerate(records, start=1) if record is None]
     if missing:
         count = f"shard {missing[0]}" if len(missing) == 1 else f"{len(missing)} shards"
-        message = f"{count} of {plan.shards} still to be run: {named(missing)} (--shard {missing[0]}/{plan.shards})"
+        message = f"{count} of {plan.shards} must still be run: {named(missing)} (--shard {missing[0]}/{plan.shards})"
         raise FormatError(message, plan.folder)
     return [record for record in records if record is not None]
 
 
 def _join(plan: Plan, output: PartOutput, records: list[Record], file: Output) -> None:
-    """Concatenate the files of an output, and verify their checksums."""
+    """Concatenate the files of an output, and check their checksums."""
     archive = os.path.basename(target(output.name).archive)
     first: str | None = None  # checksum of the first part
     for record in records:
@@ -151,16 +151,16 @@ def _script(plan: Plan, output: PartOutput, records: list[Record]) -> Iterator[b
         begin += record.parts[f"{_stem(record)}.{os.path.basename(chosen.archive)}"].size
 
 
-def _beside(plan: Plan, records: list[Record]) -> dict[str, bytes]:
-    """Return the files beside the outputs with their contents, which must be equal in all shards."""
+def _shared_files(plan: Plan, records: list[Record]) -> dict[str, bytes]:
+    """Return path and content of symbol tables and scale files, which must be equal in all shards."""
     contents: dict[str, bytes] = {}
-    place = os.path.dirname(target(plan.outputs[0].name).archive)
+    folder = os.path.dirname(target(plan.outputs[0].name).archive)
     for record in records:
         for name, part in record.parts.items():
             if part.option is not None:
                 continue
             content = _read(plan, record, name)
-            path = os.path.join(place, name.removeprefix(f"{_stem(record)}."))
+            path = os.path.join(folder, name.removeprefix(f"{_stem(record)}."))
             if contents.setdefault(path, content) != content:
                 raise _differing(plan, name)
     return contents
@@ -179,10 +179,8 @@ def _stem(record: Record) -> str:
 
 def _changed(plan: Plan, record: Record, name: str) -> FormatError:
     advice = f"remove it and run --shard {record.shard}/{record.of} again"
-    return FormatError(f"is not as its record says; {advice}", ShardFolder(plan.folder).place(name))
+    return FormatError(f"does not match the record of its shard; {advice}", ShardFolder(plan.folder).place(name))
 
 
 def _differing(plan: Plan, name: str) -> OutputError:
-    return OutputError(
-        "differs between shards; give the words of all with --words", ShardFolder(plan.folder).place(name)
-    )
+    return OutputError("differs between shards; run all shards with --words", ShardFolder(plan.folder).place(name))

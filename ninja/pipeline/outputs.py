@@ -1,4 +1,4 @@
-"""Outputs of a pipeline: lattices in one file or in one for each input, or lines of text."""
+"""Outputs of a pipeline: lattices in one file or in one per input file, or lines of text."""
 
 from __future__ import annotations
 
@@ -36,49 +36,49 @@ _NUMBER = re.compile(r"(?<![A-Za-z0-9])[0-9]+(?![A-Za-z0-9])")
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """An output for lattices, by the arguments of ``ninja.write``.
+    """An output for lattices; most fields are arguments of ``ninja.write``.
 
-    The name is that of one file or, for a separate output of each input file, that of a folder, or one with ``JOB`` in
-    place of a number.
+    The name is that of a file. To write one output per input file, it is that of a folder, or a file name that contains
+    ``JOB`` instead of a number.
     """
 
     name: str
-    to: str | None = None  # format with its options  [default: by the extension]
+    to: str | None = None  # format with its options; None selects it by the extension
     lossy: Literal["allow", "refuse"] = "allow"
     words_out: str | None = None  # file for the symbol table
-    resume: bool = False  # continue the output of an attempt that was interrupted
-    kind: Kind | None = None  # of lattices in Kaldi archives  [default: that of each lattice]
-    scales: Scales | None = None  # by which paths were compared
-    chosen: ChosenScales | None = None  # scales chosen for the lattices, written to a file beside them
-    keeps_scales: bool = True  # if none are chosen, those beside the inputs are written beside the output, too
-    settings: Mapping[str, object] | None = None  # options the results depend on; `resume` continues equal ones only
-    command: str = "ninja.pipeline.run"  # whose options these are
-    other_states: tuple[State, ...] = ()  # of other lattices the results depend on
-    guard: Guard | None = None  # inputs that must not be replaced
-    form: OutputFormat | None = None  # name and format, resolved when the object is made
+    resume: bool = False  # continue the output of an interrupted run
+    kind: Kind | None = None  # of lattices in Kaldi archives; None keeps the kind of each lattice
+    scales: Scales | None = None  # with which paths were compared
+    chosen: ChosenScales | None = None  # scales for the lattices, written to a scale file next to the output
+    keeps_scales: bool = True  # if `chosen` is None, copy the scale file of the inputs
+    settings: Mapping[str, object] | None = None  # options that affect the results; `resume` requires equal ones
+    command: str = "ninja.pipeline.run"  # name of the command with these options
+    other_states: tuple[State, ...] = ()  # states of other lattice files that affect the results
+    guard: Guard | None = None  # protects the inputs from being replaced
+    form: OutputFormat | None = None  # name and format, resolved by the constructor
 
     def __post_init__(self) -> None:
         """Resolve the format.
 
         Raises:
-            OptionError: The name is invalid, or there is no such format.
+            OptionError: The name is invalid, or the format does not exist.
         """
         if self.form is None or (self.form.name, self.form.to) != (self.name, self.to):
             object.__setattr__(self, "form", format_of(self.name, self.to))
 
     def with_settings(self, settings: Mapping[str, object], states: Sequence[State]) -> Output:
-        """Return the output with the options that the results depend on, and the states of other lattices."""
+        """Return a copy with the options on which the results depend, and the states of other lattice files."""
         return replace(self, settings=settings, other_states=tuple(states))
 
     @property
     def resolved(self) -> OutputFormat:
-        """The place and format of the output."""
+        """The name and format of the output."""
         assert self.form is not None
         return self.form
 
     @property
     def is_stdout(self) -> bool:
-        """Whether the lattices go to the standard output."""
+        """Whether the lattices are written to stdout."""
         return self.name == STDOUT
 
     @property
@@ -89,56 +89,62 @@ class Output:
         write = self.resolved.format.write
         assert write is not None
         is_folder = not is_specifier(self.name) and (self.name.endswith(os.sep) or os.path.isdir(self.name))
-        return is_folder and write.files not in ("each", "named")  # these have a file for each lattice, or named files
+        return is_folder and write.files not in ("each", "named")  # these formats write several files to one folder
 
 
 def names_job(name: str) -> bool:
-    """Tell whether the name of a file has ``JOB`` in the place of a number, as in Kaldi's scripts."""
+    """Return whether a file name contains ``JOB`` instead of a number, as in Kaldi's scripts."""
     return _JOB.search(os.path.basename(name)) is not None
 
 
 @dataclass(frozen=True, slots=True)
 class TextOutput:
-    """A text file for the lines of each lattice; ``-`` is the standard output."""
+    """A text file for the lines of each lattice; ``-`` is stdout."""
 
     name: str
 
     @property
     def is_stdout(self) -> bool:
-        """Whether the lines go to the standard output."""
+        """Whether the lines are written to stdout."""
         return self.name == STDOUT
 
 
 class LatticeSink:
-    """An open output; a lattice that cannot be written joins the run's failures."""
+    """An open output; lattices that cannot be written are added to the failures of the run.
+
+    Args:
+        writer: The writer of the output.
+        inputs: Inputs of the run; their log gets the failures.
+        has_originals: Input files are copied, except for the words that lattices replace.
+    """
 
     def __init__(self, writer: LatticeWriter, inputs: Inputs, *, has_originals: bool = False) -> None:
-        self.has_originals = has_originals  # files that are copied where no lattice replaces their words
+        self.has_originals = has_originals
         self.prepared = writer.prepared
         self._writer = writer
         self._inputs = inputs
         assert writer.format.write is not None
         self._format = writer.format.name
         self.needs_origins = writer.format.write.as_it_came or writer.format.write.restores
-        self._sources: dict[str, ListLattice | None] = {}  # by key; None if a key occurs more than once
+        self._sources: dict[str, ListLattice | None] = {}  # by key; None for a duplicate key
 
     def note_source(self, lattice: Lattice) -> None:
-        """Note where a lattice comes from, as its result may lack this and is written to that place."""
-        if self.needs_origins and isinstance(lattice, ListLattice) and self._has_place(lattice):
+        """Remember an input lattice if its result must be written where the lattice was in the input file."""
+        if self.needs_origins and isinstance(lattice, ListLattice) and self._has_origin(lattice):
             self._sources[lattice.key] = None if lattice.key in self._sources else lattice
 
-    def _has_place(self, lattice: ListLattice) -> bool:
-        """Return whether a lattice comes from a file of the format of the output."""
+    def _has_origin(self, lattice: ListLattice) -> bool:
+        """Return whether a lattice comes from a file in the format of the output."""
         origin = None if lattice.record is None else lattice.record.origin
         return origin is not None and origin.document is not None and origin.document.format == self._format
 
     @property
     def keys_done(self) -> Counter[str]:
-        """Counts of keys that are in the output already."""
+        """Number of lattices of each key that are already in the output."""
         return self._writer.keys_done
 
     def take(self, lattice: Lattice) -> bool:
-        """Write a lattice; return False if it cannot be written."""
+        """Write a lattice, and return whether it could be written."""
         if self.needs_origins and (source := self._sources.pop(lattice.key, None)) is not None:
             lattice = as_list_of(source, lattice)
         try:
@@ -154,22 +160,28 @@ class LatticeSink:
         return True
 
     def take_all(self, batch: Batch, prepared: Any) -> Batch:
-        """Write a batch, as the writer prepared it; return the lattices that could be written."""
+        """Write a batch, and return the lattices that could be written.
+
+        Args:
+            prepared: Return value of ``prepared(batch)``, or None to write the lattices one by one.
+        """
         if prepared is not None and self._writer.write_all(batch, prepared):
             return batch
-        failed = {place for place, lattice in enumerate(batch) if not self.take(lattice)}
+        failed = {index for index, lattice in enumerate(batch) if not self.take(lattice)}
         return batch.without(failed) if failed else batch
 
 
 @contextmanager
 def open_output(output: Output, inputs: Inputs) -> Iterator[LatticeSink]:
-    """Open one output in a ``with`` block, as text on a terminal; losses are noted when the output is complete.
+    """Open one output in a ``with`` block; on a terminal, lattices are written as text.
+
+    When the output is complete, notes about fields that could not be written are added to the log.
 
     Raises:
-        OptionError: The name makes no sense, or is that of several outputs.
+        OptionError: The name is invalid, or stands for several outputs.
     """
     if output.is_per_file:
-        raise OptionError(f"{output.name}: this command has one output; name a file")
+        raise OptionError(f"{output.name}: the command writes a single output; name a file")
     log = inputs.log
     output = as_it_came(output, inputs)
     if output.is_stdout and sys.stdout.isatty() and output.to is None:
@@ -178,7 +190,7 @@ def open_output(output: Output, inputs: Inputs) -> Iterator[LatticeSink]:
     write_format = output.resolved.format.write
     assert write_format is not None
     has_facts = is_kaldi and inputs.tables is None and not is_read_once(output.name)
-    only = output.resolved.format if write_format.restores else None  # lists of other formats are written, too
+    only = output.resolved.format if write_format.restores else None  # formats that restore accept other inputs, too
     originals = _paths(inputs, only) if write_format.as_it_came else ()
     writer = write(
         output.resolved,
@@ -200,8 +212,8 @@ def open_output(output: Output, inputs: Inputs) -> Iterator[LatticeSink]:
             yield LatticeSink(writer, inputs, has_originals=bool(originals))
     except BaseException as error:
         if writer.kept and not isinstance(error, OptionError):
-            number = "1 lattice is" if writer.kept == 1 else f"{writer.kept} lattices are"
-            log.note(f"{number} kept; the same command with --resume continues from there")
+            lattices = "1 lattice" if writer.kept == 1 else f"{writer.kept} lattices"
+            log.note(f"{lattices} were saved; run the same command with --resume to continue")
         raise
     if output.words_out is not None and writer.words_path is None and (table := inputs.table()) is not None:
         write_table(table, output.words_out, output.guard)
@@ -212,14 +224,15 @@ def open_output(output: Output, inputs: Inputs) -> Iterator[LatticeSink]:
 
 
 def as_it_came(output: Output, inputs: Inputs) -> Output:
-    """Return an output in the format of its inputs, if this is only written as it came and has the output's extension.
+    """Return an output whose format is that of the inputs, if they are recogniser results with the output's extension.
 
-    The user's choice of a format takes precedence. Files that are read as a whole cannot be joined in one output.
+    Such formats keep all fields of the input files. A format that the user selects takes precedence. Files that contain
+    a single JSON document are not joined into one output.
     """
     if output.to is not None or output.is_stdout or output.is_per_file:
         return output
     form = output.resolved.format
-    is_unmarked = form.mark is None and not output.resolved.is_kaldi  # files of another format may have the extension
+    is_unmarked = form.mark is None and not output.resolved.is_kaldi  # other formats may use the same extension
     if not (is_unmarked or LINES in form.extensions) or not (files := _plain_files(inputs)):
         return output
     from ninja.formats.nbest.json_lists import no_document
@@ -229,7 +242,7 @@ def as_it_came(output: Output, inputs: Inputs) -> Output:
         head = files[0].inspect().head(HEAD)
         lines = head[: head.rfind(b"\n") + 1] if len(head) == HEAD else head
         has_lines = no_document(lines, encoding=inputs.encoding) is not None
-    except NinjaError:  # reading reports it
+    except NinjaError:  # reported by the reader
         return output
     if format is None or format.write is None:
         return output
@@ -246,7 +259,7 @@ def as_it_came(output: Output, inputs: Inputs) -> Output:
 
 
 def _plain_files(inputs: Inputs) -> list[SourceFile]:
-    """Return the files of the inputs; those of folders and lists, too."""
+    """Return the files of the inputs, including those in folders and lists."""
     files: list[SourceFile] = []
     for file in inputs.sources.resolvable_files:
         if file.kind == "folder":
@@ -257,10 +270,10 @@ def _plain_files(inputs: Inputs) -> list[SourceFile]:
 
 
 def _paths(inputs: Inputs, format: Format | None = None) -> tuple[str, ...]:
-    """Return the paths of the files of the inputs, or of their share in a run, that can be read again.
+    """Return the paths of input files that can be read again; in a shard, of its files.
 
     Args:
-        format: Only files of this format.  [default: all]
+        format: Return only files in this format; None returns all files.
     """
     if inputs.tables is not None and format is None:
         return tuple(table.place.path for table in inputs.tables)
@@ -275,15 +288,15 @@ def _paths(inputs: Inputs, format: Format | None = None) -> tuple[str, ...]:
 
 
 def _facts(output: Output, inputs: Inputs) -> Facts | None:
-    """Return the facts of a run, which a resumed run must share.
+    """Return the facts that a resumed run must have in common with the interrupted one.
 
     Raises:
-        OptionError: The run is to be resumed, but its settings are unknown.
+        OptionError: The output is to be resumed, but has no settings.
     """
     if output.settings is None:
         if output.resume:
-            advice = 'such as Output(..., resume=True, settings={"beam": 6.0})'
-            raise OptionError(f"resume needs the settings of the run, which tell it from others, {advice}")
+            example = 'Output(..., resume=True, settings={"beam": 6.0})'
+            raise OptionError(f"resume requires the settings on which the results depend, such as {example}")
         return None
     options = {
         name: value if isinstance(value, bool | int | float | str | list) else repr(value)
@@ -297,54 +310,55 @@ def _facts(output: Output, inputs: Inputs) -> Facts | None:
             options["scales"] = repr(inputs.scales.values())
     try:
         states = states_of(inputs.sources, inputs.format)
-    except NinjaError:  # a pipe, or a source that reading it reports
+    except NinjaError:  # a pipe, or a source for which the reader will report an error
         states = [(name, -1, -1) for name in inputs.places]
     sources = [list(state) for state in (*output.other_states, *states)]
     return {"version": VERSION, "command": output.command, "options": options, "sources": sources}
 
 
 def _scales_of(inputs: Inputs) -> ChosenScales | None:
-    """Return the scales beside the inputs, or None after a note that says why there are none."""
+    """Return the scales from files next to the inputs; if the files differ, add a note and return None."""
     try:
         return inputs.scales
     except OptionError as error:
-        inputs.log.note(f"{error.message.split(';')[0]}: no scales are written beside the output")
+        inputs.log.note(f"{error.message.split(';')[0]}; no scale file is written for the output")
         return None
 
 
 def outputs_of(output: Output, inputs: Inputs) -> list[tuple[Output, Inputs]]:
-    """Return each input file with its output, or the inputs and the output if that is one file.
+    """Return pairs of output and inputs: one per input file, or a single one if the output is one file.
 
-    ``JOB`` in the name of the output is replaced by the number in the name of each input. In a folder, outputs have
-    the names of the inputs, and their format unless the output has another.
+    ``JOB`` in the name of the output is replaced by the number in the name of each input. Outputs in a folder have the
+    names of the inputs, and also their formats unless the output has a format.
 
     Raises:
         OptionError: An input has no number or no name, two inputs have the same output, the folder does not exist, an
-            output is an input, or the format of the files of a folder cannot be written.
+            output is also an input, or the format of an input cannot be written.
     """
     if not output.is_per_file:
         return [(output, inputs)]
     pattern = output.name
     by_job = names_job(pattern)
-    paths: dict[str, str] = {}  # the input of each output
+    paths: dict[str, str] = {}  # output → input
     pairs: list[tuple[Output, Inputs]] = []
     for name, file, shape in _input_files(inputs):
         path, to = file.path, output.to
         if by_job:
-            place = _with_number(pattern, path, shape)
+            output_path = _with_number(pattern, path, shape)
         else:
             base, to = _with_extension(file, output)
-            place = os.path.join(pattern, base)
-        if place in paths:
-            raise OptionError(f"{place}: {paths[place]} and {path} would both go there; name an output for each")
-        paths[place] = path
-        pairs.append((replace(output, name=place, to=to), inputs.part(name, file)))
+            output_path = os.path.join(pattern, base)
+        if output_path in paths:
+            inputs_of = f"{paths[output_path]} and {path}"
+            raise OptionError(f"{output_path}: {inputs_of} would both be written to this file; process them separately")
+        paths[output_path] = path
+        pairs.append((replace(output, name=output_path, to=to), inputs.part(name, file)))
     folder = os.path.dirname(target(pattern).archive) if by_job else pattern
     if by_job and not os.path.isdir(folder or ".") and not is_remote(pattern):
-        raise OptionError(f"{pattern}: there is no folder {folder}; create it first")
-    for place in paths:
-        chosen = target(place)
-        for path in (chosen.archive, part_of(chosen.archive), *([chosen.script] if chosen.script else [])):
+        raise OptionError(f"{pattern}: the folder {folder} does not exist; create it first")
+    for output_path in paths:
+        files = target(output_path)
+        for path in (files.archive, part_of(files.archive), *([files.script] if files.script else [])):
             if output.guard is not None:
                 output.guard.write(path)
     return pairs
@@ -352,10 +366,10 @@ def outputs_of(output: Output, inputs: Inputs) -> list[tuple[Output, Inputs]]:
 
 @contextmanager
 def output_folder(output: Output) -> Iterator[None]:
-    """Make the folder of several outputs for a ``with`` block; an empty folder is removed afterwards.
+    """Create the folder of several outputs for a ``with`` block, and remove it afterwards if it is empty.
 
     Raises:
-        OutputError: It cannot be made.
+        OutputError: The folder cannot be created.
     """
     folder = output.name
     if not output.is_per_file or names_job(folder) or os.path.isdir(folder) or is_remote(folder):
@@ -364,7 +378,7 @@ def output_folder(output: Output) -> Iterator[None]:
     try:
         os.makedirs(folder)
     except OSError as error:
-        raise OutputError(f"cannot be made: {error.strerror or error}", folder) from error
+        raise OutputError(f"cannot be created: {error.strerror or error}", folder) from error
     try:
         yield
     finally:
@@ -373,14 +387,14 @@ def output_folder(output: Output) -> Iterator[None]:
 
 
 def _input_files(inputs: Inputs) -> Iterator[tuple[str, SourceFile, re.Pattern[str]]]:
-    """Yield the name and each file of the inputs, and the pattern of a number in its name."""
+    """Yield each input file with the name of its source, and a pattern that matches the number in its name."""
     for name in inputs.places:
-        before, job, behind = os.path.basename(name).partition("JOB")
-        shape = re.compile(f"(?<=^{re.escape(before)})[0-9]+(?={re.escape(behind)}$)") if job else _NUMBER
+        before, job, after = os.path.basename(name).partition("JOB")
+        shape = re.compile(f"(?<=^{re.escape(before)})[0-9]+(?={re.escape(after)}$)") if job else _NUMBER
         sources = inputs.sources.of(name)
         for file in sources:
             if file.is_pipe:
-                raise OptionError(f"{file.name} has no name for its output; name a file with -o")
+                raise OptionError(f"{file.name} has no file name to use for an output; name a single file with -o")
             if file.kind == "folder":
                 members = file.lattice_files
             elif file.kind == "list":
@@ -392,7 +406,7 @@ def _input_files(inputs: Inputs) -> Iterator[tuple[str, SourceFile, re.Pattern[s
 
 
 def _listed_files(parent: SourceFile, inputs: Inputs) -> list[SourceFile]:
-    """Return the files that a list names; those that cannot be read are failures of the run."""
+    """Return the files that a list names; add those that cannot be read to the failures of the run."""
     files, failures = parent.listed
     readable = []
     for file in files:
@@ -408,34 +422,37 @@ def _listed_files(parent: SourceFile, inputs: Inputs) -> list[SourceFile]:
 
 
 def _with_number(pattern: str, path: str, shape: re.Pattern[str]) -> str:
-    """Put the number of an input in the name of its output."""
+    """Replace ``JOB`` in the name of an output by the number of an input."""
     numbers = shape.findall(os.path.basename(path))
     if not numbers:
-        raise OptionError(f"{path} has no number for JOB in {pattern}; name a folder with -o, for outputs of its name")
+        raise OptionError(f"{path} has no number that could replace JOB in {pattern}; name a folder with -o instead")
     return pattern.replace("JOB", numbers[-1])
 
 
 def _with_extension(file: SourceFile, output: Output) -> tuple[str, str | None]:
-    """Return the name of an output in a folder, its input's with the extension of its format, and the format."""
+    """Return the name and the format of an output in a folder.
+
+    The name is that of the input, with the extension of the output format.
+    """
     path = file.path
     name = os.path.basename(path)
-    known = by_extension(name)
+    formats = by_extension(name)
     form, to = output.resolved.format, output.to
-    if to is None and (kept := _format_of(file)) is not None and kept.name not in KALDI:
-        if kept.write is not None and (kept.write.as_it_came or kept.write.restores):
-            return name, kept.name
-        if kept.write is None or kept.write.files == "named":
-            raise OptionError(f"{path}: {kept.name} is not written so; say with --to which format {output.name} gets")
-        form, to = kept, kept.name
-    if form in known or (form.name in KALDI and not known and not name.endswith(".scp")):
+    if to is None and (input_format := _format_of(file)) is not None and input_format.name not in KALDI:
+        if input_format.write is not None and (input_format.write.as_it_came or input_format.write.restores):
+            return name, input_format.name
+        if input_format.write is None or input_format.write.files == "named":
+            raise OptionError(f"{path}: {input_format.name} cannot be written to one file per input; use --to")
+        form, to = input_format, input_format.name
+    if form in formats or (form.name in KALDI and not formats and not name.endswith(".scp")):
         return name, to
     stem = name.removesuffix(".gz").removesuffix(".scp")
-    ending = next((end for candidate in known for end in candidate.extensions if stem.lower().endswith(end)), "")
+    ending = next((end for candidate in formats for end in candidate.extensions if stem.lower().endswith(end)), "")
     return stem[: len(stem) - len(ending)] + form.extensions[0], to
 
 
 def _format_of(file: SourceFile) -> Format | None:
-    """Return the format of an input by its content; None if it is unknown, or the input cannot be read."""
+    """Return the format of an input, detected from its content; None if it is unknown or cannot be read."""
     try:
         return detect(file.inspect().head(HEAD), file.path)
     except NinjaError:

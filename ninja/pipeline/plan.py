@@ -1,8 +1,8 @@
-"""The plan of a run in shards: parts of the sources of about equal size, in their order.
+"""Plan of a run in shards, which divides the sources into consecutive parts of about equal size.
 
-Plain Kaldi archives are cut where lattices begin, and script files between lines, by the sizes of their lattices; files
-of other formats, and packed ones, are not cut. The cuts depend on the sources and the number of shards alone, so that
-each worker computes its own part, and the concatenated results of all shards are those of one run.
+Uncompressed Kaldi archives are divided where lattices begin, and script files between lines, by the sizes of their
+lattices; compressed files and files in other formats are not divided. The parts depend only on the sources and the
+number of shards, so each worker can compute its part, and the concatenated results of all shards are those of one run.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ MAX_SHARDS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One of the equal parts of a run's sources, counted from 1."""
+    """One of ``of`` equal parts of the sources of a run; ``number`` counts from 1."""
 
     number: int
     of: int
 
     def __post_init__(self) -> None:
-        """Validate the number."""
+        """Validate the numbers."""
         if not 1 <= self.number <= self.of:
-            raise OptionError(f"shard {self.number}/{self.of}: shards are counted from 1 to their number")
+            raise OptionError(f"shard {self.number}/{self.of}: the first number must be from 1 to {self.of}")
         if self.of > MAX_SHARDS:
-            raise OptionError(f"shard {self.number}/{self.of}: there are {MAX_SHARDS:,} shards at most")
+            raise OptionError(f"shard {self.number}/{self.of}: at most {MAX_SHARDS:,} shards are allowed")
 
     @classmethod
     def parse(cls, text: str) -> Shard:
@@ -53,76 +53,77 @@ class Shard:
 
     @property
     def name(self) -> str:
-        """Name of its files, ``00003-of-00008``."""
+        """Prefix of the names of its files, such as ``00003-of-00008``."""
         return f"{self.number:05d}-of-{self.of:05d}"
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One file of the sources."""
+    """A file of the sources."""
 
     table: Table
-    size: int  # bytes; of a script file, those of its lattices
-    lines: tuple[tuple[int, int], ...] = ()  # of a script file: begin, and the size of the lattices before it
-    whole: bool = False  # never cut
+    size: int  # in bytes; for a script file, the total size of its lattices
+    lines: tuple[tuple[int, int], ...] = ()  # of a script file: position, and total size of the preceding lattices
+    whole: bool = False  # the file is never divided
 
 
-SUFFIX = ".shards"  # of the folder of an output's shards
+SUFFIX = ".shards"  # of the folder of the shards of an output
 
 
 def shard_folder_of(output: str) -> str:
-    """Return the folder of the shards of an output, which is named by a path or as a Kaldi wspecifier."""
+    """Return the folder of the shards of an output; the output is a path or a Kaldi wspecifier."""
     return target(output).archive + SUFFIX
 
 
-def renamed(name: str, place: Callable[[str], str]) -> str:
-    """Return the name of an output, in the same form, with other files.
+def renamed(name: str, new_path: Callable[[str], str]) -> str:
+    """Return the name of an output, a path or a Kaldi wspecifier, with other paths.
 
     Args:
-        place: Returns the new path of a file.
+        name: Name of the output.
+        new_path: Return the new path of a file, given its path.
     """
-    chosen = target(name)
+    files = target(name)
     if not is_specifier(name):
-        return place(chosen.archive)
-    form = ",t" if chosen.text else ""
-    if chosen.script is not None:
-        return f"ark,scp{form}:{place(chosen.archive)},{place(chosen.script)}"
-    if chosen.packed and not chosen.archive.endswith(".gz"):
-        return f"ark{form}:| gzip -c > {place(chosen.archive)}"
-    return f"ark{form}:{place(chosen.archive)}"
+        return new_path(files.archive)
+    form = ",t" if files.text else ""
+    if files.script is not None:
+        return f"ark,scp{form}:{new_path(files.archive)},{new_path(files.script)}"
+    if files.packed and not files.archive.endswith(".gz"):
+        return f"ark{form}:| gzip -c > {new_path(files.archive)}"
+    return f"ark{form}:{new_path(files.archive)}"
 
 
-OutputKind = Literal["lattices", "text", "same"]  # "same": all shards write the same
+OutputKind = Literal["lattices", "text", "same"]  # "same": equal in all shards
 
 
 @dataclass(frozen=True, slots=True)
 class PartOutput:
-    """One output of a command."""
+    """An output of a command."""
 
-    option: str  # that names it
+    option: str  # name of the option that sets it
     name: str  # a path or a Kaldi wspecifier
     kind: OutputKind
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of its files, without their folder."""
-        chosen = target(self.name)
-        return tuple(os.path.basename(path) for path in (chosen.archive, chosen.script) if path is not None)
+        """Names of the files, without their folder."""
+        files = target(self.name)
+        return tuple(os.path.basename(path) for path in (files.archive, files.script) if path is not None)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The facts that determine the results of a run in shards, and the place of the results.
+    """Everything that determines the results of a run in shards, and where they are stored.
 
     Attributes:
-        folder: Folder of the shards' files and records.
+        folder: Folder for the files and records of the shards.
         shards: Number of shards.
         command: Name of the command.
-        options: Its options; checksums for files.
+        options: Option name → value; files are represented by checksums.
         version: Version of Ninja.
         outputs: Outputs of the command.
-        states: States of the files of the sources, of files that script files name, and of other archives.
-        units: Files of the sources; None in a plan that was read from a folder.
+        states: States of the source files, of files that script files name, and of other lattice files.
+        units: Source files; None in a plan that was read from a folder.
     """
 
     folder: str
@@ -140,7 +141,7 @@ class Plan:
         return hashlib.sha256(json.dumps(self.facts(), sort_keys=True).encode("utf-8", "surrogateescape")).hexdigest()
 
     def facts(self) -> dict[str, Any]:
-        """Return the facts of the digest."""
+        """Return the JSON object that is stored as the plan and hashed by `digest`."""
         return {
             "version": self.version,
             "command": self.command,
@@ -153,7 +154,7 @@ class Plan:
         }
 
     def tables(self, shard: Shard) -> tuple[Table, ...]:
-        """Return the files and parts of files of a shard, in the order of the sources; an empty shard has none.
+        """Return the files, and parts of files, of a shard, in the order of the sources; there may be none.
 
         Raises:
             InputError: A file cannot be read.
@@ -175,31 +176,31 @@ class Plan:
             size = self._bytes(unit)
             if first >= size:
                 continue
-            line = 0 if not unit.lines else bisect_right([at for at, _ in unit.lines], first) - 1
-            stretch = replace(unit.table.place, offset=first, end=size if last is None else last, line=line)
-            tables.append(replace(unit.table, place=stretch))
+            line = 0 if not unit.lines else bisect_right([position for position, _ in unit.lines], first) - 1
+            part = replace(unit.table.place, offset=first, end=size if last is None else last, line=line)
+            tables.append(replace(unit.table, place=part))
         return tuple(tables)
 
     def _bytes(self, unit: Unit) -> int:
-        """Return the size of a unit's file."""
+        """Return the size of the file of a unit."""
         return next(size for path, size, _ in self.states if path == unit.table.place.path) if unit.lines else unit.size
 
     def _cut(self, number: int, ends: list[int]) -> tuple[int, int]:
-        """Return the unit and the offset at which a shard ends and the next begins."""
+        """Return the index of the unit, and the offset in it, at which shard ``number`` ends."""
         assert self.units is not None
         if number == self.shards:
             return len(self.units), 0
         if number == 0:
             return 0, 0
-        wanted = ends[-1] * number // self.shards if ends else 0
-        index = bisect_right(ends, wanted)
+        target_size = ends[-1] * number // self.shards if ends else 0
+        index = bisect_right(ends, target_size)
         if index == len(ends):
             return index, 0
         unit = self.units[index]
-        offset = wanted - (ends[index] - unit.size)
+        offset = target_size - (ends[index] - unit.size)
         if unit.lines:
-            at = bisect_right([before for _, before in unit.lines], offset) - 1
-            return index, unit.lines[at][0]
+            line = bisect_right([size for _, size in unit.lines], offset) - 1
+            return index, unit.lines[line][0]
         shape = "whole" if unit.whole or not offset else _shape(unit.table)
         if shape == "whole":
             return (index, 0) if 2 * offset <= unit.size else (index + 1, 0)
@@ -207,15 +208,15 @@ class Plan:
 
 
 def units(source: Source | Sources, *, format: str | None = None) -> tuple[list[Unit], list[State]]:
-    """Return the files of a source, and the states of these and of the files that script files name.
+    """Return the files of a source, and the states of these files and of those that script files name.
 
     Args:
-        source: As for `ninja.read`.
-        format: As for `ninja.read`.
+        source: See `ninja.read`.
+        format: See `ninja.read`.
 
     Raises:
-        OptionError: A source is a pipe, which cannot be cut.
-        NinjaError: As for `ninja.read`.
+        OptionError: A source is a pipe, which cannot be divided.
+        NinjaError: See `ninja.read`.
     """
     sources = as_sources(source)
     states = states_of(sources, format)
@@ -233,9 +234,9 @@ def units(source: Source | Sources, *, format: str | None = None) -> tuple[list[
 
 
 def _script(file: SourceFile, table: Table, file_sizes: Mapping[str, int]) -> Unit | None:
-    """Return a script file with the sizes of its lattices; None if it is packed.
+    """Return a script file with the sizes of its lattices; None if it is compressed.
 
-    A lattice ends where the next one that is named begins, or with its file.
+    A lattice is taken to end where the next lattice in the script file begins, or at the end of its archive.
     """
     rows = script_rows(file)
     if rows is None:
@@ -250,12 +251,12 @@ def _script(file: SourceFile, table: Table, file_sizes: Mapping[str, int]) -> Un
 
 
 def _shape(table: Table) -> Literal["whole", "binary", "text"]:
-    """Tell whether a file can be cut: a plain Kaldi archive, binary or text."""
+    """Return how a file can be divided: as a binary or text Kaldi archive, or not at all ("whole")."""
     try:
         with open_stream(table.place) as stream:
             head = stream.head(LONGEST_HEAD)
             if not stream.seekable or not is_kaldi(head) or head.startswith(MAGIC):
                 return "whole"
-    except NinjaError:  # reported when it is read
+    except NinjaError:  # reported by the reader
         return "whole"
     return "binary" if KALDI_IMAGE.match(head) else "text"

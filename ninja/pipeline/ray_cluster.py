@@ -22,15 +22,16 @@ from ninja.pipeline.plan import Plan, Shard
 from ninja.pipeline.record import Record
 from ninja.pipeline.shard import Work, run_shard
 
-ATTEMPTS = 3  # of a shard
-STORE = 80_000_000  # bytes of the object store of a new cluster, Ray's minimum; only names pass through it
-# One of the last shards runs on a second, idle actor after so many seconds and so many times the mean; docs/scale.md.
+ATTEMPTS = 3  # per shard
+STORE = 80_000_000  # size of the object store of a new cluster, Ray's minimum; only names pass through it
+# If no shard is waiting, an idle actor runs a second attempt at a shard that has run for SPARE_AFTER seconds and for
+# SPARE_FACTOR times the mean duration; see docs/scale.md.
 SPARE_AFTER = 60.0
 SPARE_FACTOR = 1.5
 
 
 class ShardActor:
-    """An actor, which loads the models once."""
+    """Ray actor that runs shards and loads the models once."""
 
     def __init__(self, plan: Plan, start: Callable[[], Work]) -> None:
         self._plan = plan
@@ -38,23 +39,23 @@ class ShardActor:
         self._work: Work | None = None
 
     def run(self, shard: Shard) -> Record:
-        """Run a shard."""
+        """Run a shard, and return its record."""
         if self._work is None:
             self._work = self._start()
         return run_shard(self._plan, shard, self._work)
 
-    @ray.method(max_task_retries=-1)  # type: ignore[untyped-decorator]  # so it waits until Ray has restarted the actor
+    @ray.method(max_task_retries=-1)  # type: ignore[untyped-decorator]  # waits until Ray has restarted the actor
     def ready(self) -> None:
-        """Answer."""
+        """Return as soon as the actor runs."""
 
 
 @dataclass(slots=True)
 class _Call:
-    """A shard that an actor runs."""
+    """A shard that is running on an actor."""
 
     shard: Shard
     actor: Any
-    begin: float
+    begin: float  # time.monotonic()
 
 
 def run_on_ray(
@@ -80,13 +81,13 @@ def run_on_ray(
 
 @contextmanager
 def connected(address: str | None) -> Iterator[None]:
-    """Connect to a cluster in a ``with`` block, unless this process is connected.
+    """Connect to a cluster for a ``with`` block, unless this process is already connected.
 
     Args:
-        address: ``HOST:PORT``; None for the cluster of this machine, or a new one of its cores.
+        address: ``HOST:PORT``. None connects to the cluster that runs on this machine, or starts a local one.
 
     Raises:
-        OptionError: No cluster answers.
+        OptionError: The cluster cannot be reached.
     """
     if ray.is_initialized():
         yield
@@ -99,35 +100,39 @@ def connected(address: str | None) -> Iterator[None]:
 
 
 def has_gpus() -> bool:
-    """Tell whether a node of the cluster has a GPU."""
+    """Return whether any node of the cluster has a GPU."""
     return bool(ray.cluster_resources().get("GPU", 0) > 0)
 
 
 def _connect(address: str | None) -> None:
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a new cluster would send usage statistics
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # otherwise a new cluster sends usage statistics
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     handler = signal.getsignal(signal.SIGTERM)
     try:
-        if address is not None:  # Ray would try for minutes
+        if address is not None:  # Ray itself would retry for minutes
             host, _, port = address.rpartition(":")
             socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
         ray.init(address or "auto", **quiet)
     except OSError as error:
         if address is not None:
-            raise OptionError(f"no Ray cluster answers at {address}: {error.strerror or error}") from error
+            raise OptionError(f"cannot connect to a Ray cluster at {address}: {error.strerror or error}") from error
         ray.init("local", num_cpus=num_cores(), include_dashboard=False, object_store_memory=STORE, **quiet)
-    except (RuntimeError, ValueError) as error:  # another version of Ray or Python, or an invalid address
+    except (RuntimeError, ValueError) as error:  # different version of Ray or Python, or an invalid address
         raise OptionError(f"the Ray cluster at {address} cannot be used: {str(error).splitlines()[0]}") from error
     finally:
         if handler is not None and threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, handler)  # Ray's handler exits with another code
+            signal.signal(signal.SIGTERM, handler)  # Ray's handler exits with a different code
 
 
 def num_actors(cores: int, gpus: float) -> int:
-    """Return the number of actors of some cores and GPUs that fit on the nodes.
+    """Return the number of actors that fit on the nodes of the cluster.
+
+    Args:
+        cores: Number of cores per actor.
+        gpus: Number of GPUs per actor.
 
     Raises:
-        OptionError: No actor fits.
+        OptionError: No node has enough cores and GPUs.
     """
     count = 0
     for node in ray.nodes():
@@ -136,24 +141,24 @@ def num_actors(cores: int, gpus: float) -> int:
             capacity = resources.get("CPU", 0) // cores
             count += int(min(capacity, resources.get("GPU", 0) // gpus) if gpus else capacity)
     if not count:
-        wanted = f"{cores} cores" + (f" and {gpus:g} GPUs" if gpus else "")
-        raise OptionError(f"no node of the Ray cluster has {wanted}, which each worker needs")
+        resources = f"{cores} cores" + (f" and {gpus:g} GPUs" if gpus else "")
+        raise OptionError(f"each worker needs {resources}, but no node of the Ray cluster has as many")
     return count
 
 
 def _run_shards(shards: list[Shard], actors: list[Any], on_record: Callable[[Record], None], of: int) -> None:
-    """Run shards on actors until all are done or have failed repeatedly.
+    """Run shards on actors until all are complete or have failed repeatedly.
 
-    Ray's own retries (``max_task_retries``) count each call of an actor that is still restarting, and keep a shard on
-    an actor that no longer fits on any node.
+    Ray's own retries (``max_task_retries``) are not used: they count calls to an actor that is still restarting, and
+    bind a shard to an actor that may no longer fit on any node.
     """
     waiting, idle = deque(shards), deque(actors)
     calls: dict[Any, _Call] = {}
-    restarting: dict[Any, Any] = {}  # actors by the reference of their `ready` call
+    restarting: dict[Any, Any] = {}  # reference of a `ready` call → actor
     attempts: Counter[Shard] = Counter()
     done: set[Shard] = set()
     failed: dict[Shard, str] = {}
-    mean = 0.0  # seconds of a shard
+    mean = 0.0  # seconds per shard
     while len(done) + len(failed) < len(shards):
         while idle and (shard := _next(waiting, calls, mean)) is not None:
             actor = idle.popleft()
@@ -162,7 +167,7 @@ def _run_shards(shards: list[Shard], actors: list[Any], on_record: Callable[[Rec
         for answer in ready:
             if (call := calls.pop(answer, None)) is None:
                 actor = restarting.pop(answer)
-                with suppress(RayError):  # it was not restarted
+                with suppress(RayError):  # the actor was not restarted
                     ray.get(answer)
                     idle.append(actor)
                 continue
@@ -194,12 +199,12 @@ def _run_shards(shards: list[Shard], actors: list[Any], on_record: Callable[[Rec
                 on_record(record)
     if failed:
         reasons = [f"{shard.number}/{shard.of} ({reason})" for shard, reason in failed.items()]
-        count = f"{len(failed)} of {of} shards were" if len(failed) > 1 else f"1 of {of} shards was"
-        raise WorkerError(f"{count} given up after {ATTEMPTS} attempts: {named(reasons)}; the others are done and stay")
+        count = f"{len(failed)} of {of} shards" if len(failed) > 1 else f"1 of {of} shards"
+        raise WorkerError(f"{count} failed after {ATTEMPTS} attempts: {named(reasons)}; the others are complete")
 
 
 def _next(waiting: deque[Shard], calls: dict[Any, _Call], mean: float) -> Shard | None:
-    """Return the next shard; after the last, one that takes long, as its node may have died."""
+    """Return the next waiting shard; if there is none, one that runs too long, as its node may have died."""
     if waiting:
         return waiting.popleft()
     patience = max(SPARE_AFTER, SPARE_FACTOR * mean)
@@ -212,5 +217,5 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, NinjaError):
         return str(error)
     if isinstance(error, RayError):
-        return "its worker died: out of memory, or a fault of the machine or of a library"
+        return "its worker died; it may have run out of memory"
     return f"{type(error).__name__}: {error}".splitlines()[0][:200]

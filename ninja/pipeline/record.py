@@ -1,7 +1,7 @@
 """Records of completed shards, and their plan, as JSON files in the folder of the shards.
 
-The first attempt writes ``plan.json``, a completed shard 3 ``00003-of-00008.json``. A record is valid if it is of the
-same plan and its files have the sizes recorded.
+The first attempt writes ``plan.json``; a completed shard writes a record such as ``00003-of-00008.json``. A record is
+valid if it belongs to the same plan and its files have the recorded sizes.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ class Failure:
 
     key: str | None
     path: str | None
-    message: str  # with its place
+    message: str  # including file, key and line
 
 
 @dataclass(frozen=True, slots=True)
 class ShardFile:
     """A file that a shard wrote."""
 
-    option: str | None  # of the output; None for files beside an output
+    option: str | None  # of the output; None for a symbol table or scale file
     size: int
     sha256: str
 
@@ -48,13 +48,13 @@ class ShardFile:
 class Record:
     """The results of a completed shard."""
 
-    plan: str  # digest
+    plan: str  # digest of the plan
     shard: int
     of: int
-    lattices: int  # results
+    lattices: int  # number of lattices with a result
     failures: tuple[Failure, ...]
     keys: str  # sha256 of the keys read, each followed by a newline
-    parts: dict[str, ShardFile]  # by the name of each file
+    parts: dict[str, ShardFile]  # by file name
     host: str
     seconds: float
     version: str
@@ -64,7 +64,7 @@ def read_record(plan: Plan, shard: Shard) -> Record | None:
     """Return the record of a completed shard, or None if the shard must run.
 
     Raises:
-        OptionError: The shard belongs to another plan.
+        OptionError: The record belongs to another plan.
     """
     parts = ShardFolder(plan.folder)
     try:
@@ -80,10 +80,10 @@ def read_record(plan: Plan, shard: Shard) -> Record | None:
 
 
 def write_record(plan: Plan, record: Record, temporary: str) -> None:
-    """Write a record, which appears whole.
+    """Write a record atomically.
 
     Args:
-        temporary: Folder for the file until it is complete.
+        temporary: Folder for the incomplete file.
     """
     path = os.path.join(temporary, "record")
     _dump(dataclasses.asdict(record), path)
@@ -91,13 +91,13 @@ def write_record(plan: Plan, record: Record, temporary: str) -> None:
 
 
 def settle_plan(plan: Plan) -> None:
-    """Write the plan into its folder, or check that the plan there is the same.
+    """Write the plan to its folder, or check that the folder contains the same plan.
 
-    A plan without a completed shard is replaced.
+    A different plan is replaced if none of its shards is complete.
 
     Raises:
-        OptionError: The plan there is another one; the message describes the difference.
-        OutputError: It cannot be written.
+        OptionError: The folder contains a different plan; the message describes the difference.
+        OutputError: The plan cannot be written.
     """
     parts = ShardFolder(plan.folder)
     if parts.size(PLAN) is None:
@@ -131,7 +131,7 @@ def read_plan(folder: str) -> Plan:
     try:
         facts = _load(parts, PLAN)
         if facts is None:
-            raise FormatError("there is no plan.json: these are not parts of a run with --shard", folder)
+            raise FormatError("contains no plan.json, so it is not the folder of a run with --shard", folder)
         return _plan(folder, facts)
     except (LookupError, TypeError, ValueError) as error:
         if isinstance(error, FormatError):
@@ -141,16 +141,18 @@ def read_plan(folder: str) -> Plan:
 
 
 def _plan(folder: str, facts: dict[str, Any]) -> Plan:
-    """Make a plan of untrusted facts; its outputs are beside the folder, in any case."""
-    beside = os.path.dirname(folder)
+    """Build a plan from an untrusted JSON object; its outputs are always next to the folder."""
+    parent = os.path.dirname(folder)
     outputs = []
     for option, name, kind in facts["outputs"]:
         _check(isinstance(option, str) and isinstance(name, str) and kind in get_args(OutputKind))
-        outputs.append(PartOutput(option, renamed(name, lambda base: os.path.join(beside, _base(base))), kind))
+        outputs.append(PartOutput(option, renamed(name, lambda base: os.path.join(parent, _base(base))), kind))
     names = [name for file in outputs for name in file.names]
     _check(len(set(names)) == len(names))
     if names[0] + SUFFIX != os.path.basename(folder):
-        raise FormatError(f"is the plan of {names[0]!r}; its folder must be {names[0] + SUFFIX}", f"{folder}/{PLAN}")
+        raise FormatError(
+            f"is the plan of {names[0]!r}, so its folder must be named {names[0] + SUFFIX}", f"{folder}/{PLAN}"
+        )
     sources = []
     for path, size, changed in facts["sources"]:
         _check(isinstance(path, str) and _is_number(size, least=-1) and _is_number(changed, least=-1))
@@ -181,7 +183,7 @@ def _is_number(value: object, *, least: int = 0, most: int = 1 << 63) -> bool:
 
 
 def _base(name: str) -> str:
-    """Return the name of a file, which has no folder and is not hidden."""
+    """Return a file name; raise ValueError if it contains a folder, is hidden or is too long."""
     _check(
         bool(name) and name[0] != "." and not {"/", os.sep, "\0"} & {*name} and len(os.fsencode(name)) <= LONGEST_NAME
     )
@@ -189,11 +191,11 @@ def _base(name: str) -> str:
 
 
 def _other_plan(folder: str, difference: str) -> str:
-    return f"{folder} holds parts made with {difference}; remove it, or name another output"
+    return f"{folder} contains shards of a run with {difference}; remove it, or name another output"
 
 
 def _record(plan: Plan, shard: Shard, facts: dict[str, Any]) -> Record:
-    """Make a record of untrusted facts; it may name parts of this plan only."""
+    """Build a record from an untrusted JSON object; it may name only files of this shard."""
     _check(isinstance(facts["parts"], dict))
     failures = tuple(Failure(**fields) for fields in facts.pop("failures"))
     for failure in failures:
@@ -216,7 +218,7 @@ def _record(plan: Plan, shard: Shard, facts: dict[str, Any]) -> Record:
 
 
 def _load(parts: ShardFolder, name: str) -> dict[str, Any] | None:
-    """Return the content of a JSON file in a folder, or None if there is no such file."""
+    """Return the content of a JSON file in a folder, None if the file does not exist."""
     size = parts.size(name)
     if size is None:
         return None

@@ -1,21 +1,21 @@
-"""One shard of a run, as each worker of a job array or of a cluster calls it.
+"""Run one shard, as each worker of a job array or a cluster does.
 
-A `Plan` has the sources, the command with its options, the number of shards, the outputs and the folder of the shards.
-The work is a function of a `Part`, which reads the part's tables, writes its outputs under the part's names, and
-returns an `Outcome`. Then
+A `Plan` describes the sources, the command and its options, the number of shards, the outputs, and the folder of the
+shards. The work is a function of a `Part`: it reads the tables of the part, writes its outputs under the names in the
+part, and returns an `Outcome`. Then
 
     record = run_shard(plan, Shard(3, 8), work)
 
-- returns the existing record, without working, if the same plan completed the shard;
-- raises `OptionError` if the folder has shards of another plan;
-- otherwise works in a folder whose name has host and process, renames the files into the folder of the shards, and
-  writes the record last. Attempts that fail or are ended by a signal leave nothing; the files of a killed one are
-  removed by the shard's next attempt on that host, or by `join_shards`.
+- returns the existing record without any work if the shard of the same plan is complete;
+- raises `OptionError` if the folder contains shards of another plan;
+- otherwise works in a folder named after host and process, moves the files to the folder of the shards, and writes the
+  record last. An attempt that fails or is terminated by a signal leaves no files. The files of a killed attempt are
+  removed by the next attempt at the shard on that host, or by `join_shards`.
 
-Several workers may run the same shard at once; the last one replaces the files by equal ones. A shard without a source
-has a record and no files. Plan, part and record can be sent to other processes. Lattices that fail are in the record;
-an exception means that the shard may be tried again. ``missing(plan)`` lists the shards that must still run, and
-``ninja.pipeline.join.join_shards`` joins them.
+Several workers may run the same shard at once; their files are equal, and the last worker's files remain. A shard
+without sources has a record, but no files. Plans, parts and records can be sent to other processes. Lattices that fail
+are listed in the record; an exception means that the shard can be tried again. ``missing(plan)`` lists the shards that
+must still run, and ``ninja.pipeline.join.join_shards`` joins them.
 """
 
 from __future__ import annotations
@@ -48,19 +48,19 @@ _ATTEMPT = re.compile(r"\.(\d+-of-\d+)\.(.+)-(\d+)-[0-9a-f]{8}")
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The share of one shard in a run."""
+    """The sources and outputs of one shard."""
 
     shard: Shard
     tables: tuple[Table, ...]  # sources in order, at least one
-    folder: str  # of the outputs, and of the files beside them
-    outputs: dict[str, str]  # names by the option of each output, in the form of the output's name
+    folder: str  # folder of the outputs
+    outputs: dict[str, str]  # option of an output → path or wspecifier in this shard
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The results of a part."""
+    """Counts and failures of a part."""
 
-    lattices: int  # results
+    lattices: int  # number of lattices with a result
     failures: tuple[Failure, ...] = ()
     keys: str = ""  # checksum of the keys read
 
@@ -69,12 +69,20 @@ Work = Callable[[Part], Outcome]
 
 
 def run_shard(plan: Plan, shard: Shard, work: Work) -> Record:
-    """Do the work of a shard and write its record, unless it is done already.
+    """Run a shard and write its record, unless the shard is complete.
+
+    Args:
+        plan: Plan of the run.
+        shard: The shard.
+        work: Process a part.
+
+    Returns:
+        The record of the shard.
 
     Raises:
-        OptionError: The folder holds parts of another plan.
-        OutputError: A part or the record cannot be written.
-        NinjaError: The work raised it.
+        OptionError: The folder contains shards of another plan.
+        OutputError: An output or the record cannot be written.
+        NinjaError: Raised by the work.
     """
     folder = ShardFolder(plan.folder)
     folder.make()
@@ -97,11 +105,11 @@ def run_shard(plan: Plan, shard: Shard, work: Work) -> Record:
         if tables:
             outputs = {output.option: renamed(output.name, within) for output in plan.outputs}
             outcome = work(Part(shard, tables, attempt, outputs))
-        parts = _written(plan, shard, attempt)
-        settle_plan(plan)  # another plan may have replaced it while no shard was done
+        parts = _files(plan, shard, attempt)
+        settle_plan(plan)  # another plan may have replaced it while no shard was complete
         if (done := read_record(plan, shard)) is not None:  # another worker was faster
             return done
-        folder.remove(f"{shard.name}.json")  # an invalid record
+        folder.remove(f"{shard.name}.json")  # a record that is not valid
         for name in parts:
             folder.take(os.path.join(attempt, name), name)
         seconds = round(time.monotonic() - begin, 3)
@@ -124,10 +132,10 @@ def run_shard(plan: Plan, shard: Shard, work: Work) -> Record:
 
 
 def missing(plan: Plan) -> list[Shard]:
-    """Return the shards that are not done.
+    """Return the shards that are not complete.
 
     Raises:
-        OptionError: The folder holds parts of another plan.
+        OptionError: The folder contains shards of another plan.
     """
     shards = (Shard(number, plan.shards) for number in range(1, plan.shards + 1))
     return [shard for shard in shards if read_record(plan, shard) is None]
@@ -137,7 +145,9 @@ def remove_stale_attempts(folder: ShardFolder, shard: Shard | None = None) -> No
     """Remove the files of attempts that were killed.
 
     Args:
-        shard: Only attempts at this shard by ended processes of this host.  [default: all shards and hosts]
+        folder: Folder of the shards.
+        shard: Remove only attempts at this shard, by processes of this host that no longer run. None removes all
+            attempts.
     """
     for entry in list(os.scandir(folder.attempts)) if os.path.isdir(folder.attempts) else ():
         match = _ATTEMPT.fullmatch(entry.name)
@@ -152,7 +162,7 @@ def remove_stale_attempts(folder: ShardFolder, shard: Shard | None = None) -> No
 
 
 def checksum(path: str) -> str:
-    """Return the sha256 of a file's bytes."""
+    """Return the SHA-256 digest of the content of a file, as hexadecimal digits."""
     digest = hashlib.sha256()
     with open(path, "rb", buffering=0) as file:
         while block := file.read(BLOCK):
@@ -160,8 +170,8 @@ def checksum(path: str) -> str:
     return digest.hexdigest()
 
 
-def _written(plan: Plan, shard: Shard, attempt: str) -> dict[str, ShardFile]:
-    """Return the files that an attempt wrote."""
+def _files(plan: Plan, shard: Shard, attempt: str) -> dict[str, ShardFile]:
+    """Return the files that an attempt wrote, by name."""
     options: dict[str, str] = {}
     for output in plan.outputs:
         options |= {f"{shard.name}.{name}": output.option for name in output.names}

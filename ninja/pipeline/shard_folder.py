@@ -1,4 +1,4 @@
-"""`ShardFolder`: the files of a sharded run, on a file system that all workers share or in an object store."""
+"""Folder for the files of a run in shards, on a file system that all workers share or in an object store."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ BLOCK = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class ShardFolder:
-    """A folder whose files appear whole.
+    """A folder to which files are added atomically.
 
     Args:
-        path: Its path, or its URL.
+        path: Path or URL of the folder.
     """
 
     path: str
 
     def make(self) -> None:
-        """Make the folder, unless it exists."""
+        """Create the folder if it does not exist."""
         try:
             os.makedirs(self.attempts, exist_ok=True)
         except OSError as error:
-            raise OutputError(f"cannot be made: {error.strerror or error}", self.attempts) from error
+            raise OutputError(f"cannot be created: {error.strerror or error}", self.attempts) from error
 
     @property
     def attempts(self) -> str:
-        """The local folder for the files of attempts; on a shared file system the same folder."""
+        """Local folder for the files of attempts; the folder itself unless it is remote."""
         if not is_remote(self.path):
             return self.path
         digest = hashlib.sha256(self.path.encode()).hexdigest()[:16]
@@ -48,7 +48,7 @@ class ShardFolder:
         return f"{self.path}/{name}"
 
     def names(self) -> list[str]:
-        """Return the names of the files, without hidden ones; an empty list if the folder does not exist."""
+        """Return the names of the files, except hidden ones; an empty list if the folder does not exist."""
         if is_remote(self.path):
             try:
                 return [url.rpartition("/")[2] for url in remote.listing(self.path)[0]]
@@ -59,17 +59,17 @@ class ShardFolder:
         return []
 
     def size(self, name: str) -> int | None:
-        """Return the size of a file in bytes; None if it does not exist."""
+        """Return the size of a file in bytes, None if it does not exist."""
         place = self.place(name)
         if is_remote(place):
             return remote.state_of(place)[0]
         return os.path.getsize(place) if os.path.isfile(place) else None
 
     def blocks(self, name: str) -> Iterator[bytes]:
-        """Yield the bytes of a file.
+        """Yield the content of a file in blocks.
 
         Raises:
-            InputError: It cannot be read.
+            InputError: The file cannot be read.
         """
         with open_raw(self.place(name)) as file:
             try:
@@ -81,10 +81,12 @@ class ShardFolder:
                 raise InputError(f"cannot be read: {error.strerror or error}", self.place(name)) from error
 
     def take(self, path: str, name: str, *, replace: bool = True) -> None:
-        """Move a file of `attempts` into the folder.
+        """Move a file to the folder atomically.
 
         Args:
-            replace: Replace a file of the same name; otherwise that file stays, and the new one is removed.
+            path: File in `attempts`.
+            name: New name.
+            replace: Replace an existing file of this name; otherwise keep it, and remove ``path``.
         """
         place = self.place(name)
         if is_remote(place):
@@ -101,12 +103,12 @@ class ShardFolder:
                 except FileExistsError:
                     os.remove(path)
                     return
-                except OSError:  # the file system has no links
+                except OSError:  # the file system does not support links
                     pass
             os.replace(path, place)
 
     def remove(self, name: str) -> None:
-        """Remove a file, if it exists."""
+        """Remove a file if it exists."""
         place = self.place(name)
         if is_remote(place):
             remote.remove(place)
@@ -115,7 +117,7 @@ class ShardFolder:
             os.remove(place)
 
     def remove_all(self) -> None:
-        """Remove the folder."""
+        """Remove the folder and its files."""
         shutil.rmtree(self.attempts, ignore_errors=True)
-        for name in sorted(self.names(), reverse=True):  # the plan first: without it no file is used
+        for name in sorted(self.names(), reverse=True):  # the plan first; without it, the other files are not used
             self.remove(name)

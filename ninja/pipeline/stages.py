@@ -1,4 +1,4 @@
-"""Stages of a pipeline: batch stages, which threads share, and stream stages, which hold several lattices in flight."""
+"""Stages of a pipeline: batch stages, which run on several threads, and stream stages, which iterate over lattices."""
 
 from __future__ import annotations
 
@@ -22,95 +22,91 @@ Output = TypeVar("Output", covariant=True)
 
 @runtime_checkable
 class BatchStage(Protocol[Output]):
-    """A stateless stage, called with batches on several threads at once."""
+    """A stateless stage; batches are processed on several threads at once."""
 
     def apply(self, batch: Batch, log: Log) -> Batch | Sequence[tuple[str, Output | NinjaError]]:
         """Process a batch.
 
         Args:
-            batch: Lattices without faults.
-            log: For notes and counts; failures are returned.
+            batch: Lattices; its ``faults`` are empty.
+            log: Log for notes and counts; failures are returned instead.
 
         Returns:
-            A batch, with failed lattices among its faults, if the results are lattices; else the key and the result,
-            or the error, of each lattice.
+            If the results are lattices, a batch whose ``faults`` contain the failures; otherwise pairs of key and
+            result, or key and error, one per lattice.
         """
         ...
 
 
 class StreamStage(Protocol[Output]):
-    """A stage that may hold several lattices in flight; its results are in input order."""
+    """A stage that iterates over lattices and may process several at once; results are in input order."""
 
     def __call__(self, lattices: Pairs, log: Any) -> Iterator[tuple[str, Output]]:
-        """Yield ``(key, result)`` for each lattice; failures and notes go to the log, a `Log` of the stage's type."""
+        """Yield key and result of each lattice; add failures and notes to the log, whose type the stage determines."""
         ...
 
 
 @runtime_checkable
 class WordCheckingStage(Protocol):
-    """A stage with models, which may lack words of the lattices."""
+    """A stage with language models, whose vocabularies may not cover the words of the lattices."""
 
     def vocabulary_check(self, log: RescoreReport) -> VocabularyCheck:
-        """Return the check of the lattices' words."""
+        """Return a check of how well the vocabularies cover the words of lattices."""
         ...
 
 
 @runtime_checkable
 class ThreadedStage(StreamStage[Output], Protocol[Output]):
-    """A stream stage that runs its own threads."""
+    """A stream stage that can start threads."""
 
     def on_threads(self, lattices: Pairs, log: Any, num_threads: int) -> Iterator[tuple[str, Output]]:
-        """Yield the same results as `__call__`."""
+        """Yield the same results as `__call__`, computed on several threads."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class OnBatches:
-    """The batch stage of a function of a batch.
+    """Batch stage that applies a function to batches.
 
     Args:
-        function: Returns a batch, or a result for each lattice. If it raises an error, it is called for each lattice
-            alone, so that one lattice does not cost the others.
-        is_expanding: The function returns any number of lattices for one.
+        function: Takes a batch, and returns a batch or a result for each lattice. If it raises an error, it is called
+            again for each lattice separately, so that only the lattices with errors fail.
+        is_expanding: The function returns any number of lattices for each input lattice.
     """
 
     function: Callable[[Batch], Any]
     is_expanding: bool = False
 
     def apply(self, batch: Batch, log: Log) -> Batch | Sequence[tuple[str, Any]]:
-        """Call the function."""
+        """Call the function for a batch."""
         try:
             results = self.function(batch)
         except (NinjaError, MemoryError):
-            return _joined([(lattice.key, call_safely(self._alone, lattice)) for lattice in batch])
+            return _as_batch([(lattice.key, call_safely(self._apply_to_one, lattice)) for lattice in batch])
         return results if isinstance(results, Batch) else list(zip(batch.keys, results, strict=True))
 
-    def _alone(self, lattice: Lattice) -> Any:
+    def _apply_to_one(self, lattice: Lattice) -> Any:
         results = self.function(Batch.of([lattice]))
         return results if isinstance(results, Batch) else results[0]
 
 
 @dataclass(frozen=True, slots=True)
 class OnLattices(Generic[Result]):
-    """The batch stage of a function of one lattice.
+    """Batch stage that applies a function to single lattices.
 
     Args:
-        function: Returns a lattice or any other result; raises a NinjaError for a lattice that fails.
+        function: Takes a lattice, and returns a lattice or any other result; raises `NinjaError` if it fails.
     """
 
     function: Callable[[Lattice], Result]
 
     def apply(self, batch: Batch, log: Log) -> Batch | Sequence[tuple[str, Result | NinjaError]]:
         """Call the function for each lattice of a batch."""
-        return _joined([(lattice.key, call_safely(self.function, lattice)) for lattice in batch])
+        return _as_batch([(lattice.key, call_safely(self.function, lattice)) for lattice in batch])
 
 
 def check_stage(stage: object) -> None:
-    """Refuse a plain function, which may take a lattice or a batch.
-
-    Raises:
-        OptionError: It is neither a batch stage nor a callable of lattices and log.
-    """
+    """Raise `OptionError` if an object is not a stage, such as a plain function of a lattice or a batch."""
     if isinstance(stage, BatchStage):
         return
     try:
@@ -119,13 +115,13 @@ def check_stage(stage: object) -> None:
         is_stage = False
     if not is_stage:
         name = getattr(stage, "__name__", type(stage).__name__)
-        raise OptionError(f"stage is {name}; give OnBatches(function) or OnLattices(function), or a stage")
+        raise OptionError(f"stage is {name}, but must be OnBatches(function), OnLattices(function) or another stage")
 
 
-def _joined(results: Sequence[tuple[str, Any]]) -> Batch | Sequence[tuple[str, Any]]:
-    """Return one batch of results that are lattices, batches or errors; other results as they are.
+def _as_batch(results: Sequence[tuple[str, Any]]) -> Batch | Sequence[tuple[str, Any]]:
+    """Return a batch if all results are lattices, batches or errors, else the results unchanged.
 
-    A lattice keeps its key; one without gets that of its input.
+    A lattice without a key gets the key of its input.
     """
     entries: list[tuple[str, Lattice | NinjaError]] = []
     for key, result in results:
@@ -141,10 +137,10 @@ def _joined(results: Sequence[tuple[str, Any]]) -> Batch | Sequence[tuple[str, A
 
 
 def call_safely(function: Callable[[Lattice], Result], lattice: Lattice) -> Result | NinjaError:
-    """Return a function's result for a lattice, or the error that concerns this lattice alone.
+    """Return the result of a function for a lattice, or the error that it raises.
 
     Raises:
-        OptionError: The error applies to the whole run.
+        OptionError: The function raised it; such an error applies to the whole run.
     """
     try:
         return function(lattice)
@@ -152,7 +148,7 @@ def call_safely(function: Callable[[Lattice], Result], lattice: Lattice) -> Resu
         error.key = None
         raise
     except MemoryError:
-        return LatticeError("out of memory; prune it first", key=lattice.key)
+        return LatticeError("out of memory; prune the lattice first", key=lattice.key)
     except NinjaError as error:
         error.key = error.key or lattice.key
         return error

@@ -133,8 +133,8 @@ def test_stdin_and_stdout_carry_archives(ninja, small):
         second = program("best", "-", stdin=first.stdout)
     output, errors = second.communicate(timeout=60)
     assert second.returncode == 0
-    assert errors.endswith(b"none is given (--acoustic-scale, --lmwt), and there is none beside the lattices\n")
-    assert errors.startswith(b"ninja: acoustic scale 1: ")
+    assert errors.endswith(b"set --acoustic-scale or --lmwt, or provide a scale file next to the lattices\n")
+    assert errors.startswith(b"ninja: using acoustic scale 1; ")
     assert output.decode() == ninja("best", small)[1]
     assert b"5 lattices" in first.stderr.read()
     first.wait()
@@ -222,7 +222,7 @@ def test_rescoring_needs_to_know_the_spelling_of_words(ninja, small):
     assert code == 2
     assert (
         errors
-        == f"ninja: error: {small}: no words.txt or words.txt.gz beside it; give the words' spelling with --words\n"
+        == f"ninja: error: {small}: found no words.txt or words.txt.gz next to it; set the symbol table with --words\n"
     )
 
 
@@ -236,8 +236,8 @@ def test_an_unexpected_error_is_one_line_and_a_traceback_on_request(ninja, small
     code, _, errors = ninja("best", small)
     assert code == 1
     assert errors == (
-        "ninja: error: internal error (ZeroDivisionError: of all things); please report it; --debug before the command "
-        "shows the traceback\n"
+        "ninja: error: internal error (ZeroDivisionError: of all things); please report it, with the traceback "
+        "that `ninja --debug COMMAND ...` shows\n"
     )
     assert "Traceback" in ninja("--debug", "best", small)[2]
 
@@ -337,6 +337,6 @@ def test_an_output_that_stood_is_not_replaced_by_nothing(ninja, tmp_path, comman
     (tmp_path / "good").write_text("kept")
     code, _, errors = ninja(command, tmp_path / "notes", "-o", tmp_path / "good")
     assert code == 1
-    assert "not one lattice of 1 could be used; nothing is written" in errors
+    assert "all 1 lattices failed; no output is written" in errors
     assert (tmp_path / "good").read_text() == "kept"
     assert [path.name for path in tmp_path.iterdir() if ".part" in path.name] == []

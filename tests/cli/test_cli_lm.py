@@ -125,11 +125,11 @@ def test_a_text_is_read_from_stdin(ninja, bed, monkeypatch):
 @pytest.mark.parametrize(
     ("model", "text", "options", "message"),
     [
-        ("closed", "k a\nl zebra\n", [], ":2: the model has neither 'zebra' nor a word for unknown ones"),
-        ("rnnlm", "k a </s>\n", [], ":1: </s> in the text; remove it, it is implied"),
-        ("rnnlm", "k <s> a\n", [], ":1: <s> in the text; remove it, it is implied"),
-        ("rnnlm", "k a\n\n", [], ":2: the line is empty; a key is needed, or give --no-keys"),
-        ("rnnlm", "k 3 8\n", ["--int"], ":1: '8' is not a word id of the model; these are 0 to 7"),
+        ("closed", "k a\nl zebra\n", [], ":2: 'zebra' is unknown, and the model has no <unk>; see --oov-score"),
+        ("rnnlm", "k a </s>\n", [], ":1: the text contains </s>, which is implied; remove it"),
+        ("rnnlm", "k <s> a\n", [], ":1: the text contains <s>, which is implied; remove it"),
+        ("rnnlm", "k a\n\n", [], ":2: the line is empty; add a key, or use --no-keys"),
+        ("rnnlm", "k 3 8\n", ["--int"], ":1: '8' is not a word id of the model; expected 0 to 7"),
         ("rnnlm", "k 3 -1\n", ["--int"], ":1: '-1' is not a word id"),
         ("rnnlm", "k 3 a\n", ["--int"], ":1: 'a' is not a word id"),
         ("rnnlm", "k \udcff\n", [], ":1: not UTF-8"),
@@ -154,7 +154,7 @@ def test_info_says_what_a_model_is(ninja, bed):
         "sentence begin": "<s>",
         "sentence end": "</s>",
         "unknown word": "<unk>",
-        "words it stood for": "unknown",
+        "words sharing <unk>": "unknown",
         "normalised": "no",
     }
 
@@ -163,7 +163,7 @@ def test_info_tells_of_a_checkpoint_what_its_card_does(ninja, bed):
     facts = json.loads(ninja("lm", "info", bed / "lstm.pt", "--json")[1])
     assert facts["kind"] == "Ninja checkpoint (lstm)"
     assert facts["perplexity"] == 12.5
-    assert facts["words it stood for"] == 3
+    assert facts["words sharing <unk>"] == 3
     assert facts["normalised"] is True
     module = checkpoint.read(bed / "lstm.pt").module
     assert facts["parameters"] == sum(weight.numel() for weight in module.parameters())
@@ -221,7 +221,7 @@ def test_words_that_an_arpa_file_lacks_are_left_out_as_srilm_does(ninja, closed)
     for key, found in scores(output).items():
         assert np.array(found) / LN10 == pytest.approx(wanted[key], abs=1e-4)
     said = errors.splitlines()
-    assert said[0].endswith("lm.arpa has no <unk>: OOVs are left out, as SRILM does; see --oov-score")
+    assert said[0].endswith("lm.arpa has no <unk>; skipping OOVs, like SRILM (see --oov-score)")
     assert said[1] == "ninja: 3 sentences, 7 words, 2 OOVs"
     assert said[2].startswith("ninja: 1 zeroprobs, logprob= -2.9 ")
     assert figures(said[2]) == expected_figures(-2.9, 7 - 2 - 1, 3)
@@ -246,15 +246,15 @@ def test_an_oov_score_out_of_range_is_refused(ninja, closed, score):
     code, output, errors = ninja("lm", "score", closed / "lm.arpa", closed / "text", "--oov-score", score)
     assert code in (1, 2)
     assert output == ""
-    assert "skip, spread" in errors
+    assert "skip, spread or a number" in errors
 
 
 def test_a_text_without_keys_is_noticed(ninja, bed, tmp_path):
     (tmp_path / "alike").write_text("the a\nthe b\n")
     (tmp_path / "known").write_text("a b\nb a\nzebra b\n")
-    for name, why in (("alike", "'the' begins several lines"), ("known", "2 of 3 are words of the model")):
+    for name, why in (("alike", "'the' begins several lines"), ("known", "2 of 3 are words in the vocabulary")):
         code, _, errors = ninja("lm", "score", bed / "rnnlm", tmp_path / name)
         assert code == 0
-        assert f"{why}; give --no-keys" in errors.splitlines()[0]
+        assert f"{why}; use --no-keys" in errors.splitlines()[0]
         assert "--no-keys" not in ninja("lm", "score", bed / "rnnlm", tmp_path / name, "--no-keys")[2]
     assert "--no-keys" not in ninja("lm", "score", bed / "rnnlm", bed / "text")[2]

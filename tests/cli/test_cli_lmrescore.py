@@ -94,7 +94,7 @@ def test_other_models_and_missing_files_are_refused_with_what_to_do(ninja, input
     out = tmp_path / "out.ark"
     code, _, errors = ninja("lmrescore", archive, "--lm", ENGLISH, "-o", out)
     assert code == 1
-    assert "takes an n-gram model" in errors
+    assert "not an n-gram model" in errors
     code, _, errors = ninja("lmrescore", archive, "--lm", tmp_path / "none.arpa", "-o", out)
     assert code == 1
     assert "no such file" in errors

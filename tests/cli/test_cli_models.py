@@ -118,7 +118,7 @@ def test_context_is_carried_over_by_lists_or_through_the_whole_input(ninja, bed,
     ):
         code, _, errors = ninja(*common, *arguments)
         assert code == 0
-        assert ("all lattices are taken for one recording" in errors) == (not arguments)
+        assert ("all lattices are treated as one recording" in errors) == (not arguments)
         assert agree(output, rescore(lattices(bed), load(model), carry_over=carry_over))
 
 
@@ -135,16 +135,16 @@ def test_words_are_looked_for_in_other_case_when_asked(ninja, bed, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--rnnlm", "none"], "--rnnlm none needs --old-lm"),
-        (["--rnnlm", "none", "--rnnlm", "a", "--old-lm", "b"], "cannot be given with others"),
+        (["--rnnlm", "none"], "--rnnlm none requires --old-lm"),
+        (["--rnnlm", "none", "--rnnlm", "a", "--old-lm", "b"], "cannot be used with other models"),
         (["--mixture-weights", "0.5,0.5"], "2 weights for 1 language models"),
         (["--mixture-weights", "half"], "must be numbers separated by commas"),
         (["--iterate", "forward,backward"], "2 directions for 1 language models"),
         (["--iterate", "sideways"], "must be forward or backward for each model"),
-        (["--iterate", "forward", "--backward"], "leave --backward out"),
-        (["--utt2spk", "f"], "give it with them"),
-        (["--carry-over", "--utt2spk", "f", "--segments", "g"], "give one of them"),
-        (["--carry-over", "--resume", "-o", "x.ark"], "leave --resume out"),
+        (["--iterate", "forward", "--backward"], "--backward cannot be used with --iterate"),
+        (["--utt2spk", "f"], "require --carry-over"),
+        (["--carry-over", "--utt2spk", "f", "--segments", "g"], "--utt2spk cannot be used with --segments"),
+        (["--carry-over", "--resume", "-o", "x.ark"], "--carry-over cannot be used with --resume"),
     ],
 )
 def test_options_that_contradict_each_other_are_refused(ninja, bed, arguments, message):

@@ -50,8 +50,8 @@ def test_rescore_says_what_it_did_and_finds_the_words_beside_the_archive(ninja, 
     code, printed, errors = ninja("rescore", bed / "lat.ark", "--rnnlm", bed / "lm.pt", "-o", output)
     assert (code, printed) == (0, "")
     found, scales, vocabulary, summary = errors.splitlines()
-    assert scales == f"ninja: the scales are in {output}.scales.toml"
-    assert found == f"ninja: words of {bed / 'words.txt'}"
+    assert scales == f"ninja: wrote the scales to {output}.scales.toml"
+    assert found == f"ninja: using the symbol table {bed / 'words.txt'}"
     assert vocabulary.startswith("ninja: vocabulary: the language model knows all ")
     numbers = re.fullmatch(
         r"ninja: 4 lattices, (\d+) arcs \((\d+) expanded\), (\d+) histories, (\d+) LM steps of (\d+) scores, "
@@ -101,7 +101,7 @@ def test_rescoring_resumes_after_the_keys_that_stand(ninja, bed, tmp_path):
     whole = output.read_bytes()
     code, _, errors = ninja(*arguments)
     assert code == 0
-    assert "4 lattices are already in the output" in errors
+    assert "skipped 4 lattices that are already in the output" in errors
     assert output.read_bytes() == whole
 
 

@@ -76,9 +76,9 @@ def test_mixtures_are_tuned_and_written(ninja, bed, tuning, tmp_path):
     ("content", "message"),
     [
         ("lm_weights = 1", "has no option 'lm_weights'"),
-        ("lm_weight = [1]", "lm_weight is [1], but takes one value"),
+        ("lm_weight = [1]", "lm_weight is [1], but must be a single value"),
         ("[rescore]\nlm_weight = 1", "has no option 'rescore'"),
-        ("lm_weight", "no TOML"),
+        ("lm_weight", "not TOML"),
         ("lm_weight = 3", "--lm-weight is 3.0, but must lie in"),
         (None, "No such file"),
     ],

@@ -165,7 +165,7 @@ def test_entities_need_a_general_set_and_its_options_need_entities(ninja, bed, c
     assert "--entities needs --general and --general-ref" in errors
     code, _, errors = ninja(*command[:4], "--general", bed / "talk.ark", "--max-tokens", 3)
     assert code == 2
-    assert "--max-tokens: of use with --entities only" in errors
+    assert "--max-tokens: only allowed with --entities" in errors
     code, _, errors = ninja(*command[:4], "--general", bed / "talk.ark")
     assert code == 2
     assert "--general: only with --entities" in errors

@@ -114,7 +114,7 @@ def test_a_key_that_is_no_file_name_is_refused_as_a_mesh(ninja, tmp_path):
     write_all(tmp_path / "a.ark", [lattice("../up")])
     code, _, err = ninja("mbr-decode", tmp_path / "a.ark", "--mesh-dir", tmp_path / "m")
     assert code == 1
-    assert "key '../up': the key is not a valid file name; write --json instead" in err
+    assert "key '../up': the key is not a valid file name; use --json instead of --mesh-dir" in err
     assert not (tmp_path / "up.mesh").exists()
 
 
@@ -136,7 +136,7 @@ def test_several_systems_are_combined(ninja, archives, jobs):
     decoded = mbr_decode(combine([first, second], [0.4, 0.6], Scales(0.5, 0.5)))
     assert decoded.words.tolist() == [5, 6]
     assert out.splitlines()[1] == f"one 1 0.03 0.04 cat {decoded.confidences[1]:.2f}"
-    assert f"1 keys are not in {archives / 'b.ark'}: three" in err
+    assert f"1 keys are missing from {archives / 'b.ark'}: three" in err
     assert "three 1 0.03 0.04 hat" in out
 
 
@@ -169,7 +169,7 @@ def test_to_ctm_conf_may_begin_with_given_words(ninja, archives):
     code, out, err = ninja("to-ctm-conf", archives / "a.ark", "--one-best", archives / "best", "--decode-mbr=false")
     assert code == 1
     assert [line.split()[4] for line in out.splitlines()] == ["the", "cat", "cat"]
-    assert f"key 'two': {archives / 'best'} lacks its words" in err
+    assert f"key 'two': {archives / 'best'} has no words for this key" in err
 
 
 def test_lattices_without_times_get_no_ctm(ninja, tmp_path):
@@ -197,14 +197,14 @@ def test_confidence_is_the_gap_to_the_second_best(ninja, archives):
         (["mbr-decode", "--acoustic-scale", "nan"], "--acoustic-scale is nan, but must be finite"),
         (["confidence", "--acoustic-scale", "inf"], "--acoustic-scale is inf, but must be finite"),
         (["to-ctm-conf", "--frame-shift", "0"], "'--frame-shift': 0.0 is not in the range"),
-        (["to-ctm-conf", "--frame-shift", "nan"], "nan is not a number of seconds"),
+        (["to-ctm-conf", "--frame-shift", "nan"], "nan is not a finite number of seconds"),
         (["nbest-to-ctm", "--frame-shift", "-1"], "'--frame-shift': -1.0 is not in the range"),
-        (["mbr-decode", "--frame-shift", "inf"], "inf is not a number of seconds"),
+        (["mbr-decode", "--frame-shift", "inf"], "inf is not a finite number of seconds"),
         (["nbest-to-ctm", "--precision", "-1"], "'--precision': -1 is not in the range"),
         (["mbr-decode", "--inv-acoustic-scale", "10", "--acoustic-scale", "0.1"], "cannot be used with"),
         (["mbr-decode", "--inv-acoustic-scale", "0"], "--inv-acoustic-scale is 0, which has no inverse"),
-        (["mbr-decode", "--json", "-"], "-: two results would be written there"),
-        (["mbr-decode", "--lat-weights", "0.5:0.5"], "--lat-weights needs several systems"),
+        (["mbr-decode", "--json", "-"], "-: two outputs would be written to this file"),
+        (["mbr-decode", "--lat-weights", "0.5:0.5"], "--lat-weights requires several systems"),
         (["mbr-decode", "--with", "b", "--lat-weights", "1"], "there are 1 weights, but 2 systems"),
         (["mbr-decode", "--with", "b", "--lat-weights", "a:b"], "--lat-weights is 'a:b', but must be numbers"),
         (["mbr-decode", "--with", "b", "--lat-weights", "0:1"], "a weight is 0.0, but must be above 0"),

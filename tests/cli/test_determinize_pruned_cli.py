@@ -43,7 +43,7 @@ def test_the_command_says_which_lattices_hold_less_than_asked_for(ninja, tmp_pat
     for key in ("exploding-10", "exploding-11"):
         assert f"ninja: {key}: beam " in err
     assert "of 40 reached" in err
-    assert "ninja: 2 lattices have a smaller beam than requested" in err
+    assert "ninja: 2 lattices were determinized with a smaller beam than requested" in err
     assert "ninja: 3 lattices" in err
 
 

@@ -113,15 +113,15 @@ def test_a_note_is_kept_once() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["resocre", "lat.ark"], "there is no command 'resocre'; did you mean rescore"),
-        (["lattice-prune", "lat.ark"], "there is no command 'lattice-prune'; did you mean prune?"),
-        (["sclite"], "there is no command 'sclite'; did you mean score?"),
-        (["zzz"], "there is no command 'zzz'; see ninja --help"),
-        (["best", "lat.ark", "--acwt", "0.1"], "there is no option '--acwt'; did you mean --acoustic-scale?"),
+        (["resocre", "lat.ark"], "no such command 'resocre'; did you mean rescore"),
+        (["lattice-prune", "lat.ark"], "no such command 'lattice-prune'; did you mean prune?"),
+        (["sclite"], "no such command 'sclite'; did you mean score?"),
+        (["zzz"], "no such command 'zzz'; see ninja --help"),
+        (["best", "lat.ark", "--acwt", "0.1"], "no such option '--acwt'; did you mean --acoustic-scale?"),
         (["best", "lat.ark", "--acoustic-scael", "0.1"], "did you mean --acoustic-scale"),
-        (["nbest", "lat.ark", "--nbest", "5"], "there is no option '--nbest'; did you mean --n?"),
-        (["prune", "lat.ark", "--nj", "5"], "there is no option '--nj'; did you mean --jobs?"),
-        (["prune", "lat.ark", "--zzz", "5"], "there is no option '--zzz'; see --help"),
+        (["nbest", "lat.ark", "--nbest", "5"], "no such option '--nbest'; did you mean --n?"),
+        (["prune", "lat.ark", "--nj", "5"], "no such option '--nj'; did you mean --jobs?"),
+        (["prune", "lat.ark", "--zzz", "5"], "no such option '--zzz'; see --help"),
     ],
 )
 def test_a_command_or_option_that_there_is_not_is_answered_with_what_was_meant(bed, ninja, arguments, message) -> None:
@@ -148,7 +148,7 @@ def test_messages_name_options_as_they_are_typed(bed: Path, ninja) -> None:
         (b"utt-1 \0BFM \4\0\0\0\0", "a Kaldi archive of matrices"),
         (b"PK\x03\x04\x14\0\0\0model/data.pkl", "a PyTorch file"),
         (b"\\data\\\nngram 1=3\n", "a language model in ARPA format"),
-        (b"\x80\x04\x95", "a pickle of Python"),
+        (b"\x80\x04\x95", "a Python pickle"),
         (b"\x89PNG\r\n\x1a\n", "a picture"),
         (b"\x93NUMPY\1\0", "a numpy array"),
     ],
@@ -158,17 +158,17 @@ def test_a_file_that_is_no_text_is_named_by_what_it_is(bed: Path, ninja, content
     for call in (["best", "lat.ark", "--words", "other"], ["score", "other", "lat.ark", "--words", "words.txt"]):
         code, _, err = ninja(*call)
         assert (code, len(lines(err))) == (1, 1)
-        assert f"other: this is {kind}, but a text is expected here (are two arguments swapped?)" in err
+        assert f"other: expected text, found {kind}; are two arguments swapped?" in err
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (WORDS.encode(), "this looks like a symbol table, a word and its id on each line; name it with --words"),
-        (b"u1 hello there\nu2 the cat\n", "this looks like transcripts, a key and words on each line, not lattices"),
-        (b"\\data\\\nngram 1=3\n", "a language model in ARPA format, not lattices; language models are named with"),
+        (WORDS.encode(), "this looks like a symbol table, not lattices; use --words"),
+        (b"u1 hello there\nu2 the cat\n", "this looks like transcripts, not lattices"),
+        (b"\\data\\\nngram 1=3\n", "a language model in ARPA format, not lattices; use --rnnlm"),
         (b"\x89PNG\r\n\x1a\n", "this is a picture, not lattices"),
-        (b"utt-1 \0BFM \4\0\0\0\0", "a Kaldi archive of matrices, not lattices; matrices of a CTC model: ninja ctc-de"),
+        (b"utt-1 \0BFM \4\0\0\0\0", "a Kaldi archive of matrices, not lattices; use `ninja ctc-decode`"),
     ],
 )
 def test_a_source_that_holds_no_lattices_is_named_by_what_it_is(bed: Path, ninja, content: bytes, message: str) -> None:
@@ -207,11 +207,11 @@ def test_scales_of_a_header_are_said_once_and_taken_when_asked(tmp_path: Path, n
     code, out, err = ninja("best", tmp_path)
     assert (code, out) == (0, "u1 a c\nu2 a c\n")
     given = "acoustic_scale 1, lm_scale 14, word_penalty 3.45388"  # 1.5 ln 10
-    said = f"the scales of its header are not used: {given}; --lm-scale header takes them"
+    said = f"ignoring the scales in the header ({given}); --lm-scale header uses them"
     assert err == f"ninja: {tmp_path}/u1.slf: {said}\n"
     code, out, err = ninja("best", tmp_path, "--lm-scale", "header")
     assert (code, out) == (0, "u1 b c\nu2 b c\n")
-    assert err == f"ninja: scales of the header of {tmp_path}/u1.slf: {given}\n"
+    assert err == f"ninja: scales from the header of {tmp_path}/u1.slf: {given}\n"
     assert ninja("best", tmp_path, "--lm-scale", "14", "--word-penalty", "0") == (0, "u1 b c\nu2 b c\n", "")
     _, _, err = ninja("best", tmp_path, "--lm-scale", "header", "--word-penalty", "0")
     assert err.endswith("acoustic_scale 1, lm_scale 14\n")
@@ -226,7 +226,7 @@ def test_scales_of_headers_are_taken_from_listed_files_and_for_a_grid(bed: Path,
     Path("ref").write_text("u1 b c\nu2 b c\n")
     code, out, err = ninja("score", "ref", "lattices.list", "--lm-scale", "header", "--word-penalty", "0,1")
     assert (code, out.count("0.00")) == (0, 5), err
-    assert "scales of the header of u1.slf: acoustic_scale 1, lm_scale 14\n" in err
+    assert "scales from the header of u1.slf: acoustic_scale 1, lm_scale 14\n" in err
 
 
 def test_headers_that_differ_or_are_missing_are_refused(bed: Path, ninja) -> None:
@@ -235,10 +235,10 @@ def test_headers_that_differ_or_are_missing_are_refused(bed: Path, ninja) -> Non
     Path("slf/u2.slf").write_text(SLF.replace("14", "12"))
     code, _, err = ninja("best", "slf", "--lm-scale", "header")
     assert (code, len(lines(err))) == (2, 1)
-    assert "the headers of slf/u1.slf and slf/u2.slf have different scales; give them as numbers" in err
+    assert "the headers of slf/u1.slf and slf/u2.slf have different scales; set them as numbers" in err
     code, _, err = ninja("best", "lat.ark", "--words", "words.txt", "--lm-scale", "header")
     assert (code, len(lines(err))) == (2, 1)
-    assert "--lm-scale header is for HTK lattices (SLF) in files, and there are none" in err
+    assert "--lm-scale header needs files of HTK lattices (SLF), but the sources contain none" in err
 
 
 @pytest.mark.parametrize(
@@ -290,7 +290,7 @@ def test_names_of_python_are_told_in_the_words_of_the_command() -> None:
         "beam is 2": "--beam is 2",
         "the beam is 2": "the beam is 2",
         "raise lm_weight to go on": "raise --lm-weight to go on",
-        "allow others with allow_pipes (--allow-pipes)": "allow others with --allow-pipes",
+        "use --allow-pipes (allow_pipes=) to run other commands": "use --allow-pipes to run other commands",
         "give --words-out FILE (words_out=), or --words (words=)": "give --words-out FILE, or --words",
         "a/lm_weight.txt: no such file": "a/lm_weight.txt: no such file",
         "lm_weight.txt: no such file": "lm_weight.txt: no such file",
@@ -304,7 +304,7 @@ def test_names_of_python_are_told_in_the_words_of_the_command() -> None:
     [
         (
             "prune lat.ark -o p1.gz --beam 8 --output-file p2.gz",
-            "-o is given twice: p1.gz and p2.gz; for one output of each input: -o folder/ or -o out/lat.JOB.gz",
+            "-o is given twice: p1.gz and p2.gz; to write one output per input, use -o folder/ or -o out/lat.JOB.gz",
         ),
         ("best lat.ark --words words.txt -o a -o b -o c", "-o is given 3 times: a and b and c; give it once"),
         ("best lat.ark --inv-acoustic-scale 4 --lmwt=3", "--inv-acoustic-scale is given twice: 4 and 3; give it once"),
@@ -327,7 +327,7 @@ def test_options_of_many_values_and_flags_may_come_again_and_files_of_options_co
 def test_the_order_of_the_arguments_of_score_is_said(ninja, bed):
     (bed / "decode").mkdir()
     Path("text").write_text("a x y\n")
-    message = "decode is a folder, but REFERENCE is a text file, followed by SOURCE"
+    message = "decode is a folder, but REFERENCE must be a text file, followed by SOURCE"
     for options in ([], ["--words", "words.txt"]):
         assert ninja("score", "decode", "text", *options) == (2, "", f"ninja: error: {message}\n")
 

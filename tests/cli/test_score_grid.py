@@ -62,9 +62,9 @@ def test_one_pair_of_scales_prints_no_table(ninja: Ninja, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--lmwt", "7:x"), "is not a list of numbers such as 0.5,1 or 7:17"),
-        (("--lmwt", "17:7"), "is not a list of numbers"),
-        (("--lmwt", "1:1000000"), "is not a list of numbers"),
+        (("--lmwt", "7:x"), "is not a list of at most 10,000 numbers such as 0.5,1 or 7:17"),
+        (("--lmwt", "17:7"), "is not a list of at most 10,000 numbers"),
+        (("--lmwt", "1:1000000"), "is not a list of at most 10,000 numbers"),
         (("--lmwt", "0:3"), "--inv-acoustic-scale is 0, which has no inverse"),
         (("--lmwt", "7:9", "--acoustic-scale", "0.1"), "cannot be used with"),
     ],
@@ -86,7 +86,7 @@ def test_lattices_have_the_symbol_table_beside_them(ninja: Ninja, tmp_path: Path
 
 def test_transcripts_have_no_scales(ninja: Ninja, tmp_path: Path) -> None:
     code, _, errors = ninja("score", EXAMPLES / "text", EXAMPLES / "text", "--lmwt", "7:9")
-    assert (code, "need lattices, but SOURCE is transcripts" in errors) == (2, True)
+    assert (code, "require lattices, but SOURCE contains transcripts" in errors) == (2, True)
 
 
 def test_a_hypothesis_is_aligned_once_and_a_missing_one_is_scored_as_empty(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -116,7 +116,7 @@ def test_the_format_is_that_of_the_name_or_the_one_asked_for(name, to, form):
 @pytest.mark.parametrize(
     ("name", "to", "message"),
     [
-        ("x.lat", None, "the extension is that of slf and sphinx; say to='slf' or to='sphinx' (--to slf, --to sphinx)"),
+        ("x.lat", None, "the extension is that of slf and sphinx; use to='slf' or to='sphinx' (--to slf, --to sphinx)"),
         ("x.lat.gz", None, "the extension is that of slf and sphinx"),
         ("x.fsa", None, "the extension is that of openfst and fst-text"),
         ("x", "htl", "there is no format 'htl' to write; available formats: binary, text, slf,"),
@@ -134,14 +134,14 @@ def test_the_format_is_that_of_the_name_or_the_one_asked_for(name, to, form):
         ("x", "json:n=2,n=3", "sets n twice"),
         ("x", "binary:n=2", "binary has no option 'n'; available options: none"),
         ("x", "native:n=2", "native has no option 'n'; available options: none"),
-        ("ark:x", "slf", "'ark:x' says its form itself, so it cannot be 'slf'; give a file name"),
-        ("ark:x", "text", "'ark:x' says its form itself"),
-        ("ark,t:x", "binary", "'ark,t:x' says its form itself"),
+        ("ark:x", "slf", "'ark:x' is a wspecifier, whose format cannot be 'slf'; use a file name"),
+        ("ark:x", "text", "'ark:x' is a wspecifier, whose format"),
+        ("ark,t:x", "binary", "'ark,t:x' is a wspecifier, whose format"),
         ("| cat", "slf", "commands are not run"),
         ("", "slf", "is not a file name"),
-        ("-", "espnet", "espnet has many files; name a folder"),
-        (".", "pfsg", "is not a file name, but pfsg has many lattices in one file"),
-        (".", "binary", "is not a file name"),
+        ("-", "espnet", "espnet writes several files; name a folder"),
+        (".", "pfsg", "is a folder, but pfsg writes a single file; add a file name"),
+        (".", "binary", "is a folder; add a file name"),
     ],
 )
 def test_a_format_that_makes_no_sense_is_refused(name, to, message):
@@ -153,7 +153,7 @@ def test_a_format_that_makes_no_sense_is_refused(name, to, message):
 
 @pytest.mark.parametrize("option", [{"resume": True}, {"kind": "raw"}])
 def test_options_of_kaldi_archives_are_theirs_alone(option):
-    with pytest.raises(OptionError, match=f"{next(iter(option))} is for Kaldi archives, but 'x.slf' is to be slf"):
+    with pytest.raises(OptionError, match=f"{next(iter(option))} applies only to Kaldi archives, but the format of"):
         ninja.write("x.slf", **option)
     with pytest.raises(OptionError, match="lossy is 'perhaps', but must be allow or refuse"):
         ninja.write("x.slf", lossy="perhaps")
@@ -226,7 +226,7 @@ def test_other_names_are_folders_with_a_file_for_each_lattice(form):
 @pytest.mark.parametrize("form", ONES)
 def test_a_file_of_one_lattice_takes_no_second_one(form):
     name = f"x{extension_of(form)}"
-    message = rf"{name}: {form} has one lattice a file, but 'a' and 'b' are to go there; name a folder"
+    message = rf"{name}: {form} files contain a single lattice, but there are 'a' and 'b'; name a folder"
     with pytest.raises(OutputError, match=message) as caught:
         put(name, items(form))
     assert caught.value.key is None  # it is not about one lattice only
@@ -263,7 +263,7 @@ def test_the_standard_output_gets_what_a_file_would(form, monkeypatch):
 def test_a_second_lattice_on_the_standard_output_leaves_it_empty(monkeypatch):
     stream = io.TextIOWrapper(io.BytesIO())
     monkeypatch.setattr(sys, "stdout", stream)
-    with pytest.raises(OutputError, match="slf has one lattice a file, but 'a' and 'b'"):
+    with pytest.raises(OutputError, match="slf files contain a single lattice, but there are 'a' and 'b'"):
         put("-", LATTICES, to="slf")
     assert stream.buffer.getvalue() == b""
 
@@ -271,7 +271,7 @@ def test_a_second_lattice_on_the_standard_output_leaves_it_empty(monkeypatch):
 @pytest.mark.parametrize("key", ["", ".", "..", ".hidden", "a/b", "k" * 255, "a\0b"])
 def test_a_key_that_names_no_file_costs_that_lattice_only(key):
     with ninja.write("out", to="slf") as output:
-        with pytest.raises(OutputError, match="the key cannot name a file; give the lattice another") as caught:
+        with pytest.raises(OutputError, match="the key is not a valid file name; use another key") as caught:
             output.write(ONE, key=key)
         assert caught.value.key == key
         output.write(ONE)
@@ -285,7 +285,7 @@ def test_files_do_not_fall_together():
         for key in ("A", "b"):
             output.write(ONE, key=key)
         for key in ("A", "a", "b"):
-            with pytest.raises(OutputError, match="the file of its key was written already; keys must differ"):
+            with pytest.raises(OutputError, match="the file of this key was already written; keys must be unique"):
                 output.write(ONE, key=key)
     assert listed() == ["out/A.fst", "out/a.fst", "out/b.fst"]
     put("out", [ONE.with_key("b")], to="openfst")  # files of an earlier run are replaced
@@ -295,7 +295,7 @@ def test_files_do_not_fall_together():
 def test_a_key_stands_only_once_where_readers_say_so(form):
     with ninja.write("x", to=form) as output:
         output.write(LISTS[0])
-        with pytest.raises(OutputError, match="key 'a': the key is in the output already"):
+        with pytest.raises(OutputError, match="key 'a': the key is already in the output"):
             output.write(LISTS[0])
 
 
@@ -304,7 +304,7 @@ def test_a_key_stands_only_once_where_readers_say_so(form):
 def test_a_key_with_blanks_is_refused_where_blanks_part(form, key):
     with (
         ninja.write("x", to=form, words=TABLE) as output,
-        pytest.raises(LatticeError, match="is empty or holds a blank; give the lattice another"),
+        pytest.raises(LatticeError, match="is empty or contains white space; use another key"),
     ):
         output.write(items(form)[0], key=key)
 
@@ -313,7 +313,7 @@ def test_a_key_with_blanks_is_refused_where_blanks_part(form, key):
 def test_a_key_that_is_no_text_is_refused_where_keys_are(form):
     key = b"\xff".decode("utf-8", "surrogateescape")
     with ninja.write("x", to=form) as output:
-        with pytest.raises((LatticeError, SymbolError), match="key cannot be written as UTF-8") as caught:
+        with pytest.raises((LatticeError, SymbolError), match="key cannot be encoded as UTF-8") as caught:
             output.write(items(form)[0], key=key)
         assert caught.value.key == key
         output.write(items(form)[0])
@@ -358,7 +358,7 @@ def test_each_format_takes_lattices_and_what_it_holds_and_refuses_the_rest(form)
         for kind, item in (("lattice", lattice), ("nbest", LISTS[0]), ("network", NETWORKS[0])):
             if kind in ("lattice", holds):
                 continue
-            with pytest.raises(OptionError, match=f"{form} holds lattices"):
+            with pytest.raises(OptionError, match=f"{form} stores lattices"):
                 output.write(item)
         output.write(lattice)
 
@@ -390,13 +390,13 @@ def test_ids_of_different_tables_are_not_mixed(form):
         output.write(ONE)
         output.write(ONE.with_words(MORE), key="more")  # the words it has are the same
         for words in (OTHER, None):
-            with pytest.raises(SymbolError, match="other names than that of the lattices before; read all with one"):
+            with pytest.raises(SymbolError, match="contradicts that of earlier lattices; read all lattices with one"):
                 output.write(ONE.with_words(words), key="no")
         output.write(ONE, key="again")
     with ninja.write("y", to=form, words=MORE) as output:
         output.write(ONE.with_words(None))
         output.write(ONE, key="more")
-        with pytest.raises(SymbolError, match=r"key 'no': .* other names than the one that was given") as caught:
+        with pytest.raises(SymbolError, match=r"key 'no': .* contradicts the given table") as caught:
             output.write(ONE.with_words(OTHER), key="no")
         assert caught.value.key == "no"
     with ninja.write("z", to=form) as output:
@@ -415,9 +415,9 @@ def test_names_come_from_the_table_given_or_the_lattices_own():
     put("given.arrow", [ONE.with_words(None)], words=OTHER)
     names = [[lattice.words.word(1) for lattice in NativeFile(name)] for name in ("own.arrow", "given.arrow")]
     assert names == [["a", "a"], ["b"]]
-    with ninja.write("x.plf", words=OTHER) as output, pytest.raises(SymbolError, match="other names than the one"):
+    with ninja.write("x.plf", words=OTHER) as output, pytest.raises(SymbolError, match="contradicts the given table"):
         output.write(ONE)
-    with ninja.write("x.plf") as output, pytest.raises(SymbolError, match="key 'k': the words of the lattice have no"):
+    with ninja.write("x.plf") as output, pytest.raises(SymbolError, match="key 'k': the lattice contains only"):
         output.write(ONE.with_words(None))
     with ninja.write("x", to="nbest-kaldi") as output, pytest.raises(SymbolError, match=r"give words= \(--words\)"):
         output.write(LISTS[0])

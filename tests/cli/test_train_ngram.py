@@ -73,7 +73,7 @@ def test_lists_put_classes_into_the_text_and_the_held_out_text(ninja, text, enti
     assert "ninja: @name: 2 phrases in the lists, 3 found in the text" in errors
     assert "ninja: @place: 2 phrases in the lists, 1 found in the text" in errors
     assert "ninja: 1 phrases belong to several classes: 'ann' (@name, @place); 2 occurrences were" in errors
-    assert "11 words in the vocabulary, 2 of them classes (@name, @place)" in errors
+    assert "11 words in the vocabulary, including 2 classes (@name, @place)" in errors
     assert "unknown words" not in errors.splitlines()[-1]
     assert unigrams(output)[3:] == ["@name", "@place", "again", "call", "it", "now", "play", "please"]
 
@@ -83,7 +83,7 @@ def test_lists_of_any_utterance_count_and_phrases_of_no_class_do_not(ninja, text
     path.write_text('{"list": "l", "@name": ["ann"]}\n{"utt": "u", "$thing": ["it"], "phrases": ["now"]}\n')
     code, _, errors = ninja("train", "ngram", text, "--classes", path, "-o", tmp_path / "lm.arpa")
     assert code == 0
-    assert f"ninja: {path}: 1 phrases of no class; they are left as they are" in errors
+    assert f"ninja: {path}: 1 phrases have no class and are not replaced" in errors
     assert f"ninja: {path}: 1 list is never used: 'l'" in errors
     assert {"@name", "$thing", "now"} <= set(unigrams(tmp_path / "lm.arpa"))
 
@@ -103,7 +103,7 @@ def test_cutoffs_and_discounts_are_lists_of_numbers(ninja, text, tmp_path):
     assert errors.splitlines()[1:4] == [
         "ninja: 1-grams: 12; discounts 0.5, 1, 1.5",
         "ninja: 2-grams: 16; discounts 0.5, 1, 1.5",
-        "ninja: 3-grams: 3, 13 more cut; discounts 0.5, 1, 1.5",
+        "ninja: 3-grams: 3 after removing 13; discounts 0.5, 1, 1.5",
     ]
 
 
@@ -122,14 +122,14 @@ BAD = {
     "an empty text": (("empty",), 1, "empty: this text contains no sentence"),
     "marks in the text": (("marked",), 1, "marked:2: the text contains <s> or </s>; remove them, as they are added"),
     "another encoding": (("latin1",), 1, "latin1:3: not UTF-8 (unexpected end of data); convert it with iconv"),
-    "damaged gzip": (("cut.gz",), 1, "the gzip stream ends too early"),
+    "damaged gzip": (("cut.gz",), 1, "the gzip stream is truncated"),
     "an empty held-out text": (("good", "--dev", "empty"), 1, "empty: this text contains no sentence"),
     "three fields": (
         ("good", "--vocabulary", "three"),
         1,
         "three:2: expected a word, or a word and its id, found 'a b c'",
     ),
-    "no words": (("good", "--vocabulary", "empty"), 1, "empty: no word in this list"),
+    "no words": (("good", "--vocabulary", "empty"), 1, "empty: the vocabulary contains no words"),
     "another language": (("good", "--vocabulary", "words"), 1, "good: no word of the text is in the vocabulary; give"),
     "no entities": (("good", "--classes", "nowhere"), 1, "nowhere"),
     "no classes": (
@@ -141,7 +141,7 @@ BAD = {
     "words as cutoffs": (
         ("good", "--cutoffs", "a"),
         2,
-        "--cutoffs is 'a', but must be whole numbers separated by commas",
+        "--cutoffs is 'a', but must be integers separated by commas",
     ),
     "words as discounts": (
         ("good", "--discounts", "0.5;1"),
@@ -173,10 +173,8 @@ def test_bad_input_is_one_line_and_leaves_no_file(ninja, case, tmp_path, monkeyp
 def test_a_missing_folder_is_told_before_the_training(ninja, tmp_path):
     code, _, errors = ninja("train", "ngram", tmp_path / "nowhere", "-o", tmp_path / "no" / "lm.arpa")
     assert code == 2
-    assert (
-        errors
-        == f"ninja: error: {tmp_path / 'no' / 'lm.arpa'}: there is no folder {tmp_path / 'no'}; create it first\n"
-    )
+    folder = tmp_path / "no"
+    assert errors == f"ninja: error: {folder / 'lm.arpa'}: the folder {folder} does not exist; create it first\n"
 
 
 def test_without_a_command_a_network_is_trained(ninja, text, tmp_path):
@@ -194,7 +192,7 @@ def test_without_a_command_a_network_is_trained(ninja, text, tmp_path):
 def test_the_help_shows_both_kinds_of_training(ninja):
     code, printed, _ = ninja("train", "--help")
     assert code == 0
-    assert printed.startswith("Usage: ninja train [OPTIONS] TEXT\n\n  Train a language model on a text.\n")
+    assert printed.startswith("Usage: ninja train [OPTIONS] TEXT\n\n  Train a neural language model.\n")
     assert "ninja train train.txt.gz --dev dev.txt -o model.pt" in printed
     assert "ninja train ngram train.txt.gz --dev dev.txt -o model.arpa.gz" in printed
     assert "train ngram  " in ninja("--help")[1]

@@ -246,7 +246,7 @@ def test_one_bad_matrix_does_not_cost_the_others(ninja, folder):
             "all.npz, key 'empty': the matrix has no frames",
             "all.npz, key 'narrow': the matrix has 3 columns, but there are 4 units",
             "all.npz, key 'vector': the matrix must have shape [frames, units], not [4]",
-            "all.npz, key 'two words': the key is empty or has a blank",
+            "all.npz, key 'two words': the key is empty or contains white space",
             "cut.npy, key 'cut': the .npy file is damaged",
             "nowhere.npy: cannot be read: No such file",
             "7 failed: ",
@@ -261,7 +261,7 @@ def test_one_bad_matrix_does_not_cost_the_others(ninja, folder):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "there is no matrix in source; nothing is written"),
+        (b"", "source: found no matrices; no output is written"),
         (b"no matrix at all", "key 'no': expected \\[ and numbers"),
         (b"utt [ 0 -50 -50 nan ]\n", "source, key 'utt': the value of unit 3 in frame 0 is nan"),
         (b"utt [ 1 1 1 1 ]\n", "source, key 'utt': the probabilities of frame 0 sum to .*; if the values are logits"),
@@ -278,8 +278,8 @@ def test_where_no_matrix_is_good_nothing_is_written(ninja, folder, content, mess
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ((), "the units of the columns are missing; give one of --tokens, --letters, --sentencepiece"),
-        (("--letters", "ab", "--tokens", "t"), "--tokens and --letters both name the units of the columns; give one"),
+        ((), "the unit names are missing; give one of --tokens, --letters, --sentencepiece"),
+        (("--letters", "ab", "--tokens", "t"), "--tokens and --letters cannot be used together; give one of them"),
         (("--letters", "ab "), "the blank is unknown; give its name or its column with --blank"),
         (
             ("--letters", "ab ", "--blank", "x"),
@@ -287,9 +287,9 @@ def test_where_no_matrix_is_good_nothing_is_written(ninja, folder, content, mess
         ),
         (
             ("--letters", "ab ", "--blank", "4"),
-            "the blank is column 4, but there are 3 units; at most, it follows them",
+            "the blank is column 4, but must be at most 3, the number of units",
         ),
-        (("--letters", "aba", "--blank", "0"), "--letters has 'a' twice"),
+        (("--letters", "aba", "--blank", "0"), "--letters contains 'a' twice"),
         (("--letters", "", "--blank", "0"), "--letters is empty"),
         (("--letters", "ab-", "--blank", "-"), "the unit between words is unknown; name it with --space"),
         (("--letters", "ab |", "--blank", "4"), "' ' and '|' may both separate words; choose one with --space"),
@@ -299,12 +299,12 @@ def test_where_no_matrix_is_good_nothing_is_written(ninja, folder, content, mess
             ("--letters", "ab ", "--blank", "3", "--never", "_"),
             "a unit that is never part of words is '_', but no unit has this name",
         ),
-        ((*HOW, "--lexicon", "l", "--word-list", "l"), "--lexicon and --word-list both list the words"),
-        ((*HOW, "--words-out", "w", "--unk", "a"), "--unk is of use with --words only"),
+        ((*HOW, "--lexicon", "l", "--word-list", "l"), "--lexicon cannot be used with --word-list"),
+        ((*HOW, "--words-out", "w", "--unk", "a"), "--unk requires --words"),
         ((*HOW, "--words", "t", "--unk", "c"), "--unk: 'c' is not in t"),
         ((*HOW, "--words-out", "w", "--score-beam", "0"), "--score-beam is 0.0, but must be above 0"),
-        ((*HOW, "--words-out", "utt.npy"), "utt.npy is read and would be written over"),
-        ((*HOW, "--words-out", "lat.ark"), "lat.ark: two results would be written there"),
+        ((*HOW, "--words-out", "utt.npy"), "utt.npy is an input and would be overwritten"),
+        ((*HOW, "--words-out", "lat.ark"), "lat.ark: two outputs would be written to this file"),
         ((*HOW[:4], "--scale", "db"), "'db' is not one of"),
         ((*HOW, "--nbest", "0"), "0 is not in the range"),
     ],
@@ -342,11 +342,11 @@ def test_a_lexicon_that_allows_nothing_fails_that_matrix(ninja, folder):
 def test_the_symbol_table_goes_beside_the_archive_and_is_found_there(ninja, folder):
     np.save("utt.npy", AB)
     code, _, said = ninja("ctc-decode", "utt.npy", *HOW, "-o", "lat.ark.gz")
-    assert (code, said.count("the words and their ids are in lat.ark.gz.words.txt")) == (0, 1)
+    assert (code, said.count("wrote the symbol table to lat.ark.gz.words.txt")) == (0, 1)
     assert ninja("best", "lat.ark.gz", "--words", "lat.ark.gz.words.txt")[1] == "utt ab b\n"
     code, output, said = ninja("ctc-decode", "utt.npy", *HOW)
     assert (code, output) == (2, "")
-    assert "the words' ids would lose their names on the standard output" in said
+    assert "standard output would contain word ids without a symbol table" in said
 
 
 @pytest.mark.parametrize("name", ["lat.arrow", "lat.jsonl", "slf"])

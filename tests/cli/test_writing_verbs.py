@@ -94,9 +94,9 @@ def test_costs_are_joined_by_the_scale_of_the_verb_or_of_the_format(ninja, there
         found = read(target, to.partition(":")[0])
         assert equivalent(wanted, found, 0.06, costs="total")
         assert first(found) == first(wanted)
-        what = "costs are joined as" if to in ONE_COST else "hypotheses are in the order of"
+        what = "costs are combined as" if to in ONE_COST else "hypotheses are sorted by"
         form = to.partition(":")[0]
-        note = f"ninja: {what} graph + 0.1 acoustic; another: --to {form}:acoustic_scale=…\n"
+        note = f"ninja: {what} graph + 0.1 acoustic; use --to {form}:acoustic_scale=… to change it\n"
         assert (note in errors) == (option is None)
         assert (" + 0.1 acoustic" in errors) == (option is None)
 
@@ -119,7 +119,7 @@ def test_a_list_of_json_begins_with_the_best_and_keeps_both_costs(ninja, there):
         (("--to", "json:n=1"), ["good"]),
     ):
         errors = run(ninja, VERBS["rescore"], *options, "-o", "out.jsonl")  # its scale is 0.1 by itself
-        assert ("order of graph + 0.1 acoustic" in errors) == ("acoustic_scale" not in str(options))
+        assert ("sorted by graph + 0.1 acoustic" in errors) == ("acoustic_scale" not in str(options))
         listed = json.loads((there / "out.jsonl").read_text())["nbest"]
         assert [each["text"] for each in listed] == texts
         assert {each["text"]: each["am_score"] for each in listed}["good"] == -10.0
@@ -135,7 +135,7 @@ def test_the_posteriors_of_a_mesh_are_those_of_the_verbs_scales(ninja, there):
     }.items():
         to = () if "--to" in options else ("--to", "mesh")
         errors = run(ninja, "prune --beam inf", *options, *to, "-o", f"{name}.mesh")
-        assert ("costs are joined as 0.5 graph + 0.1 acoustic" in errors) == (name in ("verb", "inverse"))
+        assert ("costs are combined as 0.5 graph + 0.1 acoustic" in errors) == (name in ("verb", "inverse"))
         shares[name] = (there / f"{name}.mesh").read_text()
     assert shares["verb"] == shares["inverse"] == shares["format"] != shares["other"]
 
@@ -143,15 +143,15 @@ def test_the_posteriors_of_a_mesh_are_those_of_the_verbs_scales(ninja, there):
 def test_a_format_without_a_graph_scale_gets_the_proportion_of_both(ninja, there):
     options = ("--acoustic-scale", "0.1", "--lm-scale", "0.5")
     errors = run(ninja, "prune --beam inf", *options, "-o", "out.fst")
-    assert "costs are joined as graph + 0.2 acoustic" in errors
+    assert "costs are combined as graph + 0.2 acoustic" in errors
     assert equivalent(scale(LATTICE, acoustic_scale=0.2), read("out.fst", None), costs="total")
     errors = run(ninja, "prune --beam inf", "--acoustic-scale", "0.1", "--lm-scale", "0", "--to", "pfsg", "-o", "x")
-    assert "costs are joined as graph + 0.1 acoustic" in errors
+    assert "costs are combined as graph + 0.1 acoustic" in errors
 
 
 def test_the_penalty_of_words_counts_in_the_order_of_lists(ninja, there):
     errors = run(ninja, "prune --beam inf", "--word-penalty", "-2", "--acoustic-scale", "0.1", "-o", "out.jsonl")
-    order = "order of graph + 0.1 acoustic + -2 for each word; another"
+    order = "sorted by graph + 0.1 acoustic + -2 per word; use"
     assert order in errors
 
 
@@ -201,7 +201,9 @@ def test_a_list_of_one_score_that_has_no_graph_costs_loses_what_acoustic_costs_w
     arguments = ["prune", "plain.ark", "--words", "words.txt", "--to", "nemo", "-o", "x.tsv"]
     assert "unscaled" in ninja(*arguments, "--acoustic-scale", "0.1")[2]
     assert "unscaled" not in ninja(*arguments)[2]
-    assert "lost: acoustic costs, alignments" in ninja(*arguments, "--acoustic-scale", "0", "--lm-scale", "0")[2]
+    assert (
+        "lattice loses: acoustic costs, alignments" in ninja(*arguments, "--acoustic-scale", "0", "--lm-scale", "0")[2]
+    )
 
 
 @pytest.fixture
@@ -212,7 +214,7 @@ def blanks(there):
     return there
 
 
-REASON = "the word 'world wide' has blanks, which symbol tables cannot store; "
+REASON = "the word 'world wide' contains white space, so a symbol table cannot store it; "
 
 
 def test_a_word_with_a_blank_costs_its_lattice_where_a_table_is_written(ninja, blanks):
@@ -220,18 +222,18 @@ def test_a_word_with_a_blank_costs_its_lattice_where_a_table_is_written(ninja, b
     for options in (["-o", "x.ark"], ["--to", "openfst", "-o", "fsts"], ["--to", "openfst", "-o", "fsts"]):
         code, _, errors = ninja("convert", "slf", *options)
         assert code == 1
-        assert f"failed: key 'a': {REASON}write a format that spells words\n" in errors
+        assert f"failed: key 'a': {REASON}use a format that spells words\n" in errors
         assert "1 lattices" in errors
     assert [key for key, _ in package.read("x.ark")] == ["b"]
     assert (blanks / "x.ark.words.txt").read_text() == (blanks / "fsts" / "words.txt").read_text() == table
     code, _, errors = ninja("convert", "slf", "--to", "slf", "-o", "again", "--words-out", "names")
-    assert (code, f"key 'a': {REASON}leave --words-out out\n" in errors) == (1, True)
+    assert (code, f"key 'a': {REASON}omit --words-out\n" in errors) == (1, True)
     assert (blanks / "names").read_text() == table
     code, _, errors = ninja("convert", "slf", "-o", "y.ark", "--on-error", "raise")
     assert (code, (blanks / "y.ark").exists()) == (1, False)
     (blanks / "b.plf").write_text("((('a b',1.0,1),),)\n((('x',1.0,1),),)\n")
     code, _, errors = ninja("convert", "b.plf", "-o", "b.ark", "--jobs", "2")
-    assert (code, "failed: key 'b-1': the word 'a b' has blanks" in errors) == (1, True)
+    assert (code, "failed: key 'b-1': the word 'a b' contains white space" in errors) == (1, True)
     assert [key for key, _ in package.read("b.ark")] == ["b-2"]
 
 
@@ -259,7 +261,7 @@ def test_no_table_is_written_for_the_standard_output_unless_it_is_asked_for(ninj
     code, output, errors = ninja("convert", "lat.ark", "--words", "lat.ark.words.txt", "--to", "text")
     assert (code, output.splitlines()[0].strip()) == (0, "u")
     assert {*os.listdir()} == before
-    assert "the words and their ids" not in errors
+    assert "wrote the symbol table" not in errors
     asked = ["--words-out", "asked"]
     assert ninja("convert", "lat.ark", "--words", "lat.ark.words.txt", "--to", "text", *asked)[0] == 0
     assert {*os.listdir()} - before == {"asked"}
@@ -283,21 +285,22 @@ def test_no_table_is_written_beside_a_pipe(ninja, there):
         assert found == code, errors
         assert not (there / "pipe.words.txt").exists()
     assert b"compactlattice" in taken[0]
-    assert "the words' ids would lose their names in pipe; give --words" in errors
+    assert "pipe would contain word ids without a symbol table; use --words" in errors
 
 
 @pytest.mark.parametrize("to", ["slf", "pfsg", "json", "mesh", "fst-text:labels=words"])
 def test_a_format_that_spells_words_finds_the_table_beside_an_archive(ninja, there, to):
     (there / "words.txt").rename("lat.ark.words.txt")
     code, _, errors = ninja("convert", "lat.ark", "--to", to, "-o", "out")
-    assert (code, "ninja: words of lat.ark.words.txt\n" in errors) == (0, True)
+    assert (code, "ninja: using the symbol table lat.ark.words.txt\n" in errors) == (0, True)
     ((_, found),) = package.read("out")
     assert {word for word, _ in found.words} >= {"good", "bad"}
     (there / "lat.ark.words.txt").rename("elsewhere")
     code, _, errors = ninja("convert", "lat.ark", "--to", to, "-o", "none")
     assert code == 2
     assert (
-        "ninja: error: lat.ark: no words.txt or words.txt.gz beside it; give the words' spelling with --words" in errors
+        "ninja: error: lat.ark: found no words.txt or words.txt.gz next to it; set the symbol table with --words"
+        in errors
     )
     assert not os.path.isfile("none")
 
@@ -310,18 +313,18 @@ def test_a_format_of_ids_asks_for_no_table(ninja, there, to):
 
 def test_parts_and_standard_input_are_spelled_or_refused_likewise(ninja, there, monkeypatch):
     code, _, errors = ninja("split", "lat.ark", "--nj", "1", "--to", "slf", "-o", "part.JOB")
-    assert (code, "words of words.txt" in errors) == (0, True)
+    assert (code, "using the symbol table words.txt" in errors) == (0, True)
     assert ninja("best", "part.1")[1] == "u bad\n"
     (there / "words.txt").unlink()
     with open("lat.ark") as file:
         monkeypatch.setattr("sys.stdin", file)
         code, _, errors = ninja("convert", "-", "--to", "slf", "-o", "out")
-    assert (code, "-: no words.txt or words.txt.gz beside it" in errors) == (2, True)
+    assert (code, "-: found no words.txt or words.txt.gz next to it" in errors) == (2, True)
 
 
 def test_ids_that_are_no_words_get_no_names(ninja, there):
     code, _, errors = ninja("project", "lat.ark", "--project-output=false", "--to", "slf", "-o", "out")
-    assert (code, "the words of the lattice have no names" in errors) == (1, True)
+    assert (code, "the lattice contains only word ids" in errors) == (1, True)
 
 
 def test_words_without_ids_need_no_table(ninja, there):
@@ -343,6 +346,6 @@ def test_rescored_lists_are_in_the_order_of_the_scale_of_lists(ninja, tmp_path):
     options = ("--rnnlm", "english-ngram", "--lm-weight", "0.2", "-o", output)
     code, _, notes = ninja("rescore", tmp_path / "list.jsonl", *options)
     assert code == 0
-    assert "in the order of graph + 1 acoustic" in notes
+    assert "sorted by graph + 1 acoustic" in notes
     first = json.loads(output.read_text())["nbest"][0]["text"]
     assert ninja("best", output)[1] == f"a {first}\n"

@@ -240,7 +240,7 @@ def test_workers_say_what_one_process_says(ninja, archive, file, tmp_path, verb)
         names = ["--words-out", tmp_path / f"words{jobs}.txt", "-o", tmp_path / f"{jobs}.ark"]
         code, _, errors = ninja(verb, archive, *chosen, *names, "--jobs", jobs)
         assert code == 0, errors
-        own = ("lattices, ", "the scales are in ")
+        own = ("lattices, ", "wrote the scales to ")
         said.append({line for line in errors.splitlines() if not any(text in line for text in own)})
         tables.append((tmp_path / f"words{jobs}.txt").read_text())
     assert said[0] == said[1]
@@ -257,18 +257,18 @@ def test_entities_of_other_utterances_are_noticed(ninja, archive, file, tmp_path
     entities = file("e.jsonl", '{"utt": "three", "@name": ["b"]}\n')
     code, _, errors = ninja("context", archive, "--entities", entities, "-o", tmp_path / "out.ark")
     assert code == 0
-    assert "none of 2 lattices has phrases: are their keys the utterance ids of the entities?" in errors
+    assert "none of the 2 lattices has phrases; are their keys the utterance ids in the phrase list?" in errors
 
 
 def test_results_have_files_of_their_own(ninja, archive, file, tmp_path):
     entities = file("e.json", '{"@name": ["b"]}')
     before = entities.read_bytes()
     for names, message in (
-        (["-o", "O", "--report", "O"], "two results would be written there"),
-        (["-o", "-", "--report", "-"], "two results would be written there"),
-        (["-o", "O", "--report", entities], "is read and would be written over"),
-        (["-o", archive], "is read and would be written over"),
-        (["-o", "O", "--report", tmp_path / "none" / "r"], "there is no folder"),
+        (["-o", "O", "--report", "O"], "two outputs would be written to this file"),
+        (["-o", "-", "--report", "-"], "two outputs would be written to this file"),
+        (["-o", "O", "--report", entities], "is an input and would be overwritten"),
+        (["-o", archive], "is an input and would be overwritten"),
+        (["-o", "O", "--report", tmp_path / "none" / "r"], "create it first"),
     ):
         given = [tmp_path / "out.ark" if each == "O" else each for each in names]
         code, _, errors = ninja("context", archive, "--entities", entities, *given)
@@ -326,20 +326,32 @@ def test_rescoring_with_entities_finds_the_name(ninja, archive, file, tmp_path):
     ("arguments", "code", "message"),
     [
         (["context", "LAT", "--entities", "none.json"], 1, "none.json"),
-        (["context", "LAT", "--entities", "E", "--old-lm", "x.arpa"], 2, "--old-lm is of use with --class-lm"),
-        (["context", "LAT", "--entities", "E", "--report", "r", "--jobs", "2"], 2, "--report sees all lattices in one"),
+        (["context", "LAT", "--entities", "E", "--old-lm", "x.arpa"], 2, "--old-lm requires --class-lm"),
+        (
+            ["context", "LAT", "--entities", "E", "--report", "r", "--jobs", "2"],
+            2,
+            "--report cannot be used with --jobs above 1",
+        ),
         (["context", "LAT", "--entities", "E", "--class-lm", "none.arpa"], 1, "none.arpa"),
         (["context", "LAT", "--entities", "E", "--max-tokens", "-1"], 2, "--max-tokens is -1"),
         (["context", "LAT"], 2, "--entities"),
-        (["rescore", "LAT", "--class-lm", "c.arpa"], 2, "--class-lm: of use with --entities only"),
-        (["rescore", "LAT", "--max-tokens", "3", "--augment"], 2, "--augment, --max-tokens: of use with --entities"),
-        (["context", "LAT", "--entities", "E", "--lexicon", "l"], 2, "--lexicon: of use with --augment only"),
-        (["context", "LAT", "--entities", "E", "--augment-beam", "1"], 2, "--augment-beam: of use with --augment only"),
-        (["context", "LAT", "--entities", "E", "--class-boost", "1"], 2, "--class-boost: of use with --class-lm only"),
+        (["rescore", "LAT", "--class-lm", "c.arpa"], 2, "--class-lm: only allowed with --entities"),
+        (
+            ["rescore", "LAT", "--max-tokens", "3", "--augment"],
+            2,
+            "--augment, --max-tokens: only allowed with --entities",
+        ),
+        (["context", "LAT", "--entities", "E", "--lexicon", "l"], 2, "--lexicon: only allowed with --augment"),
+        (
+            ["context", "LAT", "--entities", "E", "--augment-beam", "1"],
+            2,
+            "--augment-beam: only allowed with --augment",
+        ),
+        (["context", "LAT", "--entities", "E", "--class-boost", "1"], 2, "--class-boost: only allowed with --class-lm"),
         (
             ["context", "LAT", "--entities", "E", "--augment", "--augment-place-weight", "2"],
             2,
-            "--augment-place-weight: of use with --class-lm only",
+            "--augment-place-weight: only allowed with --class-lm",
         ),
         (["rescore", "LAT", "--entities", "E", "--backward"], 2, "context needs a single forward pass"),
     ],

@@ -393,7 +393,7 @@ LONG = "9" * 5000
         # encodings
         (b"u\t@name\ttom\nu\t@name\tJos\xe9\n", r"e:2: not UTF-8 \(.*\); convert it with iconv"),
         (b"\xff\xfe{\0", r"e:1: not UTF-8 \(invalid start byte\); convert it with iconv"),
-        (gzip.compress(b"u\t@name\ttom\n")[:-6], "e: the gzip stream ends too early: the file is cut short"),
+        (gzip.compress(b"u\t@name\ttom\n")[:-6], "e: the gzip stream is truncated"),
     ],
 )
 def test_entries_that_break_a_rule_are_refused_with_their_place(

@@ -166,7 +166,7 @@ def test_rates_add_only_to_rates() -> None:
         (b'{"utt": "u1", "rare": [], "text": 3}\n', "lists:1: the text of 'u1' is 3, but must be a string"),
         (b'{"utt": ' + b"[" * 100_000, "lists:1: .* is not JSON: maximum recursion"),
         (b"u1\t\xff\t[]\n", r"lists:1: not UTF-8 \(invalid start byte\)"),
-        (gzip.compress(b"u1\ta\t[]\n")[:-4], "lists: the gzip stream ends too early"),
+        (gzip.compress(b"u1\ta\t[]\n")[:-4], "lists: the gzip stream is truncated"),
     ],
 )
 def test_broken_lists_are_refused_with_their_line(tmp_path: Path, content: bytes, message: str) -> None:
@@ -186,7 +186,7 @@ def test_lists_without_texts_cannot_be_the_references(tmp_path: Path, ninja: Nin
     path.write_text('{"utt": "u1", "rare": []}\n')
     code, _, errors = ninja("score", path, SAMPLE / "sample.hyp.tsv", "--biasing", path)
     assert code == 1
-    assert "key 'u1': the biasing list has no text; give the references in another file" in errors
+    assert "key 'u1': the biasing list has no text; use another file as REFERENCE" in errors
 
 
 @pytest.mark.parametrize("other", [("--alignments", "ali"), ("--entities", "e.json"), ("--oracle", "--words", "w")])

@@ -345,7 +345,7 @@ def test_score_knows_the_entities_of_groups(ninja: Ninja, bed: Path) -> None:
 def test_options_of_entities_need_entities(ninja: Ninja, option: str) -> None:
     code, _, errors = ninja("score", "ref", "hyp", option, "file")
     assert code == 2
-    assert f"{option} needs --entities" in errors
+    assert f"{option} requires --entities" in errors
 
 
 def test_entities_of_the_oracle_are_not_counted(ninja: Ninja) -> None:

@@ -15,7 +15,7 @@ from ninja.graph import from_arcs
 from ninja.io.reading import read_ahead
 
 ROOT = Path(__file__).resolve().parents[2]
-SAID = "no thread can be started: the system has no more for this process; use fewer --jobs"
+SAID = "cannot start a thread, because the limit of the system is reached; use fewer --jobs"
 
 
 @pytest.fixture

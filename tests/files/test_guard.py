@@ -16,7 +16,7 @@ from ninja.graph import from_arcs
 
 JUNK = b"acoustic_scale = 1.0\n"  # for --config, which is read at once; to others it is nothing
 NINJA = [sys.executable, "-m", "ninja"]
-REFUSED = "is read and would be written over"
+REFUSED = "is an input and would be overwritten"
 
 
 def commands():

@@ -100,7 +100,7 @@ def test_a_pipe_that_held_no_lattices_is_not_kept(pipe):
 def test_words_of_a_pipe_cannot_be_learned_before_its_lattices(pipe, capfd):
     name = pipe("utt.slf", write_slf(chain("x")))
     ((_, lattice),) = read(name)
-    with pytest.raises(OptionError, match=r"utt.slf: its words must be known before its lattices are read"):
+    with pytest.raises(OptionError, match=r"utt.slf: all words must be known before the first lattice"):
         lattice.words.complete()
 
 

@@ -120,7 +120,7 @@ def entered(name, **how):
 def test_a_second_writer_of_an_output_is_refused_before_it_writes(how):
     first = entered("out.ark", **how)
     first.write(lattice("a"))
-    with pytest.raises(OutputError, match=r"^out\.ark: is being written by another process, as /.*/\.out\.ark\.part; "):
+    with pytest.raises(OutputError, match=r"^out\.ark: is being written by another process \(/.*/\.out\.ark\.part\); "):
         entered("out.ark", **how)
     first.__exit__(None, None, None)
     assert list(package.keys("out.ark")) == ["a"]
@@ -165,7 +165,9 @@ def test_without_locks_the_writer_whose_file_was_replaced_says_so(no_locks):
     first, second = entered("out.ark"), entered("out.ark")
     first.write(lattice("a"))
     second.write(lattice("b", 2.0))
-    with pytest.raises(OutputError, match=r"^out\.ark: another process has replaced /.*/\.out\.ark\.part, so the file"):
+    with pytest.raises(
+        OutputError, match=r"^out\.ark: is not written, because another process has replaced /.*/\.out\.ark\.part"
+    ):
         first.__exit__(None, None, None)
     second.__exit__(None, None, None)
     assert [(key, found.graph[0]) for key, found in package.read("out.ark")] == [("b", 2.0)]
@@ -229,7 +231,7 @@ def test_of_two_writers_of_one_folder_one_says_that_the_other_wrote_there(how):
     for output, key in ((first, "a"), (first, "b"), (second, "b"), (second, "c")):
         output.write(lattice(key).with_words(words))
     second.__exit__(None, None, None)
-    with pytest.raises(OutputError, match=r"out/(b\.slf: another process wrote|: there are lists)"):
+    with pytest.raises(OutputError, match=r"out/(b\.slf: another process also wrote|: already contains lists)"):
         first.__exit__(None, None, None)
 
 
@@ -256,7 +258,7 @@ def test_the_name_of_an_output_may_be_as_long_as_that_of_a_file(length, ninja, t
     before = sorted(os.listdir())
     code, _, said = ninja("prune", "in.slf", "-o", "n" * (length - 3) + ".ab")
     assert (code, sorted(os.listdir())) == (2, before)
-    assert "is too long a name for the words' table; name a shorter output, or the table: --words-out" in said
+    assert "is too long for the name of the symbol table; use a shorter output name, or --words-out" in said
 
 
 @pytest.mark.parametrize("name", ["out.ark", "out.txt.gz", "out.slf", "out.jsonl"])

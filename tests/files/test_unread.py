@@ -176,9 +176,12 @@ def test_a_script_file_is_known_by_its_lines_under_any_name(folder: Path) -> Non
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"u u.slf\nv two.ark:12\n", r"it looks like a script file; read it as scp:-"),
-        (b"u.slf\nv.slf\n", "it looks like a list of files; name it as the first source, not in a pipe nor with ark:"),
-        (b"far/u.slf\nfar/v.slf\n", "it looks like a list of files, but there is no 'far/u.slf' as seen from here"),
+        (b"u u.slf\nv two.ark:12\n", r"it looks like a script file; use scp:-"),
+        (b"u.slf\nv.slf\n", "it looks like a list of files, which must not be read from a pipe or with ark:"),
+        (
+            b"far/u.slf\nfar/v.slf\n",
+            "it looks like a list of files, but 'far/u.slf' does not exist in the current folder",
+        ),
     ],
 )
 def test_a_list_that_is_read_as_an_archive_is_said_to_be_one(content: bytes, message: str, best: Any) -> None:
@@ -228,8 +231,8 @@ def test_a_few_bytes_behind_a_gzip_stream_are_said_to_be_none(begin: bytes, fold
             errors: list[NinjaError] = []
             keys = [key for key, _ in ninja.read("junk.gz", on_error=errors.append)]
             assert len(errors) == 1
-            rest = "the next one is incomplete" if behind.startswith(b"\x1f\x8b") else "no other follows"
+            rest = "incomplete" if behind.startswith(b"\x1f\x8b") else "unexpected"
             place = f"junk.gz, byte {len(packed)}: "
-            message = f"{place}the gzip stream ends here, and {rest}: is something else appended"
+            message = f"{place}{rest} data after the end of the gzip stream; was something appended"
             assert str(errors[0]).startswith(message), behind
             assert keys == ["x", "y"]

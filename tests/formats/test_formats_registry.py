@@ -90,7 +90,7 @@ def test_a_new_format_is_written_by_extension_and_by_name(toy, ninja):
 
 def test_a_new_format_refuses_what_it_cannot_hold(toy, ninja):
     timed = lattice().replace(time=np.array([0, 3, 9], np.int32), frame_shift=0.01)
-    message = "toy would lose: times; allow it with lossy='allow' (--lossy allow)"
+    message = "toy cannot store: times; use lossy='allow' (--lossy allow)"
     with package.write(toy / "a", to="toy", lossy="refuse") as output, pytest.raises(LatticeError) as refused:
         output.write(timed)
     assert message in str(refused.value)
@@ -98,12 +98,15 @@ def test_a_new_format_refuses_what_it_cannot_hold(toy, ninja):
     code, _, err = ninja("convert", toy / "timed.slf", "--to", "toy", "-o", toy / "b", "--lossy", "refuse")
     assert (code, message in err) == (1, True)
     code, _, err = ninja("convert", toy / "timed.slf", "--to", "toy", "-o", toy / "b")
-    assert (code, "1 lattice lost: times (toy files cannot store them)" in err) == (0, True)
+    assert (code, "toy files cannot store all fields; 1 lattice loses: times" in err) == (0, True)
     nbest = NBest("utt", (Hypothesis((1,), (0.0, 0.0), (0.0, 0.0)),), WORDS)
-    with package.write(toy / "c", to="toy") as output, pytest.raises(OptionError, match="toy holds lattices; make one"):
+    with (
+        package.write(toy / "c", to="toy") as output,
+        pytest.raises(OptionError, match="toy stores lattices; convert an"),
+    ):
         output.write(nbest)
     code, _, err = ninja("convert", toy / "timed.slf", "-o", toy / "d.toy", "--resume")
-    assert (code, "resume is for Kaldi archives" in err, "is to be toy" in err) == (2, True, True)
+    assert (code, "resume applies only to Kaldi archives" in err, " is toy" in err) == (2, True, True)
 
 
 def test_a_new_format_is_listed_where_the_formats_are(toy, ninja):

@@ -121,7 +121,7 @@ def test_lists_before_the_end_of_a_damaged_file_are_read(folder):
     class Broken(Content):
         def blocks(self):
             yield b'{"nbest": ["a"]}\n'
-            raise FormatError("the gzip stream ends too early", self.name)
+            raise FormatError("the gzip stream is truncated", self.name)
 
         def first_lines(self):
             return b'{"nbest": ["a"]}\n{"nbest": ["b"]}\n'

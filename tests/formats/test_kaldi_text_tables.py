@@ -28,7 +28,7 @@ def test_transcripts_are_read_as_kaldi_writes_them(tmp_path: Path) -> None:
         (b"u1 a\n\nu2 b\n", "text:2: the line is empty; an utterance id is needed"),
         (b"u1 a\nu1 b\n", "text:2: utterance 'u1' occurs twice"),
         (b"u1 a\nu2 \xff\n", r"text:2: not UTF-8 \(invalid start byte\); convert it with iconv"),
-        (gzip.compress(b"u1 a\n")[:-4], "text: the gzip stream ends too early"),
+        (gzip.compress(b"u1 a\n")[:-4], "text: the gzip stream is truncated"),
         (b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03\xff\xff\xff", "text: the gzip stream is damaged"),
     ],
 )

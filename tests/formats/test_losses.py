@@ -407,7 +407,7 @@ def test_nothing_is_lost_where_that_is_refused(to, item, lost, tmp_path):
             return
         with pytest.raises(LatticeError) as caught:
             output.write(item)
-        message = f"key 'k': {form} would lose: {lost}; allow it with lossy='allow' (--lossy allow)"
+        message = f"key 'k': {form} cannot store: {lost}; use lossy='allow' (--lossy allow) to drop these fields"
         assert str(caught.value) == message
         assert not output.lost
     with ninja.write(str(tmp_path / "z"), to=to, words=words):

@@ -333,7 +333,7 @@ def test_a_writer_makes_the_mesh_of_a_lattice_and_counts_what_is_lost(tmp_path):
     assert written(read(OURS), tmp_path / "utt1.mesh", lossy="refuse") == set()
     assert (tmp_path / "utt1.mesh").read_text() == OURS
     assert written(row([(5, 0.0, 1.0)], words=TABLE), tmp_path / "b.mesh") == {PATHS}
-    with pytest.raises(LatticeError, match="mesh would lose: paths and their costs"):
+    with pytest.raises(LatticeError, match="mesh cannot store: paths and their costs"):
         written(row([(5, 0.0, 1.0)], words=TABLE), tmp_path / "c.mesh", lossy="refuse")
 
 
@@ -346,7 +346,7 @@ def test_a_writer_makes_the_mesh_of_a_lattice_and_counts_what_is_lost(tmp_path):
         ),
         (row([(1, 0.0, 0.0)], words=SymbolTable.from_words(["<eps>", "*DELETE*"])), "cannot hold the word"),
         (row([(9, 0.0, 0.0)], words=TABLE), "word id 9 is not in the symbol table"),
-        (row([(5, 0.0, 0.0)], words=TABLE).with_key("row 1"), "the key 'row 1' is empty or holds a blank"),
+        (row([(5, 0.0, 0.0)], words=TABLE).with_key("row 1"), "the key 'row 1' is empty or contains white space"),
     ],
 )
 def test_words_and_keys_that_a_mesh_cannot_hold_are_refused_with_the_key(lattice, message, tmp_path):

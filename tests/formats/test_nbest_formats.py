@@ -421,5 +421,5 @@ def test_espnets_folders_are_not_mixed_with_those_of_an_earlier_run(tmp_path):
 
     put()
     assert [nbest.key for nbest in read_espnet_folder(tmp_path / "out")] == ["a", "b"]
-    with pytest.raises(OutputError, match="out: there are lists in it already; move them away"):
+    with pytest.raises(OutputError, match="out: already contains lists; move them"):
         put()

@@ -167,7 +167,7 @@ def test_keys_that_come_again_are_named(folder, capfd, jobs):
     assert main(["merge", "one", "two", "-o", "merged.ark", "--jobs", str(jobs)]) == 0
     errors = capfd.readouterr().err
     assert message not in errors
-    assert "2 keys occur more than once; the first lattice of each was written: a, b" in errors
+    assert "2 keys occur more than once; their first lattices were written: a, b" in errors
 
 
 @pytest.mark.parametrize("key", ["utt", "several words"])
@@ -190,7 +190,7 @@ def test_a_byte_order_mark_is_no_part_of_a_key(folder, key):
 def test_ids_in_text_get_no_names_of_files_that_spell_words(folder, name, inside, how):
     Path(name).write_bytes(inside)
     assert len(reads(name, format=how)[0]) == 1
-    with pytest.raises(OptionError, match="holds ids of words, but another source spells words"):
+    with pytest.raises(OptionError, match="contains word ids, but another source spells words"):
         reads(name, words=vocabulary("good.slf"), format=how)
 
 
@@ -201,7 +201,7 @@ def test_errors_name_the_file_of_the_lattice_and_not_that_of_the_words(folder):
     for name, key in (("x.att", "x"), ("x.ark", "u")):
         with pytest.raises(TableError, match=f"^{name}.*key {key!r}: word"):  # as wrong for all lattices
             reads(name, words=few)
-        with pytest.raises(OptionError, match=f"{name} holds ids of words, but another source spells words"):
+        with pytest.raises(OptionError, match=f"{name} contains word ids, but another source spells words"):
             reads(name, words=vocabulary("good.slf"))
 
 

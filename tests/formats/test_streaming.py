@@ -265,7 +265,7 @@ def test_lattices_before_a_damaged_stretch_of_a_packed_file_are_read(tmp_path: P
     path.write_bytes(gzip.compress(b"".join(SOUND["plf"](number) for number in range(20000)))[:-500])
     errors: list[NinjaError] = []
     assert len(list(read(path, on_error=errors.append))) > 1000
-    assert [str(error) for error in errors] == [f"{path}: the gzip stream ends too early: the file is cut short"]
+    assert [str(error) for error in errors] == [f"{path}: the gzip stream is truncated"]
 
 
 def test_a_line_that_is_longer_than_any_file_may_be_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,9 +25,9 @@ def test_a_text_is_not_two_files(tmp_path):
 def test_a_result_may_not_fall_on_another_and_needs_a_folder(tmp_path, ninja):
     here = str(tmp_path / "a")
     code, _, errors = ninja("best", "lat.ark", "-o", here, "--cost", f"{tmp_path}/./a")
-    assert (code, "two results would be written there" in errors) == (2, True)
+    assert (code, "two outputs would be written to this file" in errors) == (2, True)
     code, _, errors = ninja("best", "lat.ark", "-o", tmp_path / "none" / "a")
-    assert (code, f"there is no folder {tmp_path / 'none'}" in errors) == (2, True)
+    assert (code, f"the folder {tmp_path / 'none'} does not exist" in errors) == (2, True)
 
 
 def test_results_never_fall_on_what_a_command_reads(tmp_path, ninja):
@@ -35,7 +35,7 @@ def test_results_never_fall_on_what_a_command_reads(tmp_path, ninja):
     write_all(path, [from_arcs("one", [0, 1], [1, 2], [5, 6], [0.5, 1.5], finals={2: 0.0})])
     for verb in ("best", "nbest", "depth", "posteriors", "confidence", "push"):
         code, _, errors = ninja(verb, path, "-o", path)
-        assert (code, "is read and would be written over" in errors) == (2, True), verb
+        assert (code, "is an input and would be overwritten" in errors) == (2, True), verb
     code, _, errors = ninja("best", path, "--cost", "-")
-    assert (code, "two results would be written there" in errors) == (2, True)
+    assert (code, "two outputs would be written to this file" in errors) == (2, True)
     assert [key for key, _ in package.read(path)] == ["one"]

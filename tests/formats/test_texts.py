@@ -48,7 +48,7 @@ def test_a_text_may_come_from_standard_input(monkeypatch, name):
 
 
 def test_other_commands_are_not_run_and_binary_output_is_an_error(tmp_path, monkeypatch):
-    with pytest.raises(FormatError, match="is not run"):
+    with pytest.raises(FormatError, match="is not allowed"):
         read_named("touch x |")
     with pytest.raises(InputError, match="none"):
         read_named(str(tmp_path / "none"))
@@ -74,7 +74,7 @@ def test_a_model_is_one_file(tmp_path):
 def test_kaldis_second_argument_is_not_taken_for_a_source(ninja, archive, tmp_path):
     code, _, errors = ninja("prune", f"ark:{archive}", f"ark:{tmp_path}/out.ark")
     assert code == 2
-    assert "out.ark meant to be written? Outputs are named with -o" in errors
+    assert "out.ark would be read, not written; name the output with -o" in errors
     assert ninja("prune", f"ark:{archive}", f"ark:{archive}", "-o", tmp_path / "out.ark")[0] == 0
     assert ninja("info", f"ark:{archive}", f"ark:{archive}")[0] == 0
 
@@ -83,7 +83,7 @@ def test_an_archive_without_lattices_is_no_success(ninja, tmp_path):
     (tmp_path / "empty.ark").write_bytes(b"")
     code, _, errors = ninja("prune", tmp_path / "empty.ark", "-o", tmp_path / "out.ark")
     assert code == 1
-    assert f"there is no lattice in {tmp_path / 'empty.ark'}; nothing is written" in errors
+    assert f"{tmp_path / 'empty.ark'}: found no lattices; no output is written" in errors
     assert not (tmp_path / "out.ark").exists()
 
 
@@ -93,7 +93,7 @@ def test_a_key_is_left_out_as_often_as_it_occurs_in_the_output(ninja, archive, t
         assert ninja("prune", archive, "-o", out, "--resume")[0] == 130
     code, _, errors = ninja("prune", archive, "-o", out, "--resume")
     assert code == 0
-    assert "1 lattices are already in the output" in errors
+    assert "skipped 1 lattices that are already in the output" in errors
     assert [key for key, _ in read(out)] == ["a", "b", "a"]
 
 
@@ -111,5 +111,5 @@ def test_a_model_is_not_written_over(ninja, archive, tmp_path):
     (tmp_path / "final.mdl").write_text(MODEL)
     for verb in ("arc-post", "nbest-to-prons", "to-phone-lattice", "add-trans-probs", "determinize-phone-pruned"):
         code, _, errors = ninja(verb, archive, "--model", tmp_path / "final.mdl", "-o", tmp_path / "final.mdl")
-        assert (code, "is read and would be written over" in errors) == (2, True), verb
+        assert (code, "is an input and would be overwritten" in errors) == (2, True), verb
     assert (tmp_path / "final.mdl").read_text() == MODEL

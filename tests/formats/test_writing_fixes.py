@@ -303,10 +303,10 @@ def test_the_key_is_lost_where_files_make_their_own(to, tmp_path):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("d/x.COLUMNS.gz", "columns files are only read"),
-        ("x.scp", "say ark,scp:FILE.ark,FILE.scp"),
-        ("x.columns", "columns files are only read"),
-        ("x.stm", "STM is not written"),
+        ("d/x.COLUMNS.gz", "columns files cannot be written"),
+        ("x.scp", "use ark,scp:FILE.ark,FILE.scp"),
+        ("x.columns", "columns files cannot be written"),
+        ("x.stm", "STM cannot be written"),
     ],
 )
 def test_names_of_files_that_are_not_written_are_refused(name, message):

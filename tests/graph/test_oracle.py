@@ -211,7 +211,7 @@ def test_the_command_prints_paths_and_writes_edits_details_and_lattices(ninja: N
         "ninja: Scored 1 lattices, 1 not present in ref.\n"
         "ninja: 1 lattices have no reference and were not scored: extra\n"
         "ninja: 1 references have no lattice: gone\n"
-        "ninja: 1 words of references, 1 different, are not in --words and match nothing; --oov gives them an id: zzz\n"
+        "ninja: 1 reference words (1 distinct) are not in --words and never match (see --oov): zzz\n"
     )
 
 
@@ -248,7 +248,7 @@ def test_without_a_table_references_are_ids(ninja: Ninja, files: Path) -> None:
 def test_lattices_compared_with_too_few_words_are_noted(
     ninja: Ninja, files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    note = "1 lattices are too long and flat for an exact search, and may have nearer paths: u1"
+    note = "1 lattices are too long and dense for an exact search; they may have better paths: u1"
     assert note not in run(ninja, files)[2]
 
     def touching(*given: Any, **named: Any) -> list[Oracle]:
@@ -270,7 +270,7 @@ def test_nothing_in_common_is_an_error(ninja: Ninja, files: Path) -> None:
     (files / "text").write_text("other a\n")
     code, out, err = run(ninja, files, "-o", files / "paths")
     assert (code, out) == (1, "")
-    assert "text: no lattice has a reference; are these utterance ids of the same set?" in err
+    assert "text: no lattice has a reference; do the keys belong to the same data set?" in err
     assert not (files / "paths").exists()
 
 
@@ -307,7 +307,7 @@ def test_a_wrong_list_of_wildcards_is_refused(ninja: Ninja, files: Path, content
     code, out, _ = ninja("oracle", files / "lat.ark", "--ref", files / "text", *table)
     assert (code, out) == (0, "u1 a [noise] b\n")
     code, _, err = ninja("oracle", files / "lat.ark", "--ref", files / "text", "--wildcard-symbols-list", "x")
-    assert (code, "--wildcard-symbols-list needs --words" in err) == (2, True)
+    assert (code, "--wildcard-symbols-list requires --words" in err) == (2, True)
 
 
 def test_workers_find_the_same_paths(ninja: Ninja, files: Path) -> None:

@@ -138,8 +138,8 @@ def leg(ninja, bed):
         assert (code, output) == (0, ""), errors
         *rest, summary = errors.splitlines()
         assert re.fullmatch(r"ninja: \d+ lattices, [\d.]+ s", summary)
-        told = [re.fullmatch(r"ninja: warning: (.*) \(\S+ files cannot store them\)", line) for line in rest]
-        groups = [each.partition(" lost: ")[2] for found in told if found for each in found[1].split("; ")]
+        told = [re.fullmatch(r"ninja: warning: \S+ files cannot store all fields; (.*)", line) for line in rest]
+        groups = [re.split(" loses?: ", each)[1] for found in told if found for each in found[1].split("; ")]
         return target, {field for group in groups for field in group.split(", ")}
 
     return run

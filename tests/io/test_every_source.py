@@ -38,7 +38,7 @@ def test_a_table_beside_one_source_says_nothing_of_the_ids_of_another(few, tmp_p
     how = [*sources, "-o", tmp_path / "out.ark"] if verb == "rescore" else [EXAMPLES / "text", *sources]
     code, _, said = ninja(verb, *how)
     assert code != 0
-    assert f"{few}: no words.txt or words.txt.gz beside it, but there is one beside {named}" in said
+    assert f"{few}: found no words.txt or words.txt.gz next to it, but one next to {named}" in said
     assert "--words" in said
     assert "no words.txt" not in ninja(verb, *how, "--words", EXAMPLES / "words.txt")[2]
 
@@ -69,7 +69,7 @@ def test_lattices_and_transcripts_are_not_scored_together(slf, tmp_path, ninja, 
     sources = [(tmp_path / "hyp.txt", slf[0])[place] for place in order]
     code, printed, said = ninja("score", tmp_path / "ref", *sources)
     assert (code, printed) == (2, "")
-    assert f"{slf[0]} contains lattices, but {tmp_path / 'hyp.txt'} transcripts; score them separately" in said
+    assert f"{slf[0]} contains lattices, but {tmp_path / 'hyp.txt'} contains transcripts; score them separately" in said
 
 
 @pytest.mark.parametrize("content", [None, b""])
@@ -94,7 +94,7 @@ def test_lattices_in_a_folder_of_espnets_are_not_left_out_silently(slf, tmp_path
     shutil.copy(slf[0], folder)
     code, printed, said = ninja("best", folder, "--acoustic-scale", "1")
     assert (code, printed) == (0, "u hello\n")
-    assert f"{folder}: 1 file of lattices is left out beside the lists of the folder: one.slf" in said
+    assert f"{folder}: skipped 1 lattice file in a folder of n-best lists: one.slf" in said
 
 
 @pytest.mark.parametrize("verb", ["context", "rescore"])
@@ -114,7 +114,7 @@ def test_scales_in_the_header_of_a_later_file_are_noted(slf, tmp_path, ninja):
     slf[1].write_text(TWO_WORDS.replace("VERSION=1.0", "VERSION=1.0 lmscale=12"))
     code, _, said = ninja("best", *slf)
     assert code == 0
-    assert f"{slf[1]}: the scales of its header are not used: acoustic_scale 1, lm_scale 12, word_penalty 0" in said
+    assert f"{slf[1]}: ignoring the scales in the header (acoustic_scale 1, lm_scale 12, word_penalty 0)" in said
     code, _, said = ninja("best", *slf, "--lm-scale", "header")
     assert code == 2
     assert f"{slf[0]} and {slf[1]} have different scales" in said

@@ -47,7 +47,7 @@ def test_numbers_of_torch_and_numpy_lists_of_words_and_empty_texts_will_do() -> 
 
 
 def test_an_empty_key_is_refused() -> None:
-    with pytest.raises(OptionError, match="key is empty, but an utterance id is needed"):
+    with pytest.raises(OptionError, match="key is empty, but must be an utterance id"):
         ninja.from_nbest("", LIST)
 
 
@@ -79,13 +79,13 @@ def test_a_list_comes_back_from_its_lattice(rows: list[tuple[str, int]]) -> None
 @pytest.mark.parametrize(
     ("rows", "how", "message"),
     [
-        ([("a", -math.inf)], {}, "'utt': hypothesis 1 has the score -inf; leave it out"),
-        ([("a", -1.0), ("b", math.nan)], {}, "'utt': hypothesis 2 has the score nan; leave it out"),
-        (["the cat"], {}, r"hypothesis 1 of 'utt' is 'the cat', but \(text, score\) or \(text, acoustic score"),
+        ([("a", -math.inf)], {}, "'utt': hypothesis 1 has the score -inf; remove the hypothesis"),
+        ([("a", -1.0), ("b", math.nan)], {}, "'utt': hypothesis 2 has the score nan; remove the hypothesis"),
+        (["the cat"], {}, r"hypothesis 1 of 'utt' is 'the cat', but must be \(text, score\) or \(text, acoustic score"),
         ([("a", -1.0), ("a", 1, 2, 3)], {}, r"hypothesis 2 of 'utt' is \('a', 1, 2, 3\), but"),
-        ([(-1.0, "a")], {}, r"hypothesis 1 of 'utt' has the text -1.0, but a string or a sequence of words"),
+        ([(-1.0, "a")], {}, r"hypothesis 1 of 'utt' has the text -1.0, but it must be a string or a sequence of words"),
         ([("a", "b")], {}, r"hypothesis 1 of 'utt' has the score 'b', but"),
-        ("the cat", {}, "hypotheses is a str, but a sequence of"),
+        ("the cat", {}, "hypotheses is a str, but must be a sequence of"),
         ([("a", -1.0)], {"scores": "prob"}, "scores is 'prob', but must be logprob or cost"),
         ([("a <eps>", -1.0)], {}, "'<eps>', which is epsilon"),
         ([("a", -1.0)], {"words": ninja.SymbolTable.from_words(["<eps>"])}, "word 'a' is not in the symbol table"),

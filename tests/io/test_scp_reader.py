@@ -90,12 +90,12 @@ def test_consecutive_lines_of_one_file_read_it_once(reads, order, form):
 
 @pytest.mark.parametrize("order", ["same", "reversed", "shuffled"])
 def test_the_cache_of_a_file_is_bounded(reads, order, monkeypatch):
-    monkeypatch.setattr(scp_reader, "KEPT", 5 * scp_reader.LATTICE_BYTES + 200)
+    monkeypatch.setattr(scp_reader, "CACHE_BYTES", 5 * scp_reader.LATTICE_BYTES + 200)
     Path("big").write_bytes(lists(KEYS))
     keys = {"same": KEYS, "reversed": KEYS[::-1]}.get(order, random.Random(1).sample(KEYS, 30))
     lattices, errors = found(script(*(f"{key} big" for key in keys), "none big", "none big", f"{keys[0]} big"))
     assert lattices == [(key, float(KEYS.index(key))) for key in [*keys, keys[0]]]
-    message = "big, key 'none': the file holds several lattices, but none with this key"
+    message = "big, key 'none': the file contains several lattices, but none with this key"
     assert errors == [message, message]
     if order == "same":
         assert len(reads) == len(KEYS) + 1  # the last line goes back to the first lattice
@@ -103,7 +103,7 @@ def test_the_cache_of_a_file_is_bounded(reads, order, monkeypatch):
 
 def test_memory_does_not_grow_with_the_file(reads, monkeypatch):
     keys = [f"utt{number}" for number in range(3000)]
-    monkeypatch.setattr(scp_reader, "KEPT", 1 << 16)
+    monkeypatch.setattr(scp_reader, "CACHE_BYTES", 1 << 16)
     Path("big").write_bytes(native(keys))
     where = script(*(f"{key} big" for key in keys))
     tracemalloc.start()
@@ -132,7 +132,7 @@ def test_files_take_turns_and_each_line_has_its_own_error(reads):
     lattices, errors = found(where)
     assert lattices == [("v", 1.0), ("u", 0.0), ("v", 0.0), ("a", 7.0), ("b", 7.0), ("w", 1.0)]
     assert errors == [
-        "one.jsonl, key 'x': the file holds several lattices, but none with this key",
+        "one.jsonl, key 'x': the file contains several lattices, but none with this key",
         "none, key 'v': cannot be read: No such file or directory",
     ]
 
@@ -149,9 +149,7 @@ def test_damage_is_told_for_every_line_that_it_costs(reads):
     Path("cut.jsonl.gz").write_bytes(gzip.compress(lists(KEYS))[:-30])
     lattices, errors = found(script("utt1 cut.jsonl.gz", "utt2 cut.jsonl.gz"))
     assert lattices == []
-    assert errors == [
-        f"cut.jsonl.gz, key '{key}': the gzip stream ends too early: the file is cut short" for key in ("utt1", "utt2")
-    ]
+    assert errors == [f"cut.jsonl.gz, key '{key}': the gzip stream is truncated" for key in ("utt1", "utt2")]
     Path("damaged.jsonl").write_bytes(lists(["u"]) + b'{"key": "v", "nbest": 1}\n' + lists(["w"]))
     lattices, errors = found(script("w damaged.jsonl", "v damaged.jsonl", "u damaged.jsonl"))
     assert lattices == [("w", 0.0), ("u", 0.0)]

@@ -102,13 +102,13 @@ def test_a_name_that_exists_is_a_path_whatever_its_letters(tmp_path, monkeypatch
     ("source", "kind", "message"),
     [
         ("ark:sox in.wav |", FormatError, "allow_pipes"),
-        ("ark:gunzip -c $(rm -rf x) |", FormatError, "is not run"),
-        ("ark:cat plain.ark; rm x |", FormatError, "is not run"),
-        ("ark:cat plain.ark > x |", FormatError, "is not run"),
-        ("ark:cat -n plain.ark |", FormatError, "is not run"),
+        ("ark:gunzip -c $(rm -rf x) |", FormatError, "is not allowed"),
+        ("ark:cat plain.ark; rm x |", FormatError, "is not allowed"),
+        ("ark:cat plain.ark > x |", FormatError, "is not allowed"),
+        ("ark:cat -n plain.ark |", FormatError, "is not allowed"),
         ("ark:| gzip -c", FormatError, "to write to"),
         ("ark,x:plain.ark", OptionError, "unknown option 'x'"),
-        ("ark,scp:a,b", OptionError, "must say 'ark' or 'scp' once"),
+        ("ark,scp:a,b", OptionError, "must contain 'ark' or 'scp' once"),
         ("lat.9*.gz", InputError, "no file matches"),
         ("lat9.JOB.gz", InputError, "no file matches"),
         ("log", FormatError, "contains no lattices"),
@@ -168,8 +168,8 @@ def test_script_files_of_large_archives_find_every_lattice(tmp_path, text):
         ("k plain.ark:5", FormatError, "wrong magic number|expected a new line"),
         ("k", FormatError, "expected a key and a file"),
         ("k sox x.wav |", FormatError, "in a script file"),
-        ("k plain.ark:2[0:5]", FormatError, "no meaning for lattices"),
-        ("k lat.1.gz:2", FormatError, "needs a plain file"),
+        ("k plain.ark:2[0:5]", FormatError, "which lattices do not have"),
+        ("k lat.1.gz:2", FormatError, "requires an uncompressed file"),
         ("k gunzip -c lat.*.gz |", FormatError, "names 3 files"),
     ],
 )
@@ -272,14 +272,14 @@ def test_gzip_members_may_be_padded_with_zeros_but_with_nothing_else(folder):
     failures = []
     assert list(keys("odd.gz", on_error=failures.append)) == list(keys("lat.1.gz"))
     assert [str(failure) for failure in failures] == [
-        f"odd.gz, byte {len(member)}: the gzip stream ends here, and no other follows: is something else appended "
-        "to the file?"
+        f"odd.gz, byte {len(member)}: unexpected data after the end of the gzip stream; was something appended to "
+        "the file?"
     ]
     Path("odd.gz").write_bytes(member + bytes(5) + member + bytes(7) + b"\x1f")
-    with pytest.raises(FormatError, match=f"byte {2 * len(member) + 12}: the gzip stream ends here"):
+    with pytest.raises(FormatError, match=f"byte {2 * len(member) + 12}: unexpected data after the end"):
         list(keys("odd.gz"))
     Path("odd.gz").write_bytes(member + bytes(5) + b"\x1f\x8b" + 30 * b"damage")
-    with pytest.raises(FormatError, match=f"byte {len(member) + 5}: .* the next one is incomplete"):
+    with pytest.raises(FormatError, match=f"byte {len(member) + 5}: incomplete data after the end"):
         list(keys("odd.gz"))
 
 
@@ -300,9 +300,7 @@ def test_a_gzip_file_cut_anywhere_gives_what_comes_before(tmp_path, monkeypatch,
         unpacked = zlib.decompressobj(wbits=31).decompress(packed[:size])
         assert len(found) >= sum(unpacked.find(b"u%d " % (number + 1)) > 0 for number in range(19))
         assert [key for key, _ in found] == [lattice.key for lattice in lattices[: len(found)]]
-        assert [str(failure) for failure in failures] == [
-            f"{cut}: the gzip stream ends too early: the file is cut short"
-        ]
+        assert [str(failure) for failure in failures] == [f"{cut}: the gzip stream is truncated"]
 
 
 def threads():

@@ -50,7 +50,7 @@ def test_verbs_that_print_words_find_their_table(verb, placed, few, ninja):
     code, printed, said = ninja(verb, placed, *given)
     expected = ninja(verb, few, *given, "--words", EXAMPLES / "words.txt")
     assert (code, printed) == expected[:2]
-    assert "ninja: words of " in said
+    assert "ninja: using the symbol table " in said
     assert ninja(verb, few, *given)[1] != printed  # ids
 
 
@@ -62,7 +62,7 @@ def test_graphs_that_differ_are_not_chosen_from(few, tmp_path, ninja):
     (tmp_path / "graph_b" / "words.txt").write_text("<eps> 0\na 1\n")
     code, _, said = ninja("rescore", tmp_path / "decode" / "lat.ark", "-o", tmp_path / "out.ark")
     assert code == 2
-    assert "beside the lattices, differ; say with --words which one it is" in said
+    assert "differ; choose one with --words" in said
 
 
 def test_hot_words_one_a_line_are_an_entity_list(tmp_path, ninja):

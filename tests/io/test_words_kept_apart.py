@@ -27,16 +27,16 @@ def test_bare_ids_get_no_names_of_files_that_spell_words(ninja, there):
     (there / "bare.txt").write_bytes(BARE)
     code, output, errors = ninja("best", "a.slf", "bare.txt")
     assert (code, output) == (2, "a hello world\n")  # which was read before the ids were met
-    assert "bare.txt holds ids of words, but another source spells words" in errors
+    assert "bare.txt contains word ids, but another source spells words" in errors
     table = package.vocabulary("a.slf")
-    with pytest.raises(OptionError, match=r"bare.txt holds ids of words, but another source spells words"):
+    with pytest.raises(OptionError, match=r"bare.txt contains word ids, but another source spells words"):
         list(package.read("bare.txt", words=table))
     # An archive that nobody can tell beforehand, since its first file is missing.
     (there / "list.scp").write_text("nope nowhere\nk1 bare.ark:3\n")
     write_all("bare.ark", [next(lattice for _, lattice in package.read("bare.txt"))])
     code, output, errors = ninja("best", "a.slf", "scp:list.scp")
     assert (code, output) == (2, "a hello world\n")
-    assert "list.scp holds ids of words, but another source spells words" in errors
+    assert "list.scp contains word ids, but another source spells words" in errors
 
 
 def test_a_table_that_was_given_names_ids(there):
@@ -66,15 +66,13 @@ def test_tables_beside_two_archives_must_agree(ninja, there):
     assert code != 0
     code, _, errors = ninja("rescore", "a.ark", "b.ark", "-o", "x.ark")
     assert code == 2
-    assert (
-        "a.ark.words.txt and b.ark.words.txt, beside the lattices, differ; say with --words which one it is" in errors
-    )
+    assert "the symbol tables a.ark.words.txt and b.ark.words.txt differ; choose one with --words" in errors
 
 
 def test_resuming_needs_the_ids_that_stand_there_already(ninja, there):
     code, _, errors = ninja("convert", "a.slf", "b.slf", "-o", "x.ark", "--resume")
     assert code == 2
-    assert "--resume needs --words here" in errors
+    assert "--resume requires --words" in errors
 
 
 def test_a_table_of_another_archive_does_not_stay_beside_a_new_one(ninja, there):
@@ -85,24 +83,24 @@ def test_a_table_of_another_archive_does_not_stay_beside_a_new_one(ninja, there)
     (there / "bare.txt").write_bytes(BARE)
     code, _, errors = ninja("convert", "bare.txt", "-o", "x.ark")
     assert code == 2
-    assert "x.ark.words.txt would be taken for the new lattices' symbol table; move it away" in errors
+    assert "x.ark.words.txt already exists and would become the symbol table of the output; move it" in errors
 
 
 def test_a_folder_with_another_table_is_refused(ninja, there):
     assert ninja("convert", "a.slf", "--to", "openfst", "-o", "fsts")[0] == 0
     code, _, errors = ninja("convert", "b.slf", "--to", "openfst", "-o", "fsts")
     assert code == 2
-    assert "fsts/words.txt is another symbol table" in errors
+    assert "fsts/words.txt differs from the symbol table of the lattices" in errors
     assert sorted(each.name for each in (there / "fsts").iterdir()) == ["a.fst", "words.txt"]
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("-o", "ark,scp:z.ark,a.slf"), "a.slf is read and would be written over"),
-        (("-o", "z.ark", "--words-out", "a.slf"), "a.slf is read and would be written over"),
-        (("-o", "z.ark", "--words-out", "z.ark"), "z.ark: two results would be written there"),
-        (("-o", "ark,scp:z.ark,z.scp", "--words-out", "z.scp"), "z.scp: two results would be written there"),
+        (("-o", "ark,scp:z.ark,a.slf"), "a.slf is an input and would be overwritten"),
+        (("-o", "z.ark", "--words-out", "a.slf"), "a.slf is an input and would be overwritten"),
+        (("-o", "z.ark", "--words-out", "z.ark"), "z.ark: two outputs would be written to this file"),
+        (("-o", "ark,scp:z.ark,z.scp", "--words-out", "z.scp"), "z.scp: two outputs would be written to this file"),
     ],
 )
 def test_nothing_is_written_over_lattices(ninja, there, options, message):
@@ -127,7 +125,7 @@ def test_words_with_blanks_have_no_place_in_a_table(ninja, there):
     )
     code, _, errors = ninja("convert", "x.arrow", "-o", "x.ark")
     assert code == 1
-    assert "failed: key 'k': the word 'two words' has blanks, which symbol tables cannot store" in errors
+    assert "failed: key 'k': the word 'two words' contains white space, so a symbol table cannot store it" in errors
     assert not (there / "x.ark").exists()
 
 

@@ -57,7 +57,7 @@ def test_archives_in_one_order_are_read_side_by_side(archive: Path, monkeypatch:
             yield pair
 
     monkeypatch.setattr(lookup.Reading, "lattices", counted)
-    monkeypatch.setattr(lookup._PassedLattices, "put", lambda *_: pytest.fail("nothing is passed over"))
+    monkeypatch.setattr(lookup._SkippedLattices, "put", lambda *_: pytest.fail("nothing is passed over"))
     with Lookup(archive) as lattices:
         for number, key in enumerate(KEYS, start=1):
             assert lattices.get(key) is not None
@@ -71,7 +71,7 @@ def test_skipped_lattices_are_kept_on_disk(archive: Path, monkeypatch: pytest.Mo
             found = lattices.get(key)
             assert found is not None
             assert found.key == key
-        assert lattices._passed._file._rolled  # type: ignore[attr-defined]
+        assert lattices._skipped._file._rolled  # type: ignore[attr-defined]
 
 
 def test_a_key_is_found_as_often_as_it_occurs(tmp_path: Path) -> None:

@@ -166,7 +166,7 @@ def test_a_diverged_model_is_not_written(tmp_path, module):
         (b"", "an empty file"),
         (pickle.dumps({"format": "ninja-lm"}), "a pickle"),
         (b"once upon a time\n", "a text file"),
-        (gzip.compress(b"once"), "a file packed with gzip"),
+        (gzip.compress(b"once"), "a gzip file"),
         (b"\x7fELF\0\0", "a program"),
         (b"u1 \0B\xd6\xfd\xb2\x7e", "a Kaldi archive of lattices"),
     ],

@@ -94,7 +94,7 @@ def test_a_format_that_is_only_read_is_not_kept(there, ninja):
     os.mkdir("t")
     (there / "t/y.columns").write_text("y-1 -10.5 -2 | five six\n")
     code, _, errors = ninja("convert", "t/y.columns", "-o", "new/")
-    assert (code, "say with --to which format new/ gets" in errors) == (2, True), errors
+    assert (code, "cannot be written to one file per input; use --to" in errors) == (2, True), errors
 
 
 def test_an_interrupted_run_goes_on_with_the_output_it_was_at(there, ninja, monkeypatch):
@@ -102,8 +102,8 @@ def test_an_interrupted_run_goes_on_with_the_output_it_was_at(there, ninja, monk
         assert ninja("prune", "d/lat.JOB.gz", "-o", "d2/lat.JOB.gz", "--resume")[0] == 130
     code, _, errors = ninja("prune", "d/lat.JOB.gz", "-o", "d2/lat.JOB.gz", "--resume")
     assert code == 0
-    assert ".lat.2.gz.part: 1 lattice of an earlier attempt is kept" in errors
-    assert "3 lattices are already in the output and were skipped" in errors
+    assert ".lat.2.gz.part: resuming after 1 lattice of an earlier attempt" in errors
+    assert "skipped 3 lattices that are already in the output" in errors
     assert written() == EACH
 
 
@@ -113,27 +113,30 @@ def test_an_input_without_lattices_gives_an_empty_output_and_a_damaged_one_none(
     code, _, errors = ninja("prune", "d/lat.1.gz", "d/lat.2.ark", "d/lat.10.gz", "-o", "d2/lat.JOB.ark")
     assert code == 1
     assert written() == {"lat.10.ark": ["a10", "b10"], "lat.2.ark": []}
-    assert "d2/lat.1.ark: not one lattice of 1 could be used; nothing is written" in errors
+    assert "d2/lat.1.ark: all 1 lattices failed; no output is written" in errors
 
 
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("prune d/lat.JOB.gz -o d3/lat.JOB.gz", "d3/lat.JOB.gz: there is no folder d3; create it first"),
-        ("prune d/lat.JOB.gz -o d/lat.JOB.gz", "d/lat.1.gz is read and would be written over"),
-        ("prune d -o d", "d/lat.1.gz is read and would be written over"),
-        ("prune d/lat.1.gz e/lat.1.gz -o d2/x.JOB.gz", "d2/x.1.gz: d/lat.1.gz and e/lat.1.gz would both go there"),
-        ("prune e/lat.1.gz d/lat.1.gz -o d2/", "d2/lat.1.gz: e/lat.1.gz and d/lat.1.gz would both go there"),
-        ("prune e/none.gz -o d2/x.JOB.gz", "e/none.gz has no number for JOB in d2/x.JOB.gz; name a folder with -o"),
-        ("prune - -o d2/", "standard input has no name for its output; name a file with -o"),
+        ("prune d/lat.JOB.gz -o d3/lat.JOB.gz", "d3/lat.JOB.gz: the folder d3 does not exist; create it first"),
+        ("prune d/lat.JOB.gz -o d/lat.JOB.gz", "d/lat.1.gz is an input and would be overwritten"),
+        ("prune d -o d", "d/lat.1.gz is an input and would be overwritten"),
+        ("prune d/lat.1.gz e/lat.1.gz -o d2/x.JOB.gz", "d/lat.1.gz and e/lat.1.gz would both be written to this file"),
+        ("prune e/lat.1.gz d/lat.1.gz -o d2/", "e/lat.1.gz and d/lat.1.gz would both be written to this file"),
+        (
+            "prune e/none.gz -o d2/x.JOB.gz",
+            "e/none.gz has no number that could replace JOB in d2/x.JOB.gz; name a folder with -o",
+        ),
+        ("prune - -o d2/", "standard input has no file name to use for an output; name a single file with -o"),
         (
             "best d/lat.JOB.gz -o JOB.tra",
-            "JOB.tra: JOB numbers files of lattices, but these results are one file; leave JOB out",
+            "JOB.tra: JOB is allowed only in the names of lattice outputs; remove it",
         ),
-        ("nbest-to-lattice d -o d2/", "d2/: this command has one output; name a file"),
-        ("prune d -o d2/x.JOB.gz --words-out JOB.txt", "JOB.txt: JOB numbers files of lattices"),
-        ("best d -o d2", "d2 is a folder, but these results are a single file; name a file"),
-        ("best d -o new/", "new/ is a folder, but these results are a single file; name a file"),
+        ("nbest-to-lattice d -o d2/", "d2/: the command writes a single output; name a file"),
+        ("prune d -o d2/x.JOB.gz --words-out JOB.txt", "JOB.txt: JOB is allowed only in the names of lattice outputs"),
+        ("best d -o d2", "d2 is a folder, but the output is a single file; add a file name"),
+        ("best d -o new/", "new/ is a folder, but the output is a single file; add a file name"),
     ],
 )
 def test_impossible_outputs_are_refused_before_anything_is_written(there, ninja, line, message):
@@ -165,8 +168,8 @@ def test_notes_on_all_outputs_are_reported_once(there, ninja):
         (there / f"d/lat.{number}.gz.scales.toml").write_text("acoustic_scale = 0.5\nword_penalty = 0.0\n")
     code, _, errors = ninja("prune", "d/lat.*.gz", "-o", "d2/")
     assert code == 0
-    assert errors.count("scales are in") == 1, errors
-    assert "2 other outputs have such notes, too" in errors
+    assert errors.count("wrote the scales to") == 1, errors
+    assert "2 other outputs have similar notes" in errors
 
 
 @pytest.mark.timeout(60)  # a pipe that is never written to never ends
@@ -180,7 +183,7 @@ def test_a_name_of_a_list_that_cannot_be_read_costs_no_other(there, ninja):
     assert written() == EACH
     assert not (there / "ran").exists()
     for said in (
-        "pipe: cannot be read: it is not a regular file",
+        "pipe: cannot be read: files that are named in another file must be regular files",
         "lat.list:4: 's3://b/lat.3.gz' is a URL",
         "none: cannot",
     ):

@@ -106,7 +106,7 @@ def test_words_reach_the_stage_and_come_back_as_the_same_table(how):
 def test_a_lattice_too_large_for_the_memory_is_one_failure():
     failures = []
     assert list(stream(lattices(1), OnLattices(crowded), log=Log(on_error=failures.append))) == []
-    assert "out of memory; prune it first" in str(failures[0])
+    assert "out of memory; prune the lattice first" in str(failures[0])
 
 
 def test_input_is_read_no_further_than_threads_need():
@@ -251,7 +251,7 @@ def test_a_script_goes_on_with_an_output(tmp_path, monkeypatch):
     pipeline.run(pipeline.Inputs(archive), stage, pipeline.Output("whole.ark"))
     assert Path("out.ark").read_bytes() == Path("whole.ark").read_bytes()
     inputs = pipeline.Inputs(archive, log=Log(on_error=[].append))
-    with pytest.raises(LatticeError, match="not one lattice of 40 could be used"):
+    with pytest.raises(LatticeError, match="all 40 lattices failed"):
         pipeline.run(inputs, pipeline.OnBatches(fails_at_last), pipeline.TextOutput("none.txt"))
     assert not Path("none.txt").exists()
 
@@ -313,13 +313,15 @@ def test_a_word_without_a_name_does_not_cost_the_other_lattices_of_a_batch():
 
 
 def test_arguments_of_another_type_are_refused(tmp_path):
-    with pytest.raises(OptionError, match="inputs is of type str"):
+    with pytest.raises(OptionError, match="inputs has type str"):
         pipeline.run("lat.ark", OnLattices(cost), pipeline.TextOutput(str(tmp_path / "out.txt")))
-    with pytest.raises(OptionError, match=r"stage is cost; give OnBatches\(function\) or OnLattices\(function\)"):
+    with pytest.raises(OptionError, match=r"stage is cost, but must be OnBatches\(function\), OnLattices\(function\)"):
         pipeline.run(pipeline.Inputs("lat.ark"), cost, pipeline.TextOutput(str(tmp_path / "out.txt")))
-    with pytest.raises(OptionError, match=r"Rescorer needs another log; give Inputs\(..., log=ninja.RescoreReport"):
+    with pytest.raises(
+        OptionError, match=r"Rescorer requires a RescoreReport; use Inputs\(..., log=ninja.RescoreReport"
+    ):
         pipeline.run(pipeline.Inputs("lat.ark"), package.Rescorer(FakeLM()), pipeline.Output(str(tmp_path / "out.ark")))
-    with pytest.raises(OptionError, match="log is for pairs"):
+    with pytest.raises(OptionError, match="log is allowed only for pairs"):
         stream(pipeline.Inputs(EXAMPLES / "lat.ark.gz"), OnLattices(cost), log=Log())
 
 
@@ -343,6 +345,6 @@ def test_a_script_does_not_go_on_with_an_output_of_other_settings(tmp_path, monk
     read = None
     with pytest.raises(OptionError, match="another --beam"):
         run(beam=8.0)
-    with pytest.raises(OptionError, match="resume needs the settings"):
+    with pytest.raises(OptionError, match="resume requires the settings"):
         run()
     assert run(beam=6.0).skipped > 0

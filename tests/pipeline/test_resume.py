@@ -41,9 +41,9 @@ def contents():
 def test_an_interrupted_output_is_not_taken_up_with_other_scales(name):
     assert interrupt(name).kept == 2
     before = contents()
-    with pytest.raises(OptionError, match=r"was made with lm_weight 0\.5, not 0\.9; give the same options, or leave"):
+    with pytest.raises(OptionError, match=r"was run with lm_weight 0\.5, not 0\.9; use the same options, or omit"):
         interrupt(name, MORE)
-    with pytest.raises(OptionError, match=r"made with acoustic_scale 0\.1 and .*, not without scales; give"):
+    with pytest.raises(OptionError, match=r"run with acoustic_scale 0\.1 and .*, not without scales; use"):
         interrupt(name, None)
     assert contents() == before
     with package.write(name, resume=True, chosen=HALF) as output:
@@ -56,7 +56,7 @@ def test_an_interrupted_output_is_not_taken_up_with_other_scales(name):
 def test_a_finished_output_is_not_taken_up_with_other_scales():
     write_all("a.gz", [lattice("a")], chosen=HALF)
     before = contents()
-    with pytest.raises(OptionError, match=r"a\.gz: an earlier attempt was made with lm_weight 0\.5, not 0\.9"):
+    with pytest.raises(OptionError, match=r"a\.gz: an earlier attempt was run with lm_weight 0\.5, not 0\.9"):
         interrupt(chosen=MORE)
     assert contents() == before
     with package.write("a.gz", resume=True, chosen=HALF) as output:
@@ -92,7 +92,7 @@ def broken(monkeypatch):
 
 def test_an_interrupted_command_says_what_is_kept(ninja, broken):
     code, _, errors = ninja("prune", "in.ark", "-o", "out.gz", "--resume")
-    messages = ["ninja: 2 lattices are kept; the same command with --resume continues from there", "ninja: interrupted"]
+    messages = ["ninja: 2 lattices were saved; run the same command with --resume to continue", "ninja: interrupted"]
     assert (code, [*filter(None, errors.splitlines())]) == (130, messages)
     assert ninja("prune", "in.ark", "-o", "out.gz", "--resume")[0] == 0
     assert list(package.keys("out.gz")) == list("abcd")
@@ -114,8 +114,8 @@ def test_no_output_of_several_is_written_where_one_has_other_scales(ninja):
     line = ["context", "lat.JOB.gz", "--words", "words.txt", "--entities", "names.txt", "-o", "out/lat.JOB.gz"]
     code, _, errors = ninja(*line, "--resume")
     assert code == 2
-    made = "out/lat.2.gz: an earlier attempt was made with --acoustic-scale 0.5, not 0.1"
-    assert errors == f"ninja: error: {made}; give the same options, or leave --resume out to begin anew\n"
+    made = "out/lat.2.gz: an earlier attempt was run with --acoustic-scale 0.5, not 0.1"
+    assert errors == f"ninja: error: {made}; use the same options, or omit --resume to start again\n"
     assert sorted(os.listdir("out")) == [".lat.2.gz.part", ".lat.2.gz.scales.toml.part"]
 
 
@@ -152,13 +152,13 @@ def touched(name):
         (RESCORE, [*RESCORE[:5], "two.arpa", *RESCORE[6:]], None, r"another --rnnlm"),
         (RESCORE, [*RESCORE, "--beam", "3"], None, r"another --beam"),
         (RESCORE, [*RESCORE, "--lm-weight", "0.9"], None, r"lm_weight 0\.5, not 0\.9|--lm-weight 0\.5, not 0\.9"),
-        (RESCORE, RESCORE, "one.arpa", r"another --rnnlm: one\.arpa was written anew"),
-        (RESCORE, RESCORE, "words.txt", r"another --words: words\.txt was written anew"),
-        (RESCORE, RESCORE, "in.ark", r"other sources: in\.ark was written anew"),
+        (RESCORE, RESCORE, "one.arpa", r"another --rnnlm: one\.arpa has changed"),
+        (RESCORE, RESCORE, "words.txt", r"another --words: words\.txt has changed"),
+        (RESCORE, RESCORE, "in.ark", r"other sources: in\.ark has changed"),
         (RESCORE, ["prune", "in.ark", "-o", "out.gz"], None, "."),
         (["prune", "in.ark", "-o", "out.gz"], ["prune", "in.ark.gz", "-o", "out.gz"], None, "other sources"),
         (["prune", "in.ark", "-o", "out.gz"], ["copy", "in.ark", "-o", "out.gz"], None, "another command, prune"),
-        (PACKED, PACKED, "in.ark.gz", r"other sources: in\.ark\.gz was written anew"),
+        (PACKED, PACKED, "in.ark.gz", r"other sources: in\.ark\.gz has changed"),
         (["prune", "in.ark", "-o", "o/"], ["prune", "in.ark", "-o", "o/in.ark", "--beam", "2"], None, "another --beam"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
@@ -167,24 +167,24 @@ def test_no_run_goes_on_with_the_output_of_another(files, ninja, monkeypatch, fi
     pytest.importorskip("torch")
     with ended_at(3, monkeypatch):
         code, _, errors = ninja(*first, "--resume")
-    assert (code, "2 lattices are kept" in errors) == (130, True), errors
+    assert (code, "2 lattices were saved" in errors) == (130, True), errors
     if change is not None:
         touched(change)
     before = {path.name: path.read_bytes() for path in Path().rglob("*") if path.is_file()}
     code, _, errors = ninja(*second, "--resume")
     assert code == 2, errors
-    assert re.search(rf"an earlier attempt was made with {made}", errors), errors
-    assert "give the same options, or leave --resume out to begin anew" in errors
+    assert re.search(rf"an earlier attempt was run with {made}", errors), errors
+    assert "use the same options, or omit --resume to start again" in errors
     assert {path.name: path.read_bytes() for path in Path().rglob("*") if path.is_file()} == before
     if change is not None:
         assert ninja(*second)[0] == 0
         assert not [*Path().rglob(".*")]
         return
     code, _, errors = ninja(*first, "--resume", "--jobs", "2", "--on-error", "raise")
-    assert (code, "2 lattices of an earlier attempt are kept" in errors) == (0, True), errors
+    assert (code, "resuming after 2 lattices of an earlier attempt" in errors) == (0, True), errors
     code, _, errors = ninja(*second, "--resume")  # the finished one is that run's, too
     assert code == 2
-    assert re.search(rf"an earlier attempt was made with {made}", errors), errors
+    assert re.search(rf"an earlier attempt was run with {made}", errors), errors
     assert [path.suffix for path in Path().rglob(".*")] == [".run"]
 
 
@@ -213,10 +213,10 @@ def test_nothing_is_added_to_a_finished_output(files, ninja):
     assert ninja("prune", "few.ark", "-o", "out.ark")[0] == 0
     before = Path("out.ark").read_bytes()
     code, _, errors = ninja("prune", "few.ark", "-o", "out.ark", "--resume", "--beam", "2")
-    assert (code, "1 lattices are already in the output and were skipped" in errors) == (0, True), errors
+    assert (code, "skipped 1 lattices that are already in the output" in errors) == (0, True), errors
     code, _, errors = ninja("prune", "in.ark", "-o", "out.ark", "--resume", "--beam", "2")
     assert code == 2
-    assert "out.ark: is finished, and its run is not known, so nothing is added: b is not in it; " in errors
+    assert "out.ark: is complete but does not contain b, and the run that wrote it is unknown; " in errors
     assert Path("out.ark").read_bytes() == before
     assert not [each for each in os.listdir() if each.startswith(".")]
 
@@ -233,7 +233,7 @@ def test_outputs_of_an_unknown_run_are_not_resumed(files, ninja, monkeypatch, re
         Path(".out.ark.run").write_bytes(record)
     code, _, errors = ninja("prune", "in.ark", "-o", "out.ark", "--resume")
     assert code == 2
-    assert "made by a run that is not known; remove it, or leave --resume out to begin anew" in errors
+    assert "written by an unknown run; remove it, or omit --resume to start again" in errors
     assert Path(".out.ark.part").exists()
     assert ninja("prune", "in.ark", "-o", "out.ark")[0] == 0
     assert not [each for each in os.listdir() if each.startswith(".")]

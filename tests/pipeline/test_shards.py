@@ -227,7 +227,7 @@ def test_a_shard_that_is_done_is_not_run_again(here, ninja):
     in_shards(ninja, 3, *command)
     part = Path("out.ark.shards/00002-of-00003.out.ark")
     changed = part.stat().st_mtime_ns
-    assert "shard 2 of 3 is finished" in ninja(*command, "--shard", "2/3")[2]
+    assert "shard 2 of 3 is already complete" in ninja(*command, "--shard", "2/3")[2]
     assert part.stat().st_mtime_ns == changed
     content = part.read_bytes()
     part.write_bytes(content[:-1])  # cut short
@@ -236,7 +236,7 @@ def test_a_shard_that_is_done_is_not_run_again(here, ninja):
     part.unlink()
     code, _, errors = ninja("gather", "out.ark")
     assert code == 1
-    assert "shard 2 of 3 still to be run: 2 (--shard 2/3)" in errors
+    assert "shard 2 of 3 must still be run: 2 (--shard 2/3)" in errors
     assert not os.path.exists("out.ark")
 
 
@@ -263,7 +263,7 @@ def test_changed_sources_models_and_numbers_are_refused(here, ninja):
     assert ninja(*command, "1/2")[0] == 0
     code, _, errors = ninja(*command, "2/3")
     assert code == 2
-    assert "made with 2 shards; remove it, or name another output" in errors
+    assert "run with 2 shards; remove it, or name another output" in errors
     with open("own.txt", "a") as words:
         words.write("more 999999\n")
     code, _, errors = ninja(*command, "2/2")
@@ -274,7 +274,7 @@ def test_changed_sources_models_and_numbers_are_refused(here, ninja):
     os.utime("lat.ark", ns=(1, 1))
     code, _, errors = ninja(*command, "2/2")
     assert code == 2
-    assert "other sources: lat.ark was written anew since" in errors
+    assert "other sources: lat.ark has changed since then" in errors
 
 
 def test_parts_of_two_plans_are_not_joined(here, ninja):
@@ -283,7 +283,7 @@ def test_parts_of_two_plans_are_not_joined(here, ninja):
     record.write_text(json.dumps(json.loads(record.read_text()) | {"plan": "0"}))
     code, _, errors = ninja("gather", "out.ark")
     assert code == 2
-    assert "holds parts made with other options" in errors
+    assert "contains shards of a run with other options" in errors
 
 
 def test_a_changed_part_is_not_joined(here, ninja):
@@ -294,7 +294,7 @@ def test_a_changed_part_is_not_joined(here, ninja):
     part.write_bytes(content)
     code, _, errors = ninja("gather", "out.ark")
     assert code == 1
-    assert "00001-of-00002.out.ark: is not as its record says" in errors
+    assert "00001-of-00002.out.ark: does not match the record of its shard" in errors
     assert not os.path.exists("out.ark")
 
 
@@ -315,7 +315,7 @@ def test_failures_stand_in_the_records(here, ninja):
     assert ninja("copy", "lat.ark", "-o", "out.ark", "--shard", "1/8")[0] == 1
     code, _, errors = ninja("gather", "out.ark")
     assert code == 1
-    assert "7 lattices of 8 shards, 1 failed" in errors
+    assert "7 lattices from 8 shards, 1 failed" in errors
     assert Path("out.ark").read_bytes() == Path("one.ark").read_bytes()
 
 
@@ -323,15 +323,15 @@ def test_failures_stand_in_the_records(here, ninja):
 
 
 REFUSED = [
-    (["prune", "lat.ark"], "--shard needs a file for its results: name it with -o"),
-    (["prune", "-", "-o", "out.ark"], "standard input cannot be cut into shards"),
-    (["prune", "ark:cat lat.ark; |", "--allow-pipes", "-o", "out.ark"], "cannot be cut into shards"),
-    (["prune", "lat.ark", "-o", "lat.JOB.ark"], "writes the parts of one output"),
-    (["prune", "lat.ark", "-o", "folder/"], "writes the parts of one output"),
-    (["convert", "lat.ark", "--words", "words.txt", "-o", "out.arrow"], "parts of .* cannot be joined"),
-    (["copy", "lat.ark", "-o", "out.ark", "--strict"], "--strict needs all lattices"),
+    (["prune", "lat.ark"], "--shard requires an output file; name it with -o"),
+    (["prune", "-", "-o", "out.ark"], "standard input cannot be divided into shards"),
+    (["prune", "ark:cat lat.ark; |", "--allow-pipes", "-o", "out.ark"], "cannot be divided into shards"),
+    (["prune", "lat.ark", "-o", "lat.JOB.ark"], "with --shard, the output must be a single file"),
+    (["prune", "lat.ark", "-o", "folder/"], "with --shard, the output must be a single file"),
+    (["convert", "lat.ark", "--words", "words.txt", "-o", "out.arrow"], "outputs of shards cannot be joined"),
+    (["copy", "lat.ark", "-o", "out.ark", "--strict"], "--strict depends on all lattices"),
     (["best", "lat.ark", "-o", "a/x", "--cost", "b/y"], "must be in the same folder"),
-    (["best", "lat.ark", "-o", "a/x", "--cost", "./a/../a/x"], "two results would be written there"),
+    (["best", "lat.ark", "-o", "a/x", "--cost", "./a/../a/x"], "two outputs would be written to this file"),
 ]
 
 
@@ -355,7 +355,7 @@ def test_words_of_the_sources_own_order_need_a_table(here, ninja):
     os.rename("words.txt", "table.txt")
     code, _, errors = ninja("convert", "slf", "-o", "out.ark", "--shard", "1/2")
     assert code == 2
-    assert "--shard needs --words here" in errors
+    assert "--shard requires --words" in errors
     assert not [each for each in os.listdir("out.ark.shards") if each != "plan.json"]
     assert ninja("convert", "slf", "--words", "table.txt", "-o", "one.ark")[0] == 0
     in_shards(ninja, 4, "convert", "slf", "--words", "table.txt", "-o", "out.ark")
@@ -367,7 +367,7 @@ def test_a_shard_without_lattices_says_so(here, ninja):
     shutil.copy(EXAMPLES / "lat.ark.gz", ".")
     said = [ninja("prune", "lat.ark.gz", "-o", "out.ark", "--shard", f"{number}/3") for number in (1, 2, 3)]
     assert [code for code, _, _ in said] == [0, 0, 0]
-    assert sum("has no lattices: there are too many shards" in errors for _, _, errors in said) == 2
+    assert sum("has no lattices; use fewer shards" in errors for _, _, errors in said) == 2
     assert ninja("gather", "out.ark")[0] == 0
 
 

@@ -88,7 +88,7 @@ def test_a_function_is_run_in_shards_from_python(here):
     record = run_shard(plan, Shard(2, 3), copying)
     assert run_shard(plan, Shard(2, 3), None) == record
     assert [shard.number for shard in missing(plan)] == [1, 3]
-    with pytest.raises(FormatError, match="2 shards of 3 still to be run: 1, 3"):
+    with pytest.raises(FormatError, match="2 shards of 3 must still be run: 1, 3"):
         join_shards("out.ark")
     for shard in missing(plan):
         run_shard(plan, shard, copying)
@@ -140,7 +140,7 @@ def test_a_read_only_folder_is_said(here, ninja):
     Path("out.ark.shards").write_bytes(b"")  # as good as one for root, too
     code, _, errors = ninja("prune", "lat.ark", "-o", "out.ark", "--shard", "1/2")
     assert code == 1
-    assert "out.ark.shards: cannot be made" in errors
+    assert "out.ark.shards: cannot be created" in errors
     assert not temporary()
 
 
@@ -154,7 +154,7 @@ def test_termination_ends_in_order(here):
     process.send_signal(signal.SIGTERM)
     _, errors = process.communicate()
     assert process.returncode == 143
-    assert b"ended by SIGTERM" in errors
+    assert b"terminated by SIGTERM" in errors
     assert not temporary()
 
 

@@ -50,8 +50,8 @@ def test_parts_in_a_store_are_joined_to_the_bytes_of_one_run(ninja, memory, sour
         assert code == 0, errors
     code, _, errors = ninja("gather", "memory://out/out.ark")
     assert code == 1
-    assert "shard 2 of 3 still to be run" in errors
-    assert "is finished" in ninja(*command, "1/3")[2]
+    assert "shard 2 of 3 must still be run" in errors
+    assert "is already complete" in ninja(*command, "1/3")[2]
     assert ninja(*command, "2/3")[0] == 0
     assert sorted(memory.ls("/out/out.ark.shards", detail=False))[-1] == "/out/out.ark.shards/plan.json"
     code, _, errors = ninja("gather", "memory://out/out.ark", "--remove-parts")
@@ -64,12 +64,12 @@ def test_parts_in_a_store_are_joined_to_the_bytes_of_one_run(ninja, memory, sour
 def test_another_plan_and_changed_sources_are_refused(ninja, memory):
     command = ["prune", "memory://in/lat.ark", "-o", "memory://out/out.ark", "--shard"]
     assert ninja(*command, "1/2")[0] == 0
-    assert "made with another --beam" in ninja(*command, "2/2", "--beam", "3")[2]
+    assert "run with another --beam" in ninja(*command, "2/2", "--beam", "3")[2]
     memory.store.pop("/in/lat.ark")
     memory.pipe_file("/in/lat.ark", Path("lat.ark").read_bytes())
     code, _, errors = ninja(*command, "2/2")
     assert code == 2
-    assert "other sources: memory://in/lat.ark was written anew since" in errors
+    assert "other sources: memory://in/lat.ark has changed since then" in errors
 
 
 def test_killed_attempts_of_this_machine_are_removed(ninja, memory):

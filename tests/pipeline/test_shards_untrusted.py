@@ -72,7 +72,7 @@ def test_a_plan_names_no_file_elsewhere(parts, ninja, name, place):
     code, _, said = ninja("gather", "out.ark")
     assert code in (1, 2), said
     assert "internal error" not in said
-    assert "plan.json" in said or "still to be run" in said
+    assert "plan.json" in said or "must still be run" in said
     assert files() == before
 
 
@@ -80,7 +80,7 @@ def test_a_file_that_the_user_did_not_name_is_not_replaced(parts, ninja):
     Path("table.txt").write_text("precious")
     code, _, said = ninja("gather", "out.ark")
     assert code == 1
-    assert "table.txt: is there already, and only plan.json names it; move it away" in said
+    assert "table.txt: already exists, and is named only in plan.json; move it to another folder" in said
     assert Path("table.txt").read_text() == "precious"
     assert not Path("out.ark").exists()
     os.remove("table.txt")
@@ -99,7 +99,7 @@ def test_a_record_names_parts_alone(parts, ninja, name, option):
     changed(RECORD, change)
     before = files()
     code, _, said = ninja("gather", "out.ark")
-    assert (code, "shard 1 of 2 still to be run" in said) == (1, True), said
+    assert (code, "shard 1 of 2 must still be run" in said) == (1, True), said
     assert files() == before
 
 

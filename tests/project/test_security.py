@@ -45,7 +45,7 @@ def test_options_in_a_file_run_nothing_and_write_nowhere(line, ninja, tmp_path):
     (tmp_path / "options.toml").write_text(line)
     code, _, said = ninja("rescore", EXAMPLES / "lat.ark.gz", "--config", tmp_path / "options.toml")
     assert code == 2
-    assert "is allowed on the command line only; give -" in said
+    assert "is allowed only on the command line; use -" in said
 
 
 # ---- other files ----
@@ -99,7 +99,7 @@ class Store:
 def test_a_store_lists_only_what_lies_where_it_was_asked(name, monkeypatch):
     monkeypatch.setattr(remote, "_file_system", lambda url: (Store("b/in/good.ark", name), "b/in"))
     for ask in (lambda: remote.listing("s3://b/in"), lambda: remote.matching("s3://b/in/*.ark")):
-        with pytest.raises(InputError, match="which does not lie there"):
+        with pytest.raises(InputError, match="which is not in this folder"):
             ask()
     monkeypatch.setattr(remote, "_file_system", lambda url: (Store("b/in/good.ark"), "b/in"))
     assert remote.listing("s3://b/in") == (["s3://b/in/good.ark"], [])
@@ -113,7 +113,7 @@ def test_a_gzip_bomb_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(packed, "FREE", 1 << 20)
     path = tmp_path / "words.txt"
     path.write_bytes(gzip.compress(b"a 1\n" * (1 << 20)))
-    with pytest.raises(FormatError, match=r"unpack to more than .*; was it made to fill the memory"):
+    with pytest.raises(FormatError, match=r"decompress to more than .*; decompress the file first"):
         text.read(path)
     path.write_bytes(gzip.compress(os.urandom(1 << 21)))  # large alone is no bomb
     assert len(text.content(path)) == 1 << 21

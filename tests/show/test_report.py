@@ -252,7 +252,7 @@ def test_sets_that_share_no_utterance_are_refused(ninja, files, tmp_path):
 def test_the_standard_input_cannot_be_read_twice(ninja, files):
     code, _, err = ninja("report", "-", files[1], "--ref", TEXT, "--words", WORDS)
     assert code == 2
-    assert "give a file instead of -, or --lattices 0" in err
+    assert "use a file instead of -, or --lattices 0" in err
 
 
 def test_workers_give_the_same_page(ninja, files, page_file, tmp_path):

@@ -336,7 +336,7 @@ def test_the_only_lattice_of_a_file_needs_no_key(ninja, tmp_path, examples):
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        ([], 2, "select a lattice with --key; the keys are libri-"),
+        ([], 2, "contains several lattices; select one with --key (the keys are libri-"),
         (["--key", "nobody"], 1, "no lattice has the key 'nobody'; the keys are libri-"),
         (["--key", "libri-1089-134686-0003", "--frame-shift", "-1"], 2, "--frame-shift is -1.0"),
         (["--key", "libri-1089-134686-0003", "--max-arcs", "0"], 2, "--max-arcs"),
@@ -356,11 +356,11 @@ def test_a_reference_finds_the_words_beside_the_lattices(ninja, tmp_path):
     shutil.copy(ARCHIVE, archive)
     page = tmp_path / "page.html"
     code, _, err = ninja("show", archive, "--key", key, "--ref", TEXT, "-o", page)
-    assert (code, "give the words' spelling with --words" in err, page.exists()) == (2, True, False)
+    assert (code, "set the symbol table with --words" in err, page.exists()) == (2, True, False)
     shutil.copy(WORDS, tmp_path)
     for reference in ([], ["--ref", TEXT]):
         code, _, err = ninja("show", archive, "--key", key, *reference, "-o", page)
-        assert (code, f"words of {tmp_path / 'words.txt'}" in err) == (0, True)
+        assert (code, f"using the symbol table {tmp_path / 'words.txt'}" in err) == (0, True)
         assert not data_of(page.read_text())["best"][0].isdigit()
     assert ninja("report", archive, archive, "--ref", TEXT, "-o", page)[0] == 0
 
@@ -370,7 +370,7 @@ def test_a_reference_of_another_key_is_no_reference(ninja, tmp_path):
     key = "libri-1089-134686-0003"
     code, _, err = ninja("show", ARCHIVE, "--key", key, "--words", WORDS, "--ref", tmp_path / "text")
     assert code == 1
-    assert f"key '{key}': there is no reference of this key" in err
+    assert f"key '{key}': there is no reference for this key" in err
 
 
 def test_damage_of_another_lattice_is_said_and_does_not_matter(ninja, tmp_path):

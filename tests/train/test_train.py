@@ -336,7 +336,7 @@ def test_batches_hold_every_sentence_once_and_not_too_much(lengths, max_tokens, 
         (b"a b\n\xff\n", r"text:2: not UTF-8"),
         (b"a\n<s> b </s>\n", r"text:2: the text contains <s> or </s>; remove them"),
         (b"a " * 2001, r"text:1: the line has 2001 words"),
-        (gzip.compress(b"a b\n" * 1000)[:-12], "gzip stream ends too early"),
+        (gzip.compress(b"a b\n" * 1000)[:-12], "gzip stream is truncated"),
     ],
 )
 def test_texts_that_cannot_be_used_are_refused(tmp_path, data, message):

@@ -35,14 +35,14 @@ from ninja.pipeline.stages import call_safely
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """The batch stage that aligns lattices; for a damaged one it returns an error and the part that aligns.
+    """Batch stage that aligns lattices; a damaged lattice yields an error and, if requested, its aligned part.
 
     Args:
-        align: Aligns one lattice.
-        align_batch: Aligns a batch in one call; returns None if a lattice is damaged.
+        align: Align one lattice.
+        align_batch: Align a batch in one call; returns None if any lattice is damaged.
         output_error_lats: Return the aligned part of a damaged lattice.
-        output_if_empty: Return a lattice unchanged if no part of it aligns.
-        accept_damage: Report damage; otherwise it ends the run.
+        output_if_empty: Return a lattice unchanged if no part of it can be aligned.
+        accept_damage: Report damaged lattices instead of raising an error.
     """
 
     align: Callable[[Lattice], Aligned]
@@ -69,7 +69,7 @@ class Alignment:
             yield aligned.whole(lattice.key)
             return
         result = aligned.lattice if self.output_error_lats else None
-        action = "left out" if result is None else "only its aligned part is written"
+        action = "not written" if result is None else "only its aligned part is written"
         if aligned.lattice is None and self.output_if_empty:
             result, action = lattice, "written unchanged"
         yield LatticeError(f"{aligned.fault}: {action}", key=lattice.key)
@@ -81,19 +81,28 @@ def _label(name: str, text: str) -> Callable[[Command], Command]:
     return click.option(name, type=click.IntRange(0, 2**31 - 1), default=0, metavar="ID", help=text)
 
 
-_reorder = switch("--reorder", True, "Self-loops follow the transition that ends a phone, as in the decoding graph.")
+_reorder = switch(
+    "--reorder", True, "Whether self-loops follow the transition that ends a phone in the decoding graph."
+)
 _output_error_lats = switch("--output-error-lats", True, "Write the aligned part of damaged lattices.")
-_partial_word_label = _label("--partial-word-label", "Word id for words that are cut off at the end.")
-_max_expand = "Fail lattices that exceed 1000 states and this factor of their size;"
+_partial_word_label = _label("--partial-word-label", "Word id for an incomplete word at the end of a damaged lattice.")
+_max_expand = "Fail a lattice if its result has more than 1000 + FACTOR × (input states) states;"
 
 
 @command
-@reads("--word-boundary", "Word positions of phones (word_boundary.int).", required=True, load=read_word_boundary)
+@reads(
+    "--word-boundary",
+    "Word-boundary type of each phone (word_boundary.int).",
+    required=True,
+    load=read_word_boundary,
+)
 @model_option
-@_label("--silence-label", "Word id for silences; 0 for none.")
+@_label("--silence-label", "Word id for silences; 0 for epsilon.")
 @_partial_word_label
 @_reorder
-@click.option("--max-expand", type=click.FloatRange(0), default=0.0, help=f"{_max_expand} 0 for no limit.")
+@click.option(
+    "--max-expand", type=click.FloatRange(0), metavar="FACTOR", default=0.0, help=f"{_max_expand} 0 for no limit."
+)
 @_output_error_lats
 @lattice_output()
 @reads_lattices
@@ -105,10 +114,10 @@ def align_words(
     output_error_lats: bool,
     **values: Any,
 ) -> None:
-    """Align arcs with words and silences, by word positions.
+    """Align arcs with words and silences using word-position-dependent phones.
 
-    Each arc gets one word, or silence, and exactly the frames of its phones. This is for models whose phones depend on
-    their position in the word. Damaged lattices are reported with their keys.
+    Each arc gets one word or silence, and exactly the frames of its phones. Use `ninja align-words-lexicon` for models
+    whose phones do not depend on their position in the word. Damaged lattices are reported with their keys.
 
     \b
     Example:
@@ -119,11 +128,11 @@ def align_words(
 
 
 @command
-@reads("--lexicon", "Phones of words (align_lexicon.int).", required=True, load=read_align_lexicon)
+@reads("--lexicon", "Phones of each word (align_lexicon.int).", required=True, load=read_align_lexicon)
 @model_option
 @_partial_word_label
 @_reorder
-@click.option("--max-expand", default=-1.0, help=f"{_max_expand} 0 or less for no limit.")
+@click.option("--max-expand", metavar="FACTOR", default=-1.0, help=f"{_max_expand} 0 or less for no limit.")
 @_output_error_lats
 @switch("--output-if-empty", False, "Write a lattice unchanged if no part of it can be aligned.")
 @lattice_output()
@@ -137,10 +146,10 @@ def align_words_lexicon(
     output_if_empty: bool,
     **values: Any,
 ) -> None:
-    """Align arcs with words, by a lexicon.
+    """Align arcs with words using a lexicon.
 
-    Each arc gets one word, and exactly the frames of its phones. This is for any model. A line of the lexicon is a word
-    id, the word id to output, and the ids of the phones.
+    Each arc gets one word, and exactly the frames of its phones. This works with any model. Each line of the lexicon
+    has a word id, the word id to output, and phone ids.
 
     \b
     Example:
@@ -152,8 +161,8 @@ def align_words_lexicon(
 
 @command
 @model_option
-@switch("--replace-output-symbols", False, "Replace words by phones.")
-@switch("--remove-epsilon", True, "Join phones without a word to the next phone that has one.")
+@switch("--replace-output-symbols", False, "Replace words with phones.")
+@switch("--remove-epsilon", True, "Merge phones without a word into the next phone that has a word.")
 @_reorder
 @_output_error_lats
 @lattice_output()
@@ -163,8 +172,8 @@ def align_phones(
 ) -> None:
     """Align arcs with phones.
 
-    Each arc gets one phone and exactly its frames. A word is on the arc of the phone that was current when the decoder
-    output the word, which need not be a phone of that word.
+    Each arc gets one phone, and exactly its frames. A word is on the arc of the phone during which the decoder output
+    the word; this is not necessarily a phone of that word.
 
     \b
     Example:

@@ -28,18 +28,18 @@ from ninja.pipeline.stages import OnLattices
 
 
 @command
-@click.option("--phi-label", type=click.IntRange(1), metavar="ID", help="Input label of an FST's back-off arcs.")
-@switch("--write-compact", True, "Write compact lattices rather than lattices with one label per arc.")
-@joins_archives("The composed lattices", others="OTHER")
+@click.option("--phi-label", type=click.IntRange(1), metavar="ID", help="Input label of the back-off arcs of an FST.")
+@switch("--write-compact", True, "Write Kaldi's CompactLattice instead of Lattice.")
+@joins_archives("Output for the composed lattices", others="OTHER")
 def compose(joined: Joined, destination: Output, phi_label: int | None, write_compact: bool) -> None:
     """Compose lattices with an FST, or with other lattices.
 
-    OTHER is an OpenFst FST such as Kaldi's G.fst, whose costs are added to the graph costs of the paths that it
-    accepts; or a folder or rspecifier (ark:..., scp:...) of lattices, whose graph and acoustic costs are added to the
-    lattices of the same keys. Alignments are those of FIRST.
+    OTHER is an OpenFst FST such as Kaldi's G.fst, or lattices in a folder or rspecifier (ark:..., scp:...). The costs
+    of an FST are added to the graph costs of the paths that it accepts; the graph and acoustic costs of lattices are
+    added to those of the lattices with the same keys. Alignments are taken from FIRST.
 
     \b
-    Example:
+    Examples:
       ninja compose lat.ark G.fst --phi-label 200005 -o composed.ark
       ninja compose lat.ark ark:other.ark -o composed.ark
     """
@@ -47,10 +47,10 @@ def compose(joined: Joined, destination: Output, phi_label: int | None, write_co
     inputs, (other,) = joined.inputs, joined.others
     if _is_table(other):
         if phi_label is not None:
-            raise OptionError("--phi-label is for FSTs, but OTHER is a source of lattices")
-        joined.write(lambda first, others: convert(graph.compose(first, others[0])), destination, needed=True)
+            raise OptionError("--phi-label applies only to an FST, but OTHER contains lattices")
+        joined.write(lambda first, others: convert(graph.compose(first, others[0])), destination, require_all=True)
     if inputs.words is None and inputs.table() is not None:
-        raise OptionError(f"{other} has word ids, but {inputs.places[0]} has words; give --words")
+        raise OptionError(f"{other} contains word ids, but {inputs.places[0]} contains words; use --words")
     transducer = _read_transducer(other)
     run(OnLattices(lambda lattice: convert(graph.compose(lattice, transducer, phi_label))), inputs, destination)
 
@@ -59,12 +59,12 @@ def _read_transducer(path: str) -> Fst:
     try:
         return read_transducer(path)
     except FormatError as error:
-        error.message += f"; if these are lattices, write ark:{path}"
+        error.message += f"; if it contains lattices, use ark:{path}"
         raise
 
 
 def _is_table(name: str) -> bool:
-    """Tell whether a source is a folder or an rspecifier, as Kaldi's ClassifyRspecifier does."""
+    """Return whether a source is a folder or an rspecifier, like Kaldi's ClassifyRspecifier."""
     if os.path.isdir(name):
         return True
     head, colon, _ = name.partition(":")
@@ -72,13 +72,13 @@ def _is_table(name: str) -> bool:
 
 
 @command
-@click.option("--alpha", default=0.5, help="Factor of the first's costs, from 0 to 1.")
-@joins_archives("The interpolated lattices", others="SECOND")
+@click.option("--alpha", default=0.5, help="Weight of the costs in FIRST, from 0 to 1.")
+@joins_archives("Output for the interpolated lattices", others="SECOND")
 def interp(joined: Joined, destination: Output, alpha: float) -> None:
-    """Interpolate the costs of two archives of lattices.
+    """Interpolate the costs of lattices in two archives.
 
-    The word sequences common to both lattices of a key remain; their costs are --alpha times the first costs plus
-    1 - alpha times the second. Alignments are those of FIRST.
+    Word sequences that occur in both lattices of a key are kept. Their costs are --alpha times the costs in FIRST plus
+    1 - alpha times the costs in SECOND. Alignments are taken from FIRST.
 
     \b
     Example:
@@ -86,19 +86,23 @@ def interp(joined: Joined, destination: Output, alpha: float) -> None:
     """
     if not 0.0 <= alpha <= 1.0:
         raise OptionError(f"alpha is {alpha}, but must be from 0 to 1")
-    joined.write(lambda first, others: graph.interp(first, others[0], alpha), destination, needed=True)
+    joined.write(lambda first, others: graph.interp(first, others[0], alpha), destination, require_all=True)
 
 
 @command
-@reads("--ref", "Transcripts: a key and its words on each line.", required=True)
-@click.option("--strict", is_flag=True, help="Exit with 1 if a lattice lacks a transcript, or a transcript a lattice.")
-@lattice_output("The remaining lattices")
+@reads("--ref", "Transcripts: each line has a key and its words.", required=True)
+@click.option(
+    "--strict",
+    is_flag=True,
+    help="Exit with code 1 if a lattice has no transcript, or a transcript has no lattice.",
+)
+@lattice_output("Output for the remaining lattices")
 @reads_lattices_alone
 def difference(inputs: Inputs, destination: Output, ref: str, strict: bool) -> None:
-    """Remove transcripts from lattices.
+    """Remove the paths of given transcripts from lattices.
 
-    Paths whose words are exactly the transcript are removed; all others remain unchanged. A lattice without other paths
-    fails. Without --words, transcripts are word ids.
+    Paths whose word sequence equals the transcript are removed; other paths are unchanged. A lattice without other
+    paths fails. Without --words, transcripts must contain word ids.
 
     \b
     Example:
@@ -134,13 +138,13 @@ def difference(inputs: Inputs, destination: Output, ref: str, strict: bool) -> N
 @command
 @options.acoustic_scale
 @switch("--determinize", True, "Keep only the best path of each word sequence.")
-@click.option("--max-arcs", type=click.IntRange(1), default=1_000_000, help="Maximum number of arcs of a union.")
-@joins_archives("The united lattices", strict=True)
+@click.option("--max-arcs", type=click.IntRange(1), default=1_000_000, help="Maximum number of arcs per result.")
+@joins_archives("Output for the united lattices", strict=True)
 def union(joined: Joined, destination: Output, acoustic_scale: float, determinize: bool, max_arcs: int) -> None:
     """Unite the lattices of several archives.
 
-    Each lattice of FIRST is united with the lattices of the same key in the other archives. Keys that another archive
-    lacks are listed. Archives with the same order of keys are read once, in parallel.
+    Each lattice in FIRST is united with the lattices that have the same key in the other archives. Keys of FIRST that
+    are missing from another archive are listed. Archives with the same order of keys are read once, in parallel.
 
     \b
     Example:
@@ -153,7 +157,7 @@ def union(joined: Joined, destination: Output, acoustic_scale: float, determiniz
             return graph.union(lattices, acoustic_scale, determinize=determinize, max_arcs=max_arcs)
         except LatticeError as error:
             if determinize and "more than" in error.message:
-                error.message += " (--determinize=false keeps all paths and avoids determinization)"
+                error.message += "; --determinize=false keeps all paths without determinization"
             raise
 
     joined.write(unite, destination)
@@ -164,8 +168,8 @@ def union(joined: Joined, destination: Output, acoustic_scale: float, determiniz
 @options.inv_acoustic_scale
 @options.lm_scale
 @lat_weights_option
-@switch("--exp-weights", False, "Use weights as exponents of probabilities rather than factors.")
-@joins_archives("The combined lattices", strict=True)
+@switch("--exp-weights", False, "Use weights as exponents of probabilities instead of factors.")
+@joins_archives("Output for the combined lattices", strict=True)
 def combine(
     joined: Joined,
     destination: Output,
@@ -176,9 +180,9 @@ def combine(
 ) -> None:
     """Combine the lattices of several systems for consensus decoding.
 
-    The paths of each system's lattice get the probability of its weight in total, and all paths are united. The costs
-    written are scaled, and only the sum of graph and acoustic cost has a meaning: decode with all scales 1. Keys that
-    another archive lacks are listed.
+    The path probabilities of each lattice are scaled to sum to the weight of its system, and all paths are united. The
+    scaled costs are written to the output, and only the sum of graph and acoustic cost is meaningful, so all scales
+    must be 1 in decoding. Keys of FIRST that are missing from another archive are listed.
 
     \b
     Example:

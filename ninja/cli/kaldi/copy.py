@@ -24,11 +24,13 @@ from ninja.pipeline.stages import OnBatches, Pairs, call_safely
 
 
 @command
-@switch("--write-compact", True, "Write Kaldi's CompactLattice rather than Lattice.")
-@reads("--include", "Copy only the keys in the first column of this file.")
-@reads("--exclude", "Leave out the keys in the first column of this file.")
-@switch("--ignore-missing", False, "Exit with 0 even if no lattice is copied.")
-@click.option("--strict", is_flag=True, help="Exit with 1 if SOURCE lacks a key of --include or --exclude.")
+@switch("--write-compact", True, "Write Kaldi's CompactLattice instead of Lattice.")
+@reads("--include", "Copy only lattices whose keys are in the first column of FILE.")
+@reads("--exclude", "Do not copy lattices whose keys are in the first column of FILE.")
+@switch("--ignore-missing", False, "Exit with code 0 even if no lattice is copied.")
+@click.option(
+    "--strict", is_flag=True, help="Exit with code 1 if a key of --include or --exclude is missing from SOURCE."
+)
 @lattice_output()
 @reads_lattices
 def copy(
@@ -42,7 +44,7 @@ def copy(
 ) -> None:
     """Copy all lattices, or those with given keys, to another archive or format.
 
-    Keys of --include and --exclude that are missing from SOURCE are listed.
+    Keys of --include and --exclude that are missing from SOURCE are listed on stderr.
 
     \b
     Examples:
@@ -79,9 +81,9 @@ def copy(
 @lattice_output(resume=False)
 @reading_options()
 def copy_backoff(first: str, second: str, **options: Any) -> None:
-    """Copy lattices, those of a second archive where it has them.
+    """Copy lattices, replacing those that a second archive also contains.
 
-    The keys written are those of FIRST.
+    The output has the keys of FIRST; a lattice of SECOND with the same key replaces that of FIRST.
 
     \b
     Example:
@@ -103,29 +105,29 @@ def copy_backoff(first: str, second: str, **options: Any) -> None:
         unused = list(others.rest())
     better = inputs.log.lattices - backed_off
     current_console().say(f"{backed_off} lattices are from {first}, {better} from {second}")
-    current_console().say_keys(unused, f"keys of {second} are not in {first} and were left out")
+    current_console().say_keys(unused, f"keys of {second} are not in {first} and were skipped")
     current_console().close_counting()
 
 
 @command
 @click.argument("first", type=Lattices())
 @click.argument("second", type=Lattices())
-@click.option("--delta", default=0.1, help="Largest difference between the costs of a path.")
+@click.option("--delta", default=0.1, help="Maximum difference between the costs of a path.")
 @click.option(
     "--num-paths", type=click.IntRange(0), default=20, help="Number of best paths whose alignments are compared."
 )
 @click.option(
-    "--max-error-proportion", type=click.FloatRange(0, 1), default=0.0, help="Share of lattices that may differ."
+    "--max-error-proportion", type=click.FloatRange(0, 1), default=0.0, help="Proportion of lattices that may differ."
 )
 @reading_options()
 def equivalent(
     first: str, second: str, delta: float, num_paths: int, max_error_proportion: float, **options: Any
 ) -> None:
-    """Test whether two archives hold equivalent lattices.
+    """Test whether two archives contain equivalent lattices.
 
-    Lattices of the same key are compared; the exit code is 1 if any differ. They are equivalent if they have the same
-    word sequences and the best paths of each sequence have the same sum of graph and acoustic cost. Alignments are
-    compared too, unless one of the lattices has none and a source is not a Kaldi archive.
+    Two lattices with the same key are equivalent if they have the same word sequences, and the best path of each
+    sequence has the same total cost in both. Alignments are compared as well, unless one of the lattices has none and a
+    source is not a Kaldi archive. The exit code is 1 if too many lattices differ or are missing from SECOND.
 
     \b
     Example:
@@ -159,19 +161,20 @@ def equivalent(
                 inputs.log.fail(error)
         unused = list(others.rest())
     console.say_keys(differing, "not equivalent")
-    console.say_keys(missing, f"missing in {second}")
-    console.say_keys(unused, f"missing in {first}, which is no difference")
+    console.say_keys(missing, f"missing from {second}")
+    console.say_keys(unused, f"missing from {first}, which does not count as a difference")
     if unaligned and num_paths:
-        consequence = "which are not compared" if is_foreign() else "and so differ; --num-paths=0 ignores alignments"
-        console.say(f"{unaligned} lattices have alignments in one source only, {consequence}")
+        effect = "and are compared without them" if is_foreign() else "and differ; --num-paths 0 ignores alignments"
+        console.say(f"{unaligned} lattices have alignments in only one source {effect}")
     console.say(f"{count} lattices, {equal} of them equivalent")
     console.close(failed=len(differing) + len(missing) > max_error_proportion * count)
 
 
 def _same(lattice: Lattice, other: Lattice, delta: float, num_paths: int, *, lenient: bool) -> bool:
-    """Compare all word sequences and the alignments of the best paths.
+    """Return whether two lattices have the same word sequences and costs, and their best paths the same alignments.
 
-    With ``lenient``, alignments are ignored if only one of the lattices has any.
+    Args:
+        lenient: Ignore alignments if only one of the lattices has any.
     """
     if not graph.equivalent(lattice, other, delta):
         return False
@@ -181,5 +184,5 @@ def _same(lattice: Lattice, other: Lattice, delta: float, num_paths: int, *, len
     return all(
         path.alignment.tolist() == alignments[path.words.tobytes()].tolist()
         for path in graph.nbest(lattice, num_paths)
-        if path.words.tobytes() in alignments  # of sequences of equal cost, either may be among the best
+        if path.words.tobytes() in alignments  # a sequence may be missing if others have the same cost
     )

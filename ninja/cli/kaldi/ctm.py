@@ -1,4 +1,4 @@
-"""``ninja to-ctm-conf``, ``nbest-to-ctm`` and ``nbest-to-prons``: lines of words with times."""
+"""``ninja to-ctm-conf``, ``nbest-to-ctm`` and ``nbest-to-prons``, which print words with times."""
 
 from __future__ import annotations
 
@@ -40,12 +40,17 @@ def word_lines(
     hypotheses_file: str | None,
     forms: LexicalForms,
 ) -> list[tuple[str, Consensus]]:
-    """Decode the lattices of a batch; return the CTM lines and the consensus of each."""
+    """Decode the lattices of a batch, and return the CTM lines and the consensus of each.
+
+    Args:
+        hypotheses: Word ids to start from, by key; None starts from the best paths.
+        hypotheses_file: Name of their file, for error messages.
+    """
     start = None
     if hypotheses is not None:
         for key in batch.keys:
             if key not in hypotheses:
-                raise LatticeError(f"{hypotheses_file} lacks its words", key=key)
+                raise LatticeError(f"{hypotheses_file} has no words for this key", key=key)
         start = [hypotheses[key] for key in batch.keys]
     table = forms.common_table(batch)
     how: dict[str, Any] = {"decode_mbr": decode_mbr, "print_silence": print_silence}
@@ -58,21 +63,21 @@ def word_lines(
 
 @command
 @frame_shift_option("Seconds per frame; 0.03 for chain models.")
-@switch("--decode-mbr", True, "Decode for least expected word error rather than keep the words of the best path.")
-@switch("--print-silence", False, "Print bins whose most probable entry is epsilon, too.")
-@reads("--one-best", "Table of word ids to start from instead of the best paths.")
+@switch("--decode-mbr", True, "Minimise the expected word error instead of keeping the words of the best path.")
+@switch("--print-silence", False, "Also print bins whose most probable entry is epsilon.")
+@reads("--one-best", "Table of word ids; start from these word sequences instead of the best paths.")
 @normalizer_option
 @output_file("Text file for the lines")
 @combines_systems
 def to_ctm_conf(
     inputs: Inputs, output_file: str, lattices: Pairs | None, one_best: str | None, normalizer: str, **values: Any
 ) -> None:
-    """Print each word of lattices with its time and confidence.
+    """Print the words of lattices with times and confidences, as CTM.
 
-    Lines of a CTM file: key, channel 1, begin, duration (seconds), word, confidence. Times are right only if each arc
-    has the transition ids of its word (ninja align-words).
+    Each line has key, channel 1, begin and duration (seconds), word, and confidence. Times are correct only if each arc
+    has the transition ids of its word (see `ninja align-words`).
 
-    With a normalizer, words are compared by their lexical forms, and each is printed in its most probable written form.
+    With a normalizer, words are compared by their lexical forms, and printed in their most probable written forms.
 
     \b
     Example:
@@ -94,7 +99,7 @@ def to_ctm_conf(
 
 
 def path_lines(batch: Batch, frame_shift: float | None, precision: int, print_silence: bool) -> list[str]:
-    """Return the lines of the words of single-path lattices."""
+    """Return the CTM lines of each single-path lattice."""
     return [
         path_ctm(lattice, _frame_shift(lattice, frame_shift), precision, lattice.words, print_silence=print_silence)
         for lattice in batch
@@ -102,23 +107,23 @@ def path_lines(batch: Batch, frame_shift: float | None, precision: int, print_si
 
 
 def _frame_shift(lattice: Lattice, frame_shift: float | None) -> float:
-    """Return the seconds per frame: the option, or else the value of the lattice."""
+    """Return the frame shift in seconds: the option if set, else that of the lattice, else the default."""
     return frame_shift or lattice.frame_shift or DEFAULT_FRAME_SHIFT
 
 
 @command
 @frame_shift_option("Seconds per frame; 0.03 for chain models.")
 @click.option("--precision", type=click.IntRange(0, 100), default=2, help="Decimal places of times.")
-@switch("--print-silence", False, "Print segments without a word, too, as <eps> or 0.")
+@switch("--print-silence", False, "Also print segments without a word, as <eps> or 0.")
 @output_file("Text file for the lines")
 @reads_lattices
 def nbest_to_ctm(
     inputs: Inputs, output_file: str, frame_shift: float | None, precision: int, print_silence: bool
 ) -> None:
-    """Print each word of single-path lattices with its time.
+    """Print the words of single-path lattices with times, as CTM.
 
-    Lines of a CTM file: key, channel 1, begin, duration (seconds), word. Each arc must have the transition ids of its
-    word: take the best paths (ninja 1best), then align them (ninja align-words).
+    Each line has key, channel 1, begin and duration (seconds), and word. Each arc must have the transition ids of its
+    word: write the best paths with `ninja 1best`, then align them with `ninja align-words`.
 
     \b
     Example:
@@ -131,30 +136,30 @@ def nbest_to_ctm(
 
 
 def pronunciation_lines(batch: Batch, model: TransitionModel, *, lengths: bool) -> list[str]:
-    """Return a line for each word of single-path lattices, with its phones."""
+    """Return the lines of each single-path lattice, one per word, with the phones of the word."""
     return [_pronunciation_lines(lattice, model, lengths=lengths) for lattice in batch]
 
 
 def _pronunciation_lines(lattice: Lattice, model: TransitionModel, *, lengths: bool) -> str:
     check_labelled(lattice)
     lines = []
-    for spoken in pronunciations(to_compact(check_only_path(lattice)), model):
-        length = ",".join(map(str, spoken.lengths)) if lengths else str(sum(spoken.lengths))
-        word = str(spoken.word) if lattice.words is None else lattice.words.word(spoken.word)
-        lines.append(" ".join([lattice.key, str(spoken.begin), length, word, *map(str, spoken.phones)]) + "\n")
+    for entry in pronunciations(to_compact(check_only_path(lattice)), model):
+        length = ",".join(map(str, entry.lengths)) if lengths else str(sum(entry.lengths))
+        word = str(entry.word) if lattice.words is None else lattice.words.word(entry.word)
+        lines.append(" ".join([lattice.key, str(entry.begin), length, word, *map(str, entry.phones)]) + "\n")
     return "".join(lines)
 
 
 @command
 @model_option
-@switch("--print-lengths-per-phone", False, "Print the length of each phone, separated by commas.")
+@switch("--print-lengths-per-phone", False, "Print the number of frames of each phone, separated by commas.")
 @output_file("Text file for the lines")
 @reads_lattices
 def nbest_to_prons(inputs: Inputs, output_file: str, model: TransitionModel, print_lengths_per_phone: bool) -> None:
-    """Print the phones of each word of single-path lattices.
+    """Print the phones of each word in single-path lattices.
 
-    A line is the key, first frame, number of frames, word (its id without --words) and phone ids. The lattices must be
-    word-aligned (ninja align-words).
+    Each line has key, first frame, number of frames, word (its id without --words), and phone ids. The lattices must be
+    word-aligned (see `ninja align-words`).
 
     \b
     Example:

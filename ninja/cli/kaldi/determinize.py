@@ -32,15 +32,15 @@ from ninja.pipeline import Output
 from ninja.pipeline.stages import call_safely
 
 Determinize = Callable[..., Any]  # from a lattice to a lattice and its `DeterminizeReport`
-SIZES = ("max_arcs", "max_states", "retry_cutoff")  # bounds of the size of the result
+SIZES = ("max_arcs", "max_states", "retry_cutoff")  # bounds on the size of the result
 
 
 def determinizes(*, skip: Sequence[str] = (), max_loop: int | None = None) -> Callable[[Command], Sectioned]:
-    """Make a command of a function that returns the stage, given the options.
+    """Return a decorator that turns a function from options to a `Determinization` into a command.
 
     Args:
-        skip: Bounds that are no options of the command.
-        max_loop: Default of ``--max-loop`` if it is another than that of `DeterminizeBounds`.
+        skip: Fields of `DeterminizeBounds` that get no option.
+        max_loop: Default of ``--max-loop``; None uses that of `DeterminizeBounds`.
     """
     names = {field.name for field in dataclasses.fields(DeterminizeBounds)} - {*skip}
 
@@ -57,7 +57,9 @@ def determinizes(*, skip: Sequence[str] = (), max_loop: int | None = None) -> Ca
         for option in vars(bounds)["__click_params__"]:
             if option.name == "max_loop" and max_loop is not None:
                 option.default = max_loop
-        beam = click.option("--beam", default=10.0, help="Keep paths within this scaled cost of the best one.")
+        beam = click.option(
+            "--beam", default=10.0, help="Keep paths whose scaled cost is within this beam of the best path."
+        )
         return command(options.acoustic_scale(beam(bounds)))
 
     return decorate
@@ -72,8 +74,8 @@ minimize_option = switch("--minimize", False, "Push and minimize the results.")
 def determinize_pruned(**values: Any) -> Determinization:
     """Keep the best path of each word sequence within a beam.
 
-    State-level lattices become compact. If a bound is reached before the beam, the lattice is written with a smaller
-    beam, and its key and that beam are printed on stderr.
+    State-level lattices become compact lattices. If the result would exceed a bound, it is pruned with a smaller beam,
+    which is printed on stderr with the key.
 
     \b
     Example:
@@ -84,15 +86,16 @@ def determinize_pruned(**values: Any) -> Determinization:
 
 @determinizes(max_loop=-1)
 @reads("--model", "Transition model (final.mdl).", required=True)
-@switch("--phone-determinize", True, "First determinize over phones and words.")
-@switch("--word-determinize", True, "Finally determinize over words.")
+@switch("--phone-determinize", True, "Run a first pass that determinizes over phones and words.")
+@switch("--word-determinize", True, "Run a final pass that determinizes over words.")
 @minimize_option
 def determinize_phone_pruned(
     model: str, phone_determinize: bool, word_determinize: bool, **values: Any
 ) -> Determinization:
     """Determinize phones, then words, within a beam.
 
-    Like `ninja determinize-pruned`; a first pass over phones and words keeps deeper lattices within the bounds.
+    Like `ninja determinize-pruned`, with a first pass over phones and words that lets deeper lattices stay within the
+    bounds.
 
     \b
     Example:
@@ -106,14 +109,15 @@ def determinize_phone_pruned(
 
 
 @determinizes(skip=SIZES)
-@click.option("--beam-ratio", type=ratio, default=0.9, help="Factor of the beam on each retry.")
+@click.option("--beam-ratio", type=ratio, default=0.9, help="Factor applied to the beam on each retry.")
 @click.option("--num-loops", type=click.IntRange(0), default=20, help="Maximum number of retries on pruned lattices.")
 @switch("--prune", False, "Prune the results with the beam.")
 def determinize(prune: bool, **values: Any) -> Determinization:
     """Keep the best path of each word sequence.
 
-    A lattice that exceeds a bound is pruned with --beam times --beam-ratio and determinized again, and so on; others
-    are not pruned. `ninja determinize-pruned`, which prunes during determinization, is usually the better choice.
+    If the result exceeds a bound, the lattice is pruned and determinized again, with a beam of --beam × --beam-ratio
+    that is multiplied by --beam-ratio on each further retry; other lattices are not pruned. `ninja determinize-pruned`,
+    which prunes during determinization, is usually the better choice.
 
     \b
     Example:
@@ -123,18 +127,18 @@ def determinize(prune: bool, **values: Any) -> Determinization:
 
 
 class BeamNote(str):
-    """Note of a lattice that was determinized with a smaller beam than requested."""
+    """Note about a lattice that was determinized with a smaller beam than requested."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Determinization:
-    """The batch stage that determinizes lattices and notes those that do not reach the requested beam.
+    """Batch stage that determinizes lattices, and adds a `BeamNote` for each that needs a smaller beam.
 
     Args:
-        determinize: Determinizes one lattice.
-        determinize_batch: Determinizes a batch in one call; returns None if a lattice does not reach the beam.
+        determinize: Determinize one lattice; returns the result and a `DeterminizeReport`.
+        determinize_batch: Determinize a batch in one call; returns None if a lattice needs a smaller beam.
     """
 
     determinize: Determinize
@@ -156,7 +160,7 @@ class Determinization:
 
 
 def _write(stage: Determinization, inputs: Inputs, destination: Output) -> NoReturn:
-    """Write the lattices, report those that did not reach the beam, and end the command."""
+    """Write the lattices, print those that needed a smaller beam, and exit."""
     console, log = current_console(), inputs.log
 
     def incomplete() -> int:
@@ -171,5 +175,5 @@ def _write(stage: Determinization, inputs: Inputs, destination: Output) -> NoRet
     log.on_note = show
     arcs = write(stage, inputs, destination, kind="compact").arcs
     if number := incomplete():
-        console.say(f"{number} lattices have a smaller beam than requested")
+        console.say(f"{number} lattices were determinized with a smaller beam than requested")
     console.close_counting(f"lattices, {arcs} arcs")

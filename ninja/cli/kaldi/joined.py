@@ -1,4 +1,4 @@
-"""Commands that join lattices of several sources by key."""
+"""Commands that join lattices from several sources by key."""
 
 from __future__ import annotations
 
@@ -27,40 +27,41 @@ from ninja.log import Log
 from ninja.pipeline import Output
 from ninja.pipeline.stages import Pairs, StreamStage, call_safely
 
-Joining = Callable[[Lattice, Sequence[Any]], Lattice]  # a lattice, and that of each other source or None
+# From a lattice and the lattice of each other source, or None if it is missing there, to their join.
+JoinFunction = Callable[[Lattice, Sequence[Any]], Lattice]
 
 
 @dataclass(slots=True)
 class Joined:
-    """A source of lattices, and other sources whose lattices are looked up by key."""
+    """A source of lattices, and other sources in which lattices with the same keys are looked up."""
 
     inputs: Inputs
     others: tuple[str, ...]
     strict: bool = False
-    missing: dict[str, list[str]] = field(default_factory=dict)  # source → keys that it lacks
+    missing: dict[str, list[str]] = field(default_factory=dict)  # source → keys that are missing from it
 
     @contextmanager
-    def stage(self, function: Joining, *, needed: bool = False) -> Iterator[StreamStage[Lattice]]:
-        """Open the other sources and return the stage that joins lattices of one key.
+    def stage(self, function: JoinFunction, *, require_all: bool = False) -> Iterator[StreamStage[Lattice]]:
+        """Open the other sources, and return a stage that joins the lattices of each key.
 
         Args:
-            function: Joins a lattice with its partners.
-            needed: Lattices without a partner in each source fail.
+            function: Join a lattice with those of the other sources.
+            require_all: Fail a lattice unless every other source has a lattice with the same key.
         """
         with ExitStack() as stack:
-            lookups = [stack.enter_context(self.inputs.lookup(place)) for place in self.others]
+            lookups = [stack.enter_context(self.inputs.lookup(name)) for name in self.others]
 
             def stage(lattices: Pairs, log: Log) -> Iterator[tuple[str, Lattice]]:
-                partners: list[Lattice | None] = []
+                others: list[Lattice | None] = []
 
                 def join(lattice: Lattice) -> Lattice:
-                    for place, partner in zip(self.others, partners, strict=True):
-                        if partner is None and needed:
-                            raise LatticeError(f"{place} has no lattice of this key", key=lattice.key)
-                    return function(lattice, partners)
+                    for name, other in zip(self.others, others, strict=True):
+                        if other is None and require_all:
+                            raise LatticeError(f"{name} has no lattice with this key", key=lattice.key)
+                    return function(lattice, others)
 
                 for key, lattice in lattices:
-                    partners[:] = self._look_up(key, lookups)
+                    others[:] = self._look_up(key, lookups)
                     result = call_safely(join, lattice)
                     if isinstance(result, NinjaError):
                         log.fail(result, key)
@@ -69,35 +70,35 @@ class Joined:
 
             yield stage
 
-    def write(self, function: Joining, destination: Output, *, needed: bool = False) -> NoReturn:
-        """Write the result of the function for each key, and end the command."""
-        with self.stage(function, needed=needed) as stage:
+    def write(self, function: JoinFunction, destination: Output, *, require_all: bool = False) -> NoReturn:
+        """Write the join of each key, print the keys that are missing from other sources, and exit; see `stage`."""
+        with self.stage(function, require_all=require_all) as stage:
             write(stage, self.inputs, destination)
-        if not needed:
+        if not require_all:
             self.say_missing()
         current_console().close_counting()
 
     def say_missing(self) -> None:
-        """Print the keys that another source lacks; with ``--strict``, they are failures."""
-        for place, keys in self.missing.items():
-            current_console().say_keys(keys, f"keys are not in {place}")
+        """Print the keys that are missing from other sources; with ``--strict``, add them to the failures."""
+        for name, keys in self.missing.items():
+            current_console().say_keys(keys, f"keys are missing from {name}")
             if self.strict:
-                self.inputs.log.failures.extend(LatticeError(f"not in {place}", key=key) for key in keys)
+                self.inputs.log.failures.extend(LatticeError(f"missing from {name}", key=key) for key in keys)
 
     def _look_up(self, key: str, lookups: list[Lookup]) -> Iterator[Lattice | None]:
-        for place, lookup in zip(self.others, lookups, strict=True):
-            partner = lookup.get(key)
-            if partner is None:
-                self.missing.setdefault(place, []).append(key)
-            yield partner
+        for name, lookup in zip(self.others, lookups, strict=True):
+            lattice = lookup.get(key)
+            if lattice is None:
+                self.missing.setdefault(name, []).append(key)
+            yield lattice
 
 
 def joins_archives(description: str, *, others: str = "OTHER...", strict: bool = False) -> Callable[[Command], Command]:
-    """Give a command source arguments and options of reading as ``joined``, and its ``destination``.
+    """Add arguments for several sources, passed to the command as ``joined``, and the input and output options.
 
     Args:
-        description: Help of ``-o``.
-        others: Name of the other sources in the usage line; it ends in ``...`` if there may be several.
+        description: First words of the help of ``-o``.
+        others: Name of the other sources in the usage line; ends in ``...`` if there may be several.
         strict: Add ``--strict``.
     """
 
@@ -114,21 +115,33 @@ def joins_archives(description: str, *, others: str = "OTHER...", strict: bool =
             arguments = build_inputs((first,), options)
             command(Joined(arguments.pop("inputs"), names, strict), **arguments)
 
-        text = "Exit with 1 if an archive lacks a key of the first."
+        text = "Exit with code 1 if a key of FIRST is missing from another archive."
         return section("Running", click.option("--strict", is_flag=True, help=text))(collected) if strict else collected
 
     return decorate
 
 
 def combines_systems(command: Command) -> Command:
-    """Give a command its source and ``scales``; with ``--with``, the combined ``lattices`` of several systems."""
+    """Add the argument SOURCE, the scale options, and ``--with`` for further systems.
+
+    The command gets ``inputs``, ``scales`` and ``lattices``. With ``--with``, ``lattices`` yields combined lattices and
+    all scales are 1; otherwise it is None.
+    """
 
     @scales
     @section(
         "Several systems",
-        reads("--with", "Lattices of another system.", "others", kind=Lattices(), multiple=True),
+        reads(
+            "--with",
+            "Lattices of another system; may be given several times.",
+            "others",
+            kind=Lattices(),
+            multiple=True,
+        ),
         lat_weights_option,
-        click.option("--strict", is_flag=True, help="Exit with 1 if a source of --with lacks a key of SOURCE."),
+        click.option(
+            "--strict", is_flag=True, help="Exit with code 1 if a key of SOURCE is missing from a source of --with."
+        ),
     )
     @reads_lattices
     @functools.wraps(command)
@@ -141,7 +154,7 @@ def combines_systems(command: Command) -> Command:
         **options: Any,
     ) -> None:
         if not others and lat_weights is not None:
-            raise click.UsageError("--lat-weights needs several systems; add some by --with")
+            raise click.UsageError("--lat-weights requires several systems; add them with --with")
         lattices = None
         if others:
             weights = check_weights(lat_weights, 1 + len(others))
@@ -152,7 +165,7 @@ def combines_systems(command: Command) -> Command:
     return collected
 
 
-def _all_combined(joined: Joined, function: Joining) -> Iterator[tuple[str, Lattice]]:
+def _all_combined(joined: Joined, function: JoinFunction) -> Iterator[tuple[str, Lattice]]:
     with joined.stage(function) as stage:
         yield from stage(joined.inputs.lattices(), joined.inputs.log)
     joined.say_missing()

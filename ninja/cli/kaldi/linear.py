@@ -1,4 +1,4 @@
-"""``ninja linear-to-nbest``, ``nbest-to-lattice`` and ``string-to-lattice``: lattices of single paths."""
+"""``ninja linear-to-nbest``, ``nbest-to-lattice`` and ``string-to-lattice``, which build lattices from paths."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _NUMBERED = re.compile(r"(.+)-[0-9]+", re.DOTALL)
 
 @command
 @click.argument("alignments", type=InputFile())
-@reads("--transcriptions", "Transcript of each key, as word ids, or as words if --words is given.", required=True)
+@reads("--transcriptions", "Transcript of each key: word ids, or words if --words is given.", required=True)
 @reads("--words", WORDS_HELP)
 @reads("--lm-cost", "Graph cost of each key.  [default: 0]")
 @reads("--ac-cost", "Acoustic cost of each key.  [default: 0]")
-@click.option("--allow-pipes", is_flag=True, help="Run commands given as sources ('ark:command |').")
-@lattice_output(resume=False, each_input=False)
+@click.option("--allow-pipes", is_flag=True, help="Allow shell commands as inputs ('ark:command |').")
+@lattice_output(resume=False, per_input=False)
 def linear_to_nbest(
     alignments: str,
     transcriptions: str,
@@ -48,9 +48,9 @@ def linear_to_nbest(
     allow_pipes: bool,
     **writing_options: Any,
 ) -> None:
-    """Make single-path lattices from alignments, words and costs.
+    """Build single-path lattices from alignments, words and costs.
 
-    Inputs are text or binary tables. Keys of ALIGNMENTS without words or costs are reported and left out.
+    Inputs are text or binary tables. Keys of ALIGNMENTS without words or costs are reported and skipped.
 
     \b
     Example:
@@ -68,7 +68,7 @@ def linear_to_nbest(
         graph_cost, acoustic_cost = (0.0 if table is None else table.get(key) for table in costs)
         if ids is None or graph_cost is None or acoustic_cost is None:
             table = transcriptions if ids is None else lm_cost if graph_cost is None else ac_cost
-            raise LatticeError(f"{table} lacks it", key=key)
+            raise LatticeError(f"{table} does not contain this key", key=key)
         return graph.linear(key, ids, alignment, graph_cost, acoustic_cost, inputs.table())
 
     entries = read_integers(alignments, allow_pipes=allow_pipes)
@@ -76,10 +76,10 @@ def linear_to_nbest(
 
 
 @command
-@lattice_output(resume=False, each_input=False)
+@lattice_output(resume=False, per_input=False)
 @reads_lattices_alone
 def nbest_to_lattice(inputs: Inputs, destination: Output) -> None:
-    """Unite n-best paths, keys ending in -1, -2, …, in lattices.
+    """Combine n-best paths (keys ending in -1, -2, …) into lattices.
 
     The paths of an utterance must be consecutive.
 
@@ -94,7 +94,7 @@ def nbest_to_lattice(inputs: Inputs, destination: Output) -> None:
             if numbered is not None:
                 yield numbered[1], lattice.with_key(numbered[1])
             else:
-                message = "the key does not end in -1, -2, … as those of n-best lists do"
+                message = "the key does not end in -1, -2, … like the keys of n-best lists"
                 inputs.log.fail(LatticeError(message, key=key))
 
     def unite(group: list[tuple[str, Lattice]]) -> Lattice:
@@ -107,11 +107,12 @@ def nbest_to_lattice(inputs: Inputs, destination: Output) -> None:
 @command
 @click.argument("text", type=InputFile())
 @reads("--words", WORDS_HELP)
-@lattice_output(resume=False, each_input=False)
+@lattice_output(resume=False, per_input=False)
 def string_to_lattice(text: str, words: str | None, **writing_options: Any) -> None:
-    """Make a lattice from each line of word ids, or of words with --words.
+    """Build a lattice from each line of text.
 
-    A line of TEXT is a key and its words. Costs are 0; the alignment of a word is its id.
+    Each line of TEXT has a key and word ids, or words if --words is given. Costs are 0; the alignment of a word is its
+    id.
 
     \b
     Example:
@@ -128,7 +129,7 @@ def string_to_lattice(text: str, words: str | None, **writing_options: Any) -> N
 
 
 def _word_ids(inputs: Inputs, transcripts: str) -> Iterator[tuple[str, npt.NDArray[np.int32]]]:
-    """Read the word ids of each key, from ids or from words of the symbol table."""
+    """Yield the key and the word ids of each transcript, which contains words if there is a symbol table, else ids."""
     table = inputs.table()
     if table is None:
         yield from read_integers(transcripts, allow_pipes=inputs.allow_pipes)
@@ -138,14 +139,14 @@ def _word_ids(inputs: Inputs, transcripts: str) -> Iterator[tuple[str, npt.NDArr
         for key, words in read_text("/dev/stdin" if path == STDIN else path).items():
             ids = table.ids(words)
             if -1 in ids:
-                message = f"the symbol table lacks the word {words[ids.index(-1)]!r}"
+                message = f"the word {words[ids.index(-1)]!r} is not in the symbol table"
                 inputs.log.fail(SymbolError(message, path, key=key))
             else:
                 yield key, np.array(ids, np.int32)
 
 
 def _write(inputs: Inputs, destination: Output, entries: Iterable[tuple[str, Callable[[], Lattice]]]) -> None:
-    """Write the lattice that the function of each key returns; report those that fail."""
+    """Write the lattice that the function of each key returns, and report failures."""
     log = inputs.log
     with open_output(destination, inputs) as archive:
         for key, make_lattice in entries:
@@ -157,5 +158,5 @@ def _write(inputs: Inputs, destination: Output, entries: Iterable[tuple[str, Cal
             else:
                 log.lattices += archive.take(lattice)
         if not log.lattices and log.failures:
-            raise LatticeError(f"all {len(log.failures)} lattices failed; nothing is written")
+            raise LatticeError(f"all {len(log.failures)} lattices failed; no output is written")
     current_console().close_counting()

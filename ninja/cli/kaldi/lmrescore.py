@@ -31,24 +31,28 @@ from ninja.rescoring.utterances import ADVICE, is_ambiguous
 
 @lru_cache(1)
 def loaded(path: str, words: SymbolTable | None, options: LoadOptions) -> NgramLM:
-    """Load an n-gram model."""
+    """Load an n-gram model; the last one is cached.
+
+    Raises:
+        ModelError: The file contains another kind of model.
+    """
     lm = load_model(path, words, Log(), options)
     if not isinstance(lm, NgramLM):
-        message = "this takes an n-gram model (ARPA, const-arpa or G.fst); rescore with others by `ninja rescore`"
+        message = "not an n-gram model (ARPA, const-arpa or G.fst); use `ninja rescore` for other models"
         raise ModelError(message, path)
     return lm
 
 
 @lru_cache(1)
 def mapped(lm: NgramLM, words: SymbolTable, num_words: int, unk_penalty: float | None) -> WordMap:
-    """Map the first ``num_words`` of a growing symbol table to the words of a model."""
+    """Map the first ``num_words`` words of a growing symbol table to the words of a model; the last map is cached."""
     return WordMap(words, lm, unk_penalty)
 
 
 def composed(
     lattice: Lattice, path: str, scale: float, unk_penalty: float | None, load_options: LoadOptions
 ) -> Lattice:
-    """Add the costs of an n-gram model to a lattice."""
+    """Add the costs of an n-gram model, times ``scale``, to the graph costs of a lattice."""
     words = lattice.words
     lm = loaded(path, words, load_options)
     word_map = None if words is None else mapped(lm, words, len(words), unk_penalty)
@@ -56,7 +60,7 @@ def composed(
 
 
 def _advised(lattices: Iterator[tuple[str, Lattice]], log: Log) -> Iterator[tuple[str, Lattice]]:
-    """Yield lattices; note once if one should be determinized first."""
+    """Yield lattices unchanged, and add a note if one should be determinized first."""
     for key, lattice in lattices:
         if ADVICE not in log.notes and is_ambiguous(lattice):
             log.note(ADVICE)
@@ -64,16 +68,16 @@ def _advised(lattices: Iterator[tuple[str, Lattice]], log: Log) -> Iterator[tupl
 
 
 @command
-@reads("--lm", "N-gram model: ARPA, const-arpa or G.fst; a shipped one: english-ngram.", required=True)
-@click.option("--lm-scale", default=1.0, help="Factor of the model's costs; -1 subtracts them.")
+@reads("--lm", "N-gram model: ARPA, const-arpa or G.fst, or the shipped model english-ngram.", required=True)
+@click.option("--lm-scale", default=1.0, help="Factor applied to the costs of the model; -1 subtracts them.")
 @click.option(
     "--unk-penalty",
     type=float,
-    help="Cost of an unknown word in addition to that of <unk>.  [default: ln of the number of words sharing <unk>]",
+    help="Cost added to that of <unk> for each unknown word.  [default: ln of the number of words mapped to <unk>]",
 )
 @click.option("--max-unknown", type=click.FloatRange(0, 1), default=0.5, help=HELP["max_unknown"])
 @word_options("oov_score")
-@lattice_output("The lattices")
+@lattice_output()
 @reads_lattices
 def lmrescore(
     inputs: Inputs,
@@ -84,13 +88,13 @@ def lmrescore(
     load_options: LoadOptions,
     destination: Output,
 ) -> None:
-    """Add the scores of an n-gram model to lattices, or subtract them, exactly.
+    """Add exact n-gram model scores to lattices, or subtract them.
 
-    The model's cost of the words of each path, times --lm-scale, is added to the graph cost; words, times and acoustic
-    costs remain the same. Nothing is pruned; states are split by the histories of the model. A model without <unk>
-    needs --oov-score if it lacks a word. Lattices that are not determinized, such as those of PocketSphinx, become many
-    times larger: use `ninja prune` and `ninja determinize-pruned` first. Words are read from words.txt or words.txt.gz
-    beside SOURCE by default.
+    The cost that the model assigns to each path, times --lm-scale, is added to the graph cost; words, times and
+    acoustic costs are unchanged. Lattices are not pruned; states are split by the histories of the model. If the model
+    has no <unk>, unknown words require --oov-score. Lattices that are not determinized, such as those of PocketSphinx,
+    become many times larger; run `ninja prune` and `ninja determinize-pruned` first. By default, --words is words.txt
+    or words.txt.gz next to SOURCE.
 
     \b
     Example:
@@ -101,10 +105,10 @@ def lmrescore(
             raise OptionError(f"{name} is {value}, but must be finite")
     words = inputs.need_table()
     if current_console().threads > 1 and unk_penalty is None:
-        words.complete()  # or the set of unknown words would depend on the progress of the reader
-    model = loaded(lm, words, load_options)  # here too, so that an error is reported once
+        words.complete()  # otherwise the set of unknown words would depend on the progress of the reader
+    model = loaded(lm, words, load_options)  # also loaded here so that an error is reported once
     if model.oov_score is not None:
-        current_console().say(f"{lm}: has no <unk>; unknown words get --oov-score {model.oov_score}")
+        current_console().say(f"{lm} has no <unk>; unknown words are scored by --oov-score {model.oov_score}")
     function = partial(composed, path=lm, scale=lm_scale, unk_penalty=unk_penalty, load_options=load_options)
     log = use_log(inputs, RescoreReport())
     check = VocabularyCheck(lambda words: [mapped(model, words, len(words), unk_penalty)], max_unknown, log.cover)

@@ -1,4 +1,4 @@
-"""``ninja mbr-decode`` and ``ninja confidence``: consensus decoding and sentence confidence."""
+"""``ninja mbr-decode`` (consensus decoding) and ``ninja confidence`` (sentence confidence)."""
 
 from __future__ import annotations
 
@@ -38,31 +38,31 @@ from ninja.pipeline.stages import OnBatches, OnLattices, Pairs
 
 DEFAULT_FRAME_SHIFT = 0.01  # seconds, as in Kaldi's tools
 OUTPUTS = ("bayes_risk", "sausage", "times", "mesh_dir", "json_file")
-MOST_COST = 1e10  # Kaldi writes it instead of infinity
+INFINITE_COST = 1e10  # as Kaldi writes infinity
 
 
 def frame_shift_option(text: str) -> Callable[[Command], Command]:
-    """Add ``--frame-shift``."""
+    """Add ``--frame-shift``, whose help begins with a text."""
 
     def finite(context: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
         if value is not None and not math.isfinite(value):
-            raise click.BadParameter(f"{value} is not a number of seconds")
+            raise click.BadParameter(f"{value} is not a finite number of seconds")
         return value
 
     return click.option(
         "--frame-shift",
         type=click.FloatRange(0, min_open=True),
         callback=finite,
-        help=f"{text}  [default: that of the lattice, or else 0.01]",
+        help=f"{text}  [default: the frame shift of the lattice if known, else 0.01]",
     )
 
 
-class Decoded(NamedTuple):
+class DecodingResult(NamedTuple):
     """The results of one lattice."""
 
     words: npt.NDArray[np.int32]
-    bayes_risk: float
-    touches_band: bool
+    bayes_risk: float  # expected number of word errors
+    touches_band: bool  # the result is approximate
     outputs: dict[str, Any]  # option that names the file → content
 
 
@@ -74,8 +74,15 @@ def decode(
     frame_shift: float | None,
     requested: Sequence[str],
     **how: Any,
-) -> list[Decoded]:
-    """Decode the lattices of a batch and format the requested results."""
+) -> list[DecodingResult]:
+    """Decode the lattices of a batch, and format the requested outputs.
+
+    Args:
+        one_best_times: Format the times of the decoded words instead of those of all bins.
+        frame_shift: Seconds per frame; None uses the value of each lattice.
+        requested: Elements of `OUTPUTS`.
+        how: Further arguments of `consensus.mbr_decode`.
+    """
     results = consensus.mbr_decode(batch, scales, forms=forms.common_table(batch), **how)
     format_one = partial(_format, one_best_times=one_best_times, frame_shift=frame_shift, requested=requested)
     return list(map(format_one, batch, results))
@@ -83,7 +90,7 @@ def decode(
 
 def _format(
     lattice: Lattice, result: Consensus, one_best_times: bool, frame_shift: float | None, requested: Sequence[str]
-) -> Decoded:
+) -> DecodingResult:
     if "mesh_dir" in requested:
         _check_file_name(lattice.key)
     if "times" in requested and len(result.words) and not result.bin_times.max(initial=0) > 0:
@@ -108,22 +115,22 @@ def _format(
         outputs["ids"] = result.words
     else:
         outputs["words"] = [table.word(word) for word in result.words.tolist()]
-    return Decoded(result.words, result.bayes_risk, result.touches_band, outputs)
+    return DecodingResult(result.words, result.bayes_risk, result.touches_band, outputs)
 
 
 @command
-@switch("--decode-mbr", True, "Decode rather than keep the words of the best path and build the bins around them.")
+@switch("--decode-mbr", True, "Minimise the expected word error instead of keeping the words of the best path.")
 @switch("--print-silence", False, "Print id 0 for bins whose most probable entry is epsilon.")
 @frame_shift_option("Seconds per frame, for --mesh-dir and --json.")
 @normalizer_option
 @section(
     "Input and output",
     output_file("Text file for the word sequences, or ark:FILE"),
-    writes("--bayes-risk", "Write the expected word errors of each lattice."),
-    writes("--sausage", "Write the bins of each lattice: word ids and posteriors."),
-    writes("--times", "Write begin and end of each bin, in frames."),
-    switch("--one-best-times", False, "Write only the times of the decoded words to --times rather than of all bins."),
-    writes("--mesh-dir", "Write confusion networks as SRILM word meshes KEY.mesh to this folder.", kind=OutputFolder()),
+    writes("--bayes-risk", "Write the expected number of word errors of each lattice."),
+    writes("--sausage", "Write the word ids and posteriors of the bins of each lattice."),
+    writes("--times", "Write the begin and end of each bin, in frames."),
+    switch("--one-best-times", False, "Write the times of the decoded words to --times, instead of those of all bins."),
+    writes("--mesh-dir", "Write confusion networks to DIR/KEY.mesh as SRILM word meshes.", kind=OutputFolder()),
     writes("--json", "Write confusion networks as JSON, one per line.", "json_file"),
     word_symbol_table_option,
 )
@@ -136,13 +143,13 @@ def mbr_decode(
     normalizer: str,
     **values: Any,
 ) -> None:
-    """Print the word sequence of least expected word error of each lattice.
+    """Print the minimum Bayes risk word sequence of each lattice.
 
-    Each line is a key and its words, or word ids without a symbol table. With --with, the lattices of several systems
-    are first combined as by ninja combine. Times are right only if each arc has the transition ids of its word (ninja
-    align-words).
+    This is the word sequence with the lowest expected word error. Each line has a key and its words, or word ids if
+    there is no symbol table. With --with, the lattices of several systems are first combined, as by `ninja combine`.
+    Times are correct only if each arc has the transition ids of its word (see `ninja align-words`).
 
-    With a normalizer, words are compared by their lexical forms, and each is printed in its most probable written form.
+    With a normalizer, words are compared by their lexical forms, and printed in their most probable written forms.
 
     \b
     Examples:
@@ -150,7 +157,7 @@ def mbr_decode(
       ninja mbr-decode a.ark --with b.ark --lat-weights 0.6:0.4 --acoustic-scale 0.1
     """
     files = {name: file for name in OUTPUTS if (file := values.pop(name)) is not None}
-    if word_symbol_table is None and not SPECIFIER.fullmatch(output_file):  # else a table of integers, as in Kaldi
+    if word_symbol_table is None and not SPECIFIER.fullmatch(output_file):  # Kaldi writes a table of integers
         inputs.spells_words = True
     show = shown_words(current_console(), word_symbol_table)
     read = None if lattices is None else lambda _: lattices
@@ -160,18 +167,18 @@ def mbr_decode(
         write = {name: _writer(stack, name, file, inputs.guard) for name, file in files.items()}
         write |= {"words": transcripts.fields, "ids": transcripts.integers}
         decoding = partial(decode, forms=lexical_forms(normalizer), requested=tuple(files), **values)
-        for key, decoded in results(OnBatches(decoding), inputs, read=read, to_stdout=output_file == "-"):
-            for name, output in decoded.outputs.items():
+        for key, result in results(OnBatches(decoding), inputs, read=read, to_stdout=output_file == "-"):
+            for name, output in result.outputs.items():
                 write[name](key, output)
-            show(key, decoded.words.tolist())
-            risk += decoded.bayes_risk
-            words += len(decoded.words)
-            approximate += [key] * decoded.touches_band
+            show(key, result.words.tolist())
+            risk += result.bayes_risk
+            words += len(result.words)
+            approximate += [key] * result.touches_band
     close_with_risk(inputs, risk, words, approximate)
 
 
 def _writer(stack: ExitStack, name: str, file: str, guard: Guard | None) -> Callable[[str, Any], object]:
-    """Open an output and return the function that writes the result of a lattice to it."""
+    """Open an output, and return a function that writes the result of a lattice to it."""
     if name == "mesh_dir":
         try:
             os.makedirs(file, exist_ok=True)
@@ -186,7 +193,7 @@ def _writer(stack: ExitStack, name: str, file: str, guard: Guard | None) -> Call
 
 
 def close_with_risk(inputs: Inputs, risk: float, words: int, approximate: list[str]) -> NoReturn:
-    """Print the keys of approximate results, the number of lattices and their Bayes risk, and end the command."""
+    """Print the keys of approximate results, the number of lattices and their average Bayes risk, and exit."""
     console = current_console()
     console.say_keys(approximate, "lattices are too long for an exact result; their confidences are approximate")
     count = inputs.log.lattices
@@ -195,7 +202,7 @@ def close_with_risk(inputs: Inputs, risk: float, words: int, approximate: list[s
 
 
 def sentence_confidence(lattice: Lattice, scales: Scales, forms: LexicalForms) -> float:
-    """Return the cost difference between the two best sequences of lexical words."""
+    """Return the cost difference between the two best sequences of lexical words; infinity if there is only one."""
     return consensus.sentence_confidence(lattice, scales, forms=forms.table(lattice))
 
 
@@ -205,9 +212,9 @@ def sentence_confidence(lattice: Lattice, scales: Scales, forms: LexicalForms) -
 @output_file("Text file for the confidences, or ark:FILE")
 @reads_lattices
 def confidence(inputs: Inputs, output_file: str, scales: Scales, normalizer: str) -> None:
-    """Print the cost difference between the two best word sequences.
+    """Print the cost difference between the two best word sequences of each lattice.
 
-    Each line is a key and the difference, which is 1e+10 if there is only one word sequence.
+    Each line has a key and the difference, which is 1e+10 if there is only one word sequence.
 
     \b
     Example:
@@ -219,18 +226,18 @@ def confidence(inputs: Inputs, output_file: str, scales: Scales, normalizer: str
         for key, difference in results(OnLattices(difference_of), inputs, to_stdout=output_file == "-"):
             single += math.isinf(difference)
             probability += math.exp(-difference)
-            table.number(key, min(difference, MOST_COST))
+            table.number(key, min(difference, INFINITE_COST))
     count = inputs.log.lattices
     average = f", average {-math.log(probability / count):.6g}" if probability > 0.0 else ""
     current_console().close(f"{count} lattices, {single} of them with a single word sequence{average}")
 
 
 def _sausage(result: Consensus) -> list[str]:
-    """Format bins as Kaldi writes a ``Posterior``."""
+    """Format bins like Kaldi's ``Posterior``."""
     entry = [f"{word} {posterior:.7g} " for word, posterior in zip(result.word, result.posterior.tolist(), strict=True)]
     return [
         *(f"[ {''.join(entry[first:end])}]" for first, end in pairwise(result.bin_begin.tolist())),
-        "",  # for the final space
+        "",  # adds the final space that Kaldi writes
     ]
 
 
@@ -241,7 +248,7 @@ def _times(times: npt.NDArray[np.float32]) -> list[str]:
 
 def _check_file_name(key: str) -> None:
     if os.path.basename(key) != key or key in (os.curdir, os.pardir) or "\0" in key:
-        raise LatticeError("the key is not a valid file name; write --json instead", key=key)
+        raise LatticeError("the key is not a valid file name; use --json instead of --mesh-dir", key=key)
 
 
 def _write_mesh(folder: str, guard: Guard | None, key: str, text: str) -> None:

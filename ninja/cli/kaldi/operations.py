@@ -27,11 +27,11 @@ Operation = Callable[..., Any]  # from a lattice to a lattice, or from a batch t
 
 
 def operation(kind: Kind | None = None, *, batches: bool = False) -> Callable[[Command], Sectioned]:
-    """Make a command of a function that returns the function to apply to each lattice, given the options.
+    """Return a decorator that turns a function from options to an `Operation` into a command.
 
     Args:
-        kind: Kind of the output lattices; by default that of the function's results.
-        batches: The function to apply takes batches rather than lattices.
+        kind: Kind of the output lattices; None keeps the kind of the results.
+        batches: The operation takes batches instead of lattices.
     """
 
     def decorate(function: Command) -> Sectioned:
@@ -46,11 +46,11 @@ def operation(kind: Kind | None = None, *, batches: bool = False) -> Callable[[C
 
 
 @operation()
-@switch("--project-output", True, "Keep the words rather than the transition ids.")
+@switch("--project-output", True, "Keep the words instead of the transition ids.")
 def project(project_output: bool) -> Operation:
-    """Make lattices of words alone, or of transition ids alone.
+    """Keep only the words, or only the transition ids, of lattices.
 
-    The word and the transition id of each resulting arc are the same number, as in Kaldi's Lattice.
+    Each resulting arc has the same number as word and as transition id, as in Kaldi's Lattice.
 
     \b
     Examples:
@@ -61,7 +61,7 @@ def project(project_output: bool) -> Operation:
 
 
 def projected(lattice: Lattice, *, project_output: bool) -> Lattice:
-    """Project a lattice to its words or its transition ids."""
+    """Project a lattice to its words or its transition ids; raise `LatticeError` if it lacks the latter."""
     if not project_output:
         check_labelled(lattice)
     return graph.project(lattice, project_output=project_output)
@@ -69,9 +69,9 @@ def projected(lattice: Lattice, *, project_output: bool) -> Lattice:
 
 @operation("compact")
 def rmali() -> Operation:
-    """Remove the alignments of lattices.
+    """Remove the alignments from lattices.
 
-    The times of words are lost with them.
+    This also removes the times of words.
 
     \b
     Example:
@@ -95,7 +95,7 @@ def reverse() -> Operation:
 def topsort() -> Operation:
     """Sort the states of lattices topologically.
 
-    A lattice with a cycle is reported and left out. Every other command also writes sorted lattices.
+    A lattice with a cycle is reported and skipped. All other commands write sorted lattices, too.
 
     \b
     Example:
@@ -108,12 +108,12 @@ def topsort() -> Operation:
 @options.acoustic_scale
 @options.inv_acoustic_scale
 @options.lm_scale
-@click.option("--acoustic2lm-scale", default=0.0, help="Factor of the old acoustic costs to add to the graph costs.")
-@click.option("--lm2acoustic-scale", default=0.0, help="Factor of the old graph costs to add to the acoustic costs.")
+@click.option("--acoustic2lm-scale", default=0.0, help="Add FLOAT × the input acoustic costs to the graph costs.")
+@click.option("--lm2acoustic-scale", default=0.0, help="Add FLOAT × the input graph costs to the acoustic costs.")
 def scale(lm_scale: float, **scales: Any) -> Operation:
-    """Multiply the costs of lattices, or mix graph and acoustic ones.
+    """Scale the graph and acoustic costs of lattices, or add one to the other.
 
-    Unlike the scales of other commands, these scale the costs written.
+    Unlike in other commands, the scaled costs are written to the output.
 
     \b
     Example:
@@ -123,7 +123,7 @@ def scale(lm_scale: float, **scales: Any) -> Operation:
 
 
 @operation()
-@click.option("--word-ins-penalty", default=0.0, help="Natural-log cost added for each word.")
+@click.option("--word-ins-penalty", default=0.0, help="Natural-log cost added per word.")
 def add_penalty(word_ins_penalty: float) -> Operation:
     """Add a word insertion penalty to the graph costs of lattices.
 
@@ -138,7 +138,7 @@ def add_penalty(word_ins_penalty: float) -> Operation:
 @click.option("--max-arcs-per-frame", type=click.IntRange(1), default=1000, help="Maximum number of arcs per frame.")
 @options.acoustic_scale
 def limit_depth(max_arcs_per_frame: int, acoustic_scale: float) -> Operation:
-    """Limit the number of arcs of a lattice that cross any frame.
+    """Limit the number of arcs that cross any frame of a lattice.
 
     The best arcs are kept; costs are written unscaled.
 
@@ -150,9 +150,9 @@ def limit_depth(max_arcs_per_frame: int, acoustic_scale: float) -> Operation:
 
 
 def limited(lattice: Lattice, max_arcs_per_frame: int, acoustic_scale: float) -> Lattice:
-    """Limit the depth of a lattice that has times."""
+    """Limit the depth of a lattice; raise `LatticeError` if it has no times."""
     if lattice.num_arcs and not is_timed(lattice):
-        raise LatticeError("it has neither alignments nor times, so its depth is unknown", key=lattice.key)
+        raise LatticeError("the lattice has neither alignments nor times, so its depth is unknown", key=lattice.key)
     return graph.limit_depth(lattice, max_arcs_per_frame, acoustic_scale)
 
 
@@ -160,10 +160,10 @@ def limited(lattice: Lattice, max_arcs_per_frame: int, acoustic_scale: float) ->
 @switch("--push-strings", True, "Push the alignments.")
 @switch("--push-weights", True, "Push the costs.")
 def push(push_strings: bool, push_weights: bool) -> Operation:
-    """Push alignments and costs of lattices towards their start.
+    """Push alignments and costs towards the start of lattices.
 
-    The common prefix of the alignments of all paths from a state to the end moves before the state, and so does the
-    cost of the best of these paths. Every path keeps its words, alignment and costs.
+    For each state, the common prefix of the alignments of all paths to the end is moved to the arcs that enter the
+    state, and so is the cost of the best of these paths. Words, alignments and costs of complete paths are unchanged.
 
     \b
     Example:
@@ -176,10 +176,10 @@ def push(push_strings: bool, push_weights: bool) -> Operation:
 @switch("--push-strings", True, "Push the alignments first, so that more states are equivalent.")
 @switch("--push-weights", True, "Compare costs as if they were pushed, so that more states are equivalent.")
 def minimize(push_strings: bool, push_weights: bool) -> Operation:
-    """Merge states of lattices that have the same completions.
+    """Minimize lattices by merging equivalent states.
 
-    Every path keeps its words, alignment and costs. The result is minimal for deterministic lattices, such as those of
-    decoders.
+    Words, alignments and costs of paths are unchanged. The result is minimal for deterministic lattices, such as those
+    that decoders write.
 
     \b
     Example:
@@ -191,9 +191,9 @@ def minimize(push_strings: bool, push_weights: bool) -> Operation:
 @operation()
 @click.option("--n", type=click.IntRange(1), default=3, help="Order of the n-grams.")
 def expand_ngram(n: int) -> Operation:
-    """Split the states of lattices until each has one history of n - 1 words.
+    """Split states of lattices so that each has a unique history of n - 1 words.
 
-    Each arc then belongs to one n-gram. The paths remain the same.
+    Each arc then belongs to one n-gram. The paths are unchanged.
 
     \b
     Example:
@@ -204,9 +204,9 @@ def expand_ngram(n: int) -> Operation:
 
 @operation("compact")
 @model_option
-@switch("--replace-words", True, "Replace words by phones rather than transition ids by phones.")
+@switch("--replace-words", True, "Replace words with phones, instead of transition ids with phones.")
 def to_phone_lattice(**values: Any) -> Operation:
-    """Convert word lattices to phone lattices by their transition ids.
+    """Convert word lattices to phone lattices using their transition ids.
 
     \b
     Example:
@@ -217,12 +217,14 @@ def to_phone_lattice(**values: Any) -> Operation:
 
 @operation()
 @model_option
-@click.option("--transition-scale", default=1.0, help="Factor of transition costs except those of self-loops.")
-@click.option("--self-loop-scale", default=1.0, help="Factor of the costs of self-loops and of leaving them.")
+@click.option("--transition-scale", default=1.0, help="Factor applied to transition costs other than self-loops.")
+@click.option(
+    "--self-loop-scale", default=1.0, help="Factor applied to the costs of staying in a self-loop and of leaving it."
+)
 def add_trans_probs(**values: Any) -> Operation:
     """Add transition costs to the graph costs of lattices.
 
-    This is for lattices generated without them.
+    Use this for lattices that were generated without transition costs.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""Options of several commands named after Kaldi's programs."""
+"""Options shared by commands that are named after Kaldi's programs."""
 
 from __future__ import annotations
 
@@ -14,15 +14,18 @@ from ninja.lattice.symbols import SymbolTable
 
 WEIGHTS = ListType(float, "numbers", ":")
 model_option = reads("--model", "Transition model (final.mdl).", required=True, load=read_transition_model)
-ali_option = reads("--ali", "Reference alignments, in transition ids.", required=True)
+ali_option = reads("--ali", "Reference alignments (transition ids).", required=True)
 lat_weights_option = click.option(
-    "--lat-weights", type=WEIGHTS, metavar="W:W...", help="Weight of each system.  [default: equal]"
+    "--lat-weights",
+    type=WEIGHTS,
+    metavar="W:W...",
+    help="Weights of the systems, separated by colons.  [default: equal]",
 )
-word_symbol_table_option = reads("--word-symbol-table", "Symbol table with which words are also printed on stderr.")
+word_symbol_table_option = reads("--word-symbol-table", "Symbol table; also print the words on stderr.")
 
 
 def parse_id(text: str) -> int:
-    """Parse an id, which has ASCII digits only."""
+    """Parse an id of ASCII digits; raise ValueError for other text."""
     if not (text.isascii() and text.isdigit()):
         raise ValueError(text)
     return int(text)
@@ -32,7 +35,7 @@ IDS = ListType(parse_id, "ids", ":")
 
 
 def shown_words(console: Console, path: str | None) -> Callable[[str, Sequence[int]], None]:
-    """Return the function that prints the words of a key on stderr if there is a symbol table."""
+    """Return a function that prints a key and its words on stderr; it does nothing if the path is None."""
     table = None if path is None else SymbolTable.read(path)
 
     def show(key: str, ids: Sequence[int]) -> None:

@@ -37,7 +37,7 @@ from ninja.pipeline.stages import OnBatches, OnLattices
 def one_best(inputs: Inputs, destination: Output, scales: Scales) -> None:
     """Write the best path of each lattice as a lattice.
 
-    Keys and costs remain the same.
+    Keys and costs are unchanged.
 
     \b
     Example:
@@ -47,7 +47,7 @@ def one_best(inputs: Inputs, destination: Output, scales: Scales) -> None:
 
 
 def random_paths(batch: Batch, n: int, seed: int) -> Batch:
-    """Return n random paths of each lattice as lattices, with keys as of n best paths."""
+    """Return n random paths of each lattice as lattices, whose keys are numbered like those of n-best paths."""
     return Batch.of(
         [
             path.with_key(f"{lattice.key}-{number}")
@@ -58,14 +58,14 @@ def random_paths(batch: Batch, n: int, seed: int) -> Batch:
 
 
 def nbest_paths(batch: Batch, n: int, scales: Scales, forms: LexicalForms) -> Batch:
-    """Return the n best paths of each lattice as lattices."""
+    """Return the n best paths of each lattice as lattices; the lexical forms of a lattice's paths are distinct."""
     return graph.nbest(batch, n, scales, forms=forms.common_table(batch))
 
 
 @command
 @scales
-@click.option("--n", type=click.IntRange(1), default=1, help="Number of paths for each lattice.")
-@switch("--random", False, "Draw random paths, with equal probabilities of all arcs that leave a state.")
+@click.option("--n", type=click.IntRange(1), default=1, help="Number of paths per lattice.")
+@switch("--random", False, "Draw random paths, with equal probabilities for all arcs that leave a state.")
 @click.option("--srand", default=0, help="Seed of the random numbers.")
 @normalizer_option
 @lattice_output(resume=False)
@@ -75,8 +75,8 @@ def to_nbest(
 ) -> None:
     """Write the n best paths of each lattice as lattices.
 
-    Their keys end in -1, -2, …; costs remain the same. The paths of a lattice have different words, with a normalizer
-    different lexical words.
+    Their keys end in -1, -2, …; costs are unchanged. The paths of a lattice have distinct word sequences, or with a
+    normalizer distinct sequences of lexical words.
 
     \b
     Example:
@@ -90,7 +90,7 @@ def to_nbest(
 
 
 class BestPath(NamedTuple):
-    """The parts of a best path that the options request."""
+    """The best path of a lattice; fields that no option requests are empty."""
 
     path: Path
     frames: int
@@ -98,13 +98,13 @@ class BestPath(NamedTuple):
 
 
 def best_and_lattice(lattice: Lattice, scales: Scales, as_lattice: bool) -> BestPath:
-    """Return the best path of a lattice, with ``as_lattice`` also as a lattice."""
+    """Return the best path of a lattice; with ``as_lattice``, also return it as a lattice."""
     path = graph.best_path(lattice, scales)
     return BestPath(path, len(path.alignment), graph.path_lattice(lattice, path) if as_lattice else None)
 
 
 def best_words_of(batch: Batch, scales: Scales) -> list[BestPath]:
-    """Return the words and costs of the best path of each lattice, in one call of the kernel."""
+    """Return the words and costs, but not the alignments, of the best path of each lattice in a batch."""
     best = graph.best_words(batch, scales)
     no_arcs, no_labels = best.begin[:0], best.words[:0]
     costs = best.graph_cost.tolist(), best.acoustic_cost.tolist(), best.num_labels.tolist()
@@ -136,9 +136,9 @@ def best_path(
     scales: Scales,
     word_symbol_table: str | None,
 ) -> None:
-    """Write words and alignment of the best path of each lattice.
+    """Write the words and the alignment of the best path of each lattice.
 
-    A line is a key and its words, or word ids without --words.
+    Each line has a key and its words, or word ids if there is no symbol table.
 
     \b
     Example:
@@ -174,15 +174,15 @@ def best_path(
 
 
 def check_only_path(lattice: Lattice) -> Lattice:
-    """Return a connected lattice of a single path; raise `LatticeError` if there are more paths."""
+    """Return the connected lattice of a single path; raise `LatticeError` if there are several paths."""
     lattice = graph.connect(lattice)
     if lattice.num_arcs != lattice.num_states - 1 or lattice.is_final.sum() != 1:
-        raise LatticeError("the lattice has more than one path; make n-best lists first", key=lattice.key)
+        raise LatticeError("the lattice has more than one path; run `ninja to-nbest` first", key=lattice.key)
     return lattice
 
 
 def only_path(lattice: Lattice) -> Path:
-    """Return the path of a lattice of a single path."""
+    """Return the path of a single-path lattice."""
     return graph.best_path(check_only_path(lattice))
 
 
@@ -198,9 +198,9 @@ def only_path(lattice: Lattice) -> Path:
 def nbest_to_linear(
     inputs: Inputs, output_file: str, alignments: str | None, lm_cost: str | None, ac_cost: str | None
 ) -> None:
-    """Write words, alignment and costs of single-path lattices.
+    """Write the words, alignment and costs of single-path lattices.
 
-    A lattice with more than one path is reported and left out.
+    A lattice with more than one path is reported and skipped.
 
     \b
     Example:
@@ -214,7 +214,10 @@ def nbest_to_linear(
 
 
 def _path_writer(stack: ExitStack, inputs: Inputs, words_file: str, *files: str | None) -> Callable[[str, Path], None]:
-    """Open tables of words, alignments, graph and acoustic costs, None for no table; return the writer of a path."""
+    """Open tables for words, alignments, graph costs and acoustic costs, and return a function that writes a path.
+
+    A table whose name is None is not written.
+    """
     symbols = inputs.table()
     words = stack.enter_context(NumberWriter(words_file))
     tables = [None if name is None else stack.enter_context(NumberWriter(name)) for name in files]

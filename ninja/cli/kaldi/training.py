@@ -1,4 +1,4 @@
-"""``ninja to-post``, ``to-mpe-post``, ``to-smbr-post`` and ``boost-ali``: for discriminative training."""
+"""``ninja to-post``, ``to-mpe-post``, ``to-smbr-post`` and ``boost-ali``, for discriminative training."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ posteriors_output = output_file("Text table for the posteriors, or binary as ark
 
 
 def frames_of(lattice: Lattice, scales: Scales) -> FramePosteriors:
-    """Compute the posteriors of each frame."""
+    """Compute the posteriors of transition ids at each frame; raise `LatticeError` if the lattice has none."""
     check_labelled(lattice)
     return graph.frame_posteriors(lattice, scales)
 
@@ -46,7 +46,7 @@ def frames_of(lattice: Lattice, scales: Scales) -> FramePosteriors:
 def to_post(inputs: Inputs, output_file: str, scales: Scales, loglikes: str | None) -> None:
     """Write the posterior of each transition id at each frame of lattices.
 
-    A line is a key, and for each frame, in brackets, transition ids and their posteriors.
+    Each line has a key and, for each frame, transition ids and their posteriors in brackets.
 
     \b
     Example:
@@ -56,22 +56,32 @@ def to_post(inputs: Inputs, output_file: str, scales: Scales, loglikes: str | No
 
 
 def has_references(command: Command) -> Command:
-    """Give a command the silence phones and the function ``reference_of``, which returns the reference alignment."""
+    """Add the options for transition model, reference alignments and silence phones.
+
+    The command gets ``inputs``, ``model``, ``silence_phones``, and the function ``reference_of``, which returns the
+    reference alignment of a lattice.
+    """
 
     @model_option
     @ali_option
-    @click.option("--silence-phones", type=IDS, default=(), metavar="IDS", help="Phone ids, as in 1:2:3.")
+    @click.option(
+        "--silence-phones",
+        type=IDS,
+        default=(),
+        metavar="IDS",
+        help="Ids of the silence phones, separated by colons, such as 1:2:3.",
+    )
     @reads_lattices_alone
     @functools.wraps(command)
     def collected(inputs: Inputs, ali: str, silence_phones: tuple[int, ...], **values: Any) -> None:
         if not silence_phones:
-            current_console().say("no --silence-phones are given; check that this is intended")
+            current_console().say("no silence phones; use --silence-phones if the model has any")
         references = KeyedTable(read_integers(ali, allow_pipes=inputs.allow_pipes))
 
         def reference_of(lattice: Lattice) -> npt.NDArray[np.int32]:
             alignment = references.get(lattice.key)
             if alignment is None:
-                raise LatticeError(f"{ali} lacks its alignment", key=lattice.key)
+                raise LatticeError(f"{ali} has no alignment for this key", key=lattice.key)
             return alignment
 
         command(inputs, reference_of=reference_of, silence_phones=silence_phones, **values)
@@ -80,7 +90,11 @@ def has_references(command: Command) -> Command:
 
 
 Reference = Callable[[Lattice], npt.NDArray[np.int32]]
-one_silence_class = switch("--one-silence-class", False, "Count a silence as correct if the reference has any silence.")
+one_silence_class = switch(
+    "--one-silence-class",
+    False,
+    "Treat all silence phones as one class: any of them is correct where the reference has one.",
+)
 
 
 @command
@@ -91,9 +105,9 @@ one_silence_class = switch("--one-silence-class", False, "Count a silence as cor
 def to_mpe_post(inputs: Inputs, output_file: str, **values: Any) -> None:
     """Write MPFE posteriors of transition ids at each frame.
 
-    This is for training by minimum phone frame error. Lines are those of ninja to-post. A posterior is positive if the
-    paths through the transition id have more frames with the reference phone than all paths on average, else negative.
-    A lattice without an alignment is reported and left out.
+    Use them for training with the minimum phone frame error criterion. The output format is that of `ninja to-post`. A
+    posterior is positive if paths through the transition id have more frames with the correct phone than the average
+    path, and negative if they have fewer. A lattice without a reference alignment is reported and skipped.
 
     \b
     Example:
@@ -110,8 +124,8 @@ def to_mpe_post(inputs: Inputs, output_file: str, **values: Any) -> None:
 def to_smbr_post(inputs: Inputs, output_file: str, **values: Any) -> None:
     """Write sMBR posteriors of transition ids at each frame.
 
-    This is for training by state-level minimum Bayes risk. The difference from ninja to-mpe-post is that pdf ids are
-    compared rather than phones.
+    Use them for training with the state-level minimum Bayes risk criterion. They differ from those of `ninja
+    to-mpe-post` in that pdf ids are compared instead of phones.
 
     \b
     Example:
@@ -133,7 +147,13 @@ def _write_posteriors(
     criterion: str,
     totals_file: str | None = None,
 ) -> None:
-    """Write the posteriors of each frame, and print the average total per frame."""
+    """Write the posteriors of each frame, and print the total of the criterion per frame.
+
+    Args:
+        function: Compute the posteriors of a lattice.
+        criterion: Name of the totals in the closing message.
+        totals_file: Table for the total of each lattice; None for no table.
+    """
     total, frames = 0.0, 0
     with ExitStack() as stack:
         table = stack.enter_context(NumberWriter(output_file))
@@ -148,8 +168,10 @@ def _write_posteriors(
 
 
 @command
-@click.option("--b", default=0.05, help="Boosting factor.")
-@click.option("--max-silence", type=click.FloatRange(0, 1), default=0.0, help="Error of a wrong silence, from 0 to 1.")
+@click.option("--b", default=0.05, help="Boosting factor: cost subtracted per phone frame error.")
+@click.option(
+    "--max-silence", type=click.FloatRange(0, 1), default=0.0, help="Error counted for a wrong silence phone per frame."
+)
 @lattice_output()
 @has_references
 def boost_ali(
@@ -161,10 +183,10 @@ def boost_ali(
     max_silence: float,
     silence_phones: tuple[int, ...],
 ) -> None:
-    """Lower the graph costs of arcs by their wrong phone frames.
+    """Lower the graph cost of each arc by its number of phone frame errors.
 
-    This is for discriminative training (boosted MMI). A wrong silence phone is no error, as in the paper, unless
-    --max-silence is given. A lattice without an alignment is reported and left out.
+    Use this for discriminative training with boosted MMI. As in the paper, a wrong silence phone does not count as an
+    error unless --max-silence is given. A lattice without a reference alignment is reported and skipped.
 
     \b
     Example:

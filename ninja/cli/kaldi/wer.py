@@ -1,4 +1,4 @@
-"""``ninja compute-wer``, ``compute-wer-bootci`` and ``align-text``, with the output lines of Kaldi."""
+"""``ninja compute-wer``, ``compute-wer-bootci`` and ``align-text``, whose output has Kaldi's format."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ MODE_HELP = "Skip references without a hypothesis (present), score them as empty
 @click.argument("hypothesis", type=InputFile())
 @click.argument("statistics", required=False, type=OutputFile())
 @click.option("--mode", type=click.Choice(["present", "all", "strict"]), default="strict", help=MODE_HELP)
-@switch("--text", False, "No effect: words and word ids are compared in the same way.")
+@switch("--text", False, "No effect; words and word ids are compared in the same way.")
 def compute_wer(reference: str, hypothesis: str, statistics: str | None, mode: Mode, text: bool) -> None:
-    """Compute word and sentence error rates of transcripts, as Kaldi's compute-wer.
+    """Compute word and sentence error rates of transcripts, like Kaldi's compute-wer.
 
-    A line of REFERENCE or HYPOTHESIS is a key and its words or word ids; both may be given as "ark:FILE". A line of
-    STATISTICS is a word that is correct, substituted, deleted or inserted.
+    Each line of REFERENCE and HYPOTHESIS has a key and its words or word ids; a file may be given as ark:FILE. Each
+    line of STATISTICS has a correct, substituted, deleted or inserted word.
 
     \b
     Example:
@@ -49,15 +49,15 @@ def compute_wer(reference: str, hypothesis: str, statistics: str | None, mode: M
 @click.argument("text2", type=InputFile())
 @click.argument("alignment", required=False, type=OutputFile())
 @output_file("Text file for the alignments")
-@click.option("--special-symbol", default="<eps>", metavar="WORD", help="Symbol for a missing word.")
-@click.option("--separator", default=";", metavar="WORD", help="Symbol between pairs of words.")
+@click.option("--special-symbol", default="<eps>", metavar="WORD", help="Symbol for insertions and deletions.")
+@click.option("--separator", default=";", metavar="WORD", help="Separator between pairs of words.")
 def align_text(
     text1: str, text2: str, alignment: str | None, output_file: str, special_symbol: str, separator: str
 ) -> None:
-    """Align the words of two texts, as Kaldi's align-text.
+    """Align the words of two texts, like Kaldi's align-text.
 
-    A line of TEXT1 or TEXT2 is a key and its words; a line of the output, ALIGNMENT or -o, is a key and pairs of words.
-    Keys of TEXT1 that TEXT2 lacks are listed, and the exit code is then 1.
+    Each line of TEXT1 and TEXT2 has a key and its words. Each line of the output, ALIGNMENT or the argument of -o, has
+    a key and pairs of words. Keys of TEXT1 that are missing from TEXT2 are listed, and the exit code is then 1.
 
     \b
     Example:
@@ -70,7 +70,7 @@ def align_text(
     first, second = (evaluate.read_text(path) for path in (text1, text2))
     missing = [key for key in first if key not in second]
     if len(missing) == len(first):
-        raise FormatError("it has no key of the first text; compare the utterance ids", text2)
+        raise FormatError(f"contains none of the keys of {text1}; compare the utterance ids", text2)
     with text_output(output_file) as stream:
         for key, words in first.items():
             if key in second:
@@ -92,12 +92,12 @@ def align_text(
 def compute_wer_bootci(
     reference: str, hypothesis: str, other: str | None, mode: Mode, replications: int, seed: int, utt2spk: str | None
 ) -> None:
-    """Compute a confidence interval of a word error rate.
+    """Compute a confidence interval for a word error rate.
 
-    The output is the 95 % confidence interval of the word error rate of HYPOTHESIS. With OTHER, a second system on the
-    same references, it is followed by the interval of that system and the probability that it makes fewer errors; the
-    interval of the difference and the p-value of a paired test go to stderr. A line of each text file is a key and
-    its words.
+    Prints the 95 % confidence interval for the word error rate of HYPOTHESIS. With OTHER, the output of a second system
+    for the same references, the interval for that system follows, and the probability that it makes fewer errors; the
+    interval for the difference and the p-value of a paired test are printed on stderr. Each line of the text files has
+    a key and its words.
 
     \b
     Example:

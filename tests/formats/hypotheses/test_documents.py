@@ -117,7 +117,7 @@ def test_files_that_describe_data_are_not_read_beside_lattices(folder, ninja):
     (folder / "in" / "talk.json").write_bytes(WHISPER.read_bytes())
     code, _, messages = ninja("convert", "in", "-o", "b.jsonl")
     assert code == 0
-    assert "1 file of results beside lattices is left out: supervisions.jsonl" in messages
+    assert "skipped 1 file with recogniser results: supervisions.jsonl" in messages
     assert [json.loads(row)["key"] for row in (folder / "b.jsonl").read_text().splitlines()] == ["talk-1", "talk-2"]
 
 

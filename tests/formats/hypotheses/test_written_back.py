@@ -199,5 +199,5 @@ def test_words_that_overlap_are_counted(tmp_path):
     document["segments"][0]["words"][3]["start"] -= 0.05
     path = tmp_path / "talk.json"
     path.write_text(json.dumps(document))
-    with pytest.warns(UserWarning, match="1 word begins before the end of the word before"):
+    with pytest.warns(UserWarning, match="1 word overlaps with the preceding word"):
         assert len([*package.read(path)]) == 2
