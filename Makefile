@@ -80,6 +80,7 @@ $(BIN)/python:
 
 $(VENV)/.package: pyproject.toml setup.py constraints.txt $(EXTENSIONS) | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	$(BIN)/python -m compileall -q ninja models  # as pip does unless it installs in place
 	touch $@
 
 # Programs that tests need: a browser, and OpenFst's command-line tools.
