@@ -41,11 +41,11 @@ cdef inline c.AlignOptions options_of(bint by_phone, bint reorder, int32_t silen
 
 def align(lattices not None, object known not None, bint by_phone, bint reorder, int32_t silence_word,
           int64_t max_states, int64_t max_labels):
-    """Align a lattice, or all lattices of a batch, by the fast aligner.
+    """Align a lattice, or all lattices of a batch, with the fast aligner.
 
     Returns:
-        The new lattices; None if one needs the general aligner, or its labels are invalid or missing; False if the
-        bounds are exceeded.
+        The aligned lattices; None if a lattice needs the general aligner, or has invalid or no labels; False if a limit
+        is exceeded.
     """
     cdef Items single, results
     cdef Items* items = items_in(lattices, single, Lattice)
@@ -64,13 +64,13 @@ def align(lattices not None, object known not None, bint by_phone, bint reorder,
 def align_generally(object lattice not None, object known not None, bint by_phone, bint phones_as_words, bint reorder,
                     int32_t silence_word, int32_t partial_word, int64_t expansion, int64_t max_states,
                     int64_t max_labels, *, bint epsilons=False):
-    """Align a lattice of any shape.
+    """Align any lattice with the general aligner.
 
-    With `epsilons` input arcs are kept as epsilons, as by Kaldi. Otherwise, of arcs with the same word and destination,
-    the better one is kept.
+    With `epsilons`, input arcs are kept as epsilons, as in Kaldi. Otherwise, only the better one of arcs with the same
+    word and destination is kept.
 
     Returns:
-        (the new lattice, number of the fault or 0), or None if the bounds are exceeded.
+        (the aligned lattice, AlignFault or 0), or None if a limit is exceeded.
     """
     cdef Arcs arcs = arcs_of(lattice)
     cdef Alignments alignments = alignments_of(lattice)
@@ -95,7 +95,7 @@ def align_generally(object lattice not None, object known not None, bint by_phon
 
 
 def find_unknown_label(object labels not None, object known not None):
-    """Return the index of the first label that is not a transition id or whose phone has no kind, or -1."""
+    """Return the index of the first label that is not a transition id or whose phone has no type, or -1."""
     cdef const int32_t* label = <const int32_t*>data_of(labels, np.NPY_INT32, -1)
     cdef int64_t length = np.PyArray_DIM(<np.ndarray>labels, 0)
     cdef c.Labels table = labels_of(known)
@@ -106,7 +106,7 @@ def find_unknown_label(object labels not None, object known not None):
 
 
 cdef class Lexicon:
-    """Entries of an alignment lexicon: ``entries[begin[i] : begin[i + 1]]`` is word, output word, phones."""
+    """An alignment lexicon; ``entries[begin[i] : begin[i + 1]]`` is a word, its output word and its phones."""
 
     cdef unique_ptr[c.AlignLexicon] of
     cdef tuple arrays
@@ -125,11 +125,10 @@ cdef class Lexicon:
 
 def align_by_lexicon(object lattice not None, object known not None, Lexicon lexicon not None, int32_t no_word,
                      int32_t partial_word, int64_t expansion, int64_t max_states, int64_t max_labels):
-    """Align a lattice whose arcs are phones.
+    """Align a phone lattice to words with a lexicon.
 
     Returns:
-        (lattice and number of the fault as of `align_generally`, word without an entry or -1), or None if the bounds
-        are exceeded.
+        (the aligned lattice, AlignFault or 0, word without an entry or -1), or None if a limit is exceeded.
     """
     cdef Arcs arcs = arcs_of(lattice)
     cdef Alignments alignments = alignments_of(lattice)

@@ -1,4 +1,4 @@
-"""Kernel behind ``ninja.consensus``; conversions only."""
+"""Kernel of ``ninja.consensus``: conversions only."""
 
 cimport numpy as np
 from libc.stdint cimport int32_t, int64_t
@@ -17,18 +17,18 @@ def decode_mbr(
     int64_t whole_words=c.kWholeWords, int64_t least_words=c.kLeastWords,
     int64_t most_words=c.kMostWords,
 ):
-    """Decode lattices, starting from the words `start` (pool and begin of each lattice), by default the best paths.
+    """Decode lattices, starting from the words `start` (pool and offsets of each lattice), by default the best paths.
 
-    Beyond `whole_words` states times words, a state is compared with at least `least_words` on both sides of its time,
-    and with more within `most_words`. `form` has the written form of each arc of all lattices, int32: a word id above
-    0, a negative number for a part of a word, 0 for none.
+    If states times words exceed `whole_words`, a state is compared with at least `least_words` words on both sides of
+    its time, and with more words up to `most_words` pairs. `form` has the written form of each arc of all lattices,
+    int32: a word id above 0, a negative number for a part of a word, 0 for none.
 
     Returns:
-        Index of the first lattice without a path or with contradictory times, or -1; then the fields of a ``Consensus``
-        concatenated over all lattices, in three groups, each with the begin of each lattice: those of words, of bins
-        and of entries; and (bayes_risk, rounds, touches_band), each [lattices]. With `form` also the entry of each
-        word, or -1 - its bin without one; the most probable form of each entry, and the most probable one that is a
-        whole word (0 = none); and the form without words in each bin (0 = none), its posterior and times.
+        The index of the first lattice without a path or with inconsistent times, or -1; the fields of ``Consensus``,
+        concatenated over all lattices, in three groups with the offsets of each lattice (words, bins, entries); and
+        (bayes_risk, rounds, touches_band), each [num_lattices]. With `form`, also the entry of each word, or -1 - bin
+        without an entry; the most probable form of each entry, and the most probable one that is a whole word (0 =
+        none); and the form without words in each bin (0 = none), its posterior and its times.
     """
     cdef Items single
     cdef Items* items = items_in(lattices, single, Lattice)

@@ -1,4 +1,4 @@
-"""Tries of words, OpenFst's binary images and times of lattices: conversions only."""
+"""Word tries, OpenFst binary images, lattice times and batches: conversions only."""
 
 cimport numpy as np
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -20,7 +20,7 @@ np.import_array()
 
 
 cdef class WordTrie:
-    """Word sequences with their common prefixes shared: a node is a distinct prefix, parents come before children."""
+    """A trie of word sequences; each node is a distinct prefix, and parents precede their children."""
 
     cdef c.Trie trie
 
@@ -29,19 +29,19 @@ cdef class WordTrie:
 
     @property
     def parent(self):
-        """Node of each node's prefix without its last word, int32 [nodes]; -1: the empty prefix. A copy."""
+        """Parent of each node, int32 [num_nodes]; -1 is the empty prefix. A copy."""
         return copied(self.trie.parent().data(), self.trie.parent().size(), np.NPY_INT32)
 
     @property
     def word(self):
-        """Last word of each node's prefix, int32 [nodes]. A copy."""
+        """Last word of the prefix of each node, int32 [num_nodes]. A copy."""
         return copied(self.trie.word().data(), self.trie.word().size(), np.NPY_INT32)
 
     def add(self, word not None, begin not None):
-        """Add sequences; return the node of each of their words, int32 [words].
+        """Add sequences, and return the node of each word, int32 [num_words].
 
-        Sequence s is ``word[begin[s] : begin[s + 1]]``; word is int32 [words], begin int64 [sequences + 1] and rises
-        from 0 to the number of words.
+        Sequence s is ``word[begin[s] : begin[s + 1]]``, where `word` is int32 [num_words], and `begin` is int64
+        [num_sequences + 1], non-decreasing from 0 to num_words.
         """
         cdef int64_t num_words = np.PyArray_SIZE(<np.ndarray>word)
         cdef int64_t num_sequences = np.PyArray_SIZE(<np.ndarray>begin) - 1
@@ -56,10 +56,10 @@ cdef class WordTrie:
         return node
 
     def add_trie(self, parent not None, word not None, int32_t below=-1):
-        """Add a trie given by its nodes; return the node that each of them is here, int32 [nodes].
+        """Add the nodes of another trie below a node, and return the new node of each, int32 [num_nodes].
 
-        parent and word are int32 [nodes]; -1 is the empty prefix, which becomes the node `below`, and parents come
-        before their children.
+        `parent` and `word` are int32 [num_nodes]; parent -1 is the empty prefix, which becomes the node `below`.
+        Parents must precede their children.
         """
         cdef int64_t count = np.PyArray_SIZE(<np.ndarray>parent)
         cdef const int32_t* parents = <const int32_t*>data_of(parent, np.NPY_INT32, count)
@@ -79,7 +79,7 @@ cdef class WordTrie:
 
 def write_image(str arc_type not None, object arc_begin, object dst, object ilabel, object olabel, object cost,
                 object final_cost, bytes symbols not None=b""):
-    """Return the binary image of a vector FST whose start is state 0; costs in float64, +inf = not final.
+    """Encode a vector FST whose start is state 0 as a binary image; costs are float64, +inf = not final.
 
     `symbols`, unless empty, are the bytes of a symbol table for input and output labels.
     """
@@ -100,12 +100,12 @@ cdef object _pairs(const vector[string]& symbol, const vector[int64_t]& number):
 
 
 def parse_image(bytes image not None, int64_t begin=0):
-    """Parse the binary image of a vector or const FST, from an offset on.
+    """Parse the binary image of a vector or const FST that begins at an offset.
 
     Returns:
         (error, byte, size, fields): a message, or ""; its offset from `begin`, or -1 if the image is well formed; the
         number of bytes of the image; and (arc_begin, dst, ilabel, olabel, cost, final_cost, input symbols, output
-        symbols), the symbols as (name, id) or None. Arcs of infinite weight are left out.
+        symbols), where symbols are (name, id) pairs or None. Arcs of infinite weight are dropped.
     """
     if not 0 <= begin <= len(image):
         raise ValueError("an image that begins outside the bytes")
@@ -127,11 +127,11 @@ cdef tuple _arrays(const c.ParsedFst& fst):
 
 
 def parse_machine(bytes image not None):
-    """Parse the binary image of a vector FST with its order of states.
+    """Parse the binary image of a vector FST without renumbering its states.
 
     Returns:
         (error, byte, fields): a message, or ""; its offset, or -1; and (start, arc_begin, dst, ilabel, olabel,
-        cost, final_cost), the arcs of each state in the order of their input labels.
+        cost, final_cost), with the arcs of each state sorted by input label.
     """
     cdef const char* content = PyBytes_AS_STRING(image)
     cdef int64_t size = len(image)
@@ -195,7 +195,7 @@ def num_crossings(object lattice not None, object time not None, int64_t frames)
 
 
 def gathered(lattices not None):
-    """Return the items of lattices, which borrow their arrays and must not outlive them."""
+    """Return items that borrow the arrays of lattices, and must not outlive them."""
     cdef Items items
     cdef Item* item
     for number, lattice in enumerate(lattices):
@@ -271,7 +271,7 @@ def count(object items not None):
 
 
 def arcs_in(object items not None):
-    """Return the number of arcs of all items."""
+    """Return the total number of arcs."""
     cdef int64_t arcs = 0
     cdef size_t number
     cdef Items* given = items_of(items)
@@ -281,7 +281,7 @@ def arcs_in(object items not None):
 
 
 def all_compact(object items not None):
-    """Tell whether all items are compact lattices."""
+    """Return whether all items are compact lattices."""
     cdef size_t number
     cdef Items* given = items_of(items)
     for number in range(given.size()):
@@ -306,13 +306,13 @@ cdef inline str _key(const Item& item):
 
 def lattice_at(object items not None, size_t number, object blank, tuple slots not None, object words,
                origins not None):
-    """Fill a blank lattice with the arrays of an item, without copying them; return an unchanged lattice itself.
+    """Fill a blank lattice with the arrays of an item, without copying; return an unchanged original lattice itself.
 
     Args:
         blank: ``object.__new__(Lattice)``.
-        slots: Slots of the fields of a lattice, in their order.
+        slots: Slot descriptors of the fields of a lattice, in order.
         words: Symbol table of items without an original lattice.
-        origins: The original lattices of the other items.
+        origins: Original lattices of the other items.
     """
     cdef Items* given = items_of(items)
     if number >= given.size():
@@ -328,5 +328,5 @@ def lattice_at(object items not None, size_t number, object blank, tuple slots n
 
 
 def unsafe_option():
-    """Return a compiler option of this build that changes sums and comparisons, or ""."""
+    """Return a compiler option of this build that affects floating-point results, or ""."""
     return c.unsafe_option().decode()

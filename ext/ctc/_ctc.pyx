@@ -1,4 +1,4 @@
-"""Kernels behind ``ninja.decoding``: conversions only."""
+"""Kernels of ``ninja.decoding``: conversions only."""
 
 cimport numpy as np
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -12,11 +12,11 @@ np.import_array()
 def search(const double[:, ::1] logprob not None, int64_t blank, const uint8_t[::1] kind not None,
            const int64_t[::1] child_begin not None, const int32_t[::1] unit not None, const int32_t[::1] child not None,
            const uint8_t[::1] is_word not None, int64_t beam, double score_beam, int64_t max_units):
-    """Search; the lexicon's arrays are empty if any word is allowed.
+    """Run the beam search; the arrays of the lexicon are empty if any word is allowed.
 
     Returns:
-        (parent, state, unit_begin, unit, total, word_begin, node, first, end, cost, alignment), as
-        ext/ctc/ctc_problem.hpp describes them.
+        (parent, state, unit_begin, unit, total, word_begin, node, first, end, cost, alignment); see
+        ext/ctc/ctc_problem.hpp.
     """
     cdef c.CtcUnits units
     cdef c.CtcLexicon lexicon
@@ -63,7 +63,7 @@ def lattice(const int64_t[::1] hypothesis not None, const double[::1] logprob no
             const int32_t[::1] first not None, const int32_t[::1] end not None, const double[::1] cost not None,
             const int32_t[:, ::1] alignment not None, int32_t silence, const int32_t[::1] same not None,
             const int32_t[::1] kind not None, const int64_t[::1] id_begin not None, const int32_t[::1] id not None):
-    """Make a lattice of the hypotheses of a search, at least one; see ext/ctc/ctc_lattice.hpp.
+    """Create a lattice from one or more hypotheses of a search; see ext/ctc/ctc_lattice.hpp.
 
     Returns:
         (arc_begin, dst, word, acoustic, ali_begin, ali); only the last state is final.
