@@ -38,10 +38,10 @@ MAX_ARCS, MAX_LATTICES = 100_000, 100  # of a thread's batch
 
 @dataclass(frozen=True, slots=True)
 class _Binding:
-    """The context as loaded for a symbol table."""
+    """The context that was loaded for a symbol table."""
 
-    words: SymbolTable  # of the lattices
-    num_words: int  # in a growing table when it was bound; 0 for other tables
+    words: SymbolTable  # the symbol table of the lattices
+    num_words: int  # size of a growing table when it was bound, 0 for other tables
     entities: Entities
     normalizer: Normalizer
     files: ExactBinding | LexicalBinding
@@ -51,26 +51,36 @@ class Contextual:
     """The stage that adds context to lattices.
 
     Args:
-        old_lm: The first pass's n-gram model, with which the class model is mixed.
-        lm_weight: Share of the graph costs that another language model takes afterwards; boosts are scaled up so that
-            they have their full size then.
+        context: Files and options of the context.
+        old_lm: N-gram model of the first pass, with which the class model is interpolated.
+        lm_weight: Share of the graph costs that another language model replaces afterwards. Boosts are scaled up so
+            that they have their full size in the result.
     """
 
     def __init__(self, context: Context, old_lm: Name | NgramLM | None = None, lm_weight: float | None = None) -> None:
         self.context = context
         self.old_lm = old_lm
         self.lm_weight = lm_weight
-        self.forms: LexicalForms | None = None  # the normalizer of the run
-        self.added: tuple[Added, ...] = ()  # phrases added to the last lattice
-        self._models: ContextModels | None = None  # once they are loaded
-        self._binding: _Binding | None = None  # to the last symbol table
+        self.forms: LexicalForms | None = None  # the normalizers of the run
+        self.added: tuple[Added, ...] = ()  # the phrases that were added to the last lattice
+        self._models: ContextModels | None = None  # None until they are loaded
+        self._binding: _Binding | None = None  # the context for the last symbol table
         self._pointer: PointerStage | None = None
         if context.context_model is not None:
             self._pointer = PointerStage(context.context_model, context.options, lm_weight)
 
     @classmethod
     def before(cls, context: Context, models: ModelFiles, options: RescoreOptions) -> Contextual:
-        """Make the stage that adds context before a rescoring, whose options and old language model it shares."""
+        """Return the stage that adds context before a rescoring, with the options and the old model of the rescoring.
+
+        Args:
+            context: Files and options of the context.
+            models: Language models of the rescoring.
+            options: Options of the rescoring.
+
+        Raises:
+            OptionError: The rescoring iterates, or its model is a backward one.
+        """
         if models.directions or options.backward:
             raise OptionError("context needs a single forward pass; omit iterate and backward")
         shared = replace(
@@ -89,29 +99,37 @@ class Contextual:
 
     @property
     def entities(self) -> Entities:
-        """The entities, of a stage that is bound to a symbol table."""
+        """The entities. The stage must be bound to a symbol table."""
         assert self._binding is not None
         return self._binding.entities
 
     @property
     def tracker(self) -> Tracker:
-        """The tracker, of a stage that is bound to a symbol table."""
+        """The tracker. The stage must be bound to a symbol table."""
         assert self._binding is not None
         return self._binding.files.tracker
 
     @property
     def result_words(self) -> SymbolTable:
-        """The symbol table of the results, of a stage that is bound; it has the words of added phrases, too."""
+        """The symbol table of the results, which includes the words of added phrases. The stage must be bound."""
         assert self._binding is not None
         return self._binding.files.words
 
     @property
     def old_model(self) -> NgramLM | None:
-        """The old language model, if the stage has loaded it."""
+        """The old language model, or None if the stage has not loaded one."""
         return None if self._models is None else self._models.old_lm
 
     def __call__(self, lattices: Iterable[Keyed], log: RescoreReport | None = None) -> Iterator[Keyed]:
-        """Yield the lattices with their context; faults of the files are raised, even where failures are tolerated."""
+        """Yield the lattices with their context.
+
+        Args:
+            lattices: Utterance ids and lattices.
+            log: Report of the run. It decides whether the failure of a lattice is raised.
+
+        Raises:
+            NinjaError: A file of the context is invalid, even if the log tolerates failures of lattices.
+        """
         log = RescoreReport() if log is None else log
         if log.vocabulary is not None:
             yield from self.unchecked(lattices, log)
@@ -120,7 +138,7 @@ class Contextual:
         log.tell_coverage()
 
     def unchecked(self, lattices: Iterable[Keyed], log: RescoreReport) -> Iterator[Keyed]:
-        """Yield the lattices with their context, without counting words that models lack."""
+        """Yield the lattices with their context, but do not count the words that models lack."""
         for key, lattice in lattices:
             self._bind_to(lattice, log)
             try:
@@ -131,7 +149,7 @@ class Contextual:
                 yield key, result
 
     def on_threads(self, lattices: Iterable[Keyed], log: RescoreReport, num_threads: int) -> Iterator[Keyed]:
-        """Yield the results of `__call__`, computed on several threads with one tracker each."""
+        """Yield the results of `__call__`, computed on several threads that have a tracker each."""
         local = threading.local()
 
         def work(batch: Batch) -> tuple[list[Keyed], RescoreReport]:
@@ -149,7 +167,7 @@ class Contextual:
             log.tell_coverage()
 
     def prepare(self, utterance: Utterance, log: Log) -> None:
-        """Add the context to the lattice of an utterance, with its own phrases beside those of the files.
+        """Add the context to the lattice of an utterance, with the phrases of the utterance and of the files.
 
         Raises:
             NinjaError: The lattice or its phrases cannot be used.
@@ -164,7 +182,15 @@ class Contextual:
         utterance.phrases = self.phrases_of(lattice, more)
 
     def add_context(self, lattice: Lattice, more: Sequence[PhraseList] = ()) -> Lattice:
-        """Add the context, and more lists of phrases, to one lattice, once the stage is bound to its words."""
+        """Return a lattice with its context. The stage must be bound to the lattice's symbol table.
+
+        Args:
+            lattice: The lattice.
+            more: Phrase lists to be used in addition to those of the files.
+
+        Raises:
+            VocabularyError: The lattice has no symbol table, or a model lacks one of its words.
+        """
         if lattice.words is None:
             raise VocabularyError("the lattice has no symbol table", key=lattice.key)
         assert self._binding is not None
@@ -173,17 +199,17 @@ class Contextual:
         return lattice
 
     def over(self, lm: Model) -> Model:
-        """Return the language model that reads the phrases; without a context model, the same."""
+        """Return the language model combined with the context model, or unchanged if there is no context model."""
         return lm if self._pointer is None else self._pointer.over(lm)
 
     def phrases_of(self, lattice: Lattice, more: Sequence[PhraseList] = ()) -> PhraseSet | None:
-        """Return the phrases of a lattice for a model that reads them."""
+        """Return the phrases of a lattice for the context model, or None if there is no context model."""
         if self._pointer is None:
             return None
         return self._pointer.phrases_of((*self.entities.of(lattice.key), *more))
 
     def with_weights(self, prior: float, weight: float) -> Contextual:
-        """Return the stage with other weights of its context model; loaded files are shared."""
+        """Return a copy of the stage with other weights of its context model. It shares the loaded files."""
         other = copy.copy(self)
         options = replace(self.context.options, context_prior=prior, context_weight=weight)
         other.context = replace(self.context, options=options)
@@ -197,10 +223,18 @@ class Contextual:
         return self._binding.files.matches(self.entities.of(key), words)
 
     def bind(self, words: SymbolTable, log: Log, largest: int = 0) -> Tracker:
-        """Load the files for the lattices' words, unless the stage is bound to them; return the tracker.
+        """Load the files for a symbol table, unless the stage is bound to it already.
 
-        The first time, suspicious contents of the files are noted. In a growing table, the word id `largest` must be
-        known.
+        Suspicious contents of the files are noted when the stage is bound for the first time.
+
+        Args:
+            words: Symbol table of the lattices.
+            log: Log of the notes.
+            largest: Largest word id of the lattices. If it was added to a growing table since the stage was bound, the
+                files are loaded again.
+
+        Returns:
+            The tracker.
         """
         if self.forms is None:
             self.forms = LexicalForms(self.context.normalizer, log.note)
@@ -213,7 +247,7 @@ class Contextual:
             or (isinstance(binding.files, ExactBinding) and words.grows and largest >= binding.num_words)
         ):
             self._binding = self._bound(words, log, normalizer)
-            # Only once, and later for a growing table: the search for unpronounceable phrases is slow.
+            # The search for unpronounceable phrases is slow and runs only once, for a growing table in note_late.
             if binding is None and log.on_note is not None and not words.grows:
                 self._note(log)
         return self.tracker
@@ -223,9 +257,10 @@ class Contextual:
             self.bind(lattice.words, log, int(lattice.word.max(initial=0)))
 
     def vocabulary_check(self, log: RescoreReport) -> VocabularyCheck:
-        """Return the check of lattices' words, for callers that know the files; they set ``log.vocabulary``.
+        """Return the check of the lattices' words, which a caller that reads all files sets as ``log.vocabulary``.
 
-        An old model that knows too few is refused. Class models, often of few words, are only reported.
+        The check fails if the old model lacks too many words. The coverage of class models, which often have few words,
+        is only reported.
         """
 
         def old_maps(words: SymbolTable) -> Sequence[WordMap]:
@@ -240,12 +275,12 @@ class Contextual:
         )
 
     def class_maps(self, words: SymbolTable, log: Log) -> Sequence[WordMap]:
-        """Return the map of a symbol table to the words of the class model, if there is one."""
+        """Return the map of a symbol table to the words of the class model, or no map if there is no class model."""
         tracker = self.bind(words, log, len(words) - 1 if words.grows else 0)
         return [] if tracker.class_map is None else [self._written_map(words, tracker.class_map)]
 
     def _written_map(self, words: SymbolTable, lexical_map: WordMap) -> WordMap:
-        """Return the map of written words to those of a model, given that of their lexical words."""
+        """Return the map of written words to the words of a model, from the map of their lexical words."""
         assert self._binding is not None
         if isinstance(self._binding.files, ExactBinding):
             return lexical_map
@@ -255,7 +290,7 @@ class Contextual:
         return WordMap(words, lm, lexical_map.unk_penalty, map_words=options.map_words, name=lexical_map.name)
 
     def note_late(self, log: Log) -> None:
-        """Note suspicious contents of the files once all lattices are read whose words make the table."""
+        """Note suspicious contents of the files for a growing table, after all lattices are read."""
         if self._binding is not None and self._binding.words.grows:
             self._note(log)
 
@@ -276,11 +311,11 @@ class Contextual:
         return _Binding(words, num_words, entities, normalizer, files)
 
     def _in_table(self, lattice: Lattice) -> Lattice:
-        """Return the result of a thread with the symbol table of this stage's results."""
+        """Return the result of a thread with the symbol table of this stage."""
         return lattice if self._binding is None else self._binding.files.in_table(lattice)
 
     def _unbound(self) -> Contextual:
-        """Return a stage for another thread, which shares the models."""
+        """Return a stage for another thread that shares the models but is not bound."""
         other = copy.copy(self)
         other._binding = None
         return other
@@ -304,4 +339,4 @@ class Contextual:
 
 
 def _keep(error: NinjaError) -> None:
-    """Leave a failure in the log."""
+    """Tolerate a failure, which stays in the log."""

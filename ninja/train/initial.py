@@ -62,7 +62,7 @@ def read_initial(options: TrainOptions) -> tuple[TrainOptions, Initial]:
     for field in dataclasses.fields(options):
         value = getattr(options, field.name)
         if field.name in SIZES and value not in (field.default, sizes.get(field.name)):
-            raise OptionError(f"{field.name} is {value}, but sizes and words are those of {path}; leave it out")
+            raise OptionError(f"{field.name} is {value}, but the checkpoint {path} sets the sizes; omit it")
     unk_words = stored.card.get("unk_words")
     state = stored.module.state_dict()
     return dataclasses.replace(options, **sizes), Initial(

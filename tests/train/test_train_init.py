@@ -97,7 +97,7 @@ def test_a_normaliser_is_trained_further_for_the_new_weights(tmp_path, general, 
 @pytest.mark.parametrize(
     ("sizes", "message"),
     [
-        ({"hidden": 25}, "hidden is 25, but sizes and words are those of .*general.pt; leave it out"),
+        ({"hidden": 25}, "hidden is 25, but the checkpoint .*general.pt sets the sizes; omit it"),
         ({"vocabulary": 50}, "vocabulary is 50, but"),
         ({"min_count": 3}, "min_count is 3, but"),
         ({"architecture": "transformer"}, "architecture is transformer, but"),

@@ -1,4 +1,4 @@
-"""Compile lists of phrases to acceptors of word ids, minimised by OpenFst."""
+"""Compile lists of phrases to acceptors of word ids, which OpenFst minimises."""
 
 from __future__ import annotations
 
@@ -22,23 +22,28 @@ Spell = Callable[[Sequence[str]], Sequence[int]]
 class CompiledList:
     """A phrase list as acceptors."""
 
-    boosted: dict[str, _context.Phrases]  # by class; phrases of weight ≥ 0
-    suppressed: tuple[_context.Phrases, ...]  # phrases of negative weight, of all classes
-    num_phrases: int  # without those with words that the symbol table lacks
+    boosted: dict[str, _context.Phrases]  # the phrases of weight ≥ 0, by class
+    suppressed: tuple[_context.Phrases, ...]  # the phrases of negative weight of all classes
+    num_phrases: int  # not counting phrases with words that the symbol table lacks
 
     @property
     def num_bytes(self) -> int:
-        """Memory of the acceptors."""
+        """Memory of the acceptors in bytes."""
         return sum(acceptor.num_bytes for acceptor in (*self.boosted.values(), *self.suppressed))
 
 
 def compile_list(phrases: PhraseList, spell: Spell) -> CompiledList:
-    """Compile a list; the order of the phrases does not matter.
+    """Compile a phrase list to acceptors.
 
-    Phrases with an unknown word are left out (`Entities.unknown` reports them).
+    The order of the phrases does not matter. Phrases with an unknown word are left out (`Entities.unknown` reports
+    them).
 
     Args:
-        spell: Returns the ids of the words of a phrase, -1 for unknown ones.
+        phrases: The phrase list.
+        spell: Function that returns the ids of the words of a phrase, -1 for unknown words.
+
+    Returns:
+        The acceptors of the boosted and of the suppressed phrases.
     """
     boosted, suppressed, count = {}, [], 0
     for name, members in phrases.classes.items():
@@ -53,7 +58,7 @@ def compile_list(phrases: PhraseList, spell: Spell) -> CompiledList:
 
 
 def _spelled(phrases: Iterable[Phrase], spell: Spell) -> dict[tuple[int, ...], float]:
-    """Return the weight of each word sequence; of duplicates, the largest."""
+    """Return the weight of each word sequence, the largest one if phrases are duplicates."""
     weight_of: dict[tuple[int, ...], float] = {}
     for phrase in phrases:
         ids = tuple(spell(phrase.text.split()))
@@ -63,10 +68,12 @@ def _spelled(phrases: Iterable[Phrase], spell: Spell) -> dict[tuple[int, ...], f
 
 
 def _acceptor(weight_of: dict[tuple[int, ...], float], *, as_partial: bool) -> _context.Phrases:
-    """Make the minimal acceptor of weighted phrases.
+    """Return the minimal acceptor of weighted phrases.
 
-    Boosts are applied at the ends of phrases or, `as_partial`, at each word: that of the best phrase that goes on from
-    there, and the difference is taken back at the end of the phrase.
+    Args:
+        weight_of: Weight per word of each phrase.
+        as_partial: Apply the boost of the best phrase with this prefix at each word, and take the difference back at
+            the end of the phrase. Otherwise, boosts are applied at the ends of phrases.
     """
     phrases = sorted(weight_of)
     weight = np.array([weight_of[ids] for ids in phrases], np.float64)
@@ -89,12 +96,19 @@ def _minimal(
     cost: npt.NDArray[np.float64],
     end: npt.NDArray[np.float64],
 ) -> _context.Phrases:
-    """Minimise a trie with OpenFst; arc n - 1 leads to node n."""
+    """Minimise a trie with OpenFst.
+
+    Args:
+        parent: The node at which each arc leaves; arc n - 1 leads to node n.
+        word: The word id of each arc.
+        cost: The cost of each arc.
+        end: The cost of a phrase's end at each node, infinite where no phrase ends.
+    """
     order = np.lexsort((word, parent))
     arc_begin = np.searchsorted(parent[order], np.arange(len(end) + 1))
     pywrapfst = pywrapfst_module()
     machine = to_fst(Lattice.from_arrays("", arc_begin, order + 1, word[order], cost[order], np.zeros(len(word)), end))
-    # With weights encoded in the labels, minimisation does not push them.
+    # Minimisation does not push weights that are encoded in the labels.
     coder = pywrapfst.EncodeMapper(arc_type="standard", encode_labels=True, encode_weights=True)
     machine.encode(coder)
     machine.minimize()
@@ -108,10 +122,11 @@ def _minimal(
 
 
 class ListCompiler:
-    """A cache of compiled lists as long as they live: of shared ones, or of all.
+    """A compiler of phrase lists that caches its results as long as the lists exist.
 
     Args:
-        spell: Returns the ids of the words of a phrase, -1 for unknown ones.
+        spell: Function that returns the ids of the words of a phrase, -1 for unknown words.
+        keep_all: Cache the results of all lists, not only those of named lists, which utterances share.
     """
 
     def __init__(self, spell: Spell, *, keep_all: bool = False) -> None:
@@ -120,7 +135,7 @@ class ListCompiler:
         self._compiled: WeakKeyDictionary[PhraseList, CompiledList] = WeakKeyDictionary()
 
     def of(self, lists: Sequence[PhraseList]) -> list[CompiledList]:
-        """Compile some lists, shared ones once."""
+        """Compile each phrase list, or take its result from the cache."""
         return [self._of_list(phrases) for phrases in lists]
 
     def _of_list(self, phrases: PhraseList) -> CompiledList:

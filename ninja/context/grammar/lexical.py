@@ -1,4 +1,4 @@
-"""Context by lexical forms: phrases match the lexical forms of the words of a lattice."""
+"""Context by lexical forms, in which phrases match the lexical forms of the words of a lattice."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ from ninja.lm.word_map import MARKS
 
 
 class LexicalContext:
-    """Phrases of written text, and the forms by which they match the words of lattices.
+    """Phrases of written text, and the lexical forms by which they match the words of lattices.
 
     Args:
         words: Symbol table of the lattices.
+        normalizer: Normalizer of the written words and of the phrases.
     """
 
     def __init__(self, words: SymbolTable, normalizer: Normalizer) -> None:
@@ -34,41 +35,44 @@ class LexicalContext:
         self.table = self.written.table
         self.table.lexical.intern(MARKS)  # trackers of a growing table must know them
         self.compiler = ListCompiler(self._spell)
-        self._ids: dict[str, list[int]] = {}  # of words of phrases
+        self._ids: dict[str, list[int]] = {}  # the lexical ids of each word of the phrases
         self._learned: WeakSet[PhraseList] = WeakSet()
         self._tries: WeakKeyDictionary[PhraseList, PhraseTrie] = WeakKeyDictionary()
 
     @property
     def words(self) -> SymbolTable:
-        """The symbol table of results, which has the words of the lattices and those written in respelled phrases."""
+        """The symbol table of results, with the words of the lattices and those of respelled phrases."""
         return self.written.words
 
     def _spell(self, words: Sequence[str]) -> list[int]:
-        """Return the lexical ids of the words of a phrase, whose list is learned."""
+        """Return the lexical ids of the words of a phrase; `learn` has read its list."""
         return [number for word in words for number in self._ids[word]]
 
     def learn_all(self) -> None:
-        """Normalise all words of the table, for models that count the words that they lack."""
+        """Normalise all words of the table, so that models can count the words that they lack."""
         self.table.learn(np.array([number for _, number in self.words], np.int64))
 
     def add_context(
         self, lattice: Lattice, lexical: LexicalLattice, tracker: Tracker, lists: Sequence[PhraseList]
     ) -> Lattice:
-        """Give every path of a lattice the score of the contextual grammar, see `tracker.add_context`.
+        """Add the score of the contextual grammar to every path of a lattice, as `tracker.add_context` does.
 
-        A phrase occurs where its lexical words do. It is written as its list does, with the punctuation of the words in
-        its place, see `written.in_place_of`; words of a list without capitals, which tells no case, stay as they are.
+        A phrase occurs where its lexical words occur. It is written as in its list, with the punctuation of the words
+        that it replaces (see `written.in_place_of`). A list without capitals does not tell the case of its words, so
+        that its phrases stay as the lattice writes them.
 
         Args:
-            lexical: The lattice of its lexical forms.
-            tracker: The grammar, over the lexical words.
+            lattice: The lattice of written words.
+            lexical: The lattice of their lexical forms.
+            tracker: The grammar over the lexical words.
+            lists: The phrase lists of the utterance.
         """
         self.learn(lists)
         composed, arc_map = add_context(lexical.lattice, tracker, lists, return_arc_map=True)
         return self._written(lattice, lexical, composed, arc_map, lists)
 
     def respelled(self, lattice: Lattice, lexical: LexicalLattice, lists: Sequence[PhraseList]) -> Lattice:
-        """Return a lattice with phrases as their lists write them, see `add_context`; costs stay the same."""
+        """Return the lattice with phrases written as in their lists, as `add_context` does, but with equal costs."""
         return self._written(lattice, lexical, lexical.lattice, np.arange(lexical.lattice.num_arcs), lists)
 
     def _written(
@@ -79,7 +83,7 @@ class LexicalContext:
         arc_map: npt.NDArray[np.int64],
         lists: Sequence[PhraseList],
     ) -> Lattice:
-        """Return the lattice of written words of a lattice composed of lexical arcs, with respelled phrases."""
+        """Return the lattice of written words, with respelled phrases, of a composed lattice of lexical words."""
         is_last = self._is_last(lexical)
         written = lattice.word[lexical.source_arc]
         word = np.where(lexical.is_first, written, EPSILON)[arc_map]
@@ -93,7 +97,7 @@ class LexicalContext:
         return as_list_of(lattice, self._contracted(lattice, lexical, composed, arc_map, word, is_last[arc_map]))
 
     def learn(self, lists: Sequence[PhraseList]) -> None:
-        """Normalise the words of the phrases of some lists."""
+        """Normalise the words of the phrases of the given lists."""
         for phrases in lists:
             if phrases in self._learned:
                 continue
@@ -105,19 +109,19 @@ class LexicalContext:
             self._ids.update((word, [next(ids) for _ in form]) for word, form in zip(new, forms, strict=True))
 
     def matches(self, tracker: Tracker, lists: Sequence[PhraseList], words: Sequence[str]) -> list[Match]:
-        """Return the phrases on the best path of the grammar through written words, with their places there."""
+        """Return the phrases on the best path of the grammar through written words, with the indices of these words."""
         forms = self.table.normalizer.forms(words)
         self.learn(lists)
-        place = [at for at, form in enumerate(forms) for _ in form]
+        position = [index for index, form in enumerate(forms) for _ in form]
         tracker.clear()
         start = tracker.start(lists)
         ids = self.table.lexical.ids(word for form in forms for word in form)
         return [
             Match(
-                place[match.begin],
-                place[match.end - 1] + 1,
+                position[match.begin],
+                position[match.end - 1] + 1,
                 match.cls,
-                " ".join(words[place[match.begin] : place[match.end - 1] + 1]),
+                " ".join(words[position[match.begin] : position[match.end - 1] + 1]),
             )
             for match in tracker.matches(start, ids)
         ]
@@ -129,7 +133,7 @@ class LexicalContext:
 
     @staticmethod
     def _is_last(lexical: LexicalLattice) -> npt.NDArray[np.bool_]:
-        """Tell which arcs have the last lexical word of their written word."""
+        """Return whether each arc has the last lexical word of its written word, bool [num_arcs]."""
         is_end = np.zeros(lexical.lattice.num_states, np.bool_)
         is_end[lexical.state] = True
         return is_end[lexical.lattice.dst]
@@ -143,20 +147,22 @@ class LexicalContext:
         word: npt.NDArray[np.integer],
         is_last: npt.NDArray[np.bool_],
     ) -> Lattice:
-        """Return a lattice of written words, in which arcs without one are joined to the one before.
+        """Return a lattice of written words, in which arcs without a written word are joined to the arc before.
 
         Args:
-            source: The written lattice.
-            composed: Copies of arcs of the lexical lattice.
-            arc_map: The lexical arc of each of them.
-            word: The written word of each.
+            source: The lattice of written words before the composition.
+            lexical: The lattice of its lexical forms.
+            composed: The composed lattice, whose arcs are copies of those of the lexical lattice.
+            arc_map: The lexical arc of each composed arc, int64 [num_arcs].
+            word: The written word of each composed arc, [num_arcs].
+            is_last: Whether each composed arc has the last lexical word of its written word, bool [num_arcs].
         """
         word = frozen(word.astype(np.int32))
         if is_last.all():
             return composed.replace(word=word, words=self.words)
-        is_joined = np.zeros(composed.num_states, np.bool_)  # states inside of words
+        is_joined = np.zeros(composed.num_states, np.bool_)  # whether a state is inside a word
         is_joined[composed.dst[~is_last]] = True
-        exit_arc = np.minimum(composed.arc_begin[:-1], composed.num_arcs - 1)  # the only one of such a state
+        exit_arc = np.minimum(composed.arc_begin[:-1], composed.num_arcs - 1)  # the only arc that leaves such a state
         is_joined &= word[exit_arc] == EPSILON
         keep = ~is_joined[composed.src]
         dst = composed.dst[keep].astype(np.int64)
@@ -189,9 +195,9 @@ class LexicalContext:
 
 
 def _label_ranges(source: Lattice, lexical: LexicalLattice) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return the first label of each lexical arc in the written lattice, and the one after its last."""
+    """Return the index of each lexical arc's first label in the written lattice, and that of its last label plus 1."""
     length = np.diff(lexical.lattice.ali_begin)
-    order = np.argsort(lexical.source_arc, kind="stable")  # pieces of a word are in their order
+    order = np.argsort(lexical.source_arc, kind="stable")  # the arcs of a word stay in their order
     end = np.empty(len(length), np.int64)
     end[order] = np.cumsum(length[order])
     return end - length, end

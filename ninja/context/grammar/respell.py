@@ -1,4 +1,4 @@
-"""Respelling of lattices: where the words of a phrase occur, its words are written as the list writes them."""
+"""Respelling of lattices, which writes the words of phrases as their lists do."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ from ninja.lattice.text import LexicalTable
 
 Ids = npt.NDArray[np.integer]
 _Nodes = tuple[tuple[int, int], ...]  # (list, node) of phrases in progress
-_Place = tuple[_Nodes, bool]  # phrases in progress, and whether the next word may begin a sentence
+_Progress = tuple[_Nodes, bool]  # phrases in progress, and whether the next word may begin a sentence
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Spelling:
-    """A phrase as a list writes it."""
+    """The written form of a phrase in a list."""
 
     words: tuple[str, ...]
-    start: dict[int, int]  # the written word that begins at each lexical word
-    length: int  # lexical words
+    start: dict[int, int]  # index of a lexical word -> index of the written word that begins there
+    length: int  # number of lexical words
 
 
 @dataclass(frozen=True, slots=True)
 class _Rest:
-    """The first words of a phrase, of which the last are respelled."""
+    """The first words of a phrase whose last words are respelled already."""
 
     spelling: _Spelling
-    length: int  # lexical words still to be respelled
-    last: str  # the word in place of the phrase's last
+    length: int  # number of lexical words that are not respelled yet
+    last: str  # the lattice's word that the last word of the phrase replaces
 
 
 class PhraseTrie:
-    """The phrases of a list by their lexical words; suppressed phrases are left out."""
+    """A trie of the phrases of a list by their lexical words, without suppressed phrases."""
 
     def __init__(self, phrases: PhraseList, table: LexicalTable) -> None:
         self.step: dict[tuple[int, int], int] = {}  # (node, lexical word) -> node; 0 is the root
-        self.spelling: dict[int, _Spelling] = {}  # of the phrase that ends at a node, the first of equal form
+        self.spelling: dict[int, _Spelling] = {}  # node -> the first phrase of the list that ends there
         self._num_nodes = 1
         for members in phrases.classes.values():
             for phrase in members:
@@ -58,7 +58,7 @@ class PhraseTrie:
             node = self.step.setdefault((node, word), self._num_nodes)
             self._num_nodes += node == self._num_nodes
         lengths = [len(form) for form in forms]
-        if node and all(lengths):  # a word without lexical words has no place in a lattice
+        if node and all(lengths):  # a word without lexical words does not occur in a lattice
             starts = np.cumsum([0, *lengths[:-1]]).tolist()
             self.spelling.setdefault(
                 node, _Spelling(tuple(words), {at: i for i, at in enumerate(starts)}, sum(lengths))
@@ -68,13 +68,13 @@ class PhraseTrie:
 class Respelling:
     """The respelling of the lattices of an utterance.
 
-    Of the phrases that end with a word, the longest counts; going backwards from the end of a path, the next phrase is
-    looked for before its first word.
+    Phrases are chosen backwards from the end of each path. If several phrases end with the same word, the longest one
+    is chosen, and the search goes on before its first word.
 
     Args:
         tries: The phrases of each list.
         table: Lexical forms of the written words.
-        words: Written words, to which those of phrases are added.
+        words: Written words of the results, to which respelling adds those of phrases.
     """
 
     def __init__(self, tries: Sequence[PhraseTrie], table: LexicalTable, words: WrittenWords) -> None:
@@ -88,17 +88,18 @@ class Respelling:
     ) -> tuple[Lattice, Ids, Ids] | None:
         """Respell a lattice of lexical words.
 
-        States are split where the same words are part of a phrase on one path only; the set of paths and their costs
-        stay the same.
+        States are split where words belong to a phrase on one path but not on another; the set of paths and their
+        costs stay the same.
 
         Args:
-            written: Written word of each arc; every arc of a word with several lexical words has it, int [num_arcs].
-            is_first: Whether an arc has the first lexical word of its written word, bool [num_arcs].
-            is_last: Whether it has the last one.
+            lattice: The lattice of lexical words.
+            written: The written word to which the lexical word of each arc belongs, int [num_arcs].
+            is_first: Whether each arc has the first lexical word of its written word, bool [num_arcs].
+            is_last: Whether each arc has the last lexical word of its written word, bool [num_arcs].
 
         Returns:
-            The lattice, the old arc of each arc, and its written word: 0 for the second and later arcs of a word; both
-            int64 [num_arcs]. None if nothing is respelled.
+            The new lattice, the old arc of each of its arcs, and the written word of each of its arcs, 0 for the second
+            and later arcs of a word; both are int64 [num_arcs]. None if no word is respelled.
         """
         word = lattice.word
         if not np.isin(word, list(self._first)).any():
@@ -120,20 +121,20 @@ class Respelling:
         return self._words.ids([word])[0]
 
     def advance(self, nodes: _Nodes, word: int, *, begins: bool) -> _Nodes:
-        """Return the phrases in progress after a lexical word, at which others may begin."""
+        """Return the phrases in progress after a lexical word; with `begins`, also those that begin with it."""
         after = [(at, node) for at, before in nodes if (node := self._tries[at].step.get((before, word)))]
         if begins and word in self._first:
             after += [(at, node) for at, trie in enumerate(self._tries) if (node := trie.step.get((0, word)))]
         return tuple(after)
 
     def ending(self, nodes: _Nodes) -> _Spelling | None:
-        """Return the longest phrase that ends at some nodes, of equals that of the first list."""
+        """Return the longest phrase that ends at the given nodes, and of equally long ones that of the first list."""
         spellings = [self._tries[at].spelling.get(node) for at, node in nodes]
         return max((s for s in spellings if s is not None), key=lambda s: s.length, default=None)
 
 
 class _Forward:
-    """Copies of the states of a lattice that tell the phrases in progress."""
+    """Copies of the states of a lattice, split by the phrases in progress."""
 
     def __init__(
         self,
@@ -146,12 +147,12 @@ class _Forward:
         self.lattice = lattice
         self.written, self.word = written.tolist(), lattice.word.tolist()
         self.is_first = is_first.tolist()
-        self.states: list[int] = []  # of the lattice, in ascending order, by copy
-        self.begins_sentence: list[bool] = []  # by copy
-        self.incoming: list[list[tuple[int, int, _Spelling | None]]] = []  # copy before, arc, phrase that ends
+        self.states: list[int] = []  # the lattice's state of each copy, in ascending order
+        self.begins_sentence: list[bool] = []  # whether the next word may begin a sentence, by copy
+        self.incoming: list[list[tuple[int, int, _Spelling | None]]] = []  # (copy before, arc, phrase that ends there)
         self.has_phrases = False
-        number: list[dict[_Place, int]] = [{} for _ in range(lattice.num_states)]
-        copies: list[list[tuple[_Place, list[tuple[int, int, _Spelling | None]]]]] = [
+        number: list[dict[_Progress, int]] = [{} for _ in range(lattice.num_states)]
+        copies: list[list[tuple[_Progress, list[tuple[int, int, _Spelling | None]]]]] = [
             [] for _ in range(lattice.num_states)
         ]
         copies[0].append((((), True), []))
@@ -181,7 +182,7 @@ class _Forward:
                     entries[known[place]][1].append((copy, arc, phrase))
 
     def _capitals(self, phrases: Respelling, lattice: Lattice) -> list[bool]:
-        """Tell from which states a capitalised first word of a phrase may follow, after epsilons or at once."""
+        """Return whether a capitalised word that begins a phrase may follow each state, at once or after epsilons."""
         begins = np.isin(lattice.word, list(phrases._first))
         names = {word: is_capitalised(phrases.spell(word)) for word in set(np.array(self.written)[begins].tolist())}
         capitals = [False] * lattice.num_states
@@ -195,7 +196,7 @@ class _Forward:
 
 
 class _Backward:
-    """Copies of copies that tell the phrase of which words are respelled."""
+    """Copies of the copies of `_Forward`, split by the phrase whose words are being respelled."""
 
     def __init__(self, phrases: Respelling, forward: _Forward) -> None:
         self._forward = forward
@@ -203,7 +204,8 @@ class _Backward:
         lattice = forward.lattice
         is_final = (lattice.final_graph < np.inf).tolist()
         rests: list[dict[_Rest | None, int]] = [{} for _ in forward.states]
-        arcs: list[tuple[int, int, int, int, int, int]] = []  # copy, its rest, copy, its rest, arc, written word
+        # (source copy, number of its rest, destination copy, number of its rest, arc, written word)
+        arcs: list[tuple[int, int, int, int, int, int]] = []
         for copy in reversed(range(len(forward.states))):
             if is_final[forward.states[copy]]:
                 rests[copy].setdefault(None, len(rests[copy]))
@@ -223,7 +225,7 @@ class _Backward:
     def _respelled(
         self, phrases: Respelling, before: int, arc: int, phrase: _Spelling | None, rest: _Rest | None
     ) -> tuple[_Rest | None, int]:
-        """Return the rest of the spelling of an open phrase, and the written word of an arc."""
+        """Return the words of a phrase to be respelled before an arc, and the written word of the arc."""
         forward = self._forward
         written, word = forward.written[arc], forward.word[arc]
         if rest is None and phrase is None:
@@ -247,7 +249,7 @@ class _Backward:
         return (_Rest(rest.spelling, place, rest.last) if place else None), number
 
     def result(self) -> tuple[Lattice, Ids, Ids]:
-        """Return the lattice, the old arc and the written word of each arc."""
+        """Return the lattice, and the old arc and the written word of each of its arcs."""
         source = self._forward.lattice
         state_map = self._state.astype(np.int32)
         lattice = copied_lattice(

@@ -1,4 +1,4 @@
-"""The contextual grammar: scores of words after a history by the phrases of an utterance."""
+"""The contextual grammar, which scores words after a history by the phrases of an utterance."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ from ninja.lm.ngram.classes import is_class
 from ninja.lm.ngram.model import NgramLM
 from ninja.lm.word_map import MARKS, NO_WORD, WordMap, complete
 
-NO_CLASS = ""  # class of phrases that are boosted anywhere
+NO_CLASS = ""  # class of phrases that are boosted after any history
 CLASS_LM, OLD_LM = "the class language model", "the old language model"  # names in messages
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Words of a sentence that are a phrase of the context."""
+    """A phrase of the context that occurs in a sentence."""
 
     begin: int  # index of the first word
-    end: int  # index after the last
-    cls: str  # class, "" for none
+    end: int  # index of the last word plus 1
+    cls: str  # class, "" for a phrase without one
     text: str
 
 
 class Tracker:
-    """Follows word histories through a contextual grammar.
+    """The states of word histories in a contextual grammar.
 
-    The state of a history is an integer that identifies a set of tokens: grammar states, outside all phrases or inside
-    one, with the score of the best way to each. Equal sets have the same integer, so that histories with the same
-    future can be recombined. The score of a word is the gain of the best token.
+    The state of a history is an integer that identifies a set of tokens. A token is a state of the grammar, outside all
+    phrases or inside one, with the score of the best path to it. Equal sets have the same integer, so that histories
+    with the same future can be recombined. The score of a word is the gain of the best token.
 
         state = tracker.start(lists)
         states, gains = tracker.advance(states, words)      for each word
-        gains += tracker.final(states)                      the sum over a sentence is its score
+        gains += tracker.final(states)                      at the end of the sentence
 
-    States do not affect each other.
+    The score of a sentence is the sum of its gains.
     """
 
     def __init__(
@@ -59,27 +59,29 @@ class Tracker:
         compiler: ListCompiler | None = None,
         num_symbols: int | None = None,
     ) -> None:
-        """Make a tracker.
+        """Create a tracker without states.
 
         Args:
-            words: The symbols of histories and of the phrases.
-            class_lm: N-gram model with class words (``@name``); without it phrases are only boosted.
-            old_lm: Model of the first pass: outside phrases, the class model is mixed with it linearly, and all scores
-                are differences to its own, so that they replace its share of the costs. Without it, scores are
-                ``class_weight`` times the class model's log-probability.
-            lm_scale: A factor of both models' log-probabilities, but not of boosts: the share that remains beside
-                another language model. Without an old model, it also scales the graph costs of lattices.
-            compiler: Compiler of the lists, to share compiled lists between trackers of the same symbols.
-            num_symbols: Largest symbol id of histories plus 1, if a growing table will add words; models score the
-                present words only.
+            words: Symbol table of the histories and of the phrases.
+            class_lm: N-gram model with class words (``@name``). Without it, phrases are only boosted.
+            options: Weights, boosts and limits. Default: ``ContextOptions()``.
+            old_lm: N-gram model of the first pass. Outside phrases, it is interpolated linearly with the class model,
+                and its own log-probabilities are subtracted from all scores, which thus replace its share of the
+                costs. Without it, scores are the log-probabilities of the class model times ``class_weight``.
+            lm_scale: Factor of the log-probabilities of both models, but not of boosts: the share of the graph costs
+                that another language model leaves to them. Without an old model, it also scales the graph costs of
+                lattices.
+            compiler: Compiler of the phrase lists, which trackers of the same symbols can share.
+            num_symbols: Largest symbol id of histories plus 1, for a table that will grow. Models only score the words
+                that the table has now.
 
         Raises:
-            OptionError: There is an old model, but no class model; or ``lm_scale`` is negative or not finite.
+            OptionError: ``old_lm`` is given without ``class_lm``, or ``lm_scale`` is negative or not finite.
         """
         options = options or ContextOptions()
         check_range("lm_scale", lm_scale, least=0, finite=True)
         if class_lm is None and old_lm is not None:
-            raise OptionError("an old language model is of use with a class language model only")
+            raise OptionError("an old language model needs a class language model; give class_lm, or omit old_lm")
         self.words = words
         self.class_lm = class_lm
         self.options = options
@@ -93,7 +95,7 @@ class Tracker:
         self._class_word = {} if class_lm is None else dict(class_words(class_lm))
         alone = class_lm is not None and old_lm is None
         share = options.class_weight if alone else 1.0
-        # Share of the graph costs that remains; the scores of an old model are subtracted word by word instead.
+        # The share of the graph costs that remains. The scores of an old model are subtracted word by word instead.
         self.graph_share = 1.0 if old_lm is not None else lm_scale * (1.0 - options.class_weight if alone else 1.0)
         self.num_symbols = words.end_of_ids() if num_symbols is None or class_lm is not None else num_symbols
         no_word = np.zeros(self.num_symbols, np.uint8)  # words that do not change a history
@@ -111,7 +113,7 @@ class Tracker:
         self._names: dict[int, tuple[str, ...]] = {}
 
     def start(self, lists: Sequence[PhraseList] = ()) -> int:
-        """Return the state before the first word of an utterance with these lists of phrases."""
+        """Return the state before the first word of an utterance with the given phrase lists."""
         boosted: list[tuple[_context.Phrases, int]] = []
         suppressed: list[_context.Phrases] = []
         names: list[str] = []
@@ -127,16 +129,16 @@ class Tracker:
     def advance(
         self, states: npt.NDArray[np.int64], words: npt.NDArray[np.int32]
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
-        """Advance each of the given states by one word.
+        """Advance each state by one word.
 
         Args:
-            states: Histories, int64 [n].
-            words: The symbol that follows each, int32 [n]; epsilons, ``<s>`` and ``</s>`` change nothing.
+            states: States of the histories, int64 [n].
+            words: The symbol id that follows each history, int32 [n]. Epsilons, ``<s>`` and ``</s>`` change nothing.
 
         Returns:
-            (states, int64 [n]; score of each word in nats, higher is better, float32 [n]). Scores include the boosts of
-            phrases begun, and the removal of boosts of phrases that are abandoned. -1 and -inf where the model does
-            not allow the word.
+            The new states, int64 [n], and the scores of the words in nats, float32 [n]; higher is better. Scores
+            include the boosts of the phrases that the words continue, and take back those of phrases that they break
+            off. Where the model does not allow a word, the state is -1 and the score -inf.
 
         Raises:
             OptionError: A state or a symbol does not exist, or the shapes differ.
@@ -150,12 +152,28 @@ class Tracker:
         return after, gain
 
     def final(self, states: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
-        """Return the score of ending in each of some states, float32 [n]: ``</s>``, without partial boosts."""
+        """Return the score of a sentence end after each history.
+
+        Args:
+            states: States of the histories, int64 [n].
+
+        Returns:
+            The scores in nats, float32 [n]. They include that of ``</s>`` and take back the boosts of phrases that are
+            incomplete.
+        """
         score: npt.NDArray[np.float32] = self._tracker.final(np.ascontiguousarray(states, np.int64))
         return score
 
     def compose(self, lattice: Lattice, start: int) -> tuple[Lattice, npt.NDArray[np.int64]]:
-        """Add the costs of the grammar to every path of a lattice, see `add_context`."""
+        """Add the costs of the grammar to every path of a lattice, as `add_context` does.
+
+        Args:
+            lattice: The lattice.
+            start: The state at its start, from `start`.
+
+        Returns:
+            The expanded lattice, and the old arc of each new arc, int64 [num_arcs].
+        """
         for word_map in (self.class_map, self.old_map):
             if word_map is not None:
                 word_map.of(lattice)
@@ -166,21 +184,25 @@ class Tracker:
         return self.words.spell(words)
 
     def clear(self) -> None:
-        """Forget all states, but keep compiled lists."""
+        """Delete all states, but keep the compiled phrase lists."""
         self._tracker.clear()
         self._names.clear()
 
     def matches(self, start: int, words: Sequence[int] | npt.NDArray[np.int32]) -> list[Match]:
-        """Return the phrases on the best path of the grammar through a sentence, from a state of `start`.
+        """Return the phrases on the best path of the grammar through a sentence.
+
+        Args:
+            start: A state that `start` returned since the last `clear`.
+            words: The word ids of the sentence.
 
         Raises:
-            OptionError: The state is not one of `start` since the last `clear`.
+            OptionError: The state is another one.
         """
         ids = np.ascontiguousarray(words, np.int32)
         names = self._names.get(start)
         if names is None:
             raise OptionError(
-                f"state {start} begins no utterance; use a state that `start` returned since the last `clear`"
+                f"state {start} is not the start of an utterance; use one that `start` returned since the last `clear`"
             )
         return [
             Match(begin, end, names[number], " ".join(self.words.spell(ids[begin:end])))
@@ -199,30 +221,32 @@ def add_context(
 def add_context(
     lattice: Lattice, tracker: Tracker, lists: Sequence[PhraseList] = (), *, return_arc_map: bool = False
 ) -> Lattice | tuple[Lattice, npt.NDArray[np.int64]]:
-    """Give every path of a lattice the score of the contextual grammar.
+    """Add the score of the contextual grammar to every path of a lattice.
 
-    States are split where the grammar distinguishes histories; the set of paths stays the same. With the ``gain`` of
-    each word by `Tracker.advance`, graph costs become
+    States are split where the grammar distinguishes histories; the set of paths stays the same. If ``gain`` is the
+    score of a word from `Tracker.advance`, its graph cost becomes
 
         graph − gain                          with an old language model, or with no class model
         (1 − class_weight) · graph − gain        with a class model alone
 
     Args:
-        lattice: Any lattice; epsilons do not change histories.
-        tracker: The grammar; its states are cleared first.
-        return_arc_map: Also return the old arc of each new arc, int64 [num_arcs].
+        lattice: The lattice. Epsilons do not change histories.
+        tracker: The grammar. Its states are deleted first.
+        lists: The phrase lists of the utterance.
+        return_arc_map: Also return the old arc of each new arc.
 
     Returns:
-        The expanded lattice without unreachable states; acoustic costs and alignments are unchanged.
+        The expanded lattice without unreachable states, with the same acoustic costs and alignments; if
+        ``return_arc_map``, also the old arc of each new arc, int64 [num_arcs].
 
     Raises:
         LatticeError: The result has more than ``max_arcs`` arcs.
-        ModelError: A model gives a word probability zero.
+        ModelError: A model gives a word the probability zero.
         SymbolError: A word id is not in the symbol table.
         VocabularyError: A word is unknown to a model without <unk>.
 
-    Source: Chen, Jain, Wang, Seltzer and Fuegen 2018, arXiv:1812.02142 (token passing, class and keyword boosts; there
-    in the beam search of an end-to-end model).
+    Source: Chen, Jain, Wang, Seltzer and Fuegen 2018, arXiv:1812.02142 (token passing, class and keyword boosts, which
+    they apply in the beam search of an end-to-end model).
     """
     tracker.clear()
     composed, arc_map = tracker.compose(lattice, tracker.start(lists))
@@ -230,7 +254,10 @@ def add_context(
 
 
 def class_words(lm: NgramLM) -> list[tuple[str, int]]:
-    """Return the class words of a model and their ids: ``@name``, ``$name`` and ``<name>``, not ``<s>`` and such."""
+    """Return the class words of a model and their ids.
+
+    Class words are ``@name``, ``$name`` and ``<name>``, but not ``<s>`` and other words that are no classes.
+    """
     return [(word, number) for word, number in lm.vocabulary if is_class(word)]
 
 
