@@ -1,4 +1,4 @@
-"""Better transcripts from word lattices: read, prune and rescore them with neural language models.
+"""Read, prune and rescore the word lattices of speech recognisers.
 
     import ninja
 
@@ -7,12 +7,12 @@
         for key, lattice in ninja.rescore(ninja.read("lat.ark.gz", words="words.txt"), lm, ninja.RescoreOptions()):
             output.write(lattice)
 
-Names are imported when they are first used, as ``__init__.pyi`` says, so that importing the package costs nothing.
+Names are imported on first use, as listed in ``__init__.pyi``, so that importing the package is fast.
 """
 
 import sys
 
-TYPE_CHECKING = False  # `typing` itself would take longer to import than all the rest
+TYPE_CHECKING = False  # importing `typing` would take longer than everything else
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -22,9 +22,9 @@ _attached: "tuple[Callable[[str], object], Callable[[], list[str]], list[str]] |
 
 
 def _names() -> "tuple[Callable[[str], object], Callable[[], list[str]], list[str]]":
-    """Return the function that imports a name, the one that lists the names, and the list of them.
+    """Return the functions ``__getattr__`` and ``__dir__`` of the package, and the list of its names.
 
-    They are read when a name is first used: a build calls the launcher by the hundred, and needs no name.
+    They are created when a name is first used, because a build starts the launcher hundreds of times without using any.
     """
     global _attached
     if _attached is None:
@@ -43,7 +43,7 @@ def __getattr__(name: str) -> object:
 
         value = installed_version()
     elif name == "BIN_DIR":
-        # scikit-build-core and others ask the build tool's package, whose name we share, where its program lies.
+        # scikit-build-core and others ask the package of the build tool, which has the same name, for its program.
         import os
 
         from ninja.build_tool import find_build_tool
@@ -60,7 +60,7 @@ def __dir__() -> list[str]:
 
 
 def _picture(lattice: "Lattice") -> str:
-    """Draw a lattice at the end of a notebook's cell."""
+    """Return HTML that shows a lattice in a notebook."""
     from ninja.show import picture
 
     return picture(lattice)

@@ -1,7 +1,7 @@
-"""The ``ninja`` command, which passes calls meant for the build tool of the same name to that tool.
+"""Entry points of the ``ninja`` command, which forward calls meant for the build tool of the same name to that tool.
 
-PyPI's ``ninja`` (the build tool) has the same command and the same import name. A build makes hundreds of calls, so
-only ``os``, ``sys`` and two small modules are imported before the call is known to be for this program.
+The build tool, PyPI's ``ninja``, has the same command name and import name. A build makes hundreds of calls, so only
+``os``, ``sys`` and two small modules are imported before it is known that a call is meant for this program.
 """
 
 import os
@@ -29,10 +29,10 @@ def main_asr() -> None:
 
 
 def is_build_call(arguments: list[str], folder: str = ".") -> bool:
-    """Tell whether arguments are meant for the build tool.
+    """Return whether a call is meant for the build tool.
 
-    They are if the first is one of its short options, or if the folder has a ``build.ninja`` and the first name is no
-    command of this program.
+    This is the case if the first argument is a short option of the build tool, or if the folder contains
+    ``build.ninja`` and the first name is not a command of this program.
     """
     if arguments and arguments[0][:2] in BUILD_OPTIONS:
         return True
@@ -58,7 +58,7 @@ def _build(arguments: list[str]) -> None:
 
 
 def _version(arguments: list[str]) -> None:
-    """Print the version of this program on a terminal; run the build tool if a program asks through a pipe."""
+    """Print the version of this program on a terminal, but forward the call if another program reads the output."""
     tool = find_build_tool()
     if sys.stdout is not None and sys.stdout.isatty():
         if tool:

@@ -1,13 +1,16 @@
-"""Find the build tool ``ninja``."""
+"""Find the build tool that is also called ``ninja``."""
 
 import os
 
 BUILD_TOOLS = ("ninja-build", "ninja", "samu")
-OURSELVES = b"ninja._launch"  # occurs in the start scripts that pip, pipx, uv and setuptools write
+OURSELVES = b"ninja._launch"  # occurs in the scripts that pip, pipx, uv and setuptools create for this package
 
 
 def find_build_tool() -> str | None:
-    """Return the path of the build tool: ``$NINJA_BUILD_TOOL``, or the first on PATH that is not this program."""
+    """Return the path of the build tool, None if there is none.
+
+    It is ``$NINJA_BUILD_TOOL``, or else the first program on PATH that has one of its names and is not this program.
+    """
     chosen = os.environ.get("NINJA_BUILD_TOOL")
     for name in (chosen,) if chosen else BUILD_TOOLS:
         folders = [""] if os.path.dirname(name) else os.environ.get("PATH", os.defpath).split(os.pathsep)
@@ -19,9 +22,9 @@ def find_build_tool() -> str | None:
 
 
 def is_ourselves(path: str) -> bool:
-    """Tell whether a program is a start script of this package, in any environment."""
+    """Return whether a program is a script that starts this package, in any environment."""
     try:
         with open(path, "rb") as stream:
             return OURSELVES in stream.read(4096)
     except OSError:
-        return True  # it might be ours, which would call itself forever
+        return True  # if it is this program, running it would never end

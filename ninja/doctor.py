@@ -1,4 +1,4 @@
-"""Checks of an installation: versions, compiled modules, devices, the shipped model, the command ``ninja``."""
+"""Check an installation: versions, compiled modules, devices, the shipped model, and the command ``ninja``."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ ALWAYS_NEEDED = ("numpy", "click", "isal", "lazy_loader")
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Result of one check."""
+    """Result of a check."""
 
     subject: str
     good: bool | None  # None if an optional library is missing
-    text: str  # the result, and the remedy of a problem
+    text: str  # the result, followed by the remedy if there is a problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +36,8 @@ class Claim:
     """A file that several installed distributions contain."""
 
     path: str
-    owners: tuple[str, ...]  # distributions with the file in their records
-    present: str | None  # the distribution whose content the file has, if any
+    owners: tuple[str, ...]  # distributions that record the file
+    present: str | None  # distribution whose recorded content equals that of the file, if any
 
 
 def examine() -> Iterator[Finding]:
@@ -62,7 +62,7 @@ def examine() -> Iterator[Finding]:
 
 
 def examine_deeply() -> Iterator[Finding]:
-    """Compute golden cases with the kernels of this build and compare them with plain Python."""
+    """Compare results of the compiled modules on small lattices with those of plain Python."""
     try:
         from ninja import self_test
     except Exception as error:  # a broken library may raise anything when it is imported
@@ -74,7 +74,7 @@ def examine_deeply() -> Iterator[Finding]:
 
 
 def claims() -> list[Claim]:
-    """Return the files of this distribution that other installed distributions contain too, sorted by path.
+    """Return the files that both this and another installed distribution contain, sorted by path.
 
     pip overwrites such files silently, and uninstalling either distribution deletes them.
     """
@@ -98,7 +98,7 @@ def claims() -> list[Claim]:
 
 
 def _digest(path: str) -> str | None:
-    """Return a file's SHA-256 as an installation record writes it, or None when it cannot be read."""
+    """Return the SHA-256 of a file as in installation records, None if the file cannot be read."""
     try:
         content = Path(path).read_bytes()
     except OSError:

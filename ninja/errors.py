@@ -1,7 +1,7 @@
-"""Errors of Ninja; each message has the place, the fault and the remedy.
+"""Errors of Ninja; each message says where the problem is, what is wrong, and what to do.
 
-Every error is a ``NinjaError`` and the built-in exception a Python programmer would expect, so that
-both ``except ninja.NinjaError`` and ``except ValueError`` work.
+Every error is a ``NinjaError`` and also the appropriate built-in exception, so both ``except ninja.NinjaError`` and
+``except ValueError`` work.
 """
 
 from __future__ import annotations
@@ -15,23 +15,24 @@ from typing import ClassVar, TypeVar
 Default = TypeVar("Default")
 Options = TypeVar("Options")
 
-LONGEST_SHOWN = 120  # characters of a key
-NAMED = 20  # keys in a message
+LONGEST_SHOWN = 120  # maximum number of characters of a key in a message
+NAMED = 20  # maximum number of keys in a message
 
 
 class NinjaWarning(UserWarning):
-    """Warning of a repaired peculiarity of an input, such as a byte-order mark."""
+    """Warning about a peculiarity of an input that was corrected, such as a byte-order mark."""
 
 
 class NinjaError(Exception):
-    """Base of all errors of this package.
+    """Base class of all errors of this package.
 
-    ``of_run`` marks errors of a whole run (its options, symbol table or libraries), which every lattice would cause.
-    They are raised even where failures of single lattices are tolerated.
+    ``of_run`` marks errors that every lattice of a run would cause, for example because of its options, symbol table or
+    libraries. They are raised even if failures of single lattices are tolerated.
 
     Args:
-        message: The fault, the offending value and the remedy, in one line.
-        path: File, stream or rspecifier of the fault.
+        message: One line with the problem, the offending value and the remedy.
+        path: File, stream or rspecifier that caused the error.
+        key: Key of the lattice.
         line: Line in a text file, counted from 1.
         byte: Offset in a binary file, counted from 0.
     """
@@ -65,7 +66,7 @@ class NinjaError(Exception):
         return f"{place}: {self.message}" if place else self.message
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Keep the place when the error crosses a process boundary."""
+        """Keep all attributes when the error is pickled."""
         return (type(self), (self.message, self.path), self.__dict__)
 
 
@@ -75,7 +76,7 @@ def shown(key: str) -> str:
 
 
 def named(names: Sequence[str], most: int = NAMED) -> str:
-    """Return the first names of files or keys for a message, and the number of the others."""
+    """Return the first ``most`` names of files or keys, and the number of the others, for a message."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(name if name.isprintable() and len(name) < 80 else shown(name) for name in names[:most]) + more
 
@@ -85,7 +86,7 @@ class FormatError(NinjaError, ValueError):
 
 
 class LatticeError(NinjaError, ValueError):
-    """A lattice that could be read breaks an invariant: a cycle, NaN, no final state."""
+    """A lattice is invalid: for example, it has a cycle, a NaN cost, or no final state."""
 
 
 class SymbolError(NinjaError, ValueError):
@@ -93,7 +94,7 @@ class SymbolError(NinjaError, ValueError):
 
 
 class TableError(SymbolError):
-    """A word id is missing from the symbol table, which is not that of the lattices."""
+    """A word id is missing from the symbol table, which therefore belongs to other lattices."""
 
     of_run = True
 
@@ -103,11 +104,11 @@ class ModelError(NinjaError, ValueError):
 
 
 class VocabularyError(NinjaError, ValueError):
-    """Lattices and language model share too few words for meaningful scores."""
+    """A language model lacks so many words of the lattices that its scores are meaningless."""
 
 
 class OptionError(NinjaError, ValueError):
-    """An option is out of its range or contradicts another."""
+    """An option is out of range or contradicts another option."""
 
     of_run = True
 
@@ -117,7 +118,7 @@ class InputError(NinjaError, OSError):
 
 
 class StoreError(InputError):
-    """An object store failed while a file was read; the incomplete output must be discarded."""
+    """An object store failed during reading; incomplete outputs must be discarded."""
 
     of_run = True
 
@@ -127,7 +128,7 @@ class OutputError(NinjaError, OSError):
 
 
 class DependencyError(NinjaError, ImportError):
-    """A library that this operation needs is not installed."""
+    """A required library is not installed."""
 
     of_run = True
 
@@ -139,31 +140,31 @@ class WorkerError(NinjaError, RuntimeError):
 
 
 class ThreadError(NinjaError, RuntimeError):
-    """The system refuses to start another thread."""
+    """The operating system cannot start another thread."""
 
     of_run = True
 
 
 class BusyError(NinjaError, TimeoutError):
-    """The limit of lattices in flight is reached, and the wait for a free slot timed out."""
+    """The maximum number of pending lattices is reached, and waiting for a free slot timed out."""
 
     of_run = True
 
 
 class ClosedError(NinjaError, RuntimeError):
-    """A lattice was submitted after closing, or was not finished when the service closed."""
+    """A lattice was submitted after the service was closed, or was not finished before that."""
 
     of_run = True
 
 
 def described(default: Default, help: str) -> Default:
-    """Make a field of an options dataclass with its help text."""
+    """Return a field of an options dataclass with a default and a help text."""
     option: Default = field(default=default, metadata={"help": help})
     return option
 
 
 def documented(options: type[Options]) -> type[Options]:
-    """List the fields of an options dataclass, with their help texts, in its docstring."""
+    """Add the fields of an options dataclass and their help texts to its docstring."""
     described_fields = [option for option in fields(options) if "help" in option.metadata]  # type: ignore[arg-type]
     lines = (f"        {option.name}: {option.metadata['help']}" for option in described_fields)
     options.__doc__ = "\n".join([(options.__doc__ or "").rstrip(), "", "    Attributes:", *lines, "    "])
@@ -179,12 +180,18 @@ def check_range(
     above: float | None = None,
     finite: bool = False,
 ) -> None:
-    """Check that an option lies within its range.
+    """Check that an option is within its range.
 
     Args:
-        value: Value of the option; NaN is in no range.
-        above: Exclusive lower bound.
-        finite: Refuse infinity.
+        name: Name of the option, for the message.
+        value: Value of the option; NaN is always out of range.
+        least: Lower bound, inclusive.
+        most: Upper bound, inclusive.
+        above: Lower bound, exclusive.
+        finite: Do not allow infinity.
+
+    Raises:
+        OptionError: The value is out of range.
     """
     if least <= value <= most and (above is None or value > above) and (math.isfinite(value) or not finite):
         return

@@ -1,4 +1,4 @@
-"""Optional libraries: their purposes, and the commands that install them."""
+"""Optional libraries, their purposes, and the commands that install them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import NamedTuple
 from ninja.errors import DependencyError
 
 DISTRIBUTION = "ninja-asr"
-VERSION = "0.1.0"  # as in pyproject.toml; reading the metadata of the installation takes 10 ms
+VERSION = "0.1.0"  # as in pyproject.toml; reading the metadata of the installed package takes 10 ms
 
 
 class Library(NamedTuple):
     """An optional library."""
 
-    purpose: str  # features that need it
+    purpose: str  # features that require it
     install: str  # command that installs it
 
 
@@ -54,10 +54,10 @@ LIBRARIES = {
 
 @contextmanager
 def needed_for(purpose: str, path: str | os.PathLike[str] | None = None) -> Iterator[None]:
-    """Import libraries in a ``with`` block; a missing one raises an error with the command that installs it.
+    """Import libraries in a ``with`` block; if one is missing, raise an error that says how to install it.
 
     Args:
-        purpose: Feature that needs them, in the singular: "a page".
+        purpose: Feature that requires the libraries, a singular noun phrase such as "a page".
         path: File that is read or written.
 
     Raises:
@@ -70,10 +70,11 @@ def needed_for(purpose: str, path: str | os.PathLike[str] | None = None) -> Iter
 
 
 def explained(error: ImportError, purpose: str = "", path: str | os.PathLike[str] | None = None) -> ImportError:
-    """Return an error that names the missing library and its installation; errors of our own modules are unchanged.
+    """Return an error that names the missing library and says how to install it.
 
     Args:
-        purpose: Feature that needs the library, if known.
+        error: The error of the import; it is returned unchanged if it is about a module of Ninja.
+        purpose: Feature that requires the library, if known.
         path: File that is read or written.
     """
     library = (error.name or "").partition(".")[0]
@@ -89,7 +90,7 @@ def explained(error: ImportError, purpose: str = "", path: str | os.PathLike[str
 
 def installed_version() -> str:
     """Return the version of the installed distribution; `ninja.__version__` may be that of another package."""
-    from importlib import metadata  # takes longer to import than all the rest
+    from importlib import metadata  # slow to import
 
     try:
         return metadata.version(DISTRIBUTION)

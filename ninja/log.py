@@ -1,4 +1,4 @@
-"""The log of a run: counts of results, notes for the user, failures."""
+"""The log of a run, with counts, notes for the user, and failures."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ OnError = Callable[[NinjaError], None]
 class Log:
     """Counts, notes and failures of a run, shared by its stages.
 
-    Numeric fields, also those of subclasses, are summed when logs of several processes are merged.
+    Numeric fields, including those of subclasses, are added when the logs of several threads or processes are merged.
     """
 
-    on_note: Callable[[str], None] | None = None  # called with each note at once
-    on_error: OnError | None = None  # called with each failure at once; without it, the first failure is raised
-    lattices: int = 0  # results
-    skipped: int = 0  # lattices whose results were in the output already
+    on_note: Callable[[str], None] | None = None  # called with each note
+    on_error: OnError | None = None  # called with each failure; if None, the first failure is raised
+    lattices: int = 0  # number of lattices with a result
+    skipped: int = 0  # number of lattices whose results were already in the output
     notes: list[str] = field(default_factory=list)
     failures: list[NinjaError] = field(default_factory=list)
     repeated: list[str] = field(default_factory=list)  # duplicate keys, once for each repetition
-    lists_repeated: bool = False  # whether a note lists these keys
-    output: int = 0  # number of the current output
-    _reported: set[tuple[int, str]] = field(default_factory=set)  # notes, with the output of each
+    lists_repeated: bool = False  # a note lists these keys
+    output: int = 0  # index of the current output
+    _reported: set[tuple[int, str]] = field(default_factory=set)  # index of the output, and note
 
     def note(self, message: str) -> None:
-        """Add a message and show it to the user, once for each output."""
+        """Add a note, and pass it to ``on_note`` once per output."""
         if (self.output, message) in self._reported:
             return
         self._reported.add((self.output, message))
@@ -39,7 +39,7 @@ class Log:
             self.on_note(message)
 
     def fail(self, error: NinjaError, key: str | None = None) -> None:
-        """Add the failure of a lattice; raise it if failures are not tolerated or it concerns the whole run."""
+        """Add the failure of a lattice; raise it if there is no ``on_error`` or the error applies to the whole run."""
         error.key = error.key or key
         if self.on_error is None or error.of_run:
             raise error
@@ -47,7 +47,7 @@ class Log:
         self.on_error(error)
 
     def merge(self, part: Log) -> None:
-        """Add the log of a thread or process, without repeating notes."""
+        """Add the counts, notes and failures of another log."""
         for counter in fields(part):
             value = getattr(part, counter.name)
             if isinstance(value, int | float) and not isinstance(value, bool):

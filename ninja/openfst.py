@@ -1,8 +1,8 @@
-"""Lattices as ``pywrapfst`` machines, by binary image rather than arc by arc.
+"""Convert lattices to ``pywrapfst`` FSTs and back, through OpenFst's binary format.
 
-OpenFst has one weight an arc; a lattice has two costs and an alignment. With ``labels="arc"`` (or ``"word:arc"``) each
-arc is labelled with its number, so that ``from_fst(fst, like=lattice)`` maps the result of OpenFst back to words, costs
-and alignments.
+An OpenFst arc has a single weight, but a lattice arc has two costs and an alignment. With ``labels="arc"`` (or
+``"word:arc"``), each arc is labelled with its index, so that ``from_fst(fst, like=lattice)`` can restore words, costs
+and alignments in the result of an OpenFst operation.
 """
 
 from __future__ import annotations
@@ -36,21 +36,23 @@ def to_fst(
     labels: Labels = "word",
     acoustic_scale: float = 1.0,
 ) -> pywrapfst.MutableFst:
-    """Return a lattice as an OpenFst machine.
+    """Convert a lattice to an OpenFst FST.
 
     Args:
         lattice: Any lattice; its alignments are dropped.
         arc_type: Semiring: "standard" (tropical, float32), "log" (float32) or "log64" (float64).
-        costs: Weight of an arc: "total" = ``acoustic_scale * acoustic + graph``, or "graph" or "acoustic" alone.
-        labels: "word": both labels are the word, 0 = epsilon, and final costs are final weights.
-            "arc": both labels are the arc's number + 1. Final costs become arcs, too, so that a path has them: state s,
-            if final, gets an arc labelled ``num_arcs + s + 1`` to one new state, the only final one, of weight 0.
-            "word:arc": as "arc", but the input label is the word (0 on the arcs of final costs).
-        acoustic_scale: Factor of the acoustic cost in "total"; must be 1 with one cost alone.
+        costs: Weight of an arc: "total" for ``acoustic_scale * acoustic + graph``, or only "graph" or "acoustic".
+        labels: Labels of the arcs.
+
+            - "word": both labels are the word id, 0 for epsilon; final costs become final weights.
+            - "arc": both labels are the index of the arc plus 1. A final state s gets an arc with its final cost and
+              the label ``num_arcs + s + 1`` to a new state, which is the only final state and has weight 0.
+            - "word:arc": like "arc", but the input label is the word id, or 0 for arcs of final costs.
+        acoustic_scale: Factor applied to the acoustic cost in "total"; must be 1 for other costs.
 
     Raises:
-        OptionError: An argument has another value.
-        LatticeError: A cost overflows the weight type.
+        OptionError: An argument is invalid.
+        LatticeError: A cost exceeds the range of the weight type.
     """
     check_choice("labels", labels, "word", "arc", "word:arc")
     if labels == "word":
@@ -65,24 +67,25 @@ def from_fst(
     like: Lattice | None = None,
     labels: Literal["arc", "word:arc"] = "arc",
 ) -> Lattice:
-    """Convert an acyclic OpenFst machine to a lattice.
+    """Convert an acyclic OpenFst FST to a lattice.
 
-    States in topological order keep their numbers; otherwise those reachable from the start are sorted. Arcs of
-    infinite weight, the semiring's zero, are left out: no path can take them.
+    If the states are not sorted topologically, those that can be reached from the start are sorted. Arcs of infinite
+    weight, which no path can use, are dropped.
 
     Args:
-        fst: Machine of any of the three arc types; it is not changed.
-        key: Utterance id; with ``like`` and an empty key, that lattice's.
-        like: Without it, words are the output labels (as Kaldi reads a transducer; input labels are dropped), weights
-            become graph costs, acoustic costs are 0 and alignments empty; an attached output symbol table becomes the
-            lattice's, or an input one where every arc has the same label on both sides. With it, output labels are arcs
-            of this lattice, as ``to_fst`` wrote them; both costs and the alignment are looked up there and the
-            machine's own weights ignored. Arcs of final costs become final costs again where nothing else ends in their
-            state, and epsilon arcs elsewhere. Output label 0 costs nothing.
-        labels: With ``like``: "arc" takes the word from there too, "word:arc" from the input label.
+        fst: FST of any of the three arc types; it is not changed.
+        key: Utterance id; if it is empty, the key of ``like``.
+        like: Lattice from which ``to_fst`` made the FST with ``labels="arc"`` or ``"word:arc"``. Costs and alignments
+            are those of its arcs, which the output labels name, and the weights of the FST are ignored. An arc of a
+            final cost becomes a final cost if no other arc enters its end state, and otherwise an epsilon arc. Output
+            label 0 has no cost. With None, words are the output labels, weights become graph costs, acoustic costs are
+            0, and alignments are empty; the symbol table is that of the output labels, or that of the input labels if
+            both labels of each arc are equal.
+        labels: With ``like``: "arc" takes words from that lattice, "word:arc" from the input labels.
 
     Raises:
-        LatticeError: A cycle, no start, no final state, a weight of NaN or -infinity, a label that is no word or arc.
+        LatticeError: The FST has a cycle, no start state or no final state, a weight is NaN or -infinity, or a label is
+            not a word or an arc.
     """
     image = (fst if fst.fst_type() == "vector" else pywrapfst_module().convert(fst, "vector")).write_to_string()
     if like is None:
@@ -91,7 +94,14 @@ def from_fst(
 
 
 def arc_labelled(lattice: Lattice, cost: Float64, final_cost: Float64, *, words: bool) -> Fst:
-    """Return the arc-labelled FST of a lattice with other costs (+inf: not final); input labels are words or arcs."""
+    """Return the arc-labelled FST of a lattice with given costs; see ``to_fst``.
+
+    Args:
+        lattice: The lattice.
+        cost: Weight of each arc, float64 [num_arcs].
+        final_cost: Final cost of each state, float64 [num_states]; +inf if the state is not final.
+        words: Use words as input labels instead of arcs.
+    """
     num_states, num_arcs = lattice.num_states, lattice.num_arcs
     arc = np.arange(num_arcs, dtype=np.int32)
     final_arc = np.arange(num_arcs, num_arcs + num_states, dtype=np.int32)
@@ -114,18 +124,19 @@ def arc_labelled(lattice: Lattice, cost: Float64, final_cost: Float64, *, words:
 
 
 def recover(fst: Fst, like: Lattice, labels: Literal["arc", "word:arc"], key: str = "") -> tuple[Lattice, Int32, Int32]:
-    """Convert an arc-labelled machine to a lattice with the words, costs and alignments of ``like``; see ``from_fst``.
+    """Convert an arc-labelled FST to a lattice with the words, costs and alignments of ``like``; see ``from_fst``.
 
     Args:
-        like: The lattice whose arcs the output labels number.
-        labels: Whether words come from ``like``, too, or from the input labels.
-        key: Utterance id; by default that of ``like``.
+        fst: The FST.
+        like: The lattice whose arcs the output labels name.
+        labels: "arc" takes words from ``like``, "word:arc" from the input labels.
+        key: Utterance id; if it is empty, the key of ``like``.
 
     Returns:
         The lattice; the label of each arc, int32 [num_arcs]; the label of each final state, int32 [num_states], else 0.
 
     Raises:
-        LatticeError: A label names no arc and no final state of ``like``, or no state is final.
+        LatticeError: A label is not that of an arc or a final state of ``like``, or no state is final.
     """
     arc_begin, dst, ilabel, olabel, final_cost = fst.arc_begin, fst.dst, fst.ilabel, fst.olabel, fst.final_cost
     key = key or like.key
@@ -149,7 +160,7 @@ def recover(fst: Fst, like: Lattice, labels: Literal["arc", "word:arc"], key: st
     word = ilabel if labels == "word:arc" else word_of[olabel]
     ending = (word == 0) & (olabel > num_arcs) & is_final[dst] & (np.diff(arc_begin)[dst] == 0) & ~is_final[src]
     ending &= np.bincount(src[ending], minlength=num_states)[src] == 1
-    # An ending arc turns into its state's final cost; states entered by such arcs only vanish.
+    # An ending arc becomes the final cost of its source state; states that only such arcs enter are removed.
     stays = np.ones(num_states, bool)
     stays[dst[ending]] = False
     stays[dst[~ending]] = True

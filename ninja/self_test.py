@@ -1,8 +1,8 @@
-"""Golden cases: results of the kernels on this machine, compared with enumeration of all paths in plain Python.
+"""Compare results of the compiled modules on this machine with the enumeration of all paths in plain Python.
 
-The reference implementations use no kernel, so a build with unsafe optimisations, for another processor, or with a
-fault gives other numbers. The lattices are the same on all machines; some have states without a path, epsilon arcs,
-tied costs, and probabilities that underflow.
+The reference implementations use no compiled modules, so a build that is defective, made for another processor or with
+unsafe optimisations gives different numbers. The lattices are the same on all machines; some have states without a
+path, epsilon arcs, equal costs, and probabilities that underflow.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ ARPA = (
 
 
 class Wrong(Exception):
-    """The result of a case differs from the reference."""
+    """Raised if the result of a case differs from the reference."""
 
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """A path, enumerated in Python."""
+    """A path that was enumerated in Python."""
 
     arcs: tuple[int, ...]
-    words: tuple[int, ...]
-    cost: float  # scaled
+    words: tuple[int, ...]  # without epsilon
+    cost: float  # total scaled cost
 
 
 def random_lattices() -> list[Lattice]:
-    """Return small random lattices, the same on every machine."""
+    """Return small pseudo-random lattices, which are the same on all machines."""
     state = 20_261_123
 
     def draw(count: int) -> int:
@@ -78,7 +78,7 @@ def random_lattices() -> list[Lattice]:
 
 
 def walks(lattice: Lattice, scales: Scales = SCALES) -> list[Walk]:
-    """Enumerate all paths, without a kernel."""
+    """Enumerate all paths in plain Python."""
     word, dst = lattice.word.tolist(), lattice.dst.tolist()
     arc_begin, lm, acoustic = (array.tolist() for array in (lattice.arc_begin, lattice.graph, lattice.acoustic))
     final = list(zip(lattice.final_graph.tolist(), lattice.final_acoustic.tolist(), strict=True))
@@ -96,7 +96,7 @@ def walks(lattice: Lattice, scales: Scales = SCALES) -> list[Walk]:
 
 
 def by_words(paths: list[Walk]) -> dict[tuple[int, ...], float]:
-    """Return the least cost of each word sequence."""
+    """Return the lowest cost of each word sequence."""
     least: dict[tuple[int, ...], float] = defaultdict(lambda: math.inf)
     for walk in paths:
         least[walk.words] = min(least[walk.words], walk.cost)
@@ -104,7 +104,7 @@ def by_words(paths: list[Walk]) -> dict[tuple[int, ...], float]:
 
 
 def check_close(name: str, result: float, expected: float, tolerance: float = 1e-9) -> None:
-    """Raise `Wrong` if a number differs from the expected one or is NaN."""
+    """Raise `Wrong` if a number is NaN or differs from the expected one by more than a relative tolerance."""
     if not abs(result - expected) <= tolerance * max(1.0, abs(expected)):
         raise Wrong(f"{name} is {result!r}, but must be {expected!r}")
 
@@ -282,7 +282,7 @@ CASES: dict[str, Callable[[], None]] = {
 
 
 def run() -> Iterator[tuple[str, str | None]]:
-    """Yield the name of each case, and the error, None if there is none."""
+    """Run all cases, and yield the name and the error of each, None if it passed."""
     for name, case in CASES.items():
         try:
             case()
