@@ -73,9 +73,9 @@ KINDS = {
     "torch": (lambda: TORCH, "torch's old format: load it with torch and save it again with torch.save"),
     "pickle": (
         lambda: pickle.dumps([1, 2]),
-        "a Python pickle, which could run anything: save it in another format",
+        "a Python pickle, which could run any code: save it in another format",
     ),
-    "Parquet": (parquet, "Parquet, which cannot be mapped: make it an Arrow file with pyarrow"),
+    "Parquet": (parquet, "Parquet, which cannot be mapped: convert it to an Arrow file with pyarrow"),
 }
 
 
