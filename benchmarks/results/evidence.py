@@ -31,6 +31,7 @@ from ninja.lm import LanguageModel, Mixture
 from ninja.lm.ngram.kneser_ney import NgramOptions, train_ngram
 from ninja.models import ENGLISH, ENGLISH_NGRAM
 from ninja.rescoring import RescoreOptions, rescore
+from ninja.rescoring.usual_weights import usual_weights
 from ninja.tune.first_pass import tune_first_pass
 from ninja.tune.weights import tune_weights
 
@@ -63,7 +64,7 @@ class Corpus:
             order = sorted(set(speakers.values()))
             text = {key: line for key, line in text.items() if order.index(speakers[key]) % 2 == (name == "test")}
         lattices = {key: lattice for key, lattice in ninja.read(folder / self.archive, words=words) if key in text}
-        return Half(lattices, {key: text[key] for key in lattices}, speakers)
+        return Half(lattices, {key: text[key] for key in lattices}, speakers, self.normalizer)
 
 
 @dataclass
@@ -73,6 +74,12 @@ class Half:
     lattices: dict[str, Lattice]
     text: Texts
     speakers: dict[str, str] | None
+    normalizer: str
+
+    @property
+    def references(self) -> Texts:
+        """The lexical words of the references."""
+        return lexical(self.text, self.normalizer)
 
 
 @dataclass(frozen=True)
@@ -122,6 +129,11 @@ CORPORA = (
 FACTORS = (1.0, 0.7, 0.5, 0.35, 0.25, 0.15)  # of all costs, for posteriors
 
 
+def lexical(texts: Texts, normalizer: str) -> Texts:
+    """Return the lexical words of transcripts."""
+    return {key: list(words) for key, words in lexical_texts(texts, normalizer).items()}
+
+
 def best_words(lattices: dict[str, Lattice], scales: Scales) -> Texts:
     """Return the words of the best paths."""
     return {key: _spell(lattice, best_path(lattice, scales).words) for key, lattice in lattices.items()}
@@ -151,18 +163,27 @@ class Runner:
     dev: Half
     test: Half
 
-    def transcripts(self) -> tuple[Texts, str]:
-        """Choose weights on the development half; return the transcripts of the test half and the weights."""
+    def transcripts(self) -> tuple[Texts, str, float]:
+        """Choose weights on the development half.
+
+        Returns:
+            The transcripts of the test half, the weights, and the word error rate of the development half.
+        """
         rescored, scales, weights = self.rescored()
-        if not self.system.consensus:
-            return best_words(rescored(self.test), scales), weights
         lattices = rescored(self.dev)
+        if not self.system.consensus:
+            wer = score(self.dev.references, self.lexical(best_words(lattices, scales))).wer
+            return best_words(rescored(self.test), scales), weights, wer
         errors = {
-            factor: score(self.dev.text, self.lexical(consensus_words(self.corpus, lattices, scales, factor))).errors
+            factor: score(
+                self.dev.references, self.lexical(consensus_words(self.corpus, lattices, scales, factor))
+            ).errors
             for factor in FACTORS
         }
         factor = min(errors, key=errors.__getitem__)
-        return consensus_words(self.corpus, rescored(self.test), scales, factor), f"{weights}, posterior scale {factor}"
+        texts = consensus_words(self.corpus, rescored(self.test), scales, factor)
+        words = sum(map(len, self.dev.references.values()))
+        return texts, f"{weights}, posterior scale {factor:g}", 100 * errors[factor] / words
 
     def rescored(self) -> tuple[Callable[[Half], dict[str, Lattice]], Scales, str]:
         """Choose weights; return a function that rescores a half with them, the scales of its results, and a note."""
@@ -181,6 +202,9 @@ class Runner:
         old_lm = self.internal_model() if self.system.density_ratio else None
         if self.system.tuned:
             start = replace(options, lm_weight=self.system.model.lm_weight)
+            weights_of_kind = usual_weights(next(iter(self.dev.lattices.values())))
+            if weights_of_kind is not None and not self.system.density_ratio:
+                start = replace(options, lm_weight=weights_of_kind.lm_weight, word_penalty=weights_of_kind.word_penalty)
             result = tune_weights(
                 self.dev.lattices.items(), self.dev.text, lm, start, old_lm=old_lm, speakers=self.dev.speakers
             )
@@ -209,8 +233,8 @@ class Runner:
         return model
 
     def lexical(self, texts: Texts) -> Texts:
-        """Return lexical words, as the references have them."""
-        return {key: list(words) for key, words in lexical_texts(texts, self.corpus.normalizer).items()}
+        """Return the lexical words of transcripts."""
+        return lexical(texts, self.corpus.normalizer)
 
 
 def compute(cells: Cells, corpus: Corpus, wanted: Sequence[System], data: Path) -> None:
@@ -224,11 +248,15 @@ def compute(cells: Cells, corpus: Corpus, wanted: Sequence[System], data: Path) 
             continue
         halves = halves or [corpus.half(data, half) for half in ("dev", "test")]
         runner = Runner(corpus, system, *halves)
-        texts, weights = runner.transcripts()
+        texts, weights, dev_wer = runner.transcripts()
         texts = runner.lexical(texts)
-        wer = score(halves[1].text, texts)
+        wer = score(halves[1].references, texts)
         cells.add(
-            name, stamp=system.stamp(), weights=weights, texts={key: " ".join(words) for key, words in texts.items()}
+            name,
+            stamp=system.stamp(),
+            weights=weights,
+            dev_wer=dev_wer,
+            texts={key: " ".join(words) for key, words in texts.items()},
         )
         print(f"{name}: {wer.wer:.2f}; {weights}", file=sys.stderr, flush=True)
     name = f"{corpus.name}/oracle"
@@ -256,7 +284,7 @@ def table(cells: Cells, corpus: Corpus, wanted: Sequence[System], references: Te
     yield f"{corpus.name}: {size}, oracle {oracle['wer']:.2f}."
     yield ""
     others = [name for name in (FIRST, KALDI) if name in texts]
-    yield from head("", "WER % [95 %]", *(f"to {name} [95 %], p" for name in others), "weights")
+    yield from head("", "dev WER %", "WER % [95 %]", *(f"to {name} [95 %], p" for name in others), "weights")
     for name, hypotheses in texts.items():
         rate = bootstrap(references, hypotheses, speakers=speakers).first
         rates = [f"{score(references, hypotheses).wer:.2f} {shown(rate)}"]
@@ -266,7 +294,8 @@ def table(cells: Cells, corpus: Corpus, wanted: Sequence[System], references: Te
             difference = score(references, hypotheses).wer - score(references, texts[other]).wer
             p_value = f"{difference:+.2f} {shown(change.difference, '+')}, {change.p_value:.3f}"
             rates.append("" if name == other else p_value)
-        yield row(name, *rates, cells[f"{corpus.name}/{name}"]["weights"])
+        cell = cells[f"{corpus.name}/{name}"]
+        yield row(name, f"{cell['dev_wer']:.2f}", *rates, cell["weights"])
     yield ""
 
 
@@ -280,8 +309,8 @@ def draw(cells: Cells, corpora: Sequence[Corpus], wanted: Sequence[System], data
                 if (cell := cells.get(f"{corpus.name}/{name}")) is None:
                     continue
                 texts = {key: line.split() for key, line in cell["texts"].items()}
-                rate = bootstrap(test.text, texts, speakers=test.speakers).first
-                wer = score(test.text, texts).wer
+                rate = bootstrap(test.references, texts, speakers=test.speakers).first
+                wer = score(test.references, texts).wer
                 panel.plot([rate.low, rate.high], [position] * 2, color="tab:blue", lw=1.5)
                 panel.plot(wer, position, "o", ms=4, color="tab:blue")
             panel.axvline(cells[f"{corpus.name}/oracle"]["wer"], color="grey", ls=":", lw=1)
@@ -314,7 +343,7 @@ def main(shared: Path, cells: Path, only: tuple[str, ...], picture: Path, output
     for corpus in corpora:
         compute(kept, corpus, wanted, data)
         test = corpus.half(data, "test")
-        for line in table(kept, corpus, wanted, test.text, test.speakers):
+        for line in table(kept, corpus, wanted, test.references, test.speakers):
             print(line, flush=True)
             lines.append(line)
     draw(kept, corpora, wanted, data, picture)
