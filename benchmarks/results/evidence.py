@@ -279,7 +279,7 @@ def table(cells: Cells, corpus: Corpus, wanted: Sequence[System], references: Te
         if (cell := cells.get(f"{corpus.name}/{system.name}")) is not None
     }
     oracle = cells[f"{corpus.name}/oracle"]
-    units = f"{len(set(speakers.values()))} speakers" if speakers else "speakers unknown"
+    units = f"{len({speakers[key] for key in references})} speakers" if speakers else "speakers unknown"
     size = f"{len(references)} utterances, {oracle['words']:,} words, {units}"
     yield f"{corpus.name}: {size}, oracle {oracle['wer']:.2f}."
     yield ""
@@ -292,7 +292,7 @@ def table(cells: Cells, corpus: Corpus, wanted: Sequence[System], references: Te
             change = bootstrap(references, texts[other], hypotheses, speakers=speakers)
             assert change.difference is not None
             difference = score(references, hypotheses).wer - score(references, texts[other]).wer
-            p_value = f"{difference:+.2f} {shown(change.difference, '+')}, {change.p_value:.3f}"
+            p_value = f"{difference:+.2f} {shown(change.difference, '+')}, {rounded(change.p_value)}"
             rates.append("" if name == other else p_value)
         cell = cells[f"{corpus.name}/{name}"]
         yield row(name, f"{cell['dev_wer']:.2f}", *rates, cell["weights"])
@@ -319,6 +319,12 @@ def draw(cells: Cells, corpora: Sequence[Corpus], wanted: Sequence[System], data
             panel.grid(axis="x", alpha=0.3)
         axes[0][0].set_yticks(range(len(names)), names, fontsize=7)
         axes[0][0].invert_yaxis()
+
+
+def rounded(p_value: float | None) -> str:
+    """Format a p-value."""
+    assert p_value is not None
+    return "< 0.001" if p_value < 0.0005 else f"{p_value:.3f}"
 
 
 def shown(interval: Interval, sign: str = "") -> str:
