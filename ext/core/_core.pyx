@@ -3,7 +3,7 @@
 cimport numpy as np
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t
 from libcpp.string cimport string
 from libcpp.vector cimport vector
 
@@ -258,7 +258,10 @@ def arc_forms(lattices not None, type lattice_type not None, object items not No
 
 
 def written_arcs(object items not None, size_t number):
-    """Return the written arc of each arc of a lexical lattice, or -1 less it for later words of a form; None if equal."""
+    """Return the written arc of each arc of a lexical lattice, or None if the two lattices have the same arcs.
+
+    The second and later words of a form have -1 - the written arc.
+    """
     cdef Item* item = &items_of(items)[0][number]
     if item.written_arc.get() == NULL:
         return None

@@ -50,7 +50,8 @@ cdef extern from "graph/batches.hpp" namespace "ninja" nogil:
         vector[int64_t] arc_begin
         vector[int32_t] word
         vector[int64_t] word_begin
-    int64_t oracle_all(const Items& items, const Items& written, const int32_t* words, const int64_t* begin, int64_t whole_cells,
+    int64_t oracle_all(const Items& items, const Items& written, const int32_t* words, const int64_t* begin,
+                       int64_t whole_cells,
                        int64_t least_words, int64_t most_cells, Oracles& found) except +
     Results push_each(const Items& items, cbool strings, cbool weights, double acoustic_scale) except +
     Results minimize_each(const Items& items, cbool strings, cbool weights, double acoustic_scale,

@@ -238,7 +238,7 @@ def test_a_bad_file_of_a_list_is_refused(values: dict[str, Any], message: str, f
     ("name", "message"),
     [
         ("pools/none", "pools/none: cannot be read: No such file"),
-        ("pools", "pools: cannot be read: it is not a regular file"),
+        ("pools", "pools: cannot be read: files that are named in another file must be regular files"),
     ],
 )
 def test_a_list_that_cannot_be_read_is_an_input_error(name: str, message: str, folder: Path) -> None:
@@ -250,7 +250,9 @@ def test_a_list_that_cannot_be_read_is_an_input_error(name: str, message: str, f
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
 def test_a_list_is_not_read_from_a_pipe_that_never_ends(folder: Path) -> None:
     os.mkfifo(folder / "pipe")
-    with pytest.raises(InputError, match="pipe: cannot be read: it is not a regular file"):
+    with pytest.raises(
+        InputError, match="pipe: cannot be read: files that are named in another file must be regular files"
+    ):
         Entities.from_dict({"lists": {"p": {"file": str(folder / "pipe")}}})
 
 
