@@ -347,6 +347,12 @@ def given_on_command_line(names: Collection[str]) -> list[str]:
     )
 
 
+def keeps_defaults(names: Collection[str]) -> bool:
+    """Return whether neither the command line nor a file of options sets any of the named options."""
+    context = click.get_current_context()
+    return all(context.get_parameter_source(name) in (None, ParameterSource.DEFAULT) for name in names)
+
+
 def config_of(names: Collection[str] | None, text: str) -> Callable[[Command], Command]:
     """Add ``--config``, which reads option values from a TOML file.
 

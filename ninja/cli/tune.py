@@ -19,6 +19,7 @@ from ninja.cli.options import (
     command,
     from_fields,
     given_on_command_line,
+    keeps_defaults,
     output_file,
     reads,
     section,
@@ -175,7 +176,7 @@ def _tune_weights(
     assert lm is not None
     with current_console().progress("lattices", by_reading=True):
         lattices = list(inputs.lattices())
-        if lattices and not given_on_command_line(("lm_weight", "word_penalty")):
+        if lattices and keeps_defaults(("lm_weight", "word_penalty")):
             options = _with_usual_weights(options, lattices[0][1], log)
         tuned = tune_weights(
             lattices,
@@ -200,8 +201,7 @@ def _with_usual_weights(options: RescoreOptions, lattice: Lattice, log: RescoreR
     weights = usual_weights(lattice)
     if weights is None:
         return options
-    numbers = f"LM weight {weights.lm_weight:g}, word penalty {weights.word_penalty:g}"
-    log.note(f"initial weights are those of {weights.kind}: {numbers}")
+    log.note(f"initial weights are those of {weights.kind}: {weights}")
     return replace(options, lm_weight=weights.lm_weight, word_penalty=weights.word_penalty)
 
 

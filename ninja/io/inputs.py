@@ -118,6 +118,10 @@ class Inputs:
         """Return the kind of lattices whose paths have a single score, else None; see `Reading.single_scores`."""
         return self._begin().single_scores()
 
+    def first_lattice(self) -> Lattice | None:
+        """Return the first lattice, or None if there is none; reads the first lattices."""
+        return self._begin().first_lattice()
+
     def table(self) -> SymbolTable | None:
         """Return the symbol table: `words`, or else a table of the words that the sources spell, or None.
 

@@ -107,6 +107,10 @@ class Reading:
                 return "lattices without graph costs"
         return None
 
+    def first_lattice(self) -> Lattice | None:
+        """Return the first lattice that `begin` has read, or None if there is none."""
+        return next(iter(self._first[-1]), None) if self._first else None
+
     def lattices(self) -> Iterator[tuple[str, Lattice]]:
         """Yield the key and the lattice of each entry."""
         try:

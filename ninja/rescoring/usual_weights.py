@@ -16,6 +16,9 @@ class UsualWeights:
     lm_weight: float
     word_penalty: float
 
+    def __str__(self) -> str:
+        return f"LM weight {self.lm_weight:g}, word penalty {self.word_penalty:g}"
+
 
 # Of lattices of hybrid recognisers: PocketSphinx on real and synthetic speech; `python -m benchmarks.results splits`.
 LATTICES = UsualWeights("lattices with graph costs", 0.8, 0.5)
@@ -25,6 +28,6 @@ LISTS = UsualWeights("n-best lists without graph costs", 0.15, -1.0)
 
 def usual_weights(lattice: Lattice) -> UsualWeights | None:
     """Return the usual weights for a lattice, or None for a kind without development sets, such as CTC lattices."""
-    if lattice.graph.any():
+    if lattice.graph.any() or lattice.final_graph[lattice.is_final].any():
         return LATTICES
     return LISTS if isinstance(lattice, ListLattice) else None

@@ -21,6 +21,7 @@ from ninja.lattice.lattice import ListLattice
 from ninja.lattice.nbest import NBest, sentence
 from ninja.rescoring.options import RescoreOptions
 from ninja.rescoring.report import RescoreReport
+from ninja.rescoring.usual_weights import LISTS as LISTS_OF_ATTENTION
 from ninja.rescoring.utterances import merge_equal_texts
 
 pytestmark = pytest.mark.usefixtures("folder")
@@ -255,3 +256,38 @@ def test_lattices_of_no_list_keep_their_paths():
     lattice = nbest_lattice(NBest("u", (sentence("a", 1.0), sentence("a", 2.0))))
     plain = super(ListLattice, lattice).replace()
     assert merge_equal_texts(plain, Scales()) == (plain, 0)
+
+
+def scales_beside(name):
+    """Return the scales in the file beside the lattices."""
+    lines = (line.split(" = ") for line in Path(f"{name}.scales.toml").read_text().splitlines() if " = " in line)
+    return {option: float(value) for option, value in lines}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "weight", "penalty"),
+    [
+        ([], LISTS_OF_ATTENTION.lm_weight, LISTS_OF_ATTENTION.word_penalty),
+        (["--lm-weight", "0.3"], 0.3, 0.0),
+        (["--config", "weights.toml"], 0.25, 0.0),
+    ],
+)
+def test_the_command_takes_the_weights_of_lists_unless_the_user_sets_others(ninja, arguments, weight, penalty):
+    write_lines(
+        "x.jsonl", [{"key": "u", "nbest": [{"text": "the house", "score": -3.0}, {"text": "a house", "score": -4}]}]
+    )
+    Path("weights.toml").write_text("lm_weight = 0.25\n")
+    code, _, errors = ninja("rescore", "x.jsonl", "--rnnlm", "english-ngram", *arguments, "-o", "y.jsonl")
+    assert code == 0
+    assert ("the defaults for n-best lists" in errors.replace("acoustic scale 1, the default for", "")) == (
+        not arguments
+    )
+    assert scales_beside("y.jsonl") == {"lm_weight": weight, "word_penalty": penalty, "acoustic_scale": 1.0}
+
+
+def test_lists_with_graph_costs_keep_the_weights_of_lattices(ninja):
+    scores = {"am_score": -3.0, "lm_score": -2.0}
+    write_lines("x.jsonl", [{"key": "u", "nbest": [{"text": "the house", **scores}, {"text": "a house", **scores}]}])
+    code, _, errors = ninja("rescore", "x.jsonl", "--rnnlm", "english-ngram", "-o", "y.jsonl")
+    assert code == 0, errors
+    assert scales_beside("y.jsonl")["lm_weight"] == RescoreOptions().lm_weight
