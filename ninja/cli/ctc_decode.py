@@ -52,7 +52,7 @@ def search(
     """Return the hypotheses of a matrix, at most ``nbest``, the most probable first.
 
     Raises:
-        NinjaError: The key or the matrix is invalid, or the search finds no hypothesis; names the file.
+        NinjaError: The key or the matrix is invalid, or the search finds no hypothesis. The error names the file.
     """
     try:
         if emission.key.split() != [emission.key]:
@@ -129,7 +129,7 @@ def _matrices(inputs: Inputs) -> Iterator[tuple[str, Any]]:
 @unit_options
 @section(
     "Words",
-    reads("--words", f"{WORDS_HELP} A lattice with other words fails."),
+    reads("--words", f"{WORDS_HELP} A word missing from the table is an error."),
     click.option("--unk", metavar="WORD", help="With --words: word that replaces words missing from the table."),
 )
 @section(
@@ -174,9 +174,9 @@ def ctc_decode(
     A matrix has one row per frame and one column per unit; --tokens, --letters or --sentencepiece names the units. The
     paths of a lattice are the word sequences in the beam; their acoustic cost is -log p.
 
-    With --words, word ids are those of an existing symbol table. Otherwise words are numbered in the order of the
-    lexicon, so archives decoded with the same lexicon have the same ids, or without a lexicon in order of appearance;
-    the symbol table is written to --words-out, or next to the archive.
+    With --words, word ids are those of an existing symbol table. Otherwise words are numbered in lexicon order, so that
+    archives decoded with the same lexicon share ids. Without a lexicon they are numbered in order of appearance. In
+    both cases the symbol table is written to --words-out, or next to the archive.
 
     \b
     Example:

@@ -30,8 +30,8 @@ def unit_options(command: Callable[..., None]) -> Callable[..., None]:
         click.option(
             "--blank",
             metavar="UNIT",
-            help="Name of the blank, or its column, counted from 0; -1 is the last unit. If the blank column follows "
-            f"all units, give the number of units.  [default: {' or '.join(BLANKS)}]",
+            help="Name of the blank, or its column, counted from 0; -1 is the last unit. If the blank is "
+            f"an extra last column without a unit name, give the number of units.  [default: {' or '.join(BLANKS)}]",
         ),
         click.option("--space", metavar="UNIT", help="Unit between words.  [default: a space, | or <space>]"),
         click.option(
@@ -43,8 +43,9 @@ def unit_options(command: Callable[..., None]) -> Callable[..., None]:
         click.option(
             "--scheme",
             type=click.Choice(["letters", "pieces", "wordpieces", "words"]),
-            help="How units form words: letters are separated by --space, ▁ begins a word of pieces, ## continues one "
-            "of wordpieces, and words are whole words.  [default: detected from ▁ and ##, else letters]",
+            help="How units form words. letters: --space separates words; pieces: a unit with ▁ begins a word; "
+            "wordpieces: a unit with ## continues a word; words: each unit is a word.  "
+            "[default: detected from ▁ and ##, else letters]",
         ),
     )
     @section(

@@ -19,7 +19,7 @@ class CtcOptions:
     score_beam: float = described(20.0, "Drop prefixes whose score is lower than the best by more than this, in nats.")
     max_units: int = described(0, "Extend prefixes by only this many most probable units per frame; 0 uses all units.")
     min_logprob: float = described(
-        -math.inf, "Drop units whose log-probability is below this, except the best of each frame, in nats."
+        -math.inf, "Drop units whose log-probability (nats) is below this, except the best of each frame."
     )
     context_scale: float = 1.0  # factor of the tracker's scores
     length_reward: float = 0.0  # added for each unit, nats; only with a tracker

@@ -123,8 +123,8 @@ class SpelledTracker:
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
         """Advance states by one unit each; see `Tracker.advance`. Silent units do not change a state.
 
-        Scores include partial boosts. If the class model does not allow the word that ends before a unit, the new state
-        is -1 and the score -inf.
+        Scores include partial boosts. If a unit begins a new word and the class model does not allow the word just
+        completed, the new state is -1 and the score is -inf.
         """
         states, units = np.asarray(states, np.int64), np.asarray(units, np.int64)
         if states.ndim != 1 or states.shape != units.shape:

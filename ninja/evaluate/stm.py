@@ -44,11 +44,11 @@ def read_stm(path: str | os.PathLike[str], segments: Mapping[str, tuple[str, flo
 
     Args:
         path: The STM file.
-        segments: Recording, begin and end in seconds of each utterance (``read_segments``). The recording of a line may
-            be named FILE, FILE-CHANNEL or FILE_CHANNEL.
+        segments: Recording, start and end time in seconds of each utterance (``read_segments``). The recording of a
+            line may be named FILE, FILE-CHANNEL or FILE_CHANNEL.
 
     Returns:
-        Words by utterance id. Lines marked to be ignored in scoring have no reference.
+        Words by utterance id. Lines marked as ignored in scoring are skipped.
 
     Raises:
         FormatError: A line is invalid, has alternatives, or matches no utterance of `segments`.

@@ -137,7 +137,8 @@ def differing_forms(
 def written_units(words: Sequence[str], normalizer: Normalizer) -> tuple[list[str], list[str], list[int]]:
     """Return the lexical words, the written words, and for each lexical word the index of its written word.
 
-    Written words without a lexical form are joined to the preceding word, or at the beginning to the first one.
+    Written words without a lexical form are joined to the preceding word, those at the beginning to the first
+    word that has one.
     """
     lexical: list[str] = []
     written: list[str] = []

@@ -186,9 +186,10 @@ def write_fst_text(
     options: FstTextWriteOptions = FstTextWriteOptions(),
     encoding: str = "utf-8",
 ) -> bytes:
-    """Encode a lattice as an FST in text format: a word acceptor with one cost per arc, without alignments and times.
+    """Encode a lattice as an FST in text format: a word acceptor with one cost per arc, without alignments or times.
 
-    Weights have the fewest digits that are read as the same cost; as in fstprint, a weight of 0 is omitted.
+    Weights are written with the fewest digits that read back as the same cost. As in fstprint, a weight of 0 is
+    omitted.
 
     Source: OpenFst 1.8.4, script/print-impl.h (FstPrinter).
     """

@@ -70,7 +70,7 @@ class Batch:
 
     @property
     def items(self) -> object:
-        """The lattices in the representation of the kernels.
+        """The lattices in the form that the C++ kernels use.
 
         Raises:
             LatticeError: The arrays of a lattice are inconsistent.

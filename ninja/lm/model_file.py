@@ -30,9 +30,9 @@ _ONLY = "holds more than weights; Ninja loads no files that may run code"
 def read_content(path: str | os.PathLike[str], content: bytes | None = None) -> Any:
     """Read a file: its arrays (bfloat16 as float32), dictionaries, lists, strings and numbers.
 
-    ``torch.load(weights_only=True, mmap=True)`` runs no code either, but allocates as many bytes as a file requests: a
-    pickle of 40 bytes with ``bytearray(2**31)`` takes 2 GB. It compares no checksums, and whether it compares the size
-    of a storage, and the place of a tensor in it, with the bytes of the file depends on its version.
+    This function never runs code from the file. ``torch.load(weights_only=True, mmap=True)`` does not either, but it
+    allocates as many bytes as the file requests: a pickle of 40 bytes with ``bytearray(2**31)`` takes 2 GB. It does not
+    verify checksums, and only some versions check that storage sizes and tensor offsets lie within the file.
 
     Args:
         path: The file.
@@ -42,7 +42,7 @@ def read_content(path: str | os.PathLike[str], content: bytes | None = None) -> 
         The content; arrays of safetensors are views of the mapped file.
 
     Raises:
-        ModelError: The file is damaged, holds something else, or an array that its bytes do not fill.
+        ModelError: The file is damaged, contains other types, or declares an array larger than its data.
         InputError: The file cannot be read.
     """
     image = torch_file.mapped(path) if content is None else memoryview(content)

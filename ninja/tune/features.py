@@ -248,7 +248,9 @@ def _sentences_of(
         source, word, begin, scales.acoustic / scales.lm, scales.word_penalty / scales.lm
     )
     if not np.isfinite(graph).all():
-        raise LatticeError("a sentence of the rescored lattice is not in the lattice itself", key=source.key)
+        raise LatticeError(
+            "the rescored lattice contains a word sequence that the original lattice does not contain", key=source.key
+        )
     reference = Reference.of(source, reference_words, forms)
     return _Sentences(
         words,

@@ -265,11 +265,12 @@ def choose_of(
 
 
 def grid(start: Weights, *, scales_vary: bool = True) -> list[Weights]:
-    """Return the points of the search: a grid around the initial weights, and combinations of their values with it.
+    """Return the points of the search: all combinations of values of each weight, the initial ones among them.
 
     Args:
-        scales_vary: False if there are only acoustic costs and those of the new models, as of n-best lists. Then the
-            ratio of acoustic scale and LM weight matters alone, and the scale is fixed.
+        start: The initial weights.
+        scales_vary: False if the only costs are acoustic and those of the new models, as for n-best lists. In that case
+            only the ratio of acoustic scale to LM weight matters, so the scale is fixed.
     """
     factors = ACOUSTIC_FACTORS if scales_vary else np.ones(1)
     axes = (

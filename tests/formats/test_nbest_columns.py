@@ -58,7 +58,7 @@ def test_errors_give_the_line_of_the_damage(content, message):
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"acoustic": -1}, "there is no column -1"), ({"acoustic": 1}, "column 1 cannot be both costs")],
+    [({"acoustic": -1}, "column -1 does not exist"), ({"acoustic": 1}, "column 1 cannot be both costs")],
 )
 def test_columns_that_make_no_sense_are_refused(options, message):
     with pytest.raises(OptionError, match=message):

@@ -172,7 +172,7 @@ def test_counts_above_the_bars_of_depths_do_not_overlap(count):
 
 def test_an_outcome_needs_words():
     lattice = Lattice.from_arrays("k", [0, 1, 1], [1], [1], [0], [0], [float("inf"), 0.0])
-    with pytest.raises(LatticeError, match="key 'k': the words of the lattice are ids; give their symbol table"):
+    with pytest.raises(LatticeError, match="key 'k': the lattice has word ids but no symbol table"):
         Outcomes({})(lattice)
 
 

@@ -35,8 +35,8 @@ def compose(joined: Joined, destination: Output, phi_label: int | None, write_co
     """Compose lattices with an FST, or with other lattices.
 
     OTHER is an OpenFst FST such as Kaldi's G.fst, or lattices in a folder or rspecifier (ark:..., scp:...). The costs
-    of an FST are added to the graph costs of the paths that it accepts; the graph and acoustic costs of lattices are
-    added to those of the lattices with the same keys. Alignments are taken from FIRST.
+    of an FST are added to the graph costs of the paths that it accepts; the graph and acoustic costs of lattices in
+    OTHER are added to those of the lattices in FIRST with the same keys. Alignments are taken from FIRST.
 
     \b
     Examples:
@@ -101,8 +101,8 @@ def interp(joined: Joined, destination: Output, alpha: float) -> None:
 def difference(inputs: Inputs, destination: Output, ref: str, strict: bool) -> None:
     """Remove the paths of given transcripts from lattices.
 
-    Paths whose word sequence equals the transcript are removed; other paths are unchanged. A lattice without other
-    paths fails. Without --words, transcripts must contain word ids.
+    Paths whose word sequence equals the transcript are removed; other paths are unchanged. If no
+    path remains, the lattice is reported as failed. Without --words, transcripts must contain word ids.
 
     \b
     Example:

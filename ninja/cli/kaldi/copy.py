@@ -126,8 +126,9 @@ def equivalent(
     """Test whether two archives contain equivalent lattices.
 
     Two lattices with the same key are equivalent if they have the same word sequences, and the best path of each
-    sequence has the same total cost in both. Alignments are compared as well, unless one of the lattices has none and a
-    source is not a Kaldi archive. The exit code is 1 if too many lattices differ or are missing from SECOND.
+    sequence has the same total cost in both. Alignments are compared as well. If either source is not a Kaldi archive,
+    they are ignored for pairs in which one lattice has no alignments. The exit code is 1 if too many lattices differ or
+    are missing from SECOND.
 
     \b
     Example:

@@ -24,7 +24,7 @@ def compute_wer(reference: str, hypothesis: str, statistics: str | None, mode: M
     """Compute word and sentence error rates of transcripts, like Kaldi's compute-wer.
 
     Each line of REFERENCE and HYPOTHESIS has a key and its words or word ids; a file may be given as ark:FILE. Each
-    line of STATISTICS has a correct, substituted, deleted or inserted word.
+    correct, substituted, deleted or inserted word is written to STATISTICS, if given, one per line.
 
     \b
     Example:

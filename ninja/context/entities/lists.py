@@ -212,12 +212,12 @@ class Entities:
         return sum(phrases.num_phrases for phrases in self.all_lists)
 
     def unknown(self, words: SymbolTable, normalizer: Normalizer = NONE) -> tuple[UnknownWords, ...]:
-        """Return the phrases with words that a symbol table lacks, sorted by class; the lists do not change.
+        """Return the phrases that contain words missing from a symbol table, sorted by class.
 
         Args:
             words: The symbol table.
-            normalizer: If this is not the identity, a word is unknown if one of its lexical words is not part of the
-                lexical form of any word in the table.
+            normalizer: Unless this is the identity, words are compared by lexical form: a word is known only if each of
+                its lexical words occurs in the lexical form of some word in the table.
         """
         texts: dict[str, dict[str, None]] = {}
         for phrases in self.all_lists:

@@ -292,7 +292,10 @@ def _scope(column: str, location: Location) -> tuple[Kind, str]:
     if colon and head in ("list", "group"):
         kind, name = ("list" if head == "list" else "group"), tail
     if not name.strip() or name != name.strip():
-        raise FormatError(f"the first column must name an utterance, not {column!r}", location.path, line=location.line)
+        message = (
+            f"the first column must be UTTERANCE, list:NAME, group:NAME or {EVERYONE}, without blanks around names"
+        )
+        raise FormatError(f"{message}, not {column!r}", location.path, line=location.line)
     return kind, name
 
 

@@ -196,7 +196,7 @@ _SHERPA = Preset(
 _TICK = 1e-7  # seconds, the unit of Azure's times
 _AZURE = Preset(
     "azure",
-    "detailed results of Azure's speech service, of requests and batches",
+    "detailed results of Azure's speech service, for single requests or batches",
     marks=(("NBest[].Display",), ("NBest[].Lexical",), ("RecognitionStatus", "Offset", "Duration")),
     hypotheses="NBest[]",
     score=("Confidence",),

@@ -98,7 +98,7 @@ def is_trn(rows: list[Row], path: Name) -> bool:
 def is_stm(rows: list[Row], path: Name) -> bool:
     """Return whether a file is in STM format, by its name or its lines: file, channel, speaker, begin, end, words.
 
-    At least one time must have a decimal point, because words may be digits.
+    At least one time must have a decimal point, because the words of a transcript may also be digits.
     """
     if _ends_in(path, ".stm"):
         return True
@@ -125,7 +125,7 @@ def read_speakers(path: Name) -> dict[str, str]:
 
 
 def read_segments(path: Name) -> dict[str, tuple[str, float, float]]:
-    """Read the recording, begin and end in seconds of each utterance from a file such as ``segments``.
+    """Read the recording, start and end time (seconds) of each utterance from a file such as ``segments``.
 
     Raises:
         FormatError: A line does not have these fields, or an id occurs twice.

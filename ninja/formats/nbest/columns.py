@@ -32,7 +32,7 @@ class ColumnOptions:
         check_encoding(self.encoding)
         for column in (self.acoustic, self.graph):
             if column is not None and not 0 <= column < _LARGEST_COLUMN:
-                raise OptionError(f"there is no column {column}; they are counted from 0")
+                raise OptionError(f"column {column} does not exist; columns are counted from 0")
         if self.acoustic is not None and self.acoustic == self.graph:
             raise OptionError(f"column {self.acoustic} cannot be both costs")
 

@@ -1,4 +1,4 @@
-"""N-best lists in JSON and JSON lines, with fields of any names.
+"""N-best lists in JSON and JSON lines, with arbitrary field names.
 
 The schema, with the default names of ``ObjectFields``::
 
@@ -356,7 +356,7 @@ def _encode(nbest: NBest, settings: WriteSettings) -> bytes:
 
 FORMAT = Format(
     name="json",
-    about="n-best lists in JSON or JSON lines, with fields of any names",
+    about="n-best lists in JSON or JSON lines, with arbitrary field names",
     holds="nbest",
     extensions=(".jsonl", ".json"),
     aliases=("nbest",),

@@ -21,9 +21,10 @@ LOGIT_WORDS = 4096  # words whose logits are computed at once for the normaliser
 
 
 class StatePoolLM(PoolLM):
-    """A network of torch as a `LanguageModel`; the pool is on its device.
+    """A `LanguageModel` that runs a PyTorch network; its pool of states is kept on the network's device.
 
-    Subclasses implement `_step`, which computes a row from its parent, and call `_begin` at the end of `__init__`.
+    Subclasses implement `_step`, which computes the row of a history from that of its parent, and call `_begin` at the
+    end of `__init__`.
     """
 
     def __init__(
