@@ -56,7 +56,7 @@ def folder(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "damage", "message"),
     [
-        ("lat.2.gz", gzip.compress(b"utt \n" + b"0 1 1 1,2,\n" * 99)[:-20], "cut short"),
+        ("lat.2.gz", gzip.compress(b"utt \n" + b"0 1 1 1,2,\n" * 99)[:-20], "truncated"),
         ("lat.3.gz", b"", "empty"),
         ("text.slf", "VERSION=1.0\n".encode("utf-16"), "UTF-16"),
         ("notes", "utt \n0 1 1\n".encode("utf-16"), "UTF-16"),

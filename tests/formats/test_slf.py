@@ -338,7 +338,7 @@ def test_slf_refuses_lattices_that_it_cannot_hold():
         write_slf(lattice, options=SlfWriteOptions(base=-1))
     with pytest.raises(OptionError, match="frame_shift is -1"):
         write_slf(lattice, options=SlfWriteOptions(frame_shift=-1))
-    with pytest.raises(SymbolError, match="give their symbol table"):
+    with pytest.raises(SymbolError, match="use --words to set a symbol table"):
         write_slf(lattice.with_words(None))
     with pytest.raises(SymbolError, match="name of epsilon"):
         write_slf(lattice, SymbolTable.from_words(["<eps>", "!NULL", "b", "c"]))
