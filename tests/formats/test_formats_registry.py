@@ -128,6 +128,7 @@ OTHER_MEANINGS = {
     ("ninja.graph", "nbest"): "the function",
     ("ninja.io", "nbest"): "what a format holds",
     ("ninja.lm.kaldi.components", "columns"): "a buffer of a component",
+    ("ninja.lm.kaldi.array_operations", "columns"): "an array of a component",
     ("ninja.rescoring", "nbest"): "the algorithm of rescoring",
 }
 KALDI = ("kaldi.archive", "kaldi.text_archive")  # what archives are unless they are something else
