@@ -201,7 +201,7 @@ def test_align_words_reports_what_is_damaged_and_writes_the_rest(ninja, some: Pa
     strict = ("--output-error-lats=false", "-o", tmp_path / "strict.ark")
     code, _, err = ninja("align-words", some, *boundary, *ARGUMENTS, *strict)
     assert code == 1
-    assert "left out" in err
+    assert "not written" in err
     assert list(package.keys(tmp_path / "strict.ark")) == [keys[0], keys[2], keys[3]]
 
 
@@ -243,7 +243,7 @@ def test_align_words_lexicon_passes_on_lattices_of_words_it_lacks(ninja, some: P
     assert list(package.keys(tmp_path / "out.ark")) == keys[:4]
     code, _, err = ninja(*run, "-o", tmp_path / "none.ark")
     assert code == 1
-    assert err.count(": left out") == 4
+    assert err.count(": not written") == 4
     assert not (tmp_path / "none.ark").exists()
 
 

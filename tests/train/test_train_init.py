@@ -158,6 +158,15 @@ def test_a_single_worker_of_any_method_starts_alike(tmp_path, general, texts, me
     assert all(map(torch.equal, one.values(), other.values()))
 
 
+def test_a_training_of_one_worker_runs_after_one_that_failed(tmp_path, general, texts):
+    def stop(_):
+        raise KeyError("progress")
+
+    with pytest.raises(KeyError):
+        train.train(*texts, tmp_path / "lm.pt", further(general, parallel="bmuf"), stop)
+    train.train(*texts, tmp_path / "again.pt", further(general, parallel="bmuf"))
+
+
 def test_ids_of_a_large_text_are_those_of_the_given_words(tmp_path, domain, monkeypatch):
     monkeypatch.setattr(corpus, "LARGE", 0)
     words = (*text.SPECIAL, "subject1", "verb2")

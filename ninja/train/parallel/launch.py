@@ -80,8 +80,12 @@ def _store_of_restart(store: dist.Store, rank: int, size: int) -> dist.Store:
 @contextlib.contextmanager
 def single_group(device: str) -> Iterator[Workers]:
     """Make a group of this process alone."""
-    with _group(Workers(store=dist.HashStore()), device) as workers:
-        yield workers
+    try:
+        with _group(Workers(store=dist.HashStore()), device) as workers:
+            yield workers
+    finally:
+        if dist.is_initialized():  # after a failure; no thread waits for another worker
+            dist.destroy_process_group()
 
 
 @contextlib.contextmanager
