@@ -56,9 +56,9 @@ off by {normaliser_error:.3f} nats on the held-out text (root mean square; mean 
 The perplexity is exact: full softmax, of the weights as stored, each sentence alone from `<s>`; `</s>` counts as a
 token, and so does `<unk>`, which replaces each word outside the vocabulary.
 
-`ninja rescore` takes the estimate of the log-normaliser, as `ninja.lm.load()` does, and computes the layers in bfloat16
-if the processor supports it: a score then needs no softmax over {vocabulary:,} words, and is off by about what
-the table says.
+`ninja rescore` takes the estimate of the log-normaliser, as `ninja.lm.load()` does: a score then needs no softmax over
+{vocabulary:,} words, and is off by about what the table says. It computes in single precision on NumPy; with
+`--backend torch` in bfloat16 if the processor supports it.
 `ninja rescore --normalize`, `ninja lm score --normalize` and `ninja.lm.load(normalize=True)` compute exact
 probabilities in single precision. The layers were trained on the network's outputs over a million histories of the
 training text, in which a word of ten was replaced by another one; the rest of the network was unchanged.

@@ -1,4 +1,4 @@
-"""Errors of Ninja; each message says where the problem is, what is wrong, and what to do.
+"""Exceptions of Ninja. A message names the file, key, line or byte, describes the problem, and suggests a remedy.
 
 Every error is a ``NinjaError`` and also the appropriate built-in exception, so both ``except ninja.NinjaError`` and
 ``except ValueError`` work.

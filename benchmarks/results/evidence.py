@@ -4,7 +4,7 @@
 
 SHARED holds ``data/real``, ``data/korean``, ``data/english`` and ``data/rnnlm``. All weights are chosen on the
 development half of a set (``ninja tune``) and used on the test half. An interval is the 95 % bootstrap interval over
-speakers where they are known, else over utterances; p is that of a paired randomization test. Transcripts are kept in
+speakers where they are known, else over utterances; p is that of a paired randomization test. Transcripts are stored in
 a file: an interrupted run continues, and a transcript is made again when its model has changed.
 """
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -76,7 +77,7 @@ class Half:
     speakers: dict[str, str] | None
     normalizer: str
 
-    @property
+    @cached_property
     def references(self) -> Texts:
         """The lexical words of the references."""
         return lexical(self.text, self.normalizer)
@@ -203,7 +204,7 @@ class Runner:
         if self.system.tuned:
             start = replace(options, lm_weight=self.system.model.lm_weight)
             weights_of_kind = usual_weights(next(iter(self.dev.lattices.values())))
-            if weights_of_kind is not None and not self.system.density_ratio:
+            if weights_of_kind is not None:
                 start = replace(options, lm_weight=weights_of_kind.lm_weight, word_penalty=weights_of_kind.word_penalty)
             result = tune_weights(
                 self.dev.lattices.items(), self.dev.text, lm, start, old_lm=old_lm, speakers=self.dev.speakers
@@ -342,17 +343,17 @@ def main(shared: Path, cells: Path, only: tuple[str, ...], picture: Path, output
     import torch
 
     torch.set_num_threads(1)
-    data, kept = shared / "data", Cells(cells)
+    data, stored = shared / "data", Cells(cells)
     wanted = systems(data)
     lines = ["![Word error rates with 95 % intervals; the dotted line is the oracle](pictures/evidence.svg)", ""]
     corpora = [corpus for corpus in CORPORA if not only or corpus.name in only]
     for corpus in corpora:
-        compute(kept, corpus, wanted, data)
+        compute(stored, corpus, wanted, data)
         test = corpus.half(data, "test")
-        for line in table(kept, corpus, wanted, test.references, test.speakers):
+        for line in table(stored, corpus, wanted, test.references, test.speakers):
             print(line, flush=True)
             lines.append(line)
-    draw(kept, corpora, wanted, data, picture)
+    draw(stored, corpora, wanted, data, picture)
     put(output, "evidence", lines)
 
 

@@ -58,7 +58,7 @@ class Start:
 
 
 def run_on_cluster(context: click.Context, address: str, shard: Shard | None) -> NoReturn:
-    """Run the command of a context in shards on a cluster, join the results, and exit.
+    """Run a command in shards on a cluster, join the results, and exit.
 
     Args:
         address: ``HOST:PORT`` of the cluster, or ``auto``.

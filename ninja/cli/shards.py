@@ -28,7 +28,7 @@ from ninja.pipeline.shard import Outcome, Part, checksum, run_shard
 
 
 def run_in_shard(context: click.Context, shard: Shard, body: Callable[[], Any]) -> None:
-    """Run the command of a context on one shard, unless the shard is already complete, and exit.
+    """Run a command on one shard, unless the shard is already complete, and exit.
 
     Args:
         body: Run the command.
@@ -123,7 +123,7 @@ def plan_of(context: click.Context, shards: int) -> Plan:
 
 
 def run_part(context: click.Context, part: Part, body: Callable[[], Any]) -> Outcome:
-    """Run the command of a context on a part of its sources, and return what it processed.
+    """Run a command on one shard of its sources, and return the record of the shard.
 
     Args:
         body: Run the command in that context.

@@ -152,12 +152,12 @@ def is_companion(path: str) -> bool:
 
 
 def holds_by_name(path: str) -> Holds:
-    """Detect what a file in a folder contains from its name alone, if the user has set the format."""
+    """Detect the kind of a file in a folder by its name alone, for a format that the user has set."""
     return "companion" if is_companion(path) else "lattices"
 
 
 def holds(head: bytes, name: str) -> Holds:
-    """Detect what a file contains from its first bytes and name; "damage" means a damaged lattice file."""
+    """Detect the kind of a file by its first bytes and its name; "damage" means a damaged lattice file."""
     format = by_mark(head)
     if format is not None:
         if format.in_folder is not None and not format.in_folder(head.removeprefix(BOM)):

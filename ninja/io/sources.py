@@ -194,7 +194,7 @@ class SourceFile:
 
     @cached_property
     def holds(self) -> Holds:
-        """What a file in a folder contains, detected from its first bytes and its name."""
+        """Kind of a file in a folder, detected by its first bytes and its name."""
         is_companion = detection.is_companion(self.path)
         holds: Holds
         try:

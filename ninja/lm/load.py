@@ -104,8 +104,8 @@ def load(
             rescoring distributes the lattices over the copies.
         normalize: True to normalise scores exactly, in single precision; False to use unnormalised scores, for a
             network that was trained to be self-normalised. By default Kaldi RNNLMs are not normalised, as in Kaldi;
-            models that estimate their normaliser, such as the shipped one, use the estimate, with weights in bfloat16
-            if the processor supports it; all others are normalised exactly.
+            models that estimate their normaliser, such as the shipped one, use the estimate (on torch with weights in
+            bfloat16 if the processor supports it); all others are normalised exactly.
         max_batch: Maximum number of histories per call of the network.  [default: no limit]
         words: Symbol table for models that number their words but do not contain their spellings: const-arpa,
             ``G.fst``, and networks of other toolkits. Other models ignore it.  [default: the table in the file, else

@@ -43,5 +43,9 @@ class RowThreads:
             for piece in pieces:
                 compute(piece)
             return
-        for _ in self._started().map(compute, pieces):
-            pass
+        from concurrent.futures import wait
+
+        futures = [self._started().submit(compute, piece) for piece in pieces]
+        wait(futures)  # also after a failure, so that no piece writes rows that the caller then reuses
+        for future in futures:
+            future.result()

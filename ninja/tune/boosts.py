@@ -174,9 +174,9 @@ def tune_context(
     fits = not search.excess(chosen)
     warnings = list(_warnings(search, chosen, curve, without))
     if few:
-        kept = "the initial settings are kept" if chosen == start else "the initial settings raise general WER"
+        outcome = "the initial settings are kept" if chosen == start else "the initial settings raise general WER"
         warnings.append(
-            f"{trials.contextual.num_words} words of the contextual set are too few to choose boosts: {kept}"
+            f"{trials.contextual.num_words} words of the contextual set are too few to choose boosts: {outcome}"
         )
     return TunedContext(
         settings=ContextSettings(trials.options_of(chosen), *chosen[3:]) if fits else None,
@@ -196,7 +196,7 @@ def _difference(
 ) -> PairedDifference:
     """Compare the errors of settings with entities to those of settings without, on the contextual set."""
     part = trials.contextual
-    groups = utterance_groups([utterance.key for utterance in part.utterances], speakers)
+    groups, _ = utterance_groups([utterance.key for utterance in part.utterances], speakers)
     before = trials.errors_by_utterance(part, reference, with_entities=False)
     after = trials.errors_by_utterance(part, chosen, with_entities=with_entities)
     words = [len(utterance.reference) for utterance in part.utterances]

@@ -15,7 +15,7 @@ MIN_WORDS = 500  # reference words, below which the defaults are kept
 MAX_FOLDS = 10  # of the cross-validation
 CONFIRMED = 0.9  # one-sided confidence of the cross-validated difference
 MIN_GROUPS = 5  # speakers; with fewer of them, utterances are resampled
-MAX_GROUPS = 200  # of utterances without speakers, to bound the memory
+MAX_GROUPS = 200  # of utterances or speakers, to bound the memory
 
 Doubles = npt.NDArray[np.float64]
 Int64s = npt.NDArray[np.int64]

@@ -53,11 +53,14 @@ def rounded_shares(shares: Sequence[float] | Doubles) -> tuple[float, ...]:
     return tuple(rounded)
 
 
-def utterance_groups(keys: Sequence[str], speakers: Mapping[str, str] | None) -> Int64s:
-    """Number the groups of utterances that are drawn, and left out in cross-validation, together, int64 [keys].
+def utterance_groups(keys: Sequence[str], speakers: Mapping[str, str] | None) -> tuple[Int64s, bool]:
+    """Number the groups of utterances that are drawn, and left out in cross-validation, together.
 
-    Groups are speakers, if at least MIN_GROUPS of them are known. Else they are utterances; of more than MAX_GROUPS,
-    every MAX_GROUPS-th is in one group.
+    Groups are speakers if at least MIN_GROUPS of them are known, else utterances. Of more than MAX_GROUPS speakers or
+    utterances, every MAX_GROUPS-th is in one group, to bound the memory.
+
+    Returns:
+        Group of each utterance, int64 [keys]; and whether groups are of speakers.
 
     Raises:
         FormatError: An utterance has no speaker.
@@ -69,8 +72,8 @@ def utterance_groups(keys: Sequence[str], speakers: Mapping[str, str] | None) ->
                 raise FormatError("this utterance has no speaker; add it to utt2spk", key=key)
             number_of.setdefault(speakers[key], len(number_of))
         if len(number_of) >= MIN_GROUPS:
-            return np.array([number_of[speakers[key]] for key in keys], np.int64)
-    return np.arange(len(keys)) % MAX_GROUPS
+            return np.array([number_of[speakers[key]] % MAX_GROUPS for key in keys], np.int64), True
+    return np.arange(len(keys)) % MAX_GROUPS, False
 
 
 class WordErrors:

@@ -135,7 +135,7 @@ def tune_pointer(
     allowed = [place for place, pair in enumerate(trials) if pair.general_wer is None or pair.general_wer <= most]
     if not allowed:
         return TunedPointer(None, before, trials)
-    groups = utterance_groups(keys, speakers)
+    groups, by_speaker = utterance_groups(keys, speakers)
     sums = np.stack([np.bincount(groups, results[place][1]).astype(np.float64) for place in allowed])
     outcomes = Outcomes(sums, sums, np.bincount(groups, words).astype(np.int64))
 
@@ -149,6 +149,6 @@ def tune_pointer(
         [(trials[place].prior != start.prior) + (trials[place].weight != start.weight) for place in allowed]
     )
     choice = choose_point(outcomes, moved, default, min_words)
-    unit = "utterance" if speakers is None else "speaker"
+    unit = "speaker" if by_speaker else "utterance"
     evidence = explain(choice, trials[allowed[choice.candidate]].settings, int(words.sum()), unit)
     return TunedPointer(trials[allowed[choice.point]], before, trials, evidence)

@@ -38,7 +38,7 @@ LM_WEIGHTS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 ACOUSTIC_FACTORS = 2.0 ** np.linspace(-1.0, 1.0, 9)
 WORD_PENALTIES = np.linspace(-2.0, 4.0, 13)
 MAX_MIXTURES = 12  # mixtures in the grid
-MAX_ROUNDS = 4  # rescorings of the development set
+MAX_ROUNDS = 4  # rescorings of the development set with chosen weights
 
 Points = Sequence[Weights]
 
@@ -103,9 +103,9 @@ def tune_weights(
 
     The lattices are rescored with the initial weights, and each model of a mixture scores the n best sentences once.
     `choose` then needs no network, since other weights only change the order of these sentences. The lattices are
-    rescored with the chosen weights, their n best sentences join the others, and weights are chosen again, until they
-    stay the same or after four rescorings. The initial weights are kept where the set does not show that others are
-    better, see ``ninja.tune.choice.choose_point``.
+    rescored with the chosen weights, their n best sentences join the others, and weights are chosen again, at most four
+    times, until a rescoring with the chosen weights has already been done. The initial weights are kept where the set
+    does not show that others are better, see ``ninja.tune.choice.choose_point``.
 
     Args:
         lattices: A development set with symbol tables, which is kept in memory; never a test set.
@@ -173,24 +173,27 @@ def choose_repeatedly(
     """Choose weights among the best sentences at the initial weights, then also among those at the chosen weights.
 
     This ends when the sentences at the chosen weights are among those that the choice was made from, or after
-    MAX_ROUNDS.
+    MAX_ROUNDS rescorings with chosen weights.
 
     Args:
         sentences_at: Returns the best sentences at some weights, and logs failures of lattices.
     """
     sentences = sentences_at(start, log)
-    wer_before = sentences.wer(sentences.rescored_errors)
+    wer_first_pass = sentences.wer(sentences.first_pass_errors)
+    rescored = {start: sentences.wer(sentences.rescored_errors)}  # word error rates by weights
     repeated = type(log)(on_error=None if log.on_error is None else lambda error: None)  # failures were reported
-    visited = start
     tuned = choose(sentences, start, how, speakers=speakers, min_words=min_words)
     for number in range(MAX_ROUNDS):
-        if tuned.weights == visited:
+        if tuned.weights in rescored:
             break
-        visited = tuned.weights
-        sentences = sentences_at(visited, repeated).united(sentences)
+        weights = tuned.weights
+        sentences = sentences_at(weights, repeated).united(sentences)
+        rescored[weights] = sentences.wer(sentences.rescored_errors)
         if number < MAX_ROUNDS - 1:
             tuned = choose(sentences, start, how, speakers=speakers, min_words=min_words)
-    return replace(tuned, wer_before=wer_before, wer_rescored=sentences.wer(sentences.rescored_errors))
+    return replace(
+        tuned, wer_first_pass=wer_first_pass, wer_before=rescored[start], wer_rescored=rescored[tuned.weights]
+    )
 
 
 def word_error_rate(
@@ -225,8 +228,8 @@ def choose(
     best one is chosen alone unless a mixture has significantly fewer expected errors. The rates at the initial and at
     the chosen weights are those of the sentences.
     """
-    points = grid(start, scales_vary=bool(sentences.graph.any()) or sentences.old_logprob is not None)
-    groups = utterance_groups(sentences.keys, speakers)
+    points = grid(start, scales_vary=bool(sentences.graph.any()))
+    groups, by_speaker = utterance_groups(sentences.keys, speakers)
     outcomes = WordErrors(sentences, how).outcomes(points, groups)
     weights, candidate, choice = choose_of(points, outcomes, start, min_words)
     nearest = np.minimum.reduceat(sentences.errors, np.flatnonzero(np.diff(sentences.lattice, prepend=-1)))
@@ -245,7 +248,7 @@ def choose(
         num_lattices=sentences.num_lattices,
         num_sentences=sentences.lattice.size,
         num_words=int(sentences.reference_words.sum()),
-        by_speaker=speakers is not None and len(outcomes.words) == len({speakers[key] for key in sentences.keys}),
+        by_speaker=by_speaker,
     )
 
 
@@ -269,8 +272,8 @@ def grid(start: Weights, *, scales_vary: bool = True) -> list[Weights]:
 
     Args:
         start: The initial weights.
-        scales_vary: False if the only costs are acoustic and those of the new models, as for n-best lists. In that case
-            only the ratio of acoustic scale to LM weight matters, so the scale is fixed.
+        scales_vary: False if the sentences have no graph costs, as in n-best lists. In that case only the ratios of
+            acoustic scale, LM weight and word penalty matter, also with an old model, so the scale is fixed.
     """
     factors = ACOUSTIC_FACTORS if scales_vary else np.ones(1)
     axes = (

@@ -49,9 +49,9 @@ def test_rescore_says_what_it_did_and_finds_the_words_beside_the_archive(ninja, 
     output = tmp_path / "out.ark"
     code, printed, errors = ninja("rescore", bed / "lat.ark", "--rnnlm", bed / "lm.pt", "-o", output)
     assert (code, printed) == (0, "")
-    found, scales, vocabulary, summary = errors.splitlines()
+    table, scales, vocabulary, summary = errors.splitlines()
     assert scales == f"ninja: wrote the scales to {output}.scales.toml"
-    assert found == f"ninja: using the symbol table {bed / 'words.txt'}"
+    assert table == f"ninja: using the symbol table {bed / 'words.txt'}"
     assert vocabulary.startswith("ninja: vocabulary: the language model knows all ")
     numbers = re.fullmatch(
         r"ninja: 4 lattices, (\d+) arcs \((\d+) expanded\), (\d+) histories, (\d+) LM steps of (\d+) scores, "

@@ -41,12 +41,12 @@ def entry(dtype: object = "F32", shape: object = (2,), offsets: object = (0, 8))
     return {"dtype": dtype, "shape": shape, "data_offsets": offsets}
 
 
-def assert_same(found: dict[str, Any], expected: dict[str, Any]) -> None:
-    assert set(found) == set(expected)
+def assert_same(tensors: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert set(tensors) == set(expected)
     for name, array in expected.items():
-        assert found[name].dtype == array.dtype
-        assert found[name].shape == array.shape
-        assert found[name].tobytes() == array.tobytes()  # NaN included
+        assert tensors[name].dtype == array.dtype
+        assert tensors[name].shape == array.shape
+        assert tensors[name].tobytes() == array.tobytes()  # NaN included
 
 
 @given(ARRAYS, METADATA)
@@ -55,10 +55,10 @@ def test_files_are_read_as_they_were_written_by_us_and_by_the_library(content: A
     assert_same(dict(library.load(whole)), content)
     for other in (whole, library.save(content, metadata or None)):
         assert recognise(other[:16])
-        found = read(other)
-        assert_same(found.arrays, content)
-        assert found.metadata == metadata
-        assert all(array.flags.aligned and not array.flags.writeable for array in found.arrays.values())
+        file = read(other)
+        assert_same(file.arrays, content)
+        assert file.metadata == metadata
+        assert all(array.flags.aligned and not array.flags.writeable for array in file.arrays.values())
     assert written(content, metadata) == whole
 
 
@@ -98,19 +98,19 @@ def test_no_flipped_bit_goes_unseen() -> None:
             damaged = bytearray(whole)
             damaged[place] ^= 1 << bit
             try:
-                found = read(bytes(damaged))
+                file = read(bytes(damaged))
             except FormatError:
                 continue
             # A flipped bit in the name of the checksum makes it a string like others; one of the spaces means nothing.
             if CHECKSUM.encode() in damaged:
-                assert found.metadata == {"kind": "lstm", "words": "a\nb"}
-            assert_same(found.arrays, SMALL)
+                assert file.metadata == {"kind": "lstm", "words": "a\nb"}
+            assert_same(file.arrays, SMALL)
 
 
 def test_a_file_without_a_checksum_is_read() -> None:
-    found = read(library.save(SMALL, {"kind": "lstm"}))
-    assert_same(found.arrays, SMALL)
-    assert found.metadata == {"kind": "lstm"}
+    file = read(library.save(SMALL, {"kind": "lstm"}))
+    assert_same(file.arrays, SMALL)
+    assert file.metadata == {"kind": "lstm"}
 
 
 @pytest.mark.parametrize(

@@ -25,9 +25,9 @@ def slow_logsumexp(scores):
 def test_logsumexp_agrees_with_its_slow_twin(num_rows, length, spread, offset, seed):
     random = np.random.default_rng(seed)
     scores = (random.normal(0, 1, (num_rows, length)) * spread + offset).astype(np.float32)
-    found = _networks.logsumexp(scores.reshape(-1), num_rows)
-    assert found.dtype == np.float32
-    assert found == pytest.approx(slow_logsumexp(scores), abs=2e-5, rel=1e-6)
+    result = _networks.logsumexp(scores.reshape(-1), num_rows)
+    assert result.dtype == np.float32
+    assert result == pytest.approx(slow_logsumexp(scores), abs=2e-5, rel=1e-6)
 
 
 def test_scores_that_do_not_fill_their_rows_are_refused():
@@ -55,8 +55,8 @@ def test_scores_of_words_agree_with_their_slow_twin(num_rows, width, gap, with_b
         + (bias[j] if with_bias else 0)
         for i, j in zip(row, word, strict=True)
     ]
-    found = _networks.word_scores(output, row, embedding, scale, bias, word)
-    assert found == pytest.approx(np.array(expected), rel=1e-4, abs=1e-2)
+    result = _networks.word_scores(output, row, embedding, scale, bias, word)
+    assert result == pytest.approx(np.array(expected), rel=1e-4, abs=1e-2)
 
 
 def test_words_beyond_the_embeddings_are_refused():
@@ -100,9 +100,9 @@ def test_an_lstm_cell_agrees_with_its_slow_twin(num_rows, cells, gap, spread, se
     old = random.normal(0, 1, (num_rows, gap + cells)).astype(np.float32)
     new = np.full((num_rows, cells + 2 * gap), np.float32(7))
     expected, cell = slow_lstm_cell(gates, old[:, gap:])
-    found = _networks.lstm_cell(gates, old[:, gap:], new[:, gap : gap + cells])
-    assert found.dtype == np.float32
-    assert found == pytest.approx(expected, abs=2e-6)
+    result = _networks.lstm_cell(gates, old[:, gap:], new[:, gap : gap + cells])
+    assert result.dtype == np.float32
+    assert result == pytest.approx(expected, abs=2e-6)
     assert new[:, gap : gap + cells] == pytest.approx(cell, abs=2e-6)
     assert (new[:, :gap] == 7).all()  # nothing beside the cells is written
     assert (new[:, gap + cells :] == 7).all()
@@ -119,9 +119,9 @@ def test_a_step_from_two_summands_agrees_with_its_slow_twin(num_rows, cells, gap
     rest = np.ones(slab.shape, np.bool_)
     rest[new_row, gap : gap + cells] = False
     kept = slab[rest]
-    found = _networks.lstm_step(below, below_row, before, before_row, slab[:, gap : gap + cells], old_row, new_row)
-    assert found.dtype == np.float32
-    assert found == pytest.approx(expected, abs=2e-6)
+    result = _networks.lstm_step(below, below_row, before, before_row, slab[:, gap : gap + cells], old_row, new_row)
+    assert result.dtype == np.float32
+    assert result == pytest.approx(expected, abs=2e-6)
     assert slab[new_row, gap : gap + cells] == pytest.approx(cell, abs=2e-6)
     assert np.array_equal(slab[rest], kept)  # nothing beside the new cells is written
 
@@ -157,12 +157,12 @@ def test_products_agree_with_their_slow_twin_and_with_themselves_in_any_batch(
     row = random.integers(5, size=num_rows)
     product = _networks.Product(weight, bias if with_bias else None, level)
     assert (product.num_inputs, product.num_outputs) == (num_inputs, num_outputs)
-    found = product(rows, row)
+    result = product(rows, row)
     expected = rows[row].astype(np.float64) @ weight.T.astype(np.float64) + (bias if with_bias else 0)
-    assert found.shape == expected.shape
-    assert found == pytest.approx(expected, abs=1e-4)
-    assert np.array_equal(found, product(rows)[row])
-    assert np.array_equal(found[num_rows // 3 :], product(rows, row[num_rows // 3 :]))
+    assert result.shape == expected.shape
+    assert result == pytest.approx(expected, abs=1e-4)
+    assert np.array_equal(result, product(rows)[row])
+    assert np.array_equal(result[num_rows // 3 :], product(rows, row[num_rows // 3 :]))
 
 
 def test_products_of_other_shapes_are_refused():

@@ -158,16 +158,24 @@ def cost(sentences: Features, number: int, weights: Weights, how: str) -> float:
 def test_groups_are_speakers_where_there_are_enough(num_keys: int, num_speakers: int) -> None:
     keys = [f"u{number}" for number in range(num_keys)]
     speakers = {key: str(number % num_speakers) for number, key in enumerate(keys)}
-    groups = utterance_groups(keys, speakers)
-    if min(num_keys, num_speakers) >= 5:
+    groups, by_speaker = utterance_groups(keys, speakers)
+    assert by_speaker == (min(num_keys, num_speakers) >= 5)
+    if by_speaker:
         assert groups.tolist() == [int(speakers[key]) for key in keys]
     else:
-        assert groups.tolist() == utterance_groups(keys, None).tolist()
+        assert groups.tolist() == utterance_groups(keys, None)[0].tolist()
         sizes = Counter(groups.tolist()).values()
         assert len(sizes) == min(num_keys, 200)
         assert max(sizes) - min(sizes) <= 1
     with pytest.raises(FormatError, match="key 'u0': this utterance has no speaker"):
         utterance_groups(keys, {"other": "x"})
+
+
+def test_many_speakers_share_groups() -> None:
+    keys = [f"u{number}" for number in range(1000)]
+    groups, by_speaker = utterance_groups(keys, {key: f"s{number // 2}" for number, key in enumerate(keys)})
+    assert by_speaker
+    assert groups.tolist() == [number // 2 % 200 for number in range(1000)]
 
 
 @given(st.lists(st.floats(0.01, 1), min_size=1, max_size=9))

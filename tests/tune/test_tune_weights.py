@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,11 +23,12 @@ from ninja.evaluate import edits
 from ninja.graph import best_path, determinize, nbest
 from ninja.lattice import Scales
 from ninja.lm import Mixture
+from ninja.log import Log
 from ninja.rescoring import RescoreOptions, Rescorer, RescoreReport, rescore
 from ninja.tune import weights as weights_module
 from ninja.tune.features import Features, features
 from ninja.tune.first_pass import tune_first_pass
-from ninja.tune.weights import Weights, choose, grid, tune_weights, word_error_rate
+from ninja.tune.weights import Weights, choose, choose_repeatedly, grid, tune_weights, word_error_rate
 
 OPTIONS = RescoreOptions(
     algorithm="trie", max_trie_nodes=0, beam=math.inf, max_unknown=1.0, unk_penalty=2.0, acoustic_scale=0.5,
@@ -376,3 +378,41 @@ def test_the_scales_of_the_first_pass_are_chosen_among_all_sentences(lm_scale):
     assert tune_first_pass(pairs, said, start) == tuned
     with pytest.raises(FormatError, match="no lattice that could be rescored has a reference"):
         tune_first_pass(pairs, {}, start)
+
+
+class StubSentences:
+    """Sentences of a rescoring whose word error rates are given."""
+
+    def __init__(self, first_pass: float, rescored: float) -> None:
+        self.first_pass_errors, self.rescored_errors = first_pass, rescored
+
+    def wer(self, rate: float) -> float:
+        return rate
+
+    def united(self, other: StubSentences) -> StubSentences:
+        return self
+
+
+@dataclass(frozen=True)
+class StubTuned:
+    weights: Weights
+    wer_first_pass: float = math.nan
+    wer_before: float = math.nan
+    wer_rescored: float = math.nan
+
+
+def test_no_weights_are_rescored_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    start, other = Weights(0.5, 0.1, 0.0), Weights(0.5, 0.15, 0.0)
+    rates = {start: (40.0, 30.0), other: (41.0, 29.0)}  # of the first pass at these scales, and rescored
+    rescored: list[Weights] = []
+    chosen = iter([other, start])
+
+    def sentences_at(weights: Weights, log: Log) -> Any:
+        rescored.append(weights)
+        return StubSentences(*rates[weights])
+
+    monkeypatch.setattr(weights_module, "choose", lambda *_, **__: StubTuned(next(chosen)))
+    tuned = choose_repeatedly(sentences_at, start, speakers=None, min_words=0, log=Log())
+    assert rescored == [start, other]
+    assert tuned.weights == start
+    assert (tuned.wer_first_pass, tuned.wer_before, tuned.wer_rescored) == (40.0, 30.0, 30.0)
