@@ -111,7 +111,7 @@ def systems(data: Path) -> list[System]:
         System("first pass, minimum Bayes risk, weights of dev", consensus=True),
         System(KALDI, kaldi, pruned),
         System("trigram", trigram),
-        System("LSTM, default weights", lstm, tuned=False),
+        System("LSTM, weights of lattices", lstm, tuned=False),
         System("LSTM", lstm),
         System("LSTM, minimum Bayes risk", lstm, consensus=True),
         System("LSTM, density ratio", lstm, density_ratio=True),

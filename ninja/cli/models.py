@@ -9,13 +9,15 @@ from typing import Any, Literal, cast, get_args
 
 import click
 
-from ninja.cli.options import Command, ListType, reads, section
+from ninja.cli.options import Command, ListType, keeps_defaults, reads, section
 from ninja.errors import OptionError
+from ninja.io.inputs import Inputs
 from ninja.lm.mixture import How
 from ninja.lm.protocol import Backend, LoadOptions, OOVScore, TextTransform
 from ninja.lm.word_map import WordMapping
 from ninja.rescoring.carry_over import MAX_WORDS, CarryOver
 from ninja.rescoring.models import Direction, ModelFiles
+from ninja.rescoring.usual_weights import UsualWeights, usual_weights
 
 NO_MODEL = "none"
 WEIGHTS = ListType(float, "numbers")
@@ -192,3 +194,11 @@ def _carry_over(is_on: bool, utt2spk: str | None, segments: str | None, words: i
     if utt2spk:
         return CarryOver.from_utt2spk(utt2spk, words)
     return CarryOver.from_segments(segments, words) if segments else CarryOver(max_words=words)
+
+
+def fitting_weights(inputs: Inputs) -> UsualWeights | None:
+    """Return the usual weights for the first lattice, or None if the user or a scale file sets a weight."""
+    if "word_penalty" not in inputs.default_scales or not keeps_defaults(("lm_weight", "word_penalty")):
+        return None
+    lattice = inputs.first_lattice()
+    return None if lattice is None else usual_weights(lattice)

@@ -12,8 +12,8 @@ from ninja.cli.best import best_words
 from ninja.cli.console import current_console, results, use_log, write
 from ninja.cli.context import OF_RESCORING, PhraseCounts, entities, with_acoustic_scale, write_words
 from ninja.cli.kaldi.mbr_decode import DEFAULT_FRAME_SHIFT
-from ninja.cli.models import NO_MODEL, history_across_utterances, language_models, map_words
-from ninja.cli.options import command, config, from_fields, keeps_defaults, lattice_output
+from ninja.cli.models import NO_MODEL, fitting_weights, history_across_utterances, language_models, map_words
+from ninja.cli.options import command, config, from_fields, lattice_output
 from ninja.cli.scales import completes_scales, fitting_acoustic_scale
 from ninja.cli.source import reads_lattices
 from ninja.errors import OptionError
@@ -26,7 +26,7 @@ from ninja.rescoring.models import ModelFiles
 from ninja.rescoring.options import RescoreOptions
 from ninja.rescoring.report import RescoreReport
 from ninja.rescoring.rescorer import Rescorer
-from ninja.rescoring.usual_weights import LISTS, usual_weights
+from ninja.rescoring.usual_weights import LISTS
 
 if TYPE_CHECKING:
     from ninja.context.settings import Context
@@ -59,7 +59,7 @@ def rescore(
     are printed.
 
     Without --lm-weight, --word-penalty and --old-lm, the weights for n-best lists without graph costs are 0.15 and -1,
-    which come from lists of Whisper.
+    which come from lists of Whisper; the first list decides.
 
     \b
     Example:
@@ -75,10 +75,11 @@ def rescore(
     if carry_over is not None and destination.is_per_file:
         raise OptionError("--carry-over cannot be used with one output per input; name a single file with -o")
     words = inputs.need_table()
-    if models.old_lm is None:
-        options = _fitting_weights(inputs, options)
-    else:
-        options = replace(options, acoustic_scale=fitting_acoustic_scale(inputs, options.acoustic_scale))
+    options = replace(options, acoustic_scale=fitting_acoustic_scale(inputs, options.acoustic_scale))
+    if models.old_lm is None and fitting_weights(inputs) is LISTS:
+        click.echo(f"ninja: {LISTS}, the defaults for {LISTS.kind}; set --lm-weight or --word-penalty to change them",
+                   err=True)  # fmt: skip
+        options = replace(options, lm_weight=LISTS.lm_weight, word_penalty=LISTS.word_penalty)
     destination = replace(destination, chosen=ChosenScales(options.scales, options.lm_weight), scales=options.scales)
     log = use_log(inputs, RescoreReport())
     if carry_over is not None and carry_over.recording is None:
@@ -112,17 +113,3 @@ def rescore(
         phrases.stage.note_late(log)
         log.note(str(phrases))
     current_console().close(log.summary(current_console().seconds, frame_shift or DEFAULT_FRAME_SHIFT))
-
-
-def _fitting_weights(inputs: Inputs, options: RescoreOptions) -> RescoreOptions:
-    """Return the options of a rescoring of Kaldi's lattices with the default weights of the kind of input.
-
-    N-best lists without graph costs, such as those of models with attention, have an acoustic scale of 1 and the usual
-    LM weight and word penalty of `ninja.rescoring.usual_weights`. Weights that the user sets are kept.
-    """
-    options = replace(options, acoustic_scale=fitting_acoustic_scale(inputs, options.acoustic_scale))
-    lattice = inputs.first_lattice()
-    if lattice is None or usual_weights(lattice) is not LISTS or not keeps_defaults(("lm_weight", "word_penalty")):
-        return options
-    click.echo(f"ninja: {LISTS}, the defaults for {LISTS.kind}: --lm-weight and --word-penalty are not given", err=True)
-    return replace(options, lm_weight=LISTS.lm_weight, word_penalty=LISTS.word_penalty)

@@ -14,12 +14,11 @@ import numpy as np
 from ninja.cli.console import current_console, use_log
 from ninja.cli.context import AUGMENTING, BOOSTS, OF_AUGMENTING, OF_RESCORING, entities, with_acoustic_scale
 from ninja.cli.files import Lattices
-from ninja.cli.models import NO_MODEL, WORD_OPTIONS, language_models, map_words
+from ninja.cli.models import NO_MODEL, WORD_OPTIONS, fitting_weights, language_models, map_words
 from ninja.cli.options import (
     command,
     from_fields,
     given_on_command_line,
-    keeps_defaults,
     output_file,
     reads,
     section,
@@ -45,7 +44,6 @@ from ninja.lm.ngram.model import NgramLM
 from ninja.rescoring.models import ModelFiles
 from ninja.rescoring.options import RescoreOptions
 from ninja.rescoring.report import RescoreReport
-from ninja.rescoring.usual_weights import usual_weights
 from ninja.tune.boosts import ContextSettings, DevSet, TunedContext, tune_context
 from ninja.tune.first_pass import tune_first_pass
 from ninja.tune.plot import check_picture, plot_trade_off
@@ -111,11 +109,11 @@ def tune(
     chosen that lower the expected word errors of its best sentences, and it is rescored with these, until they stay
     the same. The word error rate printed is that of the last rescoring.
 
-    Without --lm-weight and --word-penalty, the initial weights are the usual ones of the kind of input: 0.8 and 0.5 for
-    lattices with graph costs, 0.15 and -1 for n-best lists without. They are kept, and written, unless the set shows
-    that others are better: at least 500 words are needed. The simplest weights within one standard error of the best
-    are chosen. The 95 % interval of the difference to the initial weights is printed, cross-validated by the speakers
-    of --utt2spk or by utterance.
+    Without --lm-weight, --word-penalty and --old-lm, the initial weights are the usual ones of the kind of input: 0.8
+    and 0.5 for lattices with graph costs, 0.15 and -1 for n-best lists without. They are kept, and written, unless the
+    set shows that others are better: at least 500 words are needed. The simplest weights within one standard error of
+    the best are chosen. The 95 % interval of the difference to the initial weights is printed, cross-validated by the
+    speakers of --utt2spk or by utterance.
 
     With --rnnlm none, the lattices are not rescored: acoustic scale and word penalty are chosen for `ninja best`,
     `ninja score` and other commands, which read them with --config.
@@ -175,11 +173,11 @@ def _tune_weights(
     [(lm, options)], old_lm = models.load(options, words, log)
     assert lm is not None
     with current_console().progress("lattices", by_reading=True):
-        lattices = list(inputs.lattices())
-        if lattices and keeps_defaults(("lm_weight", "word_penalty")):
-            options = _with_usual_weights(options, lattices[0][1], log)
+        if models.old_lm is None and (weights := fitting_weights(inputs)) is not None:
+            log.note(f"initial weights are those of {weights.kind}: {weights}")
+            options = replace(options, lm_weight=weights.lm_weight, word_penalty=weights.word_penalty)
         tuned = tune_weights(
-            lattices,
+            inputs.lattices(),
             references,
             lm,
             options,
@@ -194,15 +192,6 @@ def _tune_weights(
         log.note(f"note: {edge}")
     current_console().say(tuned.evidence)
     current_console().close(f"{tuned.story}: {tuned.weights}; {tuned.basis}, {current_console().seconds:.1f} s")
-
-
-def _with_usual_weights(options: RescoreOptions, lattice: Lattice, log: RescoreReport) -> RescoreOptions:
-    """Start from the usual weights of the kind of input."""
-    weights = usual_weights(lattice)
-    if weights is None:
-        return options
-    log.note(f"initial weights are those of {weights.kind}: {weights}")
-    return replace(options, lm_weight=weights.lm_weight, word_penalty=weights.word_penalty)
 
 
 def _tune_first_pass(

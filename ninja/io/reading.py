@@ -27,6 +27,7 @@ from ninja.io.sources import KALDI_HEAD, KALDI_READ, SourceFile, Sources, is_kal
 from ninja.io.symbol_tables import Words
 from ninja.lattice import Lattice
 from ninja.lattice.batch import Batch
+from ninja.lattice.lattice import has_graph_costs
 from ninja.lattice.symbols import SymbolTable
 
 BATCH = 64  # maximum number of lattices per batch
@@ -101,7 +102,7 @@ class Reading:
         if any(name != KALDI and by_name(name, "read").holds == "nbest" for name in self.options.formats):
             return "n-best lists"
         for lattice in self._first[-1] if self._first else ():
-            if lattice.graph.any() or lattice.final_graph[lattice.is_final].any():
+            if has_graph_costs(lattice):
                 return None
             if lattice.acoustic.any() or lattice.final_acoustic[lattice.is_final].any():
                 return "lattices without graph costs"

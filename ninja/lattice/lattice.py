@@ -296,6 +296,11 @@ def _convert(name: str, values: npt.ArrayLike, key: str) -> Array:
     raise LatticeError(f"{name} has values that cannot be converted to {dtype}", key=key)
 
 
+def has_graph_costs(lattice: Lattice) -> bool:
+    """Return whether an arc or a final state has a graph cost other than 0."""
+    return bool(lattice.graph.any() or lattice.final_graph[lattice.is_final].any())
+
+
 @dataclass(frozen=True, slots=True)
 class Scales:
     """Weights of a path's total cost, ``acoustic * acoustic cost + lm * graph cost + word_penalty * words``.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ninja.lattice import Lattice
-from ninja.lattice.lattice import ListLattice
+from ninja.lattice.lattice import ListLattice, has_graph_costs
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,7 @@ LISTS = UsualWeights("n-best lists without graph costs", 0.15, -1.0)
 
 def usual_weights(lattice: Lattice) -> UsualWeights | None:
     """Return the usual weights for a lattice, or None for a kind without development sets, such as CTC lattices."""
-    if lattice.graph.any() or lattice.final_graph[lattice.is_final].any():
-        return LATTICES
-    return LISTS if isinstance(lattice, ListLattice) else None
+    is_list = isinstance(lattice, ListLattice)
+    if has_graph_costs(lattice):
+        return None if is_list else LATTICES
+    return LISTS if is_list else None

@@ -80,7 +80,7 @@ def test_damage_is_a_typed_error(tmp_path_factory, content, begin):
 @pytest.mark.parametrize(
     ("read", "content", "message"),
     [
-        (read_integers, b"a 1 2\nb 1 x\n", "byte 8, key 'b': expected"),
+        (read_integers, b"a 1 2\nb 1 x\n", "byte 8, key 'b': expected integers"),
         (read_integers, b"a 3000000000\n", "byte 2, key 'a': expected"),
         (read_integers, b"a \0B\4\xff\xff\xff\xff", "byte 4, key 'a': -1 integers are announced"),
         (

@@ -166,7 +166,7 @@ def test_the_penalty_of_words_counts_in_the_order_of_lists(ninja, there):
 )
 def test_a_verb_without_such_a_scale_or_with_scaled_costs_joins_them_as_they_are(ninja, there, verb, factor):
     errors = run(ninja, verb, "-o", "out.fst")
-    assert "costs are joined" not in errors
+    assert "costs are combined" not in errors
     assert "separate graph and acoustic costs" in errors
     assert equivalent(scale(LATTICE, acoustic_scale=factor), read("out.fst", None), 1e-3, costs="total")
 
@@ -174,7 +174,7 @@ def test_a_verb_without_such_a_scale_or_with_scaled_costs_joins_them_as_they_are
 def test_combined_lattices_have_their_scales_in_their_costs_already(ninja, there):
     run(ninja, "combine other.ark", "--acoustic-scale", "0.1", "-o", "out.ark")
     errors = run(ninja, "combine other.ark", "--acoustic-scale", "0.1", "-o", "out.fst")
-    assert "costs are joined" not in errors
+    assert "costs are combined" not in errors
     assert equivalent(read("out.ark", None), read("out.fst", None), 1e-3, costs="total")
 
 

@@ -179,6 +179,7 @@ def test_references_without_lexical_words_are_an_error(ninja: Run, text: str) ->
     write("empty", {"u": text, "v": text})
     code, output, errors = ninja("score", "empty", "written")
     assert (code, output) == (1, "")
+    assert "basic removes all words of the references, such as" in errors
     assert "so there is nothing to score; choose another normalizer" in errors
     with pytest.raises(FormatError, match="removes all words of the references"):
         score(split({"u": text}), {"u": ["a"]}, normalizer="basic")

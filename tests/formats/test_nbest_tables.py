@@ -220,7 +220,7 @@ LARGE = {
     ),
     "rows of nulls": (
         lambda: pa.table({"id": pa.nulls(2_000_000, pa.string()), "text": pa.nulls(2_000_000, pa.string())}),
-        r"a column has 2000000 values in a file of \d+ bytes",
+        r"the table has 2000000 values in a file of \d+ bytes",
     ),
     "one string many times": (
         lambda: repeated("x" * 100_000, 1000),

@@ -203,7 +203,9 @@ def test_a_service_keeps_the_fields_and_the_algorithm_of_a_list():
 def test_options_that_contradict_each_other_are_refused_before_the_first_lattice():
     from ninja.rescoring.carry_over import CarryOver
 
-    with pytest.raises(OptionError, match="omit it"):
+    with pytest.raises(
+        OptionError, match="carry_over cannot be used with a model that reads sentences backward; omit it"
+    ):
         package.rescore([], FakeLM(), RescoreOptions(backward=True), carry_over=CarryOver())
 
 
@@ -291,3 +293,13 @@ def test_lists_with_graph_costs_keep_the_weights_of_lattices(ninja):
     code, _, errors = ninja("rescore", "x.jsonl", "--rnnlm", "english-ngram", "-o", "y.jsonl")
     assert code == 0, errors
     assert scales_beside("y.jsonl")["lm_weight"] == RescoreOptions().lm_weight
+
+
+def test_scales_beside_a_list_are_kept(ninja):
+    write_lines(
+        "x.jsonl", [{"key": "u", "nbest": [{"text": "the house", "score": -3}, {"text": "a house", "score": -4}]}]
+    )
+    Path("x.jsonl.scales.toml").write_text("acoustic_scale = 0.5\nword_penalty = 3.0\n")
+    code, _, errors = ninja("rescore", "x.jsonl", "--rnnlm", "english-ngram", "-o", "y.jsonl")
+    assert code == 0, errors
+    assert scales_beside("y.jsonl") == {"lm_weight": 0.5, "word_penalty": 3.0, "acoustic_scale": 0.5}

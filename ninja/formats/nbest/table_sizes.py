@@ -29,7 +29,7 @@ def check_parquet(metadata: Any, size: int, path: str | None) -> None:
     # The footer's columns are not looked at: those of a damaged file end the process (std::terminate in pyarrow).
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     num_rows = max(metadata.num_rows, sum(group.num_rows for group in groups))
-    _check("a column", num_rows, sum(group.total_byte_size for group in groups), size, path)
+    _check("the table", num_rows, sum(group.total_byte_size for group in groups), size, path)
 
 
 def checked_batches(file: Any, num_rows: int, size: int, path: str | None) -> Iterator[Any]:
