@@ -32,7 +32,7 @@ from ninja.lm import LanguageModel, Mixture
 from ninja.lm.ngram.kneser_ney import NgramOptions, train_ngram
 from ninja.models import ENGLISH, ENGLISH_NGRAM
 from ninja.rescoring import RescoreOptions, rescore
-from ninja.rescoring.usual_weights import usual_weights
+from ninja.rescoring.options import usual_weights
 from ninja.tune.first_pass import tune_first_pass
 from ninja.tune.weights import tune_weights
 

@@ -169,11 +169,11 @@ def read(kind: str, path: Path) -> str:
         if kind == "lm":
             return f"{len(ninja.lm.load(path).vocabulary)} words"
         if kind == "toml":
-            from ninja.files import toml
+            from ninja.files.text import read_toml
 
-            return f"{len(toml.read(path))} options"
+            return f"{len(read_toml(path))} options"
         if kind == "model":
-            from ninja.lm.model_file import read_content
+            from ninja.lm.stored_network import read_content
 
             return f"{len(read_content(path)['state'])} arrays"
         from ninja.decoding.matrices import read_matrices

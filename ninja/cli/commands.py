@@ -1,4 +1,11 @@
-"""Table of the commands. It imports nothing, so that ``ninja._launch`` can read it before the package is imported."""
+"""Table of the commands, and names that other toolkits have for commands and options.
+
+It imports nothing, so that ``ninja._launch`` can read it before the package is imported.
+"""
+
+TYPE_CHECKING = False  # importing `typing` would take longer than this module
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 class Entry:
@@ -148,3 +155,63 @@ SECTIONS = {
     },
 }
 COMMANDS = {name: command for section in SECTIONS.values() for name, command in section.items()}
+
+# Options of Kaldi, SRILM and HTK programs, and the equivalent options of ninja.
+ALIASES = {
+    "--acwt": "--acoustic-scale",
+    "--inv-acwt": "--inv-acoustic-scale",
+    "--lmwt": "--inv-acoustic-scale",
+    "--lm-weight": "--lm-scale",
+    "--weight": "--lm-weight",
+    "--wip": "--word-penalty",
+    "--word-ins-penalty": "--word-penalty",
+    "--word-insertion-penalty": "--word-penalty",
+    "--word-symbol-table": "--words",
+    "--words-file": "--words",
+    "--symtab": "--words",
+    "--vocab": "--words",
+    "--n-best": "--n",
+    "--nbest": "--n",
+    "--num-best": "--n",
+    "--lattice-beam": "--beam",
+    "--prune-beam": "--beam",
+    "--nj": "--jobs",
+    "--num-jobs": "--jobs",
+    "--output": "--output-file",
+    "--out": "--output-file",
+    "--format": "--from",
+    "--input-format": "--from",
+    "--output-format": "--to",
+    "--lm": "--rnnlm",
+    "--model": "--rnnlm",
+    "--rnnlm": "--lm",
+    "--gpu": "--device",
+    "--cuda": "--device",
+}
+# Programs of other toolkits, and the equivalent command.
+PROGRAMS = {
+    "lattice-to-post": "to-post",
+    "lattice-tool": "convert",
+    "nbest-lattice": "mbr-decode",
+    "wer": "score",
+    "sclite": "score",
+    "ppl": "lm",
+    "perplexity": "lm",
+    "ngram": "lm",
+    "decode": "best",
+    "1-best": "best",
+    "one-best": "best",
+    "best-path": "best",
+    "ctm": "to-ctm-conf",
+    "help": "--help",
+}
+
+
+def suggestions(name: str, known: "Iterable[str]", aliases: "dict[str, str]") -> list[str]:
+    """Suggest corrections for an unknown name: its equivalent in another toolkit, or else similar names."""
+    from difflib import get_close_matches
+
+    known = set(known)
+    if aliases.get(name) in known:
+        return [aliases[name]]
+    return get_close_matches(name.removeprefix("lattice-"), sorted(known), 3, 0.7)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 import click
 
 from ninja import pipeline
-from ninja.cli.messages import with_option_names
 from ninja.errors import InputError, NinjaError, named
 from ninja.files.threads import num_cores
 from ninja.io.inputs import Inputs
@@ -197,6 +196,20 @@ class Console:
 def _with_option_names(message: str) -> str:
     context = click.get_current_context(silent=True)
     return message if context is None else with_option_names(message, context.command)
+
+
+def with_option_names(message: str, command: click.Command) -> str:
+    """Replace the names of Python arguments in a message by the corresponding options of a command."""
+    message = re.sub(r" \(\w+=(?:'\w+')?\)", "", message)  # the hint for Python callers
+    for parameter in command.params:
+        if not isinstance(parameter, click.Option) or not parameter.name:
+            continue
+        name = re.escape(parameter.name)
+        option = max(parameter.opts, key=len)
+        message = re.sub(rf"^{name}(?= is | has | and | cannot | must )", option, message)
+        if "_" in parameter.name:
+            message = re.sub(rf"(?<![\w.=:/'\"-]){name}(?![\w./'\"(-]|=\w)", option, message)
+    return re.sub(r"(--[\w-]+)((?: [A-Z]+)?) \(\1\)", r"\1\2", message)
 
 
 def lexical_forms(name: str) -> LexicalForms:

@@ -16,10 +16,9 @@ from typing import cast
 
 import click
 
-from ninja.cli import messages
-from ninja.cli.commands import COMMANDS, SECTIONS
+from ninja.cli.commands import ALIASES, COMMANDS, PROGRAMS, SECTIONS, suggestions
 from ninja.errors import NinjaError, NinjaWarning, OptionError
-from ninja.files.terminal import printing
+from ninja.files.output import printing
 from ninja.libraries import explained
 
 DEBUG, COMMAND = "ninja.debug", "ninja.command"  # keys in a context's meta
@@ -55,7 +54,7 @@ class Commands(click.Group):
         if (pair := " ".join(arguments[:2])) in COMMANDS:  # ninja train ngram
             arguments = [pair, *arguments[2:]]
         if arguments[0] not in COMMANDS and not arguments[0].startswith("-"):
-            names = messages.suggestions(arguments[0], COMMANDS, messages.PROGRAMS)
+            names = suggestions(arguments[0], COMMANDS, PROGRAMS)
             advice = f"did you mean {' or '.join(names)}?" if names else "see ninja --help"
             raise click.UsageError(f"no such command {arguments[0]!r}; {advice}", context)
         name, command, arguments = super().resolve_command(context, arguments)
@@ -77,14 +76,16 @@ class Commands(click.Group):
         except click.NoSuchOption as error:
             command = context.meta.get(COMMAND, self)
             options = [option for parameter in command.params for option in parameter.opts]
-            names = messages.suggestions(error.option_name, options, messages.ALIASES)
+            names = suggestions(error.option_name, options, ALIASES)
             advice = f"did you mean {' or '.join(names)}?" if names else "see --help"
             raise click.UsageError(f"no such option {error.option_name!r}; {advice}", error.ctx) from None
         except (NinjaError, OSError) as error:
             if isinstance(error, BrokenPipeError) or isinstance(error.__cause__, BrokenPipeError):
                 raise UnreadOutput from error
             if isinstance(error, NinjaError) and ".toml" not in str(error):  # keys in TOML files are Python names
-                error.message = messages.with_option_names(error.message, context.meta.get(COMMAND, self))
+                from ninja.cli.console import with_option_names  # for errors only
+
+                error.message = with_option_names(error.message, context.meta.get(COMMAND, self))
             raise
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:

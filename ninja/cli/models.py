@@ -17,7 +17,7 @@ from ninja.lm.protocol import Backend, LoadOptions, OOVScore, TextTransform
 from ninja.lm.word_map import WordMapping
 from ninja.rescoring.carry_over import MAX_WORDS, CarryOver
 from ninja.rescoring.models import Direction, ModelFiles
-from ninja.rescoring.usual_weights import UsualWeights, usual_weights
+from ninja.rescoring.options import UsualWeights, usual_weights
 
 NO_MODEL = "none"
 WEIGHTS = ListType(float, "numbers")

@@ -17,9 +17,9 @@ from ninja.cli.commands import COMMANDS
 from ninja.cli.console import ARGUMENTS
 from ninja.cli.files import CommandFiles, InputFile, LatticeFile, Lattices, OutputFile
 from ninja.errors import OptionError
-from ninja.files import toml
 from ninja.files.output import text_output
 from ninja.files.place import names_url
+from ninja.files.text import read_toml, toml_text
 from ninja.lattice.text import AUTO, NORMALIZER_HELP
 
 Command = Callable[..., Any]
@@ -373,7 +373,7 @@ def config_of(names: Collection[str] | None, text: str) -> Callable[[Command], C
 def write_config(path: str, values: Mapping[str, Any], comments: list[str]) -> None:
     """Write option values, named with underscores, to a TOML file that begins with comments."""
     with text_output(path) as output:
-        output.write(toml.text(values, comments))
+        output.write(toml_text(values, comments))
 
 
 def _load(
@@ -383,7 +383,7 @@ def _load(
         return None
     options = {option.name: option for option in context.command.params}
     values = {}
-    table = toml.read(path)
+    table = read_toml(path)
     if only is not None and not table.keys() & set(only):
         raise OptionError(f"{path}: expected at least one of the options {', '.join(only)}, found none")
     for name, value in table.items():

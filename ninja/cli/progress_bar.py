@@ -8,7 +8,7 @@ from rich.console import Console as Terminal
 from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn
 from rich.text import Text
 
-from ninja.files.terminal import printable
+from ninja.files.output import printable
 
 
 class ProgressBar:

@@ -23,10 +23,9 @@ from ninja.lattice import Lattice
 from ninja.pipeline import Output
 from ninja.rescoring.carry_over import CarryOver
 from ninja.rescoring.models import ModelFiles
-from ninja.rescoring.options import RescoreOptions
+from ninja.rescoring.options import LISTS, RescoreOptions
 from ninja.rescoring.report import RescoreReport
 from ninja.rescoring.rescorer import Rescorer
-from ninja.rescoring.usual_weights import LISTS
 
 if TYPE_CHECKING:
     from ninja.context.settings import Context

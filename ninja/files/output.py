@@ -1,4 +1,7 @@
-"""Output files that are written atomically, by one process at a time, and that never replace an input."""
+"""Output files that are written atomically, by one process at a time, and that never replace an input; terminals.
+
+Control characters are escaped on a terminal, so that keys and words from files cannot control it.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +11,22 @@ import fcntl
 import hashlib
 import io
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator
-from typing import IO, Any, Protocol, TextIO
+from contextlib import contextmanager
+from typing import IO, Any, Protocol, TextIO, cast
 
 from ninja.errors import OptionError, OutputError
 from ninja.files import remote
 from ninja.files.place import STDIN as STDOUT
 from ninja.files.place import Identity, identity_of, is_remote, target
-from ninja.files.terminal import printable
 
 LONGEST_NAME = 255  # bytes of a file name, on all usual file systems
 _NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
 _NO_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
+# All except tab and newline, and marks of text direction, which can make one name look like another.
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 class Guard:
@@ -381,3 +387,41 @@ def _lock(descriptor: int) -> None:
     except OSError as error:
         if error.errno not in _NO_LOCKS:
             raise
+
+
+def printable(text: str) -> str:
+    r"""Escape control characters: ESC as ``\x1b``, RIGHT-TO-LEFT OVERRIDE as ``\u202e``."""
+    return _CONTROL.sub(lambda match: f"\\x{code:02x}" if (code := ord(match[0])) < 256 else f"\\u{code:04x}", text)
+
+
+class Printable:
+    """A text stream that escapes control characters."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self.rich_proxied_file = stream  # rich, which draws the progress line, writes here
+
+    def write(self, text: str) -> int:
+        """Write a text, and return its length."""
+        self._stream.write(printable(text))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """Write several texts."""
+        self._stream.writelines(map(printable, lines))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextmanager
+def printing() -> Iterator[None]:
+    """Escape control characters on stderr, and on stdout if it is a terminal, in a ``with`` block."""
+    before = sys.stdout, sys.stderr
+    sys.stderr = cast(TextIO, Printable(sys.stderr))
+    if sys.stdout.isatty():
+        sys.stdout = cast(TextIO, Printable(sys.stdout))
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before

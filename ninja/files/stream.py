@@ -299,3 +299,23 @@ def without_mark(content: bytes, path: str | os.PathLike[str] | None) -> bytes:
         return content
     warnings.warn(f"{path or 'text'}: ignoring the byte-order mark at the start", NinjaWarning, stacklevel=2)
     return content[len(BOM) :]
+
+
+def mapped(path: str | os.PathLike[str], name: str | None = None) -> memoryview:
+    """Map a file into memory; it stays mapped as long as any part of it is in use.
+
+    Args:
+        path: The file.
+        name: Name in error messages; None uses the path.
+    """
+    import mmap  # for model files only
+
+    how: dict[str, int] = {"access": mmap.ACCESS_READ}
+    if hasattr(mmap, "MAP_POPULATE"):  # checksums read every page that is used, so map all pages at once
+        how = {"flags": mmap.MAP_SHARED | mmap.MAP_POPULATE, "prot": mmap.PROT_READ}
+    try:
+        with open(path, "rb") as file:
+            empty = os.fstat(file.fileno()).st_size == 0
+            return memoryview(b"" if empty else mmap.mmap(file.fileno(), 0, **how))
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", name or os.fspath(path)) from error

@@ -1,12 +1,16 @@
-"""Read UTF-8 text files, compressed or not, and detect the kind of files that are not text."""
+"""Read UTF-8 text files, compressed or not, and TOML files; detect the kind of files that are not text."""
 
 from __future__ import annotations
 
 import os
 import re
+import sys
+from collections.abc import Iterable, Mapping
+from typing import IO, Any, cast
 
 from ninja.errors import FormatError, InputError
-from ninja.files.place import STDIN, Place, resolve
+from ninja.files.place import STDIN, Place, is_remote, resolve
+from ninja.files.remote import RemoteFile
 from ninja.files.stream import open_stream, without_mark
 
 _KEY = rb"\S{1,4096} "
@@ -95,3 +99,40 @@ def decoded(content: bytes, path: str | os.PathLike[str]) -> str:
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise FormatError(f"not UTF-8 ({error.reason}); convert it with iconv", path, line=line) from error
+
+
+def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Read a TOML file.
+
+    Raises:
+        InputError: The file cannot be read.
+        FormatError: The file is not TOML.
+    """
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    try:
+        name = os.fspath(path)
+        with cast("IO[bytes]", RemoteFile(name)) if is_remote(name) else open(name, "rb") as stream:
+            return tomllib.load(stream)
+    except InputError:
+        raise
+    except OSError as error:
+        raise InputError(error.strerror or str(error), path) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise FormatError(f"not TOML: {error}", path) from error
+    except RecursionError:
+        raise FormatError("tables or arrays are nested too deeply", path) from None
+
+
+def toml_text(values: Mapping[str, Any], comments: Iterable[str] = ()) -> str:
+    """Format values as TOML, preceded by comments."""
+    import json
+
+    lines = [f"# {line}\n" for line in comments]
+    for name, value in values.items():
+        # Strings, lists and booleans have the same syntax in JSON and TOML.
+        text = repr(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
+        lines.append(f"{name} = {text}\n")
+    return "".join(lines)

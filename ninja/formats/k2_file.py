@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja.errors import FormatError, OptionError
+from ninja.files.stream import mapped
 from ninja.formats import torch_file
 from ninja.formats.torch_file import PARAMETER, PLAIN, STORAGES, Instance, Tensor
 from ninja.lattice.symbols import SymbolTable
@@ -80,7 +81,7 @@ def read(content: bytes | os.PathLike[str], path: str | None = None) -> Machines
         return FormatError(message, path)
 
     try:
-        image = content if isinstance(content, bytes) else torch_file.mapped(content, path)
+        image = content if isinstance(content, bytes) else mapped(content, path)
         loaded = torch_file.load(torch_file.opened(image), _NAMES, _ONLY)
     except FormatError as error:
         raise refuse(error.message) from error.__cause__

@@ -11,7 +11,6 @@ from __future__ import annotations
 import io
 import math
 import mmap
-import os
 import pickletools
 import zipfile
 from collections.abc import Collection
@@ -22,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 from isal import isal_zlib
 
-from ninja.errors import FormatError, InputError
+from ninja.errors import FormatError
 
 Array = npt.NDArray[Any]
 _STORAGES = {"Float": "<f4", "Double": "<f8", "Half": "<f2", "Int": "<i4", "Long": "<i8", "Short": "<i2"}
@@ -34,12 +33,6 @@ _TENSOR, PARAMETER = "torch._utils._rebuild_tensor_v2", "torch._utils._rebuild_p
 _DICT, _SIZE, _ENCODE = "collections.OrderedDict", "torch.Size", "_codecs.encode"
 PLAIN = frozenset({_TENSOR, PARAMETER, _DICT, _SIZE, _ENCODE})  # names of tensors and plain objects
 _LOCAL_HEADER = 30  # bytes
-# Checksums read every page that is used, so map all pages at once if the system supports it.
-_MAPPING: dict[str, int] = (
-    {"flags": mmap.MAP_SHARED | mmap.MAP_POPULATE, "prot": mmap.PROT_READ}
-    if hasattr(mmap, "MAP_POPULATE")
-    else {"access": mmap.ACCESS_READ}
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,16 +119,6 @@ class Saved:
             message = f"{name} is damaged: its checksum differs (or was never computed: torch's set_crc32_options)"
             raise FormatError(message, byte=begin)
         return part
-
-
-def mapped(path: str | os.PathLike[str], name: str | None = None) -> memoryview:
-    """Map a file into memory; it stays mapped as long as any part of it is in use."""
-    try:
-        with open(path, "rb") as file:
-            empty = os.fstat(file.fileno()).st_size == 0
-            return memoryview(b"" if empty else mmap.mmap(file.fileno(), 0, **_MAPPING))
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", name or os.fspath(path)) from error
 
 
 def opened(content: bytes | memoryview) -> Saved:

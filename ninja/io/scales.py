@@ -11,9 +11,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ninja.errors import FormatError, NinjaError, OptionError
-from ninja.files import remote, toml
+from ninja.files import remote
 from ninja.files.output import Guard, PartFile, part_of, reported
 from ninja.files.place import is_file, is_read_once, is_remote
+from ninja.files.text import read_toml, toml_text
 from ninja.formats.format import HEAD
 from ninja.io import detection
 from ninja.io.detection import SCALES_NAME, SCALES_SUFFIX
@@ -54,7 +55,7 @@ def read_scales(path: str) -> ChosenScales:
         InputError: The file cannot be read.
         OptionError: A scale is not finite.
     """
-    values = {name: value for name, value in toml.read(path).items() if name in (*KEYS, "lm_weight")}
+    values = {name: value for name, value in read_toml(path).items() if name in (*KEYS, "lm_weight")}
     for name, value in values.items():
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise FormatError(f"{name} is {value!r}, but must be a number", path)
@@ -182,7 +183,7 @@ class ScalesOutput:
                 _remove(part_of(path))
             else:
                 self._parts.append(PartFile(path, guard=self._guard))
-                self._parts[-1].write(toml.text(self._chosen.values(), [_COMMENT]).encode())
+                self._parts[-1].write(toml_text(self._chosen.values(), [_COMMENT]).encode())
 
     def finish(self) -> None:
         """Give the scale files their final names, once the output has its name."""

@@ -1,6 +1,6 @@
 """Checkpoints as networks of torch: read, built, scored with, and written.
 
-The file is described in `ninja.lm.stored_network`; its format is chosen by the ending, see `ninja.lm.model_file`.
+The file is described in `ninja.lm.stored_network`; its format is chosen by the ending, see `ninja.lm.stored_network`.
 """
 
 from __future__ import annotations
@@ -22,10 +22,21 @@ from ninja.lattice.symbols import SymbolTable
 from ninja.lm.attention.transformer import TransformerLM
 from ninja.lm.kaldi import rnnlm
 from ninja.lm.kaldi.rnnlm import KaldiModel
-from ninja.lm.model_file import ENDING, read_content, safetensors_image
 from ninja.lm.protocol import LoadOptions
 from ninja.lm.recurrent.lstm import LstmLM
-from ninja.lm.stored_network import FORMAT, KALDI, SCALE, VERSIONS, CardEntry, Storage, StoredNetwork, read_network
+from ninja.lm.stored_network import (
+    ENDING,
+    FORMAT,
+    KALDI,
+    SCALE,
+    VERSIONS,
+    CardEntry,
+    Storage,
+    StoredNetwork,
+    read_content,
+    read_network,
+    safetensors_image,
+)
 from ninja.models import lstm, transformer
 
 LARGEST = 127  # number of int8 in use: rows are symmetric around 0
@@ -67,7 +78,7 @@ def open_checkpoint(stored: StoredNetwork, options: LoadOptions) -> LstmLM | Tra
 def write_atomically(content: dict[str, Any], path: str | os.PathLike[str]) -> None:
     """Write tensors and plain values, under a temporary name that is renamed to `path` when complete.
 
-    The file is one of safetensors if its name ends so, see `ninja.lm.model_file`, else what `torch.save` writes.
+    The file is one of safetensors if its name ends so, see `ninja.lm.stored_network`, else what `torch.save` writes.
     """
     name = os.fspath(path)
     if name.endswith(ENDING):
@@ -192,7 +203,7 @@ def _build(stored: StoredNetwork) -> Module:
 
 
 def read_saved(path: str | os.PathLike[str], content: bytes | None = None) -> Any:
-    """Read a file as `ninja.lm.model_file.read_content` does, with tensors in memory for its arrays."""
+    """Read a file as `ninja.lm.stored_network.read_content` does, with tensors in memory for its arrays."""
     return _as_tensors(read_content(path, content))
 
 

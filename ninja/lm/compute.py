@@ -14,7 +14,7 @@ import torch
 from ninja import _networks
 from ninja.errors import OptionError
 from ninja.lm.protocol import chosen_device
-from ninja.lm.row_threads import RowThreads
+from ninja.lm.recurrent.pool import RowThreads
 
 # Messages of libraries without a type for such errors; file names may contain the word "memory".
 _NO_MEMORY = re.compile(r"out of memory|(?:can't|cannot|failed to) allocate|bad[_ ]alloc", re.IGNORECASE)

@@ -9,8 +9,7 @@ from ninja.lm import checkpoint
 from ninja.lm.imported.export import to_caffe2, to_onnx
 from ninja.lm.kaldi import rnnlm
 from ninja.lm.load import CHECKPOINT, KALDI_RNNLM, detect_format
-from ninja.lm.model_file import ENDING
-from ninja.lm.stored_network import read_network
+from ninja.lm.stored_network import ENDING, read_network
 
 
 def convert(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:

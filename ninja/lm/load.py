@@ -9,6 +9,8 @@ import zipfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Literal
 
 from ninja.errors import ModelError, OptionError
 from ninja.files.gzip import GZIP_MAGIC, unpack_head
@@ -18,9 +20,13 @@ from ninja.lattice.symbols import SymbolTable
 from ninja.libraries import needed_for
 from ninja.lm.ngram.class_model import with_classes
 from ninja.lm.ngram.model import NgramLM
-from ninja.lm.protocol import Backend, LanguageModel, LoadOptions, OOVScore, TextTransform
+from ninja.lm.protocol import DRIVER, ON_CPU, Backend, LanguageModel, LoadOptions, OOVScore, TextTransform
+from ninja.lm.stored_network import KALDI, LSTM, read_network
 from ninja.lm.units import MultiwordLM
 from ninja.models import ENGLISH, ENGLISH_NGRAM
+
+if TYPE_CHECKING:
+    from ninja.lm.kaldi.rnnlm import KaldiModel
 
 HEAD = 512  # bytes read to detect the format
 ZIP_MAGIC = b"PK\x03\x04"
@@ -289,9 +295,9 @@ def _only_words(options: LoadOptions) -> tuple[SymbolTable | None]:
 
 
 FORMATS = [  # the first that recognises a model opens it
-    ModelFormat(CHECKPOINT, _is_checkpoint, "backend:open_network"),
+    ModelFormat(CHECKPOINT, _is_checkpoint, "load:open_network"),
     ModelFormat("a Hugging Face directory", _is_huggingface, "huggingface.loading:open_directory"),
-    ModelFormat(KALDI_RNNLM, _is_kaldi_rnnlm, "backend:open_rnnlm"),
+    ModelFormat(KALDI_RNNLM, _is_kaldi_rnnlm, "load:open_rnnlm"),
     ModelFormat("an ARPA file", _is_arpa, "ngram.model:read_arpa", lambda options: ()),
     ModelFormat("a const-arpa", _begins(b"\0B<ConstArpaLm>"), "ngram.model:read_const_arpa", _only_words),
     ModelFormat("a grammar (OpenFst)", _begins(b"\xd6\xfd\xb2\x7e"), "ngram.model:read_grammar", _only_words),
@@ -299,3 +305,59 @@ FORMATS = [  # the first that recognises a model opens it
     ModelFormat("an ONNX model", _is_onnx, "imported.onnx:open_model"),
     ModelFormat("a directory of Caffe2 nets", _is_caffe2, "imported.caffe2:open_nets"),
 ]
+
+
+def open_network(path: str, options: LoadOptions) -> LanguageModel:
+    """Open a checkpoint as a language model, see `ninja.lm.load`."""
+    network = read_network(path)
+    if network.kind == KALDI:
+        from ninja.lm.kaldi import rnnlm
+
+        model = rnnlm.build(network.config, network.arrays, network.words, network.path)
+        return _open_kaldi(model, path, options)
+    if choose_backend(options, network.kind, on_numpy=network.kind == LSTM) == "numpy":
+        from ninja.lm.recurrent.array_lstm import ArrayLstm
+
+        return ArrayLstm(network, options)
+    with needed_for(f"a network of {network.kind}", path):
+        from ninja.lm.checkpoint import open_checkpoint
+    return open_checkpoint(network, options)
+
+
+def open_rnnlm(path: str, options: LoadOptions) -> LanguageModel:
+    """Open a Kaldi RNNLM as a language model, see `ninja.lm.kaldi.rnnlm.read` and `ninja.lm.load`."""
+    from ninja.lm.kaldi import rnnlm
+
+    return _open_kaldi(rnnlm.read(path), path, options)
+
+
+def _open_kaldi(model: KaldiModel, path: str, options: LoadOptions) -> LanguageModel:
+    if choose_backend(options, KALDI, on_numpy=True) == "numpy":
+        from ninja.lm.kaldi.array_rnnlm import ArrayRnnlm
+
+        return ArrayRnnlm(model, options, path)
+    with needed_for("a Kaldi RNNLM on torch", path):
+        from ninja.lm.kaldi.torch_rnnlm import KaldiRnnlm
+    return KaldiRnnlm(model, options, path)
+
+
+def choose_backend(options: LoadOptions, kind: str, *, on_numpy: bool) -> Literal["numpy", "torch"]:
+    """Return the library that computes a network.
+
+    Args:
+        options: The backend and the device.
+        kind: Kind of the network, for messages.
+        on_numpy: Whether there is an implementation on NumPy.
+
+    Raises:
+        OptionError: The backend is numpy, and the network needs torch.
+    """
+    if options.backend == "numpy" and not on_numpy:
+        raise OptionError(f"a network of kind {kind!r} needs torch; use the backend torch or auto")
+    if options.backend != "auto":
+        return options.backend
+    if not on_numpy or options.device not in ON_CPU:
+        return "torch"
+    if options.device == "auto" and os.path.exists(DRIVER) and find_spec("torch") is not None:
+        return "torch"  # there is a GPU
+    return "numpy"

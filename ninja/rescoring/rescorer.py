@@ -22,11 +22,12 @@ from ninja.rescoring.carry_over import CarryOver, RecordingQueue
 from ninja.rescoring.engine import Engine
 from ninja.rescoring.models import BoundModels, Model, ModelFiles, refuse_words
 from ninja.rescoring.options import RescoreOptions
-from ninja.rescoring.preparation import ContextStage, Preparation
 from ninja.rescoring.report import RescoreReport, VocabularyCheck, unknown_words
 from ninja.rescoring.utterances import (
+    ContextStage,
     IterableSource,
     Prefetch,
+    Preparation,
     Source,
     Utterance,
 )

@@ -1,4 +1,4 @@
-"""Utterances in flight, the sources that yield them, and the merging of equal texts in n-best lists."""
+"""Utterances in flight, the sources that yield them, and their preparation for rescoring."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -21,9 +21,12 @@ from ninja.lattice import Lattice, Scales
 from ninja.lattice.arrays import frozen
 from ninja.lattice.batch import Keyed, pairs
 from ninja.lattice.lattice import ListLattice, as_list_of
-from ninja.lattice.symbols import EPSILON
-from ninja.lattice.text import LexicalTable
+from ninja.lattice.symbols import EPSILON, SymbolTable
+from ninja.lattice.text import LexicalForms, LexicalTable
 from ninja.lm.protocol import PhraseMark
+from ninja.lm.word_map import WordMap
+from ninja.rescoring.models import Model
+from ninja.rescoring.report import RescoreReport, VocabularyCheck
 
 PATIENCE = 0.005  # seconds that a batch waits for the next utterance
 SECONDS_TO_STOP = 0.5  # how long to wait for the reading thread when a source is closed
@@ -47,7 +50,7 @@ class Utterance:
     recording: str | None = None  # set if words are carried over
     history: Sequence[int] = ()  # language model word ids of the recording's earlier utterances
     num_arcs: int = 0  # arcs that count towards the limit on arcs in flight
-    is_prepared: bool = False  # see `ninja.rescoring.preparation`
+    is_prepared: bool = False  # see `Preparation`
     is_done: bool = False
     result: Lattice | None = None
     error: BaseException | None = None
@@ -298,3 +301,104 @@ def _paths_by_words(lattice: Lattice, forms: LexicalTable | None) -> list[tuple[
         graphs.append(graph_cost[state] + float(lattice.final_graph[state]))
         acoustics.append(acoustic_cost[state] + float(lattice.final_acoustic[state]))
     return list(groups.values())
+
+
+class ContextStage(Protocol):
+    """A stage that makes phrases more probable before lattices are rescored, such as ``ninja.context.Contextual``."""
+
+    forms: LexicalForms | None  # the normalizer of the run; set by `Rescorer`
+
+    @property
+    def old_model(self) -> Any:
+        """The first-pass language model, if it is loaded."""
+
+    def prepare(self, utterance: Utterance, log: RescoreReport) -> None:
+        """Add the context to the lattice of an utterance, and set its ``phrases``."""
+
+    def bind(self, words: SymbolTable, log: RescoreReport) -> Any:
+        """Load the models for the lattices' words."""
+
+    def class_maps(self, words: SymbolTable, log: RescoreReport) -> Sequence[WordMap]:
+        """Return the maps from a symbol table to the words of class models, which may lack any number of words."""
+
+    def over(self, lm: Model) -> Model:
+        """Wrap a language model so that it reads phrases; return it unchanged if there is no context model."""
+
+
+class Preparation(Source):
+    """The prepared utterances of a source.
+
+    Args:
+        check: Checks the words of all lattices; None if the caller does.
+        refuse: Called with each submitted lattice; raises an error if models lack too many of its words.
+        forms: Returns the lexical forms of a lattice's words, or None to compare texts as they are written.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        report: RescoreReport,
+        scales: Scales,
+        *,
+        check: VocabularyCheck | None,
+        refuse: Callable[[Lattice], None],
+        context: ContextStage | None,
+        forms: Callable[[Lattice], LexicalTable | None],
+    ) -> None:
+        super().__init__()
+        self._source = source
+        self._report = report
+        self._scales = scales
+        self._check = check
+        self._refuse = refuse
+        self._context = context
+        self._forms = forms
+
+    def _poll(self) -> Utterance | None:
+        while (utterance := self._source.poll()) is not None:
+            try:
+                if not utterance.is_prepared:
+                    self._prepare(utterance)
+            except BaseException as error:
+                if utterance.future is None:
+                    raise
+                utterance.finish(error=error)
+            if not utterance.is_done:
+                utterance.is_prepared = True
+                return utterance
+        if self._source.has_ended and not self.has_ended:
+            self.has_ended = True
+            if self._check is not None:
+                self._check.end_file()
+        return None
+
+    def wait(self) -> bool:
+        """See `Source.wait`."""
+        return self._source.wait()
+
+    def _prepare(self, utterance: Utterance) -> None:
+        report = self._report
+        table = self._forms(utterance.lattice)
+        utterance.lattice, num_merged = merge_equal_texts(utterance.lattice, self._scales, table)
+        lattice = utterance.lattice
+        if num_merged and not report.merged:
+            report.note(
+                f"{utterance.key}: {num_merged} hypotheses repeat the text of another; their probabilities are summed"
+            )
+        report.merged += num_merged
+        report.arcs += lattice.num_arcs
+        if utterance.future is not None:
+            self._refuse(lattice)
+        else:
+            if ADVICE not in report.notes and is_ambiguous(lattice):
+                report.note(ADVICE)
+            if self._check is not None:
+                self._check.add(lattice)
+        if self._context is not None:
+            try:
+                self._context.prepare(utterance, report)
+            except NinjaError as error:
+                if utterance.future is not None:
+                    raise
+                report.fail(error, utterance.key)
+                utterance.finish(error=error)

@@ -17,8 +17,8 @@ from ninja.lattice.text import LexicalForms
 from ninja.lm import LanguageModel
 from ninja.lm.mixture import Mixture
 from ninja.rescoring.options import RescoreOptions
-from ninja.rescoring.preparation import ContextStage
 from ninja.rescoring.rescorer import Rescorer
+from ninja.rescoring.utterances import ContextStage
 from ninja.tune.choice import MIN_WORDS, Outcomes, choose_point, explain
 from ninja.tune.expected import utterance_groups
 from ninja.tune.word_errors import Reference

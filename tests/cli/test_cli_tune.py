@@ -10,7 +10,7 @@ import pytest
 
 import ninja as package
 from ninja.evaluate import read_text
-from ninja.files import toml
+from ninja.files.text import read_toml
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +129,7 @@ def test_the_first_pass_is_tuned_alone(ninja, large_bed, tmp_path):
     arguments = ["tune", large_bed / "lat.ark", "--ref", large_bed / "text", "--utt2spk", large_bed / "utt2spk"]
     code, printed, errors = ninja(*arguments, "--rnnlm", "none", "--acoustic-scale", 1, "-o", weights)
     assert (code, printed) == (0, "")
-    values = toml.read(weights)
+    values = read_toml(weights)
     assert sorted(values) == ["acoustic_scale", "word_penalty"]
     before, after = re.search(r"WER ([\d.]+) with the initial scales, ([\d.]+) with these", errors).groups()
     assert float(after) < float(before)
@@ -148,7 +148,7 @@ def test_a_set_of_few_words_keeps_the_initial_weights(ninja, bed, tuning, model)
     lm = model if model == "none" else bed / model
     code, _, errors = ninja(*arguments, "--rnnlm", lm, "--acoustic-scale", 0.5, "--word-penalty", 0.3, "-o", weights)
     assert code == 0
-    values = toml.read(weights)
+    values = read_toml(weights)
     assert (values["acoustic_scale"], values["word_penalty"]) == (0.5, 0.3)
     message = re.search(r"the initial weights are kept: \d+ words are too few to choose others", errors)
     assert message is not None, errors
@@ -179,7 +179,7 @@ def test_the_rate_printed_is_that_of_a_rescoring_with_the_weights(ninja, large_b
     score = ninja("score", large_bed / "text", out, "--words", large_bed / "words.txt")
     assert score[1].startswith(f"%WER {figures[2]} ")
     if mixture:  # the same model twice is no better than once
-        assert len(toml.read(weights)["rnnlm"]) == 1
+        assert len(read_toml(weights)["rnnlm"]) == 1
         assert "model 2 of the mixture is not used" in errors
 
 
@@ -198,10 +198,10 @@ def test_initial_weights_are_the_usual_ones_of_the_kind_of_input(ninja, bed, tmp
         code, _, errors = ninja("tune", source, "--ref", ref, *model, "-o", weights)
         assert code == 0, errors
         assert "initial weights are those of " in errors
-        values = toml.read(weights)
+        values = read_toml(weights)
         assert (values["lm_weight"], values["acoustic_scale"], values["word_penalty"]) == expected
         code, _, errors = ninja("tune", source, "--ref", ref, *model, "--word-penalty", 0.25, "-o", weights)
         assert code == 0, errors
         assert "initial weights are those of " not in errors
-        values = toml.read(weights)
+        values = read_toml(weights)
         assert (values["lm_weight"], values["word_penalty"]) == (0.5, 0.25)

@@ -122,7 +122,7 @@ def test_a_new_format_is_listed_where_the_formats_are(toy, ninja):
 # Words that are names of formats and mean something else: (module or package, word) -> what they mean.
 OTHER_MEANINGS = {
     ("ninja.cli.commands", "nbest"): "the command",
-    ("ninja.cli.messages", "ctm"): "a suggestion for an unknown command",
+    ("ninja.cli.commands", "ctm"): "a suggestion for an unknown command",
     ("ninja.libraries", "google"): "the package of protocol buffers",
     ("ninja.formats", "nbest"): "what a format holds, and a field of JSON",
     ("ninja.graph", "nbest"): "the function",

@@ -17,7 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ninja.errors import FormatError, InputError
-from ninja.formats.torch_file import PLAIN, STORAGES, Instance, Tensor, load, mapped, opened
+from ninja.files.stream import mapped
+from ninja.formats.torch_file import PLAIN, STORAGES, Instance, Tensor, load, opened
 
 torch = pytest.importorskip("torch")
 NAMES = PLAIN | set(STORAGES)

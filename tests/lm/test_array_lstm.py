@@ -1,5 +1,6 @@
 """LSTM networks on NumPy: the scores of torch, without torch."""
 
+import importlib
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -13,9 +14,9 @@ from test_lm_kernels import slow_logsumexp
 from ninja.errors import ModelError, OptionError
 from ninja.lm import load, sentence_logprobs
 from ninja.lm.protocol import LoadOptions
-from ninja.lm.recurrent import array_pool, word_rows
+from ninja.lm.recurrent import array_pool, pool
 from ninja.lm.recurrent.array_lstm import ArrayLstm
-from ninja.lm.row_threads import RowThreads
+from ninja.lm.recurrent.pool import RowThreads
 from ninja.lm.stored_network import StoredNetwork
 
 torch = pytest.importorskip("torch")
@@ -79,7 +80,7 @@ def test_stored_weights_score_as_with_torch(storage, normalize):
 @pytest.mark.parametrize("cached_bytes", [1, 400, 48 << 20])
 @pytest.mark.parametrize("logit_words", [1, 3, 4096])
 def test_scores_depend_neither_on_the_batch_nor_on_the_cache(monkeypatch, cached_bytes, logit_words):
-    monkeypatch.setattr(word_rows, "CACHED_BYTES", cached_bytes)
+    monkeypatch.setattr(pool, "CACHED_BYTES", cached_bytes)
     monkeypatch.setattr(array_pool, "LOGIT_WORDS", logit_words)
     words = np.random.default_rng(0).integers(1, NUM_WORDS, 300).astype(np.int32)
     together, alone = ArrayLstm(stored(MODULE)), ArrayLstm(stored(MODULE), LoadOptions(max_batch=1))
@@ -144,10 +145,11 @@ def test_the_backend_is_numpy_unless_torch_computes_on_another_device(monkeypatc
     assert isinstance(load(backend="torch", device="cpu"), LstmLM)
     driver = tmp_path / "version"
     driver.touch()
-    monkeypatch.setattr("ninja.lm.backend.DRIVER", str(driver))
+    module = importlib.import_module("ninja.lm.load")  # the package has a function of this name
+    monkeypatch.setattr(module, "DRIVER", str(driver))
     assert isinstance(load(), LstmLM)
     assert isinstance(load(device="cpu"), ArrayLstm)
-    monkeypatch.setattr("ninja.lm.backend.find_spec", lambda name: None)
+    monkeypatch.setattr(module, "find_spec", lambda name: None)
     assert isinstance(load(), ArrayLstm)
 
 

@@ -25,9 +25,9 @@ from benchmarks.stress import bounds
 from ninja.context.entities import Entities
 from ninja.errors import FormatError, InputError, OutputError
 from ninja.files import gzip as packed
-from ninja.files import remote, text, toml
-from ninja.files.output import PartFile
-from ninja.files.terminal import printable
+from ninja.files import remote, text
+from ninja.files.output import PartFile, printable
+from ninja.files.text import read_toml
 from ninja.io.sources import open_tables
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -125,7 +125,7 @@ DEEP = 100_000
 @pytest.mark.parametrize(
     ("name", "content", "read"),
     [
-        ("x.toml", "a = " + "[" * DEEP, toml.read),
+        ("x.toml", "a = " + "[" * DEEP, read_toml),
         ("x.json", '{"@a":' * DEEP, Entities.read),
         ("x.json", '{"a":' * DEEP, lambda path: list(package.read(path))),
         ("x.json", "[" * DEEP, lambda path: list(package.read(path))),

@@ -19,9 +19,9 @@ from ninja.graph import lattice_nbest
 from ninja.lattice import Scales
 from ninja.lattice.lattice import ListLattice
 from ninja.lattice.nbest import NBest, sentence
+from ninja.rescoring.options import LISTS as LISTS_OF_ATTENTION
 from ninja.rescoring.options import RescoreOptions
 from ninja.rescoring.report import RescoreReport
-from ninja.rescoring.usual_weights import LISTS as LISTS_OF_ATTENTION
 from ninja.rescoring.utterances import merge_equal_texts
 
 pytestmark = pytest.mark.usefixtures("folder")

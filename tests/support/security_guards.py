@@ -57,7 +57,7 @@ PROMISES: dict[str, list[Promise]] = {
     ],
     BOUNDS: [
         Promise("gzip unpacks to at most 256 MB or 100 times the packed size", OWN + "test_a_gzip_bomb_is_refused", "ninja/files/gzip.py", "if self._unpacked_size > max(", "if False and max("),
-        Promise("nesting is bounded in option files", OWN + "test_nesting_ends_in_a_refusal", "ninja/files/toml.py", "except RecursionError:", "except ZeroDivisionError:"),
+        Promise("nesting is bounded in option files", OWN + "test_nesting_ends_in_a_refusal", "ninja/files/text.py", "except RecursionError:", "except ZeroDivisionError:"),
         Promise("nesting is bounded in entity lists", OWN + "test_nesting_ends_in_a_refusal", "ninja/context/entities/parse.py", "except RecursionError:", "except ZeroDivisionError:"),
         Promise("nesting is bounded in n-best lists", OWN + "test_nesting_ends_in_a_refusal", "ninja/formats/nbest/json_lists.py", "except RecursionError as error:", "except ZeroDivisionError as error:"),
         Promise("nesting is bounded in model configurations", MODELS + "test_a_deep_configuration_is_refused", "ninja/lm/huggingface/loading.py", "except (ValueError, RecursionError) as error:", "except ValueError as error:"),
@@ -72,7 +72,7 @@ PROMISES: dict[str, list[Promise]] = {
         Promise("words and keys cannot end a script of a page", "show/test_show.py::test_embedded_data_are_what_was_given_and_hold_no_character_of_markup", "ninja/show/page.py", '.replace("<", "\\\\u003c")', ""),
         Promise("words and keys are not interpreted as markup", "show/test_show.py::test_words_cannot_end_the_script_they_stand_in", "ninja/show/page.py", "autoescape=True", "autoescape=False"),
         Promise("a page loads nothing and runs only its own script", "show/test_show.py::test_a_page_fetches_nothing_and_runs_no_script_but_its_own", "ninja/show/page.py", "policy=f\"{POLICY}; script-src {hashes}\"", 'policy=""'),
-        Promise("messages contain no escape sequences", OWN + "test_messages_do_not_command_a_terminal", "ninja/files/terminal.py", "    sys.stderr = cast(TextIO, Printable(sys.stderr))\n"),
-        Promise("results on a terminal contain no escape sequences", OWN + "test_words_do_not_command_a_terminal", "ninja/files/terminal.py", "if sys.stdout.isatty():", "if False:"),
+        Promise("messages contain no escape sequences", OWN + "test_messages_do_not_command_a_terminal", "ninja/files/output.py", "    sys.stderr = cast(TextIO, Printable(sys.stderr))\n"),
+        Promise("results on a terminal contain no escape sequences", OWN + "test_words_do_not_command_a_terminal", "ninja/files/output.py", "if sys.stdout.isatty():", "if False:"),
     ],
 }  # fmt: skip

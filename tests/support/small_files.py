@@ -19,8 +19,8 @@ from ninja.context.sound.pronunciation import read_lexicon
 from ninja.evaluate.biased import read_biasing
 from ninja.evaluate.stm import read_stm
 from ninja.evaluate.word_filters import read_glm
-from ninja.files import toml
 from ninja.files.stream import Stream
+from ninja.files.text import read_toml
 from ninja.formats.format import Format, formats
 from ninja.formats.kaldi import matrices
 from ninja.formats.kaldi.tables import read_segments, read_text
@@ -30,8 +30,7 @@ from ninja.io import reading
 from ninja.lattice import Lattice, SymbolTable
 from ninja.lattice.nbest import Hypothesis, NBest, sentence
 from ninja.lm.kaldi import nnet3
-from ninja.lm.model_file import safetensors_image
-from ninja.lm.stored_network import lstm_shapes, read_network
+from ninja.lm.stored_network import lstm_shapes, read_network, safetensors_image
 
 WORDS = SymbolTable.from_words(["<eps>", "<s>", "</s>", "one", "two", "three"])
 
@@ -139,7 +138,7 @@ READERS: dict[str, tuple[Callable[[str], object], list[bytes]]] = {
     "glm": (read_glm, [b'* name "x"\n[one] => two / [ ] __ [ ]\n[uh] => / [ ] __ [ ]\n']),
     "biasing lists": (read_biasing, [b'utt\tone two\t["one"]\t["one", "tea"]\n']),
     "checkpoint": (read_network, [stored_lstm(), stored_lstm().replace(b"crc32", b"other")]),
-    "options": (toml.read, [b'[rescore]\nlm_weight = 0.5\nwords = "w.txt"\n']),
+    "options": (read_toml, [b'[rescore]\nlm_weight = 0.5\nwords = "w.txt"\n']),
 }
 FORMATS = {
     form.name: form

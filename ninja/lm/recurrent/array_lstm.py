@@ -11,8 +11,7 @@ from ninja import _networks
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm.protocol import DEFAULTS, LoadOptions
 from ninja.lm.recurrent.array_pool import ArrayPoolLM, Embedding
-from ninja.lm.recurrent.pool import Floats, Slots
-from ninja.lm.recurrent.word_rows import WordRows
+from ninja.lm.recurrent.pool import Floats, Slots, WordRows
 from ninja.lm.stored_network import SCALE, StoredNetwork, lstm_shapes
 from ninja.lm.word_map import Words
 

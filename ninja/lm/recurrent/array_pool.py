@@ -11,9 +11,7 @@ import numpy.typing as npt
 
 from ninja import _networks
 from ninja.lm.protocol import LanguageModel, LoadOptions
-from ninja.lm.recurrent.pool import Floats, PoolLM, Slots
-from ninja.lm.recurrent.word_rows import WordRows
-from ninja.lm.row_threads import RowThreads
+from ninja.lm.recurrent.pool import Floats, PoolLM, RowThreads, Slots, WordRows
 from ninja.lm.word_map import Words
 
 LOGIT_WORDS = 4096  # words whose logits are computed at once for the normaliser

@@ -1,17 +1,27 @@
-"""Networks as language models: histories are rows of a pool, log-normalisers are cached."""
+"""Networks as language models: histories are rows of a pool, log-normalisers and rows of words are cached."""
 
 from __future__ import annotations
 
 import copy
+import threading
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from ninja.files.threads import num_cores
 from ninja.lm.protocol import LanguageModel, LoadOptions, SlotPool
-from ninja.lm.row_threads import RowThreads
 from ninja.lm.word_map import Words
 
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
+CACHED_BYTES = 96 << 20
+ROWS_AT_ONCE = 256  # rows per thread and step, which fit its cache
+FEWEST_ROWS = 16  # rows for which another thread is worthwhile
 Slots = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
 
@@ -117,3 +127,78 @@ class PoolLM(LanguageModel, ABC):
     @abstractmethod
     def _log_normalisers_of(self, slots: Slots) -> Floats:
         """Return the log-normaliser after each history, float32 [n]."""
+
+
+class WordRows:
+    """A cache of the rows of words; twins of a model share it."""
+
+    def __init__(self, num_words: int, width: int, compute: Callable[[np.ndarray], Floats]) -> None:
+        """Make an empty cache; `compute` returns the rows of distinct words, float32 [n, width]."""
+        self._num_words, self._width = num_words, width
+        self._compute = compute
+        self._lock = threading.Lock()
+        self._most = max(1, CACHED_BYTES // (4 * width))
+        self._forget()
+
+    def _forget(self) -> None:
+        self._row = np.full(self._num_words, -1)  # [words], -1 = not computed
+        # A new table, as other threads may read the former one.
+        self._table: Floats = np.empty((0, self._width), np.float32)
+        self._num_rows = 0
+
+    def of(self, words: np.ndarray) -> tuple[Floats, Slots]:
+        """Return a table, float32 [rows, width], and the row of each word, int64 [n]."""
+        with self._lock:
+            missing = np.unique(words[self._row[words] < 0])
+            if self._num_rows and self._num_rows + len(missing) > self._most:
+                self._forget()
+                missing = np.unique(words)
+            if len(missing):
+                self._add(missing)
+            return self._table, self._row[words]
+
+    def _add(self, words: np.ndarray) -> None:
+        first, last = self._num_rows, self._num_rows + len(words)
+        if last > len(self._table):
+            table = np.empty((max(last, min(2 * last, self._most)), self._width), np.float32)
+            table[:first] = self._table[:first]
+            self._table = table
+        self._table[first:last] = self._compute(words)
+        self._row[words] = np.arange(first, last)
+        self._num_rows = last
+
+
+class RowThreads:
+    """A pool of `count` threads, by default one for each core, that compute on separate rows of a batch."""
+
+    def __init__(self, count: int | None = None) -> None:
+        self.count = count or num_cores()
+        self._pool: ThreadPoolExecutor | None = None
+
+    def _started(self) -> ThreadPoolExecutor:
+        if self._pool is None:
+            from concurrent.futures import ThreadPoolExecutor
+
+            self._pool = ThreadPoolExecutor(self.count, "rows")
+        return self._pool
+
+    def run(self, compute: Callable[[slice], None], num_rows: int) -> None:
+        """Compute on all rows in pieces, in several threads at once."""
+        if num_rows < 2 * FEWEST_ROWS:
+            if num_rows:
+                compute(slice(0, num_rows))
+            return
+        num_pieces = -(-num_rows // ROWS_AT_ONCE)
+        num_pieces = min(-(-num_pieces // self.count) * self.count, num_rows // FEWEST_ROWS)
+        edges = [num_rows * place // num_pieces for place in range(num_pieces + 1)]
+        pieces = [slice(first, last) for first, last in pairwise(edges)]
+        if self.count == 1:
+            for piece in pieces:
+                compute(piece)
+            return
+        from concurrent.futures import wait
+
+        futures = [self._started().submit(compute, piece) for piece in pieces]
+        wait(futures)  # also after a failure, so that no piece writes rows that the caller then reuses
+        for future in futures:
+            future.result()
