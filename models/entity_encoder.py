@@ -6,7 +6,7 @@
 
 The decoders see only the pooled vector, without attention, so it must contain all they need to spell or pronounce a
 phrase. A phrase without a pronunciation has no phones; a network with both inputs then uses its letters only.
-The vector is trained by distances of sound: phrases that recognisers confuse are close.
+The vectors are trained on phonetic distances, so that phrases that recognisers confuse are close.
 
 Source: after Chen, Jain, Wang, Seltzer, Fuegen, "Joint grapheme and phoneme embeddings for contextual end-to-end ASR",
 2019 (abstract and slides; sizes and losses are ours); Jeon, "Acoustic neighbor embeddings", 2020 (the distances).

@@ -2,7 +2,7 @@
 
     input ──► affine ──► relu ──► normalize ──► … ──► output
                 ▲
-                └── IfDefined(Offset(lstm.r, -1)): what another node was one step ago, zeros before the start
+                └── IfDefined(Offset(lstm.r, -1)): another node's value one step ago, zeros before the start
 
 A node is a component applied to a concatenation of sums of other nodes' values, now or some steps ago. The output and
 the values that later steps read form one row of numbers for each history:
@@ -42,7 +42,7 @@ class Component:
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """What computes on rows, float32 [n, width]."""
+    """Array library that computes on rows, float32 [n, width]."""
 
     concatenate: Callable[[list[Matrix]], Matrix]
     full: Callable[[Matrix, int, float], Matrix]  # rows, width, number -> as many rows of the number
@@ -115,7 +115,7 @@ class _Sum:
 
     @property
     def is_piece(self) -> bool:
-        """Whether it is a single piece, which needs no addition."""
+        """Whether the sum is a single piece, so no addition is needed."""
         return len(self.terms) == 1 and not self.constant and self.terms[0][1] == 1.0 and len(self.terms[0][0]) == 1
 
     @property
@@ -151,7 +151,7 @@ class Network:
 
         Args:
             graph: A network of consistent widths; delays refer to nodes that depend on the input.
-            library: What computes.
+            library: Array library that computes.
         """
         self._library = library
         self.input_dim = graph.input_dim

@@ -174,7 +174,7 @@ OPERATIONS: dict[str, Maker] = {
 
 
 def library(device: str | torch.device = "cpu", kernels: Kernels | None = None) -> Library:
-    """Return torch on a device; `kernels` implement the expensive operations, None = torch's."""
+    """Return the operations of torch on a device; `kernels` implement the expensive ones, by default with torch."""
 
     def operation(component: Component, writable: list[bool]) -> Operation:
         tensors = {name: torch.tensor(array, device=device) for name, array in component.arrays.items()}

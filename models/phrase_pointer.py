@@ -4,8 +4,8 @@
                  └─► hidden layer ──► score of no phrase │      softmax over no phrase and all phrases
     phrase's vector, first word's ──► hidden layer ──► key ─► products with the query ─┘
 
-The score of no phrase is increased by ``offset · ln N`` for N phrases, since otherwise each added phrase would take
-probability from it.
+The score of no phrase is increased by ``offset · ln N`` for N phrases, as otherwise each added phrase would lower its
+probability.
 
 Source: after Sun, Zhang, Woodland, "Tree-constrained pointer generator for end-to-end contextual speech recognition",
 2021 (a pointer beside a frozen network), and Zhou et al., "CopyNE", 2023 (whole phrases); sizes and inputs are ours.

@@ -3,9 +3,9 @@
     python models/train_english.py train.txt.gz dev.txt.gz FOLDER
     python models/train_english.py train.txt.gz dev.txt.gz FOLDER finish
 
-The first trains FOLDER/english.pt, goes on where an interrupted one was, and then does the second: it rounds the best
-weights so far to int8, trains the layers that estimate the normaliser for them, and writes english.safetensors and
-english.md here. The training is that of ``ninja train`` with the options below.
+The first trains FOLDER/english.pt, or continues an interrupted training, and then runs the second: it rounds the best
+weights to int8, trains the layers that estimate their normaliser, and writes english.safetensors and english.md to
+this folder. The training is that of ``ninja train`` with the options below.
 """
 
 import dataclasses
@@ -96,7 +96,7 @@ about {samples:,} words, each drawn with its own probability (Poisson sampling, 
 
 
 def write_card() -> None:
-    """Describe the installed checkpoint, as ``english.md`` beside it."""
+    """Write ``english.md``, which describes the checkpoint next to it."""
     stored = checkpoint.read(OUTPUT)
     parameters = sum(weight.numel() for weight in stored.module.parameters())
     card = CARD.format(**stored.card, parameters=parameters, bytes=os.path.getsize(OUTPUT))
@@ -104,7 +104,7 @@ def write_card() -> None:
 
 
 def finish(trained: Path, train_text: str, dev_text: str) -> None:
-    """Install the best weights as int8, with a normaliser that is trained on what they give then."""
+    """Install the best weights as int8, with a normaliser that is trained on the outputs of the rounded network."""
     stored = checkpoint.read(trained)
     module = checkpoint.as_stored(stored.module, "int8")
     sentences, dev = (text.encode(each, stored.words) for each in (train_text, dev_text))
@@ -117,7 +117,7 @@ def finish(trained: Path, train_text: str, dev_text: str) -> None:
 
 
 def show(progress: Progress) -> None:
-    """Print every measurement, and now and then the way to it."""
+    """Print every measurement, and the progress at intervals."""
     if progress.perplexity is not None or progress.step % 200 == 0:
         print(progress, flush=True)
 

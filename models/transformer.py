@@ -128,7 +128,7 @@ class TransformerLanguageModel(nn.Module):
         """Return the rotations of the pairs of a head at positions, complex64 [..., 1, head width / 2].
 
         Args:
-            position: Words before the word, ``<s>`` included, int64 [...]; ``<s>`` itself is at 0.
+            position: Number of words before each word, including ``<s>``, int64 [...]; 0 for ``<s>`` itself.
         """
         num_pairs = self.config.embedding // self.config.heads // 2
         exponent = torch.arange(num_pairs, device=position.device) / num_pairs

@@ -47,10 +47,10 @@ def is_build_call(arguments: list[str], folder: str = ".") -> bool:
 def _build(arguments: list[str]) -> None:
     tool = find_build_tool()
     if tool is None:
-        chosen = os.environ.get("NINJA_BUILD_TOOL")
-        trouble = f"$NINJA_BUILD_TOOL is {chosen!r}, which is not one" if chosen else "there is none on PATH"
+        path = os.environ.get("NINJA_BUILD_TOOL")
+        problem = f"$NINJA_BUILD_TOOL is {path!r}, which is another program" if path else "it is not on PATH"
         sys.exit(
-            f"ninja: error: this call is meant for the build tool ninja, but {trouble}; install ninja-build, or call "
+            f"ninja: error: this call is meant for the build tool ninja, but {problem}; install ninja-build, or call "
             "the lattice tool as ninja-asr"
         )
     sys.stdout.flush()
@@ -66,9 +66,9 @@ def _version(arguments: list[str]) -> None:
         _command()
     # CMake, Meson and torch look for the build tool in this way.
     if tool is None:
-        sys.exit("ninja: error: this is ninja-asr, not the build tool; its version: ninja-asr --version")
+        sys.exit("ninja: error: this is ninja-asr, not the build tool; use ninja-asr --version to print its version")
     if sys.stderr is not None:
-        message = f"this is the version of the build tool, {tool}; that of the lattice tool: ninja-asr --version"
+        message = f"this is the version of the build tool, {tool}; use ninja-asr --version for the lattice tool"
         sys.stderr.write(f"ninja: {message}\n")
         sys.stderr.flush()
     _build(arguments)

@@ -37,7 +37,7 @@ class Claim:
 
     path: str
     owners: tuple[str, ...]  # distributions that record the file
-    present: str | None  # distribution whose recorded content equals that of the file, if any
+    present: str | None  # distribution that the installed file is from, if known
 
 
 def examine() -> Iterator[Finding]:
@@ -46,7 +46,7 @@ def examine() -> Iterator[Finding]:
     version = installed_version()
     home = Path(__file__).parent
     if version == "0+unknown":
-        yield Finding(DISTRIBUTION, True, f"used from {home}, not installed")
+        yield Finding(DISTRIBUTION, True, f"imported from {home}, not installed")
     else:
         yield Finding(DISTRIBUTION, True, f"{version} in {home}")
     for stub in sorted(home.glob("_[a-z]*.pyi")):
@@ -69,8 +69,8 @@ def examine_deeply() -> Iterator[Finding]:
         yield Finding("golden cases", False, f"{type(error).__name__}: {error}; reinstall {DISTRIBUTION}")
         return
     for name, wrong in self_test.run():
-        advice = f"do not use this build: reinstall {DISTRIBUTION}, or build it without options of your own"
-        yield Finding(name, wrong is None, "as computed in plain Python" if wrong is None else f"{wrong}; {advice}")
+        advice = f"do not use this build: reinstall {DISTRIBUTION}, or build it with the default compiler options"
+        yield Finding(name, wrong is None, "same results as plain Python" if wrong is None else f"{wrong}; {advice}")
 
 
 def claims() -> list[Claim]:
@@ -98,7 +98,7 @@ def claims() -> list[Claim]:
 
 
 def _digest(path: str) -> str | None:
-    """Return the SHA-256 of a file as in installation records, None if the file cannot be read."""
+    """Return the SHA-256 of a file as in installation records; None if the file cannot be read."""
     try:
         content = Path(path).read_bytes()
     except OSError:
@@ -109,18 +109,20 @@ def _digest(path: str) -> str | None:
 def _names() -> Iterator[Finding]:
     shared = claims()
     if not shared:
-        yield Finding("names", True, "no other package has the same files")
+        yield Finding("names", True, "no other package contains the same files")
         return
     others = sorted({owner for claim in shared for owner in claim.owners if owner != DISTRIBUTION})
     for claim in shared:
-        origin = f"it is that of {claim.present}" if claim.present else "it is of neither"
-        yield Finding("names", False, f"{claim.path} belongs to {' and '.join(claim.owners)}; {origin}")
+        origin = (
+            f"the installed file is from {claim.present}" if claim.present else "the installed file is from neither"
+        )
+        yield Finding("names", False, f"both {' and '.join(claim.owners)} contain {claim.path}; {origin}")
     yield Finding(
         "names",
         False,
         f"{', '.join(others)} and {DISTRIBUTION} overwrite each other; pip uninstall {' '.join(others)}, then "
-        f"pip install --force-reinstall --no-deps {DISTRIBUTION}; use the build tool of the system (ninja-build) or "
-        "another environment ($NINJA_BUILD_TOOL). Until then, ninja-asr works",
+        f"pip install --force-reinstall --no-deps {DISTRIBUTION}; use the build tool of the system (ninja-build) "
+        "or of another environment ($NINJA_BUILD_TOOL). Until then, use the command ninja-asr",
     )
 
 
@@ -167,5 +169,9 @@ def _model() -> str:
 
 def _build_tool() -> Finding:
     tool = find_build_tool()
-    text = f"{tool}; calls for it are passed on" if tool else f"none besides the environment of {sys.executable}"
+    text = (
+        f"{tool}; calls meant for it are forwarded"
+        if tool
+        else f"not found outside the environment of {sys.executable}"
+    )
     return Finding("build tool", True, text)

@@ -84,8 +84,8 @@ def explained(error: ImportError, purpose: str = "", path: str | os.PathLike[str
     subject = f"{purpose} needs {library}, which" if purpose else library
     if isinstance(error, ModuleNotFoundError):
         return DependencyError(f"{subject} is not installed; {install}", path)
-    fault = str(error).partition("\n")[0]
-    return DependencyError(f"{subject} cannot be imported ({fault}); install it again: {install}", path)
+    reason = str(error).partition("\n")[0]
+    return DependencyError(f"{subject} cannot be imported ({reason}); install it again: {install}", path)
 
 
 def installed_version() -> str:

@@ -1,4 +1,4 @@
-"""The log of a run, with counts, notes for the user, and failures."""
+"""The log of a run: counts, notes for the user, and errors of lattices."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Log:
             self.on_note(message)
 
     def fail(self, error: NinjaError, key: str | None = None) -> None:
-        """Add the failure of a lattice; raise it if there is no ``on_error`` or the error applies to the whole run."""
+        """Add the error of a lattice; raise it if there is no ``on_error`` or if the error applies to the whole run."""
         error.key = error.key or key
         if self.on_error is None or error.of_run:
             raise error

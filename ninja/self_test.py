@@ -1,7 +1,7 @@
-"""Compare results of the compiled modules on this machine with the enumeration of all paths in plain Python.
+"""Test the compiled modules on this machine against plain Python code that enumerates all paths.
 
-The reference implementations use no compiled modules, so a build that is defective, made for another processor or with
-unsafe optimisations gives different numbers. The lattices are the same on all machines; some have states without a
+The reference implementations use no compiled modules, so the results of a build that is defective, is for another
+processor or has unsafe optimisations differ. The lattices are the same on all machines; some have states without a
 path, epsilon arcs, equal costs, and probabilities that underflow.
 """
 
@@ -41,7 +41,7 @@ ARPA = (
 
 
 class Wrong(Exception):
-    """Raised if the result of a case differs from the reference."""
+    """Raised if a result differs from that of the reference implementation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ def _best_path() -> None:
         for path, cost in zip(nbest, sorted(least.values()), strict=False):
             check_close(f"{lattice.key}: a cost of the n-best list", path.cost(SCALES), cost)
         if len(nbest) != min(5, len(least)):
-            raise Wrong(f"{lattice.key}: {len(nbest)} word sequences rather than {min(5, len(least))}")
+            raise Wrong(f"{lattice.key}: {len(nbest)} word sequences instead of {min(5, len(least))}")
 
 
 def _posteriors() -> None:
@@ -158,7 +158,7 @@ def _prune() -> None:
         expected = sorted({arc for walk in paths if walk.cost <= best + 1.03 for arc in walk.arcs})
         pruned = graph.prune(lattice, 1.03, SCALES, return_arc_map=True)[1].tolist()
         if sorted(pruned) != expected:
-            raise Wrong(f"{lattice.key}: pruning keeps the arcs {sorted(pruned)} rather than {expected}")
+            raise Wrong(f"{lattice.key}: pruning keeps the arcs {sorted(pruned)} instead of {expected}")
 
 
 def _determinize() -> None:
@@ -187,7 +187,7 @@ def _oracle() -> None:
             best = graph.oracle(lattice, reference)
             errors = best.substitutions + best.insertions + best.deletions
             check_close(
-                f"{lattice.key}: the fewest errors", errors, min(_edits(w.words, reference) for w in walks(lattice))
+                f"{lattice.key}: the oracle errors", errors, min(_edits(w.words, reference) for w in walks(lattice))
             )
 
 
@@ -200,7 +200,7 @@ def _consensus() -> None:
         weights = by_words_mass(lattice)
         risk = math.fsum(p * _edits(words, tuple(consensus.words.tolist())) for words, p in weights.items())
         if not risk <= consensus.bayes_risk + 1e-4:
-            raise Wrong(f"{lattice.key}: the expected errors are {risk}, above the bound {consensus.bayes_risk} found")
+            raise Wrong(f"{lattice.key}: the expected errors {risk} exceed the computed bound {consensus.bayes_risk}")
 
 
 def by_words_mass(lattice: Lattice) -> dict[tuple[int, ...], float]:
@@ -226,7 +226,9 @@ def _archive() -> None:
                     original.graph.tobytes() != lattice.graph.tobytes()
                     or original.dst.tobytes() != lattice.dst.tobytes()
                 ):
-                    raise Wrong(f"{original.key}: reading {name} returns other costs or arcs than were written")
+                    raise Wrong(
+                        f"{original.key}: the costs or arcs read from {name} differ from those that were written"
+                    )
         for cost in ("nan", "-inf", "inf"):
             Path(folder, "y.txt").write_text(f"u\n0 1 1 {cost},0,\n1\n\n")
             try:
@@ -282,7 +284,7 @@ CASES: dict[str, Callable[[], None]] = {
 
 
 def run() -> Iterator[tuple[str, str | None]]:
-    """Run all cases, and yield the name and the error of each, None if it passed."""
+    """Run all cases; yield the name of each and its error, or None if it passed."""
     for name, case in CASES.items():
         try:
             case()

@@ -166,7 +166,7 @@ LatticeOrBatch = TypeVar("LatticeOrBatch", Lattice, Batch)
 
 
 def unchanged(lattice: LatticeOrBatch) -> LatticeOrBatch:
-    """Return the lattice or batch itself, which the reader has sorted topologically."""
+    """Return the lattice or batch unchanged; the reader has sorted it topologically."""
     return lattice
 
 

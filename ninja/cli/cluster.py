@@ -30,7 +30,7 @@ _ADDRESS = re.compile(r"auto|[\w.-]+:\d+|\[[\da-f:]+\]:\d+")
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Prepares a worker process to run a command."""
+    """Prepares a worker process for running a command."""
 
     command: CommandWork
     folder: str  # working folder of the command

@@ -94,9 +94,9 @@ def decode(
 
     Args:
         inputs: Files of matrices; failures are added to the log.
-        function: Return the result of an `Emission`.
+        function: Function that decodes an `Emission`.
         symbols: Symbol table of the words.
-        unknown: Word that replaces words missing from the table; None fails such lattices.
+        unknown: Word that replaces words missing from the table; without it, such words are errors of their lattices.
         frame_shift: Seconds per row of the matrices, None if unknown.
     """
     log = inputs.log

@@ -78,7 +78,7 @@ class OutputFile(click.ParamType):
         """Check that a name denotes a single file in an existing folder.
 
         Raises:
-            OptionError: It does not.
+            OptionError: The name is a folder, or its folder does not exist.
         """
         if names_job(name):
             raise OptionError(f"{name}: JOB is allowed only in the names of lattice outputs; remove it")
@@ -197,7 +197,7 @@ class CommandFiles:
         return identity(paths) if paths else [name]
 
     def _named(self) -> Iterator[tuple[click.ParamType, str]]:
-        """Yield type and value of each parameter that names a file, once per value."""
+        """Yield the type and the value of each parameter that names a file, once per value."""
         for parameter in self.command.params:
             if isinstance(parameter.type, InputFile | OutputFile):
                 value = self.values.get(parameter.name or "")
@@ -206,7 +206,7 @@ class CommandFiles:
                         yield parameter.type, name
 
     def _files(self, name: str) -> list[SourceFile]:
-        """Return the files of an input without pipes; an unreadable input has none, the reader reports the error."""
+        """Return the files of an input without pipes; empty for an unreadable input, whose error the reader reports."""
         return [file for file in self.sources.select((name,)).resolvable_files if file.place.command is None]
 
     def _input_paths(self) -> Iterator[str]:

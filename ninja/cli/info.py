@@ -102,7 +102,7 @@ def _coverage(count: Counter[int], words: SymbolTable, rnnlm: str) -> dict[str, 
     return {
         "unknown words": len(unknown),
         "unknown share of arcs": round(unknown.total() / max(count.total(), 1), 4),
-        "commonest unknown words": [word for word, _ in unknown.most_common(8)],
+        "most frequent unknown words": [word for word, _ in unknown.most_common(8)],
     }
 
 

@@ -79,7 +79,7 @@ class ListType(click.ParamType):
     """A list of values, converted to a tuple.
 
     Args:
-        parse: Convert one value; raises ValueError if it is invalid.
+        parse: Function that converts one value; it raises ValueError if the value is invalid.
         description: Plural noun for the values, used in error messages.
         separator: Character between the values.
     """
@@ -280,7 +280,7 @@ def lattice_output(
             "--lossy",
             type=click.Choice(["allow", "refuse"]),
             default="allow",
-            help="Drop fields that the output format cannot store, with a warning, or fail such lattices.",
+            help="Drop fields that the format cannot store, with a warning, or report such lattices as errors.",
         ),
         writes("--words-out", "Write the symbol table of the words to FILE."),
     ]

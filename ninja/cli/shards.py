@@ -31,7 +31,7 @@ def run_in_shard(context: click.Context, shard: Shard, body: Callable[[], Any]) 
     """Run a command on one shard, unless the shard is already complete, and exit.
 
     Args:
-        body: Run the command.
+        body: Function that runs the command.
     """
     plan = plan_of(context, shard.of)
     was_finished = True
@@ -126,7 +126,7 @@ def run_part(context: click.Context, part: Part, body: Callable[[], Any]) -> Out
     """Run a command on one shard of its sources, and return the record of the shard.
 
     Args:
-        body: Run the command in that context.
+        body: Function that runs the command in that context.
 
     Raises:
         OptionError: The shards would number words differently, because there is no symbol table.

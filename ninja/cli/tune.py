@@ -105,15 +105,15 @@ def tune(
 ) -> None:
     """Tune rescoring weights on a development set.
 
-    SOURCE and --ref are a development set, never a test set. It is rescored with the initial weights, weights are
-    chosen that lower the expected word errors of its best sentences, and it is rescored with these, until they stay
-    the same. The word error rate printed is that of the last rescoring.
+    SOURCE and --ref are a development set, never a test set. It is rescored with the initial weights, then weights with
+    fewer expected word errors on its n-best sentences are chosen, and the set is rescored with these. This is repeated
+    until the weights no longer change. The printed word error rate is that of the last rescoring.
 
-    Without --lm-weight, --word-penalty and --old-lm, the initial weights are the usual ones of the kind of input: 0.8
-    and 0.5 for lattices with graph costs, 0.15 and -1 for n-best lists without. They are kept, and written, unless the
-    set shows that others are better: at least 500 words are needed. The simplest weights within one standard error of
-    the best are chosen. The 95 % interval of the difference to the initial weights is printed, cross-validated by the
-    speakers of --utt2spk or by utterance.
+    Without --lm-weight, --word-penalty and --old-lm, the initial weights are the usual ones for the kind of input: 0.8
+    and 0.5 for lattices with graph costs, 0.15 and -1 for n-best lists without graph costs. The initial weights are
+    kept and written unless the set shows that others are better, for which it needs at least 500 words. Among weights
+    within one standard error of the best, the simplest are chosen. The 95 % interval of the difference to the initial
+    weights is printed, cross-validated by the speakers of --utt2spk or by utterance.
 
     With --rnnlm none, the lattices are not rescored: acoustic scale and word penalty are chosen for `ninja best`,
     `ninja score` and other commands, which read them with --config.
@@ -137,7 +137,7 @@ def tune(
     if not points:
         _refuse_others(context)
     if (current_console().jobs or 1) > 1:
-        raise OptionError("tuning runs in one process; omit --jobs")
+        raise OptionError("--jobs is not supported by tuning; omit it")
     if context is not None and points:
         _tune_pointer(inputs, ref, context, models, options, speakers, output_file, **of_context)
     elif context is not None:
@@ -254,11 +254,11 @@ def _tune_boosts(
 ) -> None:
     if not general or general_ref is None:
         raise OptionError(
-            "--entities needs --general and --general-ref, utterances without phrases: without them the largest "
-            "boosts always look best"
+            "--entities requires --general and --general-ref with utterances that contain no phrases; without "
+            "them, the largest boosts always seem best"
         )
     if context.class_lm is None and context.augmentation is None and old_lm is not None:
-        raise OptionError("--old-lm is mixed with --class-lm; give both, or none")
+        raise OptionError("--old-lm is mixed with --class-lm; give both or neither")
     if curve is not None:
         check_picture(curve)
     shared = {name: getattr(options, name) for name in (*OF_RESCORING, "map_words")}
@@ -313,7 +313,7 @@ def _tune_boosts(
     for note in (*tuned.edges, *tuned.warnings):
         current_console().say(f"note: {note}")
     current_console().say(tuned.evidence)
-    table = list(_table(tuned, "no context" if context.augmentation is None else "no context, but added"))
+    table = list(_table(tuned, "no context" if context.augmentation is None else "no context, phrases added"))
     for line in table:
         current_console().say(line)
     if tuned.settings is None:
@@ -356,7 +356,7 @@ def _tune_pointer(
     **of_boosts: Any,
 ) -> None:
     if bool(general) != (general_ref is not None):
-        raise OptionError("--general and --general-ref need each other; give both, or none")
+        raise OptionError("--general and --general-ref must be used together; give both or neither")
     inputs.beside = general
     words, log = inputs.need_table(), use_log(inputs, RescoreReport())
     options = replace(options, acoustic_scale=fitting_acoustic_scale(inputs, options.acoustic_scale))
@@ -421,7 +421,7 @@ def _dev_set(
     stage: Contextual,
     old_lm: NgramLM | None,
 ) -> DevSet:
-    """Make a development set; phrases are added to its lattices once, independently of boosts."""
+    """Create a development set; phrases are added to its lattices once, as they do not depend on boosts."""
     assert stage.entities is not None
     if stage.context.augmentation is not None:
         unboosted = ContextOptions(keyword_boost=0.0)
@@ -432,7 +432,7 @@ def _dev_set(
 
 
 def _table(tuned: TunedContext, before: str) -> Iterator[str]:
-    """Format error rates without boosts and with the chosen ones."""
+    """Format error rates without boosts and with the chosen boosts."""
     yield f"{'':24}contextual WER  general WER  entities found  false alarms"
     rows = {before: tuned.before, "best without entities": tuned.without, "chosen": tuned.after}
     for name, row in rows.items():
@@ -470,7 +470,7 @@ def _changed(options: Any, names: Iterable[str]) -> dict[str, Any]:
 def _refuse_others(context: Context | None) -> None:
     """Check that no option of the other kind of tuning was given."""
     if context is None and (wrong := given_on_command_line(OF_CONTEXT)):
-        raise OptionError(f"{', '.join(wrong)}: only with --entities")
+        raise OptionError(f"{', '.join(wrong)}: only allowed with --entities")
     others = {parameter.name or "" for parameter in click.get_current_context().command.params} - OF_CONTEXT - OF_BOTH
     if context is not None and (wrong := given_on_command_line(others)):
-        raise OptionError(f"with --entities boosts are chosen, not weights of a rescoring: omit {', '.join(wrong)}")
+        raise OptionError(f"--entities chooses boosts instead of rescoring weights; omit {', '.join(wrong)}")

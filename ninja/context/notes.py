@@ -43,7 +43,10 @@ def augmenter_notes(
     """Yield notes about phrases without a pronunciation, and letters that the retrieval model does not know."""
     if entities.num_phrases > MANY_PHRASES and not augmentation.letters_only:
         number = entities.num_phrases
-        yield f"looking up the pronunciations of {number} phrases; words that are not in the dictionary are slow"
+        yield (
+            f"looking up the pronunciations of {number} phrases; looking up words "
+            "that are not in the dictionary takes longer"
+        )
     left_out = augmenter.left_out(entities.all_lists)
     if left_out:
         advice = "" if augmentation.letters_only else "; use --letters-only to compare letters instead"

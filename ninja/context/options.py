@@ -44,7 +44,9 @@ class ContextOptions:
     map_words: tuple[WordMapping, ...] = ()  # fallbacks for words that a model lacks, see `WordMap`
     context_weight: float = described(1.0, "Factor of the log-probabilities that --context-model adds.")
     context_prior: float = described(0.0, "Added to the log-odds of a phrase with --context-model.")
-    max_arcs: int = described(10_000_000, "Fail a lattice if it has more than this many arcs once context is added.")
+    max_arcs: int = described(
+        10_000_000, "Maximum number of arcs of a lattice with context; larger lattices are reported as errors."
+    )
 
     def __post_init__(self) -> None:
         for name in ("class_boost", "keyword_boost", "context_weight", "context_prior"):
@@ -57,4 +59,6 @@ class ContextOptions:
         check_range("max_arcs", self.max_arcs, least=1)
         for mapping in self.map_words:
             if mapping not in get_args(WordMapping):
-                raise OptionError(f"map_words contains {mapping!r}, but takes only {', '.join(get_args(WordMapping))}")
+                raise OptionError(
+                    f"map_words contains {mapping!r}, but must contain only {', '.join(get_args(WordMapping))}"
+                )

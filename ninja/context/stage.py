@@ -79,7 +79,7 @@ class Contextual:
             options: Options of the rescoring.
 
         Raises:
-            OptionError: The rescoring iterates, or its model is a backward one.
+            OptionError: The rescoring iterates, or uses a backward model.
         """
         if models.directions or options.backward:
             raise OptionError("context needs a single forward pass; omit iterate and backward")
@@ -125,10 +125,10 @@ class Contextual:
 
         Args:
             lattices: Utterance ids and lattices.
-            log: Report of the run. It decides whether the failure of a lattice is raised.
+            log: Log of the run, which determines whether the error of a lattice is raised.
 
         Raises:
-            NinjaError: A file of the context is invalid, even if the log tolerates failures of lattices.
+            NinjaError: A file of the context is invalid, even if the log tolerates errors of lattices.
         """
         log = RescoreReport() if log is None else log
         if log.vocabulary is not None:
@@ -149,7 +149,7 @@ class Contextual:
                 yield key, result
 
     def on_threads(self, lattices: Iterable[Keyed], log: RescoreReport, num_threads: int) -> Iterator[Keyed]:
-        """Yield the results of `__call__`, computed on several threads that have a tracker each."""
+        """Yield the results of `__call__`, computed on several threads, each with its own tracker."""
         local = threading.local()
 
         def work(batch: Batch) -> tuple[list[Keyed], RescoreReport]:
@@ -225,7 +225,7 @@ class Contextual:
     def bind(self, words: SymbolTable, log: Log, largest: int = 0) -> Tracker:
         """Load the files for a symbol table, unless the stage is bound to it already.
 
-        Suspicious contents of the files are noted when the stage is bound for the first time.
+        Notes about suspicious content of the files are added when the stage is bound for the first time.
 
         Args:
             words: Symbol table of the lattices.
@@ -290,7 +290,7 @@ class Contextual:
         return WordMap(words, lm, lexical_map.unk_penalty, map_words=options.map_words, name=lexical_map.name)
 
     def note_late(self, log: Log) -> None:
-        """Note suspicious contents of the files for a growing table, after all lattices are read."""
+        """Add notes about suspicious content of the files for a growing table, after all lattices are read."""
         if self._binding is not None and self._binding.words.grows:
             self._note(log)
 
@@ -339,4 +339,4 @@ class Contextual:
 
 
 def _keep(error: NinjaError) -> None:
-    """Tolerate a failure, which stays in the log."""
+    """Tolerate an error, which stays in the log."""

@@ -132,7 +132,7 @@ class GzipWriter:
 
     Args:
         file: The output.
-        follows: The file already has members.
+        follows: Whether the file already has members.
     """
 
     def __init__(self, file: Bytes, *, follows: bool = False) -> None:

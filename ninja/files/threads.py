@@ -69,7 +69,7 @@ def in_order(work: Callable[[Task], Result], tasks: Iterable[Task], jobs: int) -
     is closed, threads end after their current task.
 
     Args:
-        work: Compute the result of a task.
+        work: Function that computes the result of a task.
         tasks: The tasks.
         jobs: Number of threads, ≥ 1; 1 runs all tasks on the caller's thread.
 

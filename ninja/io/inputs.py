@@ -38,8 +38,8 @@ class Inputs:
         format: Format of the sources, with its options; None detects it from the content.
         encoding: Encoding of text in formats other than Kaldi's.
         allow_pipes: Run shell commands given as sources.
-        log: Log for notes and failures. If it has an ``on_error``, lattices that fail are skipped; otherwise the first
-            failure is raised.
+        log: Log for notes and failures. If it has an ``on_error``, lattices with errors are skipped; otherwise the
+            first error is raised.
         read_ahead: Read in a thread, ahead of the caller.
         beside: Other sources whose words must be known before the first lattice.
         are_lattices: The sources contain lattices, whose words can form a symbol table.

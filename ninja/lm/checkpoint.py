@@ -1,6 +1,6 @@
-"""Checkpoints as networks of torch: read, built, scored with, and written.
+"""Read and write checkpoints, and run their networks on torch.
 
-The file is described in `ninja.lm.stored_network`; its format is chosen by the ending, see `ninja.lm.stored_network`.
+The file is described in `ninja.lm.stored_network`; the file name extension determines its format.
 """
 
 from __future__ import annotations
@@ -76,9 +76,10 @@ def open_checkpoint(stored: StoredNetwork, options: LoadOptions) -> LstmLM | Tra
 
 
 def write_atomically(content: dict[str, Any], path: str | os.PathLike[str]) -> None:
-    """Write tensors and plain values, under a temporary name that is renamed to `path` when complete.
+    """Write tensors and plain values to a temporary file, and rename it to `path` when it is complete.
 
-    The file is one of safetensors if its name ends so, see `ninja.lm.stored_network`, else what `torch.save` writes.
+    The format is safetensors if the name ends in ``.safetensors``, see `ninja.lm.stored_network`, else that of
+    `torch.save`.
     """
     name = os.fspath(path)
     if name.endswith(ENDING):
@@ -93,7 +94,7 @@ def write_atomically(content: dict[str, Any], path: str | os.PathLike[str]) -> N
 
 
 def _as_arrays(value: Any) -> Any:
-    """Return a value with arrays for the tensors in its dictionaries."""
+    """Convert the tensors of nested dictionaries to arrays."""
     if isinstance(value, torch.Tensor):
         return value.detach().cpu().numpy()
     if isinstance(value, dict):
@@ -102,7 +103,7 @@ def _as_arrays(value: Any) -> Any:
 
 
 def as_stored(module: Module, storage: Storage = "half") -> Module:
-    """Copy a model with its weights rounded to the precision in which they are stored."""
+    """Copy a model, and round its weights to the precision in which checkpoints store them."""
     rounded = copy.deepcopy(module)
     state = _packed(module, storage)
     weights = {name: weight.float() for name, weight in state.items() if not name.endswith(SCALE)}
@@ -132,18 +133,18 @@ def save(checkpoint: Checkpoint, path: str | os.PathLike[str]) -> None:
     """Write a checkpoint.
 
     Raises:
-        ModelError: A weight is not finite in the precision it is stored in (half: beyond ±65504, or NaN).
+        ModelError: A weight is NaN, or infinite in the precision of the file (half precision: beyond ±65504).
     """
     precision = ""
     version = 1
     if isinstance(checkpoint.module, KaldiModel):
-        # Half precision would change scores by up to 0.008, where Kaldi's own are met within 1e-4.
+        # Half precision would change scores by up to 0.008; single precision reproduces Kaldi's scores within 1e-4.
         config, arrays = rnnlm.pack(checkpoint.module)
         state = {name: torch.tensor(array) for name, array in arrays.items()}
     else:
         config = dataclasses.asdict(checkpoint.module.config)
         for name in ("normaliser", "projection"):
-            if config.get(name) == 0:  # then older versions of Ninja read it, too
+            if config.get(name) == 0:  # so that older versions of Ninja can read the file
                 del config[name]
         state = _packed(checkpoint.module, checkpoint.storage)
         precision = " in half precision" if checkpoint.storage == "half" else ""
@@ -165,24 +166,24 @@ def save(checkpoint: Checkpoint, path: str | os.PathLike[str]) -> None:
 
 
 def read(path: str | os.PathLike[str]) -> Checkpoint:
-    """Read a checkpoint; no code of the file runs, and every size is compared with that of the file.
+    """Read a checkpoint without running code from it; all sizes are checked against the size of the file.
 
     Raises:
-        ModelError: The file is damaged, or no checkpoint of this format.
+        ModelError: The file is damaged or is not a Ninja checkpoint.
     """
     stored = read_network(path)
     return Checkpoint(_module(stored), stored.words, stored.card, stored.storage)
 
 
 def _module(stored: StoredNetwork) -> Module | KaldiModel:
-    """Make the network of a checkpoint, float32."""
+    """Create the network of a checkpoint, float32."""
     if stored.kind != KALDI:
         return _build(stored)
     return rnnlm.build(stored.config, stored.arrays, stored.words, stored.path)
 
 
-class Undrawn(TorchFunctionMode):
-    """Skips the initialisation of weights, which on the meta device imports torch's compiler for a second."""
+class SkipInitialisation(TorchFunctionMode):
+    """Skip the initialisation of weights, which would import torch's compiler on the meta device and take a second."""
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         options = kwargs or {}
@@ -192,9 +193,9 @@ class Undrawn(TorchFunctionMode):
 
 
 def _build(stored: StoredNetwork) -> Module:
-    """Make the network that a configuration describes, if the weights are exactly its weights."""
+    """Build a network from its configuration and load its weights, after checking their names and shapes."""
     config_class, network_class = NETWORKS[stored.kind]
-    with torch.device("meta"), Undrawn():  # shapes only: no memory
+    with torch.device("meta"), SkipInitialisation():  # shapes only: no memory
         module: Module = network_class(config_class(**stored.config))
     names = module.state_dict()
     stored.check_shapes({name: tuple(weight.shape) for name, weight in names.items()})
@@ -203,12 +204,12 @@ def _build(stored: StoredNetwork) -> Module:
 
 
 def read_saved(path: str | os.PathLike[str], content: bytes | None = None) -> Any:
-    """Read a file as `ninja.lm.stored_network.read_content` does, with tensors in memory for its arrays."""
+    """Read a file with `ninja.lm.stored_network.read_content`, and convert its arrays to tensors."""
     return _as_tensors(read_content(path, content))
 
 
 def _as_tensors(value: Any) -> Any:
-    """Return a value with tensors for the arrays in its dictionaries, lists and tuples."""
+    """Convert the arrays of nested dictionaries, lists and tuples to tensors."""
     if isinstance(value, np.ndarray):
         return torch.from_numpy(value.copy())
     if isinstance(value, dict):

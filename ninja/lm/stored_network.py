@@ -1,20 +1,20 @@
-r"""Model files, and the network of a Ninja checkpoint as stored: arrays by name, configuration, vocabulary; no torch.
+r"""Read model files, and the network of a Ninja checkpoint, without torch.
 
 A model file is a dictionary of plain values and arrays, in safetensors or as torch saves it; it contains no code. A
-file that ends in ``.safetensors`` is written in that format, see `ninja.formats.safetensors_file`. Arrays under the
-key ``state`` have their own names there, those of an inner dictionary (``pointer``) begin with its key and a dot; all
-other values are in the metadata: strings as they are, those of `VALUES` as JSON. Files of other names are written as
-`torch.save` writes them. Both formats are recognised by their first bytes, and read without torch.
+file whose name ends in ``.safetensors`` is written in that format, see `ninja.formats.safetensors_file`. The arrays of
+the dictionary ``state`` are stored under their names; the names of arrays in an inner dictionary (``pointer``) begin
+with its key and a dot. All other values are stored in the metadata: strings unchanged, the values of `VALUES` as JSON.
+Other files are written by `torch.save`. Both formats are detected by their first bytes, and read without torch.
 
 The content of a checkpoint:
 
     format   "ninja-lm"                     version  1, or 2 with matrices of int8
     kind     "lstm", see `KINDS`            config   {"vocabulary": 32700, "embedding": 256, …}
     words    "<s>\n</s>\n<unk>\nthe\n…"    by id    state    {"embedding.weight": float16 array, …}
-    card     {"perplexity": 100.5, "seed": 1, "train_sha256": "…", …}: how the model was made
+    card     {"perplexity": 100.5, "seed": 1, "train_sha256": "…", …}: how the model was trained
 
-Ninja's own networks are stored in half precision, or ("int8") with matrices of a byte a weight: a matrix of int8 is
-multiplied, row by row, by "NAME.scale", float32 [rows]. Networks of others are stored as they are.
+Ninja's own networks are stored in half precision, or with int8 matrices: row r of an int8 matrix NAME is multiplied by
+``NAME.scale[r]``, float32. The weights of networks of other toolkits are stored unchanged.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ SIZES = {
 }
 MAX_LAYERS = 64
 ENDING = ".safetensors"
-VALUES = {"version", "config", "card", "pointer"}  # keys of all but strings
+VALUES = {"version", "config", "card", "pointer"}  # keys of values that are not strings
 STATE = "state"
 AGAIN = "train it again, or copy it again from its source"  # advice for most damage
 _NAMES = PLAIN | set(STORAGES)
-_ONLY = "holds more than weights; Ninja loads no files that may run code"
+_ONLY = "contains more than weights; Ninja does not load files that may run code"
 
 
 @dataclass(frozen=True, slots=True)
 class StoredNetwork:
-    """A network as stored: its sizes are plausible, its arrays finite, but their shapes are not compared yet."""
+    """A network as stored in a file, with plausible sizes and finite arrays; `check_shapes` checks their shapes."""
 
     kind: str  # one of `KINDS`
     config: dict[str, Any]  # of Ninja's own networks complete and in range
@@ -75,25 +75,25 @@ class StoredNetwork:
         return number if type(number) is int and number > 0 else None
 
     def check_shapes(self, shapes: dict[str, tuple[int, ...]]) -> None:
-        """Check that the arrays, scales aside, are exactly those of these names and shapes.
+        """Check the names and shapes of the arrays; every int8 matrix also needs a scale.
 
         Raises:
-            ModelError: An array is missing, not expected, of another shape or type, or has no fitting scale.
+            ModelError: An array is missing or unexpected, has another shape or type, or lacks its scale.
         """
         names = set(self.arrays) - {f"{name}{SCALE}" for name in self.arrays if self.is_scaled(name)}
         if names != set(shapes):
             different = ", ".join(sorted(names ^ set(shapes)))
-            raise ModelError(f"weights missing or not expected: {different[:200]}; {AGAIN}", self.path)
+            raise ModelError(f"missing or unexpected weights: {different[:200]}; {AGAIN}", self.path)
         for name, shape in shapes.items():
             array = self.arrays[name]
             if not (array.dtype.kind == "f" or self.is_scaled(name)):
                 raise ModelError(f"{name} is not a tensor of numbers; {AGAIN}", self.path)
             if array.shape != shape:
-                message = f"{name} is {list(array.shape)}, its configuration needs {list(shape)}; {AGAIN}"
+                message = f"{name} has shape {list(array.shape)}, but the configuration needs {list(shape)}; {AGAIN}"
                 raise ModelError(message, self.path)
 
     def is_scaled(self, name: str) -> bool:
-        """Tell whether an array is a matrix of int8 with a scale for each row."""
+        """Return whether an array is an int8 matrix with a scale for each row."""
         array, scale = self.arrays[name], self.arrays.get(f"{name}{SCALE}")
         is_matrix = array.dtype == np.int8 and array.ndim == 2
         return is_matrix and scale is not None and scale.dtype == np.float32 and scale.shape == array.shape[:1]
@@ -107,34 +107,36 @@ class StoredNetwork:
 
 
 def read_network(path: str | os.PathLike[str]) -> StoredNetwork:
-    """Read a checkpoint; no code of the file runs, and every size is compared with that of the file.
+    """Read a checkpoint without running code from it; all sizes are checked against the size of the file.
 
     Raises:
-        ModelError: The file is damaged, or no checkpoint of this format.
+        ModelError: The file is damaged or is not a Ninja checkpoint.
         InputError: The file cannot be read.
     """
     content = read_content(path)
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         message = (
-            "not a Ninja checkpoint; `ninja train` makes those, and a Hugging Face model is loaded from its folder"
+            "not a Ninja checkpoint; give a file written by `ninja train`, or the directory of a Hugging Face model"
         )
         raise ModelError(message, path)
     storage = next((storage for storage, version in VERSIONS.items() if version == content.get("version")), None)
     if storage is None:
         known = " and ".join(map(str, VERSIONS.values()))
-        message = f"checkpoint version {content.get('version')!r}; this Ninja reads versions {known}, upgrade it"
+        message = (
+            f"unsupported checkpoint version {content.get('version')!r}; upgrade Ninja, which reads versions {known}"
+        )
         raise ModelError(message, path)
     kind = content.get("kind")
     if kind not in KINDS:
         known = " and ".join(map(repr, KINDS))
-        raise ModelError(f"a model of kind {kind!r}; this Ninja knows {known}, upgrade it", path)
+        raise ModelError(f"unsupported model kind {kind!r}; upgrade Ninja, which supports {known}", path)
     for key, expected in (("config", dict), ("words", str), ("state", dict), ("card", dict)):
         if not isinstance(content.get(key), expected):
             raise ModelError(f"{key!r} is missing or of the wrong type; {AGAIN}", path)
     words, config = content["words"].split("\n"), content["config"]
     if len(words) != config.get("vocabulary"):
         size = config.get("vocabulary")
-        raise ModelError(f"{len(words)} words, but a vocabulary of {size!r} in its configuration; {AGAIN}", path)
+        raise ModelError(f"the vocabulary has {len(words)} words, but {size!r} in the configuration; {AGAIN}", path)
     if len(set(words)) != len(words) or "" in words:
         raise ModelError(f"a word is empty or occurs twice in the vocabulary; {AGAIN}", path)
     if kind != KALDI:
@@ -144,37 +146,41 @@ def read_network(path: str | os.PathLike[str]) -> StoredNetwork:
 
 
 def _check_arrays(state: dict[str, Any], path: str | os.PathLike[str]) -> None:
-    """Refuse weights that are no arrays, or are not finite."""
+    """Reject weights that are not arrays or not finite."""
     for name, weight in state.items():
         if not isinstance(name, str) or not isinstance(weight, np.ndarray):
             raise ModelError(f"{name} is not a tensor of numbers; {AGAIN}", path)
         if weight.dtype.kind == "f" and not np.isfinite(weight).all():
-            raise ModelError(f"{name} holds NaN or infinity: the training diverged; train with a lower rate", path)
+            raise ModelError(
+                f"{name} contains NaN or infinity: the training diverged; train with a lower learning rate", path
+            )
 
 
 def _own_config(
     kind: str, config: dict[str, Any], words: list[str], num_bytes: int, path: str | os.PathLike[str]
 ) -> dict[str, Any]:
-    """Return the complete configuration of one of Ninja's own networks, if its sizes are plausible."""
+    """Return the complete configuration of one of Ninja's own networks after checking that its sizes are plausible."""
     for needed in (BOS, EOS):
         if needed not in words:
-            raise ModelError(f"the vocabulary lacks {needed}; train on whole sentences, one a line", path)
+            raise ModelError(f"the vocabulary lacks {needed}; train on whole sentences, one per line", path)
     if kind == LSTM:
         config = {"normaliser": 0, "projection": 0, **config}
     if set(config) != {*SIZES[kind], "dropout"}:
-        raise ModelError(f"its configuration has the entries {sorted(map(str, config))}; {AGAIN}", path)
+        raise ModelError(
+            f"unexpected or missing entries in the configuration, {sorted(map(str, config))}; {AGAIN}", path
+        )
     for name, least in sorted(SIZES[kind].items()):
-        # A layer has more than one byte and so has a cell: larger numbers are damage, found before memory is allocated.
+        # Layers and cells need more than one byte each, so larger numbers are damage; memory is not allocated for them.
         if type(config[name]) is not int or not least <= config[name] <= num_bytes:
-            raise ModelError(f"an absurd {name} of {config[name]!r} in its configuration; {AGAIN}", path)
+            raise ModelError(f"implausible {name} {config[name]!r} in the configuration; {AGAIN}", path)
     if kind == LSTM:
         odd = config["projection"] >= min(config["embedding"], config["hidden"])
     else:
         odd = config["embedding"] % (2 * config["heads"]) > 0
     if config["layers"] > MAX_LAYERS or odd:
-        raise ModelError(f"an absurd shape in its configuration, {config}; {AGAIN}", path)
+        raise ModelError(f"implausible sizes in the configuration, {config}; {AGAIN}", path)
     if type(config["dropout"]) is not float or not 0 <= config["dropout"] < 1:
-        raise ModelError(f"an absurd dropout of {config['dropout']!r} in its configuration; {AGAIN}", path)
+        raise ModelError(f"implausible dropout {config['dropout']!r} in the configuration; {AGAIN}", path)
     return config
 
 
@@ -226,14 +232,14 @@ def read_content(path: str | os.PathLike[str], content: bytes | None = None) -> 
     except FormatError as error:
         raise ModelError(f"{error.message}; {AGAIN}", path, byte=error.byte) from error
     except RecursionError as error:
-        raise ModelError("lists in lists too deep to be read", path) from error
+        raise ModelError("lists are nested too deeply", path) from error
 
 
 def safetensors_image(content: dict[str, Any], path: str | os.PathLike[str]) -> list[bytes | memoryview]:
-    """Return the bytes of a file of safetensors; `path` is for error messages.
+    """Return the content of a safetensors file in pieces; `path` is used in error messages.
 
     Raises:
-        ModelError: An array is of a type, or the vocabulary of a size, that safetensors cannot store.
+        ModelError: Safetensors cannot store the type of an array, or a vocabulary of this size.
     """
     arrays = dict(content[STATE])
     metadata: dict[str, str] = {}
@@ -251,7 +257,7 @@ def safetensors_image(content: dict[str, Any], path: str | os.PathLike[str]) -> 
 
 
 def _unflattened(content: safetensors_file.Content) -> dict[str, Any]:
-    """Return the dictionary from which a file was made."""
+    """Restore the dictionary that a safetensors file was written from."""
     result: dict[str, Any] = {STATE: dict(content.arrays)}
     for key, text in content.metadata.items():
         try:
@@ -266,17 +272,17 @@ def _unflattened(content: safetensors_file.Content) -> dict[str, Any]:
 
 
 class _Arrays:
-    """Conversion of the tensors of one file of torch, which together have no more bytes than the file."""
+    """Converts the tensors of a torch file to arrays, which together must not be larger than the file."""
 
     def __init__(self, num_bytes: int) -> None:
         self._left = num_bytes
 
     def convert(self, value: Any, name: str) -> Any:
-        """Return a value with arrays for tensors; `name` is the path of its keys, for messages."""
+        """Convert the tensors of nested containers; `name` is the path of their keys, for messages."""
         if isinstance(value, Tensor):
             self._left -= value.size * value.storage.itemsize
             if value.size > len(value.storage) or self._left < 0:
-                raise FormatError(f"{name} repeats its bytes to look larger than it is")
+                raise FormatError(f"{name} uses the same bytes repeatedly, so it is larger than its data")
             return value.array()
         if isinstance(value, dict):
             return {key: self.convert(inner, f"{name}.{key}" if name else str(key)) for key, inner in value.items()}

@@ -1,4 +1,5 @@
-"""Run a stage over many lattices, on threads or in shards, in input order and with complete outputs or none."""
+"""Apply a stage to many lattices, on threads or in shards, in input order; outputs are written completely or not at
+all."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -79,16 +79,16 @@ def run(
 ) -> Summary:
     """Apply a stage to the lattices of inputs, and write the results.
 
-    The output is written completely or not at all. If the log of the inputs has an ``on_error``, lattices that fail are
-    skipped and reported in the summary; otherwise the first failure is raised.
+    The output is written completely or not at all. If the log of the inputs has an ``on_error``, lattices with errors
+    are skipped and reported in the summary; otherwise the first error is raised.
 
     Args:
         inputs: Sources of lattices, read once and in order.
         stage: `OnBatches` or `OnLattices` of a function, ``ninja.Rescorer``, or any other stage.
         output: An output for lattices (one file, or one for each input file), or for lines if the results are strings.
         jobs: Number of threads, ≥ 1; None uses all cores.
-        read: Yield the key and the lattice of each entry to be processed, given the inputs or one file of them; None
-            reads all with ``Inputs.lattices``.
+        read: Function that yields the key and the lattice of each entry to process, given the inputs or one of their
+            files; None reads all with ``Inputs.lattices``.
         on_result: Called in order with each lattice, or with its lines, after it is written.
         progress: Called with the last key, the number of lattices done, and the fraction of the inputs read, in [0, 1],
             or None if it is unknown.
@@ -151,7 +151,7 @@ def stream(
         log: Log for pairs, filled while results are read; not allowed for `Inputs`, which have a log.
         done: Keys of lattices to skip; each is skipped as often as it occurs here.
         progress: See `run`.
-        may_be_empty: See `run`; None also allows that all lattices fail.
+        may_be_empty: See `run`; None also allows runs in which all lattices have errors.
 
     Raises:
         OptionError: `jobs` is below 1.

@@ -80,7 +80,7 @@ def renamed(name: str, new_path: Callable[[str], str]) -> str:
 
     Args:
         name: Name of the output.
-        new_path: Return the new path of a file, given its path.
+        new_path: Function that returns the new path of a file, given its path.
     """
     files = target(name)
     if not is_specifier(name):

@@ -142,7 +142,7 @@ def num_actors(cores: int, gpus: float) -> int:
             count += int(min(capacity, resources.get("GPU", 0) // gpus) if gpus else capacity)
     if not count:
         resources = f"{cores} cores" + (f" and {gpus:g} GPUs" if gpus else "")
-        raise OptionError(f"each worker needs {resources}, but no node of the Ray cluster has as many")
+        raise OptionError(f"each worker needs {resources}, but no node of the Ray cluster has these resources")
     return count
 
 

@@ -74,7 +74,7 @@ def run_shard(plan: Plan, shard: Shard, work: Work) -> Record:
     Args:
         plan: Plan of the run.
         shard: The shard.
-        work: Process a part.
+        work: Function that processes a part.
 
     Returns:
         The record of the shard.

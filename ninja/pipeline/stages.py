@@ -70,7 +70,7 @@ class OnBatches:
 
     Args:
         function: Takes a batch, and returns a batch or a result for each lattice. If it raises an error, it is called
-            again for each lattice separately, so that only the lattices with errors fail.
+            again for each lattice separately, so that errors affect only the lattices that cause them.
         is_expanding: The function returns any number of lattices for each input lattice.
     """
 
@@ -95,7 +95,7 @@ class OnLattices(Generic[Result]):
     """Batch stage that applies a function to single lattices.
 
     Args:
-        function: Takes a lattice, and returns a lattice or any other result; raises `NinjaError` if it fails.
+        function: Takes a lattice, and returns a lattice or any other result; raises a `NinjaError` if it cannot.
     """
 
     function: Callable[[Lattice], Result]

@@ -61,7 +61,9 @@ class RescoreOptions(SentenceOptions, PrunedOptions, EngineOptions):
                 raise OptionError(f"{name} is {getattr(self, name)}, but must be finite")
         for mapping in self.map_words:
             if mapping not in get_args(WordMapping):
-                raise OptionError(f"map_words contains {mapping!r}, but takes only {', '.join(get_args(WordMapping))}")
+                raise OptionError(
+                    f"map_words contains {mapping!r}, but must contain only {', '.join(get_args(WordMapping))}"
+                )
 
     @property
     def record(self) -> Algorithm:

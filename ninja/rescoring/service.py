@@ -149,7 +149,8 @@ class Service(Source):
         raise ClosedError(CLOSED)
 
     def shut(self, timeout: float | None) -> None:
-        """Refuse further lattices, and finish those in flight; fail those that exceed the timeout in seconds."""
+        """Refuse further lattices, and finish those in flight; lattices that exceed the timeout in seconds get an
+        error."""
         if os.getpid() != self._process:  # the lattices belong to the parent process; the lock's state is undefined
             return
         with self._changed:
@@ -258,7 +259,7 @@ class Service(Source):
             self._changed.wait_for(is_enough, max(0.0, submitted + self._max_latency - time.monotonic()))
 
     def _rescore_alone(self, error: BaseException) -> None:
-        """Rescore the utterances of a failed run one by one, so that an error fails only its own utterance."""
+        """Rescore the utterances of a failed run one by one, so that an error affects only its own utterance."""
         with self._changed:
             unfinished = [*self._running.items()]
         for future, utterance in unfinished:

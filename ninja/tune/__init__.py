@@ -1,4 +1,4 @@
-"""Choice of weights and boosts on development sets."""
+"""Tune weights and boosts on development sets."""
 
 from ninja.tune.boosts import DevSet, tune_context
 from ninja.tune.first_pass import TunedScales, tune_first_pass

@@ -1,4 +1,4 @@
-"""Choice of boosts: fewest errors on utterances with names, without more errors on others."""
+"""Choose the boosts with the fewest errors on utterances with phrases, without raising the errors on others."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CURVE = np.arange(0.0, 21.0)  # keyword boosts of the trade-off curve
 MEANINGS = {  # of the lower and the upper end of the range
     "keyword_boost": (
         "words of phrases need no boost beyond that for entering a phrase",
-        "does the general set contain anything similar to a phrase?",
+        "does the general set contain words that are similar to phrases?",
     ),
     "class_boost": ("the class model expects phrases far too often", "the class model expects phrases far too rarely"),
     "class_weight": ("the class model adds nothing outside phrases", "the first pass's language model adds nothing"),
@@ -65,7 +65,7 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A point of the trade-off curve."""
+    """A point of the trade-off curve of both error rates."""
 
     keyword_boost: float
     figures: Figures
@@ -87,7 +87,7 @@ class TunedContext:
 
     @property
     def evidence(self) -> str:
-        """Whether entities lower the contextual WER, and how many words would show it."""
+        """Message about whether entities lower the contextual WER, and how many words would show it."""
         text = f"difference of contextual WER to the best without entities: {self.difference} (95 % interval)"
         needed = self.difference.words_needed
         if self.difference.is_significant or needed is None or needed <= self.difference.num_words:
@@ -314,7 +314,7 @@ def _warnings(
         yield from dev_set.unmatched
     if search.max_rise > 0 and search.allowed == 0:
         few = f"{search.max_rise:g} % of the {words} words of the general set is less than one error"
-        yield f"{few}, so that no more errors are allowed; use a larger set"
+        yield f"{few}, so no additional error is allowed; use a larger set"
     contextual, general = (report.overall for report in curve[chosen.keyword_boost])
     if search.excess(chosen):
         yield f"no setting keeps general WER safely at {limit} or below; the best has {general.wer:.2f}"

@@ -1,4 +1,4 @@
-"""The choice of a point of a search from expected word errors: no further from the defaults than the data justify."""
+"""Choose a point of a search by its expected word errors, and change the defaults only as far as the data justify."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _is_confirmed(difference: PairedDifference) -> bool:
 
 
 def cross_validated(outcomes: Outcomes, num_moved: npt.NDArray[np.int64]) -> Doubles:
-    """Count the errors on each group with the candidate that is chosen without the group's fold, float64 [groups]."""
+    """Count the errors on each group with the candidate that is chosen on the other folds, float64 [groups]."""
     num_groups = len(outcomes.words)
     num_folds = min(MAX_FOLDS, num_groups)
     errors = np.zeros(num_groups)

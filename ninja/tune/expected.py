@@ -23,7 +23,7 @@ Int64s = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """Weights of a rescoring."""
+    """Rescoring weights."""
 
     lm_weight: float
     acoustic_scale: float
@@ -31,7 +31,7 @@ class Weights:
     mixture: tuple[float, ...] = (1.0,)  # of the models, summing to 1; empty without models
 
     def num_moved(self, start: Weights) -> int:
-        """Count the weights that differ from others; all shares of a mixture are one weight."""
+        """Count the weights that differ from `start`; all shares of a mixture count as one weight."""
         pairs = zip(self._values, start._values, strict=True)
         return sum(value != other for value, other in pairs)
 
@@ -54,10 +54,10 @@ def rounded_shares(shares: Sequence[float] | Doubles) -> tuple[float, ...]:
 
 
 def utterance_groups(keys: Sequence[str], speakers: Mapping[str, str] | None) -> tuple[Int64s, bool]:
-    """Number the groups of utterances that are drawn, and left out in cross-validation, together.
+    """Number the groups of utterances for bootstrap samples and cross-validation.
 
-    Groups are speakers if at least MIN_GROUPS of them are known, else utterances. Of more than MAX_GROUPS speakers or
-    utterances, every MAX_GROUPS-th is in one group, to bound the memory.
+    Groups are speakers if at least MIN_GROUPS of them are known, else utterances. If there are more than MAX_GROUPS
+    speakers or utterances, every MAX_GROUPS-th is in the same group, to limit memory.
 
     Returns:
         Group of each utterance, int64 [keys]; and whether groups are of speakers.
@@ -77,10 +77,10 @@ def utterance_groups(keys: Sequence[str], speakers: Mapping[str, str] | None) ->
 
 
 class WordErrors:
-    """Word errors of the sentences of several lattices with any weights.
+    """Word errors of n-best sentences for any weights.
 
     The expected number of errors of a lattice is the mean over its sentences, each with a probability proportional to
-    exp(−SHARPNESS · cost): a smooth function of the weights, where the errors of the best sentence are a step function.
+    exp(−SHARPNESS · cost): a smooth function of the weights, while the errors of the best sentence are a step function.
 
     Source: Och, 2003, "Minimum Error Rate Training in Statistical Machine Translation", for the smoothed error count.
     """

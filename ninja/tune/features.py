@@ -1,4 +1,4 @@
-"""The parts of the costs of n-best sentences, which can be weighted again without running language models.
+"""Cost components of n-best sentences, which can be weighted again without running language models.
 
 The score of a single model follows from the cost of a sentence in the rescored lattice; several models score each
 sentence once.
@@ -42,8 +42,8 @@ Doubles = npt.NDArray[np.float64]
 class Features:
     """The sentences of several lattices.
 
-    Scores of models are those of *tokens*. With several models, which may be mixed by word, a token is a word or
-    ``</s>``; with one model it is a sentence.
+    Models have one score per *token*. With several models, which may be mixed by word, a token is a word or ``</s>``;
+    with a single model it is a whole sentence.
     """
 
     keys: tuple[str, ...]  # of the lattices
@@ -117,7 +117,7 @@ def _sentence_texts(sentences: Features) -> list[bytes]:
 
 
 def _places(sizes: Int64s, items: Int64s) -> Int64s:
-    """Return the places of the parts of some items, in a pool in which item i has ``sizes[i]`` parts."""
+    """Return the indices of the parts of some items in an array in which item i has ``sizes[i]`` parts."""
     begin = np.concatenate([[0], np.cumsum(sizes)])
     chosen = sizes[items]
     shift = begin[items] - np.concatenate([[0], np.cumsum(chosen)])[:-1]
@@ -138,7 +138,7 @@ def features(
     forms: LexicalForms | None = None,
     log: Log | None = None,
 ) -> Features:
-    """Collect the n best sentences of the lattices that `rescored` returns, with the parts of their costs.
+    """Collect the n best sentences of the lattices that `rescored` returns, with their cost components.
 
     Lattices without a reference are ignored. Costs are those of the best first-pass path of the words. Without models,
     the sentences are those of the first pass, whose graph costs are multiplied by the LM scale.
@@ -192,9 +192,9 @@ def _scores(
     old_lm: LanguageModel | Mixture | None,
     options: RescoreOptions,
 ) -> tuple[Int64s, Floats, Floats | None]:
-    """Return the begins of tokens, the scores of each model, [models, tokens], and those of the old model, [tokens].
+    """Return the first tokens of sentences, the scores of the models, [models, tokens], and of the old one, [tokens].
 
-    The scores of a single model, or their difference to those of the old one, are summed over sentences.
+    The scores of a single model, or their differences from those of the old one, are summed over sentences.
     """
     graph = np.concatenate([sentence.graph for sentence in sentences])
     of_sentence = np.arange(graph.size + 1)

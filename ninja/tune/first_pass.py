@@ -1,4 +1,4 @@
-"""Choice of the acoustic scale and the word penalty of lattices, without a language model."""
+"""Choose the acoustic scale and the word penalty of lattices, without a language model."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ def tune_first_pass(
 ) -> TunedScales:
     """Choose the acoustic scale and the word penalty with the fewest expected word errors.
 
-    As `tune_weights`: the best sentences of each lattice are taken at the initial scales and at the chosen ones, until
-    these stay the same, and the initial scales are kept where the set does not show that others are better.
+    As in `tune_weights`, the best sentences of each lattice are found with the initial scales and then with the chosen
+    ones, until these do not change, and the initial scales are kept unless the set shows that others are better.
 
     Args:
         lattices: A development set with symbol tables, which is kept in memory. Lattices without a reference are

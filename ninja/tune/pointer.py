@@ -1,4 +1,4 @@
-"""Choice of the weights of a context model: fewest errors on utterances with phrases, without more errors on others."""
+"""Choose the weights of a context model that minimise errors on utterances with phrases, but do not raise others."""
 
 from __future__ import annotations
 

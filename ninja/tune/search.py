@@ -1,4 +1,4 @@
-"""Search over named axes: a grid, then shorter and shorter lines around the best point, one axis at a time."""
+"""Search over named axes: a grid, then lines of decreasing length around the best point, one axis at a time."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ class Errors:
 
 
 class Trials:
-    """Tries settings on both sets."""
+    """Word errors of settings on both sets."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Choice of the weights of a rescoring on n-best sentences with known parts of their costs."""
+"""Choose rescoring weights on n-best sentences whose cost components are known."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Tuned:
         searched = "" if f"{self.wer:.2f}" == f"{self.wer_rescored:.2f}" else f" ({self.wer:.2f} among the sentences)"
         return (
             f"WER {self.wer_first_pass:.2f} before rescoring, {self.wer_before:.2f} with the initial weights, "
-            f"{self.wer_rescored:.2f} rescored with these{searched}; {self.wer_oracle:.2f} is the least there is"
+            f"{self.wer_rescored:.2f} rescored with these{searched}; the oracle has {self.wer_oracle:.2f}"
         )
 
     @property
@@ -83,7 +83,7 @@ class Tuned:
 
     @property
     def evidence(self) -> str:
-        """Whether the weights are better than the initial ones, and how many words would show it."""
+        """Message about whether the weights are better than the initial ones, and how many words would show it."""
         return explain(self.choice, str(self.candidate), self.num_words, "speaker" if self.by_speaker else "utterance")
 
 
@@ -104,8 +104,8 @@ def tune_weights(
     The lattices are rescored with the initial weights, and each model of a mixture scores the n best sentences once.
     `choose` then needs no network, since other weights only change the order of these sentences. The lattices are
     rescored with the chosen weights, their n best sentences join the others, and weights are chosen again, at most four
-    times, until a rescoring with the chosen weights has already been done. The initial weights are kept where the set
-    does not show that others are better, see ``ninja.tune.choice.choose_point``.
+    times, until a rescoring with the chosen weights has already been done. The initial weights are kept unless the set
+    shows that others are better, see ``ninja.tune.choice.choose_point``.
 
     Args:
         lattices: A development set with symbol tables, which is kept in memory; never a test set.

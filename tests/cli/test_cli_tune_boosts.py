@@ -116,7 +116,7 @@ def test_phrases_are_added_to_both_sets_before_boosts_are_chosen(ninja, bed, com
     more = ["--augment", "--augment-penalty", 30, "--general-entities", bed / "more.json", "-o", bed / "boosts.toml"]
     code, _, errors = ninja(*command, *more)
     assert code == 0, errors
-    assert "no context, but added            33.33         0.00           0.0 %             0" in errors
+    assert "no context, phrases added        33.33         0.00           0.0 %             0" in errors
     assert "chosen                            0.00         0.00         100.0 %             0" in errors
     assert "--acoustic-scale=0.1 " in errors  # what was added depends on it
     written = (bed / "boosts.toml").read_text()
@@ -145,9 +145,9 @@ def test_the_command_fails_where_nothing_is_chosen(ninja, bed, command, monkeypa
 @pytest.mark.parametrize(
     ("extra", "message"),
     [
-        (["--rnnlm", "x.pt"], "with --entities boosts are chosen, not weights of a rescoring: omit --rnnlm"),
+        (["--rnnlm", "x.pt"], "--entities chooses boosts instead of rescoring weights; omit --rnnlm"),
         (["--lm-weight", 0.5, "--beam", 3], "omit --beam, --lm-weight"),
-        (["--old-lm", "x.arpa"], "--old-lm is mixed with --class-lm; give both, or none"),
+        (["--old-lm", "x.arpa"], "--old-lm is mixed with --class-lm; give both or neither"),
         (["--jobs", 2], "omit --jobs"),
         (["--curve", "x.pdf"], "x.pdf: pictures are written as .svg or .png"),
         (["--max-general-rise", -1], "--max-general-rise is -1.0"),
@@ -162,13 +162,13 @@ def test_options_that_exclude_entities_are_refused(ninja, command, extra, messag
 def test_entities_need_a_general_set_and_its_options_need_entities(ninja, bed, command) -> None:
     code, _, errors = ninja(*command[:6])
     assert code == 2
-    assert "--entities needs --general and --general-ref" in errors
+    assert "--entities requires --general and --general-ref" in errors
     code, _, errors = ninja(*command[:4], "--general", bed / "talk.ark", "--max-tokens", 3)
     assert code == 2
     assert "--max-tokens: only allowed with --entities" in errors
     code, _, errors = ninja(*command[:4], "--general", bed / "talk.ark")
     assert code == 2
-    assert "--general: only with --entities" in errors
+    assert "--general: only allowed with --entities" in errors
 
 
 def test_a_neural_model_is_no_class_model(ninja, bed, command) -> None:

@@ -76,7 +76,7 @@ def test_the_version_asked_for_is_the_build_tools_when_there_is_one(tool, tmp_pa
 
 def test_a_program_that_asks_for_the_version_is_told_whose_it_is(tool, tmp_path):
     done = call("--version", path=tool.parent)
-    said = f"this is the version of the build tool, {tool}; that of the lattice tool: ninja-asr --version"
+    said = f"this is the version of the build tool, {tool}; use ninja-asr --version for the lattice tool"
     assert done.stderr == f"ninja: {said}\n"
 
 
@@ -104,7 +104,7 @@ def test_without_a_build_tool_a_build_call_says_what_to_do(tmp_path):
     done = call("-C", "build", path=tmp_path)
     assert done.returncode == 1
     assert done.stderr == (
-        "ninja: error: this call is meant for the build tool ninja, but there is none on PATH; install ninja-build, "
+        "ninja: error: this call is meant for the build tool ninja, but it is not on PATH; install ninja-build, "
         "or call the lattice tool as ninja-asr\n"
     )
 

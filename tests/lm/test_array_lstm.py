@@ -123,7 +123,9 @@ def test_memory_that_runs_out_releases_the_slots(monkeypatch):
 def test_arrays_that_do_not_fit_the_configuration_are_refused():
     network = stored(MODULE)
     network.arrays["lstm.weight_ih_l1"] = network.arrays["lstm.weight_ih_l1"][:, 1:]
-    with pytest.raises(ModelError, match=r"lstm.weight_ih_l1 is \[40, 5\], its configuration needs \[40, 6\]"):
+    with pytest.raises(
+        ModelError, match=r"lstm.weight_ih_l1 has shape \[40, 5\], but the configuration needs \[40, 6\]"
+    ):
         ArrayLstm(network)
 
 

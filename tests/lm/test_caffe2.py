@@ -183,7 +183,9 @@ def test_an_unknown_operator_is_named_with_its_place(folder):
     strange = Operator("RecurrentNetwork", ("word",), ("states",), {})
     change(folder, PREDICT, operators=(*net.operators[:2], strange, *net.operators[2:]))
     with pytest.raises(
-        ModelError, match=r"predict_net.pb: operator 3, RecurrentNetwork, .* does not run this operator; it runs Given"
+        ModelError,
+        match=r"predict_net.pb: operator 3, RecurrentNetwork, .* this operator "
+        r"is not supported; supported are Given",
     ):
         load(folder)
 

@@ -198,7 +198,7 @@ def test_pieces_that_contradict_each_other_are_refused(folder, path, content, er
 def test_a_network_whose_output_is_no_embedding_is_refused(folder):
     lines = [*LINES[:-1], "output-node name=output input=Append(lstm, lstm)"]
     (folder / "final.raw").write_bytes(writer.network(lines, COMPONENTS))
-    with pytest.raises(ModelError, match=r"turns 4 numbers into 8; a language model's output is as wide as its input"):
+    with pytest.raises(ModelError, match=r"input has width 4 and its output 8; both must be equal in a language model"):
         load(folder)
 
 
@@ -263,11 +263,11 @@ def test_only_kaldi_models_are_converted(ninja, folder, tmp_path):
         ("words", ["state", "c0 <LinearParams>"], None, "<LinearParams> is missing"),
         ("words", ["state", "c0 <LinearParams>"], torch.ones(2), "<LinearParams> is not a non-empty matrix"),
         ("words", ["state", "c0 <LinearParams>"], torch.ones(8, 6).half(), "is of type float16"),
-        ("words", ["state", "c0 <LinearParams>"], torch.ones(1, 1).expand(8, 6), "repeats its bytes"),
+        ("words", ["state", "c0 <LinearParams>"], torch.ones(1, 1).expand(8, 6), "uses the same bytes repeatedly"),
         ("words", ["state", "embedding"], None, "the embeddings of its words are missing"),
         ("words", ["state", "embedding"], torch.ones(7, 4), "7 embeddings for 8 words"),
         ("words", ["state", "embedding"], torch.ones(8, 5), r"embeddings of shape \[8, 5\] for a network of width 4"),
-        ("words", ["state", "embedding"], torch.full((8, 4), torch.inf), "embedding holds NaN or infinity"),
+        ("words", ["state", "embedding"], torch.full((8, 4), torch.inf), "embedding contains NaN or infinity"),
         ("features", ["state", "features.begin"], torch.arange(9), "are inconsistent"),
         ("features", ["state", "features.begin"], torch.arange(9).int(), "of the wrong type"),
         ("features", ["state", "features.index"], torch.full((14,), 5).int(), "a feature outside 0 … 4"),

@@ -99,11 +99,11 @@ def test_matrices_are_checked_with_their_scales(path):
     name = "embedding.weight"
     scale = network.arrays[f"{name}.scale"]
     for arrays, message in [
-        ({name: network.arrays[name][:5]}, f"missing or not expected: {name}.scale"),
-        ({f"{name}.scale": scale.astype(np.float64)}, f"missing or not expected: {name}.scale"),
+        ({name: network.arrays[name][:5]}, f"missing or unexpected weights: {name}.scale"),
+        ({f"{name}.scale": scale.astype(np.float64)}, f"missing or unexpected weights: {name}.scale"),
         ({f"{name}.scale": None}, f"{name} is not a tensor of numbers"),
-        ({"bias": None}, "missing or not expected: bias"),
-        ({"bias": network.arrays["bias"][:2]}, r"bias is \[2\], its configuration needs \[6\]"),
+        ({"bias": None}, "missing or unexpected weights: bias"),
+        ({"bias": network.arrays["bias"][:2]}, r"bias has shape \[2\], but the configuration needs \[6\]"),
         ({"bias": np.zeros(6, np.int8)}, "bias is not a tensor of numbers"),
     ]:
         changed = {key: array for key, array in {**network.arrays, **arrays}.items() if array is not None}
@@ -121,15 +121,15 @@ def rewritten(path, **entries):
 @pytest.mark.parametrize(
     ("entries", "message"),
     [
-        ({"format": "pt"}, "not a Ninja checkpoint; .* and a Hugging Face model is loaded from its folder"),
+        ({"format": "pt"}, "not a Ninja checkpoint; .* or the directory of a Hugging Face model"),
         ({"format": None}, "not a Ninja checkpoint"),
-        ({"version": "3"}, "checkpoint version 3; this Ninja reads versions 1 and 2"),
-        ({"kind": "rnn"}, "kind 'rnn'; this Ninja knows 'lstm'"),
+        ({"version": "3"}, "unsupported checkpoint version 3; upgrade Ninja, which reads versions 1 and 2"),
+        ({"kind": "rnn"}, "kind 'rnn'; upgrade Ninja, which supports 'lstm'"),
         ({"config": "{"}, "the metadata 'config' is not JSON"),
-        ({"config": "[" * 100_000}, "lists in lists too deep"),
+        ({"config": "[" * 100_000}, "lists are nested too deeply"),
         ({"card": None}, "'card' is missing"),
-        ({"words": "a"}, "1 words, but a vocabulary of 6"),
-        ({"config": json.dumps({"vocabulary": 6})}, "its configuration has the entries"),
+        ({"words": "a"}, "the vocabulary has 1 words, but 6 in the configuration"),
+        ({"config": json.dumps({"vocabulary": 6})}, "entries in the configuration"),
     ],
 )
 def test_an_untrue_file_of_safetensors_is_refused(path, entries, message):

@@ -262,9 +262,9 @@ def test_options_that_make_no_transformer_are_refused(options, message):
 @pytest.mark.parametrize(
     ("entry", "value", "message"),
     [
-        ("heads", 3, "absurd shape"),
-        ("heads", 2**60, "absurd heads"),
-        ("embedding", 32, "its configuration needs"),
+        ("heads", 3, "implausible sizes"),
+        ("heads", 2**60, "implausible heads"),
+        ("embedding", 32, "but the configuration needs"),
     ],
 )
 def test_a_checkpoint_that_contradicts_itself_is_refused(tmp_path, entry, value, message):

@@ -224,7 +224,9 @@ def test_the_doctor_names_what_the_build_tools_package_overwrote(wheel, tmp_path
     assert done.returncode == 1
     lines = [line for line in done.stdout.splitlines() if line.startswith("BAD  names")]
     for name in ("ninja/__init__.py", "ninja/__main__.py", "bin/ninja"):
-        assert any(f"{name} belongs to ninja and ninja-asr; it is that of ninja" in line for line in lines), name
+        assert any(
+            f"both ninja and ninja-asr contain {name}; the installed file is from ninja" in line for line in lines
+        ), name
     assert "pip uninstall ninja" in lines[-1]
     run(bin_folder / "pip", "install", "--quiet", "--no-deps", "--force-reinstall", wheel)
     done = subprocess.run(doctor, cwd=tmp_path, capture_output=True, text=True, timeout=120)

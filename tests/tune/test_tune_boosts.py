@@ -88,7 +88,7 @@ def test_boosts_too_large_are_warned_of_with_an_example() -> None:
         "general WER rises from 0.00 to 33.33 at keyword_boost 6: names are inserted "
         "(1 at 6, such as 'tom chen' for 'time gin')"
     )
-    few = "0.2 % of the 6 words of the general set is less than one error, so that no more errors are allowed"
+    few = "0.2 % of the 6 words of the general set is less than one error, so no additional error is allowed"
     assert tuned().warnings == (f"{few}; use a larger set", story)
     assert tuned(max_general_rise=0.0).warnings == (story,)
     assert tuned(max_general_rise=40.0).warnings == ()
@@ -134,7 +134,8 @@ def test_an_optimum_at_the_end_of_what_was_tried_is_told() -> None:
     found = tuned(near=far, far=far, max_general_rise=40.0)
     assert found.settings is not None
     assert found.edges == (
-        "keyword_boost 20 is at the upper end of its range: does the general set contain anything similar to a phrase?",
+        "keyword_boost 20 is at the upper end of its range: does the general set contain words that are similar to "
+        "phrases?",
     )
 
 

@@ -38,8 +38,8 @@ class Alignment:
     """Batch stage that aligns lattices; a damaged lattice yields an error and, if requested, its aligned part.
 
     Args:
-        align: Align one lattice.
-        align_batch: Align a batch in one call; returns None if any lattice is damaged.
+        align: Function that aligns one lattice.
+        align_batch: Function that aligns a batch in one call; it returns None if any lattice is damaged.
         output_error_lats: Return the aligned part of a damaged lattice.
         output_if_empty: Return a lattice unchanged if no part of it can be aligned.
         accept_damage: Report damaged lattices instead of raising an error.
@@ -86,7 +86,7 @@ _reorder = switch(
 )
 _output_error_lats = switch("--output-error-lats", True, "Write the aligned part of damaged lattices.")
 _partial_word_label = _label("--partial-word-label", "Word id for an incomplete word at the end of a damaged lattice.")
-_max_expand = "Fail a lattice if its result has more than 1000 + FACTOR × (input states) states;"
+_max_expand = "Report an error if the result has more than 1000 + FACTOR × (input states) states;"
 
 
 @command

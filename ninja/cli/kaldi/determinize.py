@@ -137,8 +137,9 @@ class Determinization:
     """Batch stage that determinizes lattices, and adds a `BeamNote` for each that needs a smaller beam.
 
     Args:
-        determinize: Determinize one lattice; returns the result and a `DeterminizeReport`.
-        determinize_batch: Determinize a batch in one call; returns None if a lattice needs a smaller beam.
+        determinize: Function that determinizes one lattice; it returns the result and a `DeterminizeReport`.
+        determinize_batch: Function that determinizes a batch in one call; it returns None if a lattice needs a smaller
+            beam.
     """
 
     determinize: Determinize

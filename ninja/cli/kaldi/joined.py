@@ -45,8 +45,8 @@ class Joined:
         """Open the other sources, and return a stage that joins the lattices of each key.
 
         Args:
-            function: Join a lattice with those of the other sources.
-            require_all: Fail a lattice unless every other source has a lattice with the same key.
+            function: Function that joins a lattice with those of the other sources.
+            require_all: Report an error unless every other source has a lattice with the same key.
         """
         with ExitStack() as stack:
             lookups = [stack.enter_context(self.inputs.lookup(name)) for name in self.others]

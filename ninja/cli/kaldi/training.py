@@ -150,7 +150,7 @@ def _write_posteriors(
     """Write the posteriors of each frame, and print the total of the criterion per frame.
 
     Args:
-        function: Compute the posteriors of a lattice.
+        function: Function that computes the posteriors of a lattice.
         criterion: Name of the totals in the closing message.
         totals_file: Table for the total of each lattice; None for no table.
     """

@@ -11,7 +11,7 @@ from ninja.errors import FormatError, named
 from ninja.evaluate import Mode
 from ninja.files.output import text_output
 
-MODE_HELP = "Skip references without a hypothesis (present), score them as empty (all), or fail (strict)."
+MODE_HELP = "Skip references without a hypothesis (present), score them as empty (all), or stop with an error (strict)."
 
 
 @command

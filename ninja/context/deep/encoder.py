@@ -25,7 +25,7 @@ import torch
 from ninja.context.deep.recipe import EXTRACTORS, INPUTS, OUTPUTS
 from ninja.context.deep.symbols import FIRST, Symbols, padded
 from ninja.errors import ModelError
-from ninja.lm.checkpoint import Undrawn, read_saved, write_atomically
+from ninja.lm.checkpoint import SkipInitialisation, read_saved, write_atomically
 from ninja.lm.stored_network import CardEntry
 from ninja.models.entity_encoder import Config, EntityEncoder
 
@@ -167,7 +167,7 @@ def fill(network: torch.nn.Module, state: dict[str, torch.Tensor], path: str | o
 
 
 class SpelledEncoder:
-    """Adapter of an encoder for callers whose phones are letters."""
+    """Adapter of an encoder for callers that use letters as phones."""
 
     def __init__(self, encoder: PhraseEncoder, path: str | os.PathLike[str]) -> None:
         if encoder.network.config.inputs == "phones":
@@ -200,7 +200,7 @@ def _built(
     for name, allowed in (("inputs", INPUTS), ("outputs", OUTPUTS), ("extractor", EXTRACTORS)):
         if config[name] not in allowed:
             raise ModelError(f"{name} in the configuration is {config[name]!r}, which is unknown; {RETRAIN}", path)
-    with torch.device("meta"), Undrawn():  # allocates no memory
+    with torch.device("meta"), SkipInitialisation():  # allocates no memory
         network = EntityEncoder(Config(**config))
     fill(network, state, path)
     return network

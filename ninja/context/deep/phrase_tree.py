@@ -71,7 +71,7 @@ class PhraseTree:
 
         Args:
             nodes: Nodes, int64 of any shape; `NOWHERE` yields 0 for both fractions.
-            words: The next words, of a shape that broadcasts.
+            words: The next words, in a shape that can be broadcast.
 
         Returns:
             The fraction of each node's phrases that end with the word, the fraction that continue after it, and the

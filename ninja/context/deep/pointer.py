@@ -20,7 +20,7 @@ import torch
 from ninja.context.deep.encoder import RETRAIN, PhraseEncoder, fill, in_half, read_content
 from ninja.context.retrieval.vector_cache import VectorCache
 from ninja.errors import ModelError
-from ninja.lm.checkpoint import Undrawn, write_atomically
+from ninja.lm.checkpoint import SkipInitialisation, write_atomically
 from ninja.lm.lexical import LexicalLM
 from ninja.lm.protocol import LanguageModel
 from ninja.lm.stored_network import CardEntry
@@ -99,7 +99,7 @@ def _built(
         raise ModelError(f"the configuration of the pointer is invalid; {RETRAIN}", path)
     if config["vector"] != encoder.network.config.vector:
         raise ModelError(f"the pointer does not match the size of the encoder's vectors; {RETRAIN}", path)
-    with torch.device("meta"), Undrawn():  # allocates no memory
+    with torch.device("meta"), SkipInitialisation():  # allocates no memory
         network = PhrasePointer(Config(**config))
     fill(network, state, path)
     return network

@@ -72,8 +72,8 @@ def _acceptor(weight_of: dict[tuple[int, ...], float], *, as_partial: bool) -> _
 
     Args:
         weight_of: Weight per word of each phrase.
-        as_partial: Apply the boost of the best phrase with this prefix at each word, and take the difference back at
-            the end of the phrase. Otherwise, boosts are applied at the ends of phrases.
+        as_partial: Apply the boost of the best phrase with this prefix at each word, and remove the difference at the
+            end of the phrase. Otherwise, boosts are applied at the ends of phrases.
     """
     phrases = sorted(weight_of)
     weight = np.array([weight_of[ids] for ids in phrases], np.float64)

@@ -58,8 +58,8 @@ class LexicalContext:
         """Add the score of the contextual grammar to every path of a lattice, as `tracker.add_context` does.
 
         A phrase occurs where its lexical words occur. It is written as in its list, with the punctuation of the words
-        that it replaces (see `written.in_place_of`). A list without capitals does not tell the case of its words, so
-        that its phrases stay as the lattice writes them.
+        that it replaces (see `written.in_place_of`). A list without capitals does not define the case of its words, so
+        the case of the lattice is kept.
 
         Args:
             lattice: The lattice of written words.
@@ -72,7 +72,7 @@ class LexicalContext:
         return self._written(lattice, lexical, composed, arc_map, lists)
 
     def respelled(self, lattice: Lattice, lexical: LexicalLattice, lists: Sequence[PhraseList]) -> Lattice:
-        """Return the lattice with phrases written as in their lists, as `add_context` does, but with equal costs."""
+        """Return the lattice with phrases written as in their lists, see `add_context`, but with unchanged costs."""
         return self._written(lattice, lexical, lexical.lattice, np.arange(lexical.lattice.num_arcs), lists)
 
     def _written(
@@ -147,7 +147,7 @@ class LexicalContext:
         word: npt.NDArray[np.integer],
         is_last: npt.NDArray[np.bool_],
     ) -> Lattice:
-        """Return a lattice of written words, in which arcs without a written word are joined to the arc before.
+        """Return a lattice of written words, in which arcs without a written word are joined to the preceding arc.
 
         Args:
             source: The lattice of written words before the composition.

@@ -1,4 +1,4 @@
-"""Respelling of lattices, which writes the words of phrases as their lists do."""
+"""Respelling of lattices, so that the words of phrases are written as in their lists."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class _Spelling:
 
 @dataclass(frozen=True, slots=True)
 class _Rest:
-    """The first words of a phrase whose last words are respelled already."""
+    """The first words of a phrase whose last words have already been respelled."""
 
     spelling: _Spelling
     length: int  # number of lexical words that are not respelled yet
@@ -69,7 +69,7 @@ class Respelling:
     """The respelling of the lattices of an utterance.
 
     Phrases are chosen backwards from the end of each path. If several phrases end with the same word, the longest one
-    is chosen, and the search goes on before its first word.
+    is chosen, and the search continues before its first word.
 
     Args:
         tries: The phrases of each list.

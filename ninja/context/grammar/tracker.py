@@ -69,11 +69,11 @@ class Tracker:
                 and its own log-probabilities are subtracted from all scores, which thus replace its share of the
                 costs. Without it, scores are the log-probabilities of the class model times ``class_weight``.
             lm_scale: Factor of the log-probabilities of both models, but not of boosts: the share of the graph costs
-                that another language model leaves to them. Without an old model, it also scales the graph costs of
-                lattices.
+                that remains after rescoring with another language model. Without an old model, it also scales the
+                graph costs of lattices.
             compiler: Compiler of the phrase lists, which trackers of the same symbols can share.
-            num_symbols: Largest symbol id of histories plus 1, for a table that will grow. Models only score the words
-                that the table has now.
+            num_symbols: Largest symbol id of histories plus 1, for a table that will grow. Models score only the words
+                that the table currently contains.
 
         Raises:
             OptionError: ``old_lm`` is given without ``class_lm``, or ``lm_scale`` is negative or not finite.
@@ -133,12 +133,13 @@ class Tracker:
 
         Args:
             states: States of the histories, int64 [n].
-            words: The symbol id that follows each history, int32 [n]. Epsilons, ``<s>`` and ``</s>`` change nothing.
+            words: The symbol id that follows each history, int32 [n]. Epsilons, ``<s>`` and ``</s>`` do not change the
+                state.
 
         Returns:
             The new states, int64 [n], and the scores of the words in nats, float32 [n]; higher is better. Scores
-            include the boosts of the phrases that the words continue, and take back those of phrases that they break
-            off. Where the model does not allow a word, the state is -1 and the score -inf.
+            include the boosts of the phrases that the words continue, and remove those of phrases that they do not
+            continue. Where the model does not allow a word, the state is -1 and the score -inf.
 
         Raises:
             OptionError: A state or a symbol does not exist, or the shapes differ.
@@ -158,8 +159,7 @@ class Tracker:
             states: States of the histories, int64 [n].
 
         Returns:
-            The scores in nats, float32 [n]. They include that of ``</s>`` and take back the boosts of phrases that are
-            incomplete.
+            The scores in nats, float32 [n]. They include that of ``</s>``, and remove the boosts of incomplete phrases.
         """
         score: npt.NDArray[np.float32] = self._tracker.final(np.ascontiguousarray(states, np.int64))
         return score
@@ -196,7 +196,7 @@ class Tracker:
             words: The word ids of the sentence.
 
         Raises:
-            OptionError: The state is another one.
+            OptionError: The state is not the start of an utterance.
         """
         ids = np.ascontiguousarray(words, np.int32)
         names = self._names.get(start)
@@ -241,7 +241,7 @@ def add_context(
 
     Raises:
         LatticeError: The result has more than ``max_arcs`` arcs.
-        ModelError: A model gives a word the probability zero.
+        ModelError: A model assigns probability zero to a word.
         SymbolError: A word id is not in the symbol table.
         VocabularyError: A word is unknown to a model without <unk>.
 
@@ -256,7 +256,7 @@ def add_context(
 def class_words(lm: NgramLM) -> list[tuple[str, int]]:
     """Return the class words of a model and their ids.
 
-    Class words are ``@name``, ``$name`` and ``<name>``, but not ``<s>`` and other words that are no classes.
+    Class words are ``@name``, ``$name`` and ``<name>``, but not ``<s>`` and other special words.
     """
     return [(word, number) for word, number in lm.vocabulary if is_class(word)]
 

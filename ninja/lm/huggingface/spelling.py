@@ -131,9 +131,10 @@ class Spelling:
 
     @cached_property
     def has_written_pieces(self) -> bool:
-        """Whether the pieces are those of written text: a longer piece is not in lower case, or "," but not "A" exists.
+        """Whether the pieces are those of cased or punctuated text.
 
-        Single characters are not examined for case, as byte-level tokenizers have all of them.
+        This is the case if a piece of several characters is not in lower case, or if there is a piece "," but no piece
+        "A". The case of single characters is ignored, as byte-level tokenizers have all of them.
         """
         pieces = {piece.lstrip("Ġ▁#") for piece in self._tokenizer.get_vocab()}
         words = [piece for piece in pieces if len(piece) > 1 and piece.isalpha()]

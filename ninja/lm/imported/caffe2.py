@@ -54,11 +54,11 @@ def _network(init: Net, predict: Net, scores: list[str], device: torch.device) -
     for operator in (*init.operators, *predict.operators):
         if operator.type not in OPERATORS:
             known = ", ".join(OPERATORS)
-            raise operator.error(f"Ninja does not run this operator; it runs {known}")
+            raise operator.error(f"this operator is not supported; supported are {known}")
     filled = _filled(init)
     outputs = {name for operator in predict.operators for name in operator.outputs}
     if "word" not in predict.external_input:
-        inputs = ", ".join(name for name in predict.external_input if name not in filled) or "none but weights"
+        inputs = ", ".join(name for name in predict.external_input if name not in filled) or "weights only"
         message = (
             f"input `word` is missing; inputs are {inputs}, expected word, NAME_prev per state, seq_lengths, timestep"
         )

@@ -1,1 +1,1 @@
-"""Kaldi's RNNLMs: components and graph make nnet3 networks, and these with their words language models."""
+"""Kaldi RNNLMs: nnet3 networks, and language models that consist of a network and its words."""

@@ -1,6 +1,6 @@
 """The components of nnet3 networks on NumPy, as functions of one step's input for batches of rows.
 
-They are those of `ninja.models.nnet3_operations`, which has their sources.
+They are the same functions as in `ninja.models.nnet3_operations`, which cites the sources.
 """
 
 from __future__ import annotations

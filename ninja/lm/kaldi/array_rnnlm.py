@@ -18,13 +18,14 @@ from ninja.models.nnet3 import Network
 
 
 class ArrayRnnlm(ArrayPoolLM):
-    """A Kaldi RNNLM on NumPy behind the protocol of `LanguageModel`; see there for its methods.
+    """A Kaldi RNNLM on NumPy as a `LanguageModel`.
 
-    Rows of the pool are those of `ninja.lm.kaldi.torch_rnnlm.KaldiRnnlm`. The normaliser excludes word 0 (epsilon).
+    The rows of the pool have the layout of `ninja.lm.kaldi.torch_rnnlm.KaldiRnnlm`. The normaliser excludes word 0
+    (epsilon).
     """
 
     def __init__(self, model: KaldiModel, options: LoadOptions = DEFAULTS, path: str | None = None) -> None:
-        """Use a model's weights; Kaldi's training keeps scores normalised, so that is done on request only."""
+        """Use a model's weights; scores, which are nearly normalised by training, are normalised on request only."""
         words = Words(SymbolTable.from_words(model.words, path), model.bos, model.eos, model.unk)
         features = model.embedding
         if isinstance(features, Features):

@@ -48,7 +48,7 @@ class Fields:
         self.fail_here(f"component {self.name} ({self.kind}): {message}")
 
     def has(self, token: str) -> bool:
-        """Tell whether the component has a field."""
+        """Return whether the component has a field."""
         return token in self.values
 
     def array(self, token: str, ndim: int) -> Array:
@@ -56,7 +56,7 @@ class Fields:
         problem = f"not a non-empty {'matrix' if ndim == 2 else 'vector'}"
         array: Array = self._take(token, lambda v: isinstance(v, np.ndarray) and v.ndim == ndim and v.size > 0, problem)
         if not np.isfinite(array).all():
-            self.fail(f"{token} holds NaN or infinity: the training diverged")
+            self.fail(f"{token} contains NaN or infinity: the training diverged")
         return array
 
     def integers(self, token: str) -> list[int]:
@@ -127,7 +127,7 @@ def _linear(fields: Fields) -> Component:
 
 def _tdnn(fields: Fields) -> Component:
     if fields.integers("<TimeOffsets>") != [0]:
-        fields.fail("it reads words other than the current one, also before the sentence start")
+        fields.fail("it reads other words than the current one, including words before the sentence start")
     bias = fields.values.get("<BiasParams>")
     return _affine(fields, bias="<BiasParams>" if isinstance(bias, np.ndarray) and bias.size else "")
 
@@ -146,7 +146,7 @@ def _gru(fields: Fields) -> Component:
     weight = fields.array("<w_h>", 2)
     cells, recurrent = weight.shape
     if recurrent > cells:
-        fields.fail(f"<w_h> is {cells} × {recurrent}, wider than high")
+        fields.fail(f"<w_h> is {cells} × {recurrent}, with more columns than rows")
     width = 4 * cells if recurrent == cells else 3 * cells + 2 * recurrent
     return Component("gru", width, 2 * cells, {}, {"weight": weight})
 

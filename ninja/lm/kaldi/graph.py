@@ -282,10 +282,16 @@ def _check_delays(nodes: list[Node], sums: Mapping[str, list[_Sum]], by_name: Ma
         fail = by_name[node.name].fail
         for reference in (reference for part in sums[node.name] for reference in part.references):
             if reference.offset > 0:
-                fail(f"{node.name} looks {reference.offset} words ahead, which a language model must not")
+                fail(
+                    f"{node.name} needs a word {reference.offset} steps later, but a "
+                    "language model reads only earlier words"
+                )
             if reference.offset < -LONGEST_DELAY:
-                fail(f"{node.name} looks {-reference.offset} words back; at most {LONGEST_DELAY} are supported")
+                fail(
+                    f"{node.name} needs the word {-reference.offset} steps earlier; at "
+                    f"most {LONGEST_DELAY} steps are supported"
+                )
             if reference.offset < 0 and not reference.optional:
                 fail(f"{node.name} needs words before the first; put IfDefined around its Offset")
             if reference.offset < 0 and reference.node not in input_nodes:
-                fail(f"{node.name} looks back at {reference.node}, which does not depend on the input")
+                fail(f"{node.name} needs an earlier value of {reference.node}, which does not depend on the input")

@@ -96,8 +96,8 @@ def read(path: str | os.PathLike[str]) -> KaldiModel:
     network = nnet3.read(network_path)
     dim = network.graph.input_dim
     if network.graph.output_dim != dim:
-        message = f"the network turns {dim} numbers into {network.graph.output_dim}; "
-        raise ModelError(message + "a language model's output is as wide as its input", network_path)
+        message = f"the network's input has width {dim} and its output {network.graph.output_dim}; "
+        raise ModelError(message + "both must be equal in a language model", network_path)
     embedding = _embedding(directory, len(words), dim)
     special = _special(directory)
     for name in ("bos", "eos"):

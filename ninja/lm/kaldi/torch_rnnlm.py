@@ -19,14 +19,14 @@ from ninja.models.nnet3_operations import Kernels, library
 
 
 class KaldiRnnlm(StatePoolLM):
-    """A Kaldi RNNLM behind the protocol of `LanguageModel`; see there for its methods.
+    """A Kaldi RNNLM on torch as a `LanguageModel`.
 
     A row of the pool is a state row of the network, see `ninja.models.nnet3`: the output, then the memory.
     The normaliser excludes word 0 (epsilon).
     """
 
     def __init__(self, model: KaldiModel, options: LoadOptions = DEFAULTS, path: str | None = None) -> None:
-        """Use a model's weights; Kaldi's training keeps scores normalised, so that is done on request only."""
+        """Use a model's weights; scores, which are nearly normalised by training, are normalised on request only."""
         vocabulary = SymbolTable(((word, number) for number, word in enumerate(model.words)), path)
         words = Words(vocabulary, model.bos, model.eos, model.unk)
         place = device_of(options.device)

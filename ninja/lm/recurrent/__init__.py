@@ -1,1 +1,1 @@
-"""Recurrent networks behind the protocol: states in a pool, one step a call."""
+"""Recurrent networks as language models: states are rows of a pool, and each call computes one step of a batch."""

@@ -85,7 +85,7 @@ class ArrayLstm(ArrayPoolLM):
 
 
 class _Layer:
-    """The products of a layer, with gates in the order of `GATE_ORDER`."""
+    """The matrix products of a layer, with gates in the order of `GATE_ORDER`."""
 
     def __init__(self, network: StoredNetwork, number: int) -> None:
         def gates(kind: str) -> Floats:

@@ -1,4 +1,4 @@
-"""Networks as language models on NumPy, with states in one pool; torch is not needed."""
+"""Run networks as language models on NumPy, with the states in one pool; torch is not needed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Embedding:
 
 
 class FeatureEmbedding:
-    """Vectors that are weighted sums of those of a word's features, computed when the word first occurs.
+    """Word vectors that are weighted sums of the vectors of the word's features, computed when the word first occurs.
 
     Args:
         weight: Vector of each feature, float32 [features, width].
@@ -92,16 +92,17 @@ class ArrayPoolLM(PoolLM):
         first_word: int = 0,
         normaliser: Callable[[Floats], Floats] | None = None,
     ) -> None:
-        """Make an empty pool.
+        """Create an empty pool.
 
         Args:
             embedding: Output embedding of each word.
             bias: Added to each word's score, float32 [words]; None for embeddings by features.
-            width: Numbers in a row.
+            width: Width of a row.
             output: Offset of the network's output in a row.
-            options: Options of loading; scores are normalised by default.
+            options: Load options; scores are normalised by default.
             first_word: The normaliser excludes words with smaller ids.
-            normaliser: Estimates the log-normaliser from outputs, float32 [n, embedding] → [n]. Default: exact.
+            normaliser: Estimates the log-normaliser from outputs, float32 [n, embedding] → [n]. [default: compute them
+                exactly]
         """
         super().__init__(words, options, estimates=normaliser is not None)
         self._estimate = normaliser
@@ -132,7 +133,7 @@ class ArrayPoolLM(PoolLM):
         self.release(np.array([after, before]))
 
     def _advance(self, old: Slots, new: Slots, words: np.ndarray) -> None:
-        """Fill rows of new slots; called by several threads at once; a row of zeros is the state before ``<s>``."""
+        """Fill rows of new slots; threads call this concurrently; a row of zeros is the state before ``<s>``."""
         raise NotImplementedError
 
     def twin(self) -> LanguageModel:
@@ -189,7 +190,7 @@ class ArrayPoolLM(PoolLM):
         return _networks.logsumexp(np.stack(parts, 1).reshape(-1), len(output))
 
     def _in_pieces(self, compute: Callable[[slice], None], num_rows: int) -> None:
-        """Compute on all rows of a batch, in pieces for the threads or of the size that the caller chose."""
+        """Compute all rows of a batch, in pieces of the requested size or one per thread."""
         if self._max_batch is None:
             self._threads.run(compute, num_rows)
             return

@@ -1,4 +1,4 @@
-"""Networks as language models: histories are rows of a pool, log-normalisers and rows of words are cached."""
+"""Base class of networks as language models, with pooled states and caches of log-normalisers and rows of words."""
 
 from __future__ import annotations
 
@@ -38,7 +38,13 @@ class PoolLM(LanguageModel, ABC):
     _threads: RowThreads
 
     def __init__(self, words: Words, options: LoadOptions, *, estimates: bool) -> None:
-        """Set the words; scores are normalised unless `options` disable it, exactly unless the network `estimates`."""
+        """Create a model without slots.
+
+        Args:
+            words: Vocabulary and special words.
+            options: Load options; scores are normalised by default.
+            estimates: Whether the network estimates the normaliser instead of computing it exactly.
+        """
         self.vocabulary = words.vocabulary
         self.bos: int | None = words.bos
         self.eos = words.eos
@@ -130,10 +136,10 @@ class PoolLM(LanguageModel, ABC):
 
 
 class WordRows:
-    """A cache of the rows of words; twins of a model share it."""
+    """A cache with a row for each word that has occurred; the twins of a model share it."""
 
     def __init__(self, num_words: int, width: int, compute: Callable[[np.ndarray], Floats]) -> None:
-        """Make an empty cache; `compute` returns the rows of distinct words, float32 [n, width]."""
+        """Create an empty cache; `compute` returns the rows of distinct words, float32 [n, width]."""
         self._num_words, self._width = num_words, width
         self._compute = compute
         self._lock = threading.Lock()
@@ -147,7 +153,7 @@ class WordRows:
         self._num_rows = 0
 
     def of(self, words: np.ndarray) -> tuple[Floats, Slots]:
-        """Return a table, float32 [rows, width], and the row of each word, int64 [n]."""
+        """Return the table of rows, float32 [rows, width], and the row number of each word, int64 [n]."""
         with self._lock:
             missing = np.unique(words[self._row[words] < 0])
             if self._num_rows and self._num_rows + len(missing) > self._most:
@@ -183,7 +189,7 @@ class RowThreads:
         return self._pool
 
     def run(self, compute: Callable[[slice], None], num_rows: int) -> None:
-        """Compute on all rows in pieces, in several threads at once."""
+        """Compute all rows of a batch in pieces, one per thread."""
         if num_rows < 2 * FEWEST_ROWS:
             if num_rows:
                 compute(slice(0, num_rows))

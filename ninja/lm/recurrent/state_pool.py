@@ -1,4 +1,4 @@
-"""Networks of torch as language models, with states in one pool."""
+"""Run networks as language models on torch, with the states in one pool."""
 
 from __future__ import annotations
 
@@ -38,16 +38,17 @@ class StatePoolLM(PoolLM):
         first_word: int = 0,
         normaliser: Callable[[torch.Tensor], torch.Tensor] | None = None,
     ) -> None:
-        """Make an empty pool.
+        """Create an empty pool.
 
         Args:
             embedding: Output embedding of each word, float32 [words, embedding].
             bias: Added to each word's score, float32 [words].
-            width: Numbers in a row.
+            width: Width of a row.
             output: Offset of the network's output in a row.
-            options: Options of loading; scores are normalised by default.
+            options: Load options; scores are normalised by default.
             first_word: The normaliser excludes words with smaller ids.
-            normaliser: Estimates the log-normaliser from outputs, float32 [n, embedding] → [n, 1]. Default: exact.
+            normaliser: Estimates the log-normaliser from outputs, float32 [n, embedding] → [n, 1]. [default: compute
+                them exactly]
         """
         super().__init__(words, options, estimates=normaliser is not None)
         self._estimate = normaliser
@@ -68,7 +69,7 @@ class StatePoolLM(PoolLM):
         super()._empty()
 
     def twin(self) -> LanguageModel | None:
-        """See `LanguageModel.twin`; None on other devices than the CPU, where a second thread gains nothing."""
+        """See `LanguageModel.twin`; None on GPUs, where a second thread would save no time."""
         if self._device.type != "cpu":
             return None
         twin = self._copy()
@@ -80,7 +81,7 @@ class StatePoolLM(PoolLM):
         """Read one word after each state: float32 [n, row] → [n, row]; a row of zeros is the state before ``<s>``."""
 
     def _advance(self, old: np.ndarray, new: np.ndarray, words: np.ndarray) -> None:
-        """Compute the rows of new slots; called by several threads at once for different slots."""
+        """Compute the rows of new slots; several threads call this concurrently for different slots."""
         parent = self._states.index_select(0, self._tensor(old))  # [n, row]
         self._states.index_copy_(0, self._tensor(new), self._step(parent, words))
 
@@ -138,7 +139,7 @@ class StatePoolLM(PoolLM):
         return self._log_normalisers(self._outputs(slots))
 
     def _in_pieces(self, compute: Callable[[slice], None], num_rows: int) -> None:
-        """Compute on all rows of a batch, in pieces of the size that suits the device or that the caller chose."""
+        """Compute all rows of a batch, in pieces of the requested size or of one that suits the device."""
         if self._max_batch is None and self._device.type == "cpu":
             self._threads.run(compute, num_rows)
             return
