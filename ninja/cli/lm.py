@@ -219,7 +219,7 @@ def _warn_of_words(model: LanguageModel, keys: list[str]) -> None:
     duplicate = next((key for key, count in Counter(keys).items() if count > 1), None)
     known = 0 if model.spells_words else sum(key in model.vocabulary for key in keys)
     if duplicate is not None:
-        reason = f"{duplicate!r} begins several lines"
+        reason = f"several lines begin with {duplicate!r}"
     elif known > MAX_KNOWN_KEYS * len(keys):
         reason = f"{known} of {len(keys)} are words in the vocabulary"
     else:

@@ -138,7 +138,7 @@ def sum_by_speaker(counts: Sequence[Counts], keys: Sequence[str], speakers: Mapp
         FormatError: An utterance has no speaker.
     """
     if missing := [key for key in keys if key not in speakers]:
-        raise FormatError(f"{len(missing)} utterances have no speaker, add them to utt2spk: {named(missing)}")
+        raise FormatError(f"{len(missing)} utterances have no speaker; add them to utt2spk: {named(missing)}")
     index: dict[str, int] = {}
     rows = np.array([index.setdefault(speakers[key], len(index)) for key in keys], np.int64)
     sums = [np.zeros(len(index), np.int64) for _ in counts]

@@ -36,7 +36,7 @@ class PairedDifference:
     def words_needed(self) -> int | None:
         """Number of reference words with which a true difference of this size is found in four tests of five.
 
-        The squared standard error is inversely proportional to the number of words N, so that the number needed is
+        The squared standard error is inversely proportional to the number of words N, so the required number is
         N · ((z(0.975) + z(0.8)) · standard error / difference)². None if the difference is 0 or has no standard error.
 
         Source: http://micquality.com/six_sigma_glossary/sample_size_hypothesis.htm, with quantiles of the normal

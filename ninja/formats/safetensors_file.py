@@ -1,13 +1,13 @@
-"""Read and write files of safetensors: named arrays, and strings by name; no code, no other types.
+"""Read and write safetensors files, which contain named arrays and named strings.
 
     uint64               length of the header, in bytes; little-endian, as all numbers
     JSON                 {"__metadata__": {"NAME": "STRING", …}, "NAME": {"dtype": "F16", "shape": [2, 3],
                          "data_offsets": [0, 12]}, …}; spaces at the end
     bytes                of the arrays, without gaps; offsets count from here
 
-Arrays are views of the mapped file. Compared with the library ``safetensors``, which copies each array, this reader
-reports the place of a fault, and writes equal bytes for equal content. The format has no checksum: `write` adds one to
-the metadata (``crc32``, of names, strings and arrays), and `read` compares it if there is one.
+Arrays are views of the mapped file. Unlike the library ``safetensors``, which copies each array, this module reports
+where a file is damaged, and writes equal bytes for equal content. The format has no checksum: `image` adds one to the
+metadata (``crc32``, over names, strings and arrays), and `read` verifies it if it is present.
 
 Source: https://github.com/huggingface/safetensors, "Format".
 """
@@ -44,23 +44,23 @@ ENTRY = {"dtype", "shape", "data_offsets"}
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """The content of a file of safetensors."""
+    """The content of a safetensors file."""
 
     arrays: dict[str, Array]  # read-only; bfloat16 as float32
     metadata: dict[str, str]  # without the checksum
 
 
 def recognise(head: bytes) -> bool:
-    """Tell whether a file begins as safetensors do, with the length of a header and a brace."""
+    """Return whether a file begins like a safetensors file, with the length of the header and a brace."""
     return len(head) > LENGTH and head[4:8] == b"\0\0\0\0" and head[8:9] == b"{"
 
 
 def read(content: bytes | memoryview | mmap.mmap) -> Content:
-    """Read the bytes of a file; no array reaches beyond them, and no two arrays share a byte.
+    """Parse the bytes of a file, after checking that the arrays lie within them and do not overlap.
 
     Raises:
-        FormatError: The file is truncated, damaged, or contradicts itself; the message has the byte or the name of the
-            array.
+        FormatError: The file is truncated, damaged or inconsistent; the message contains the byte offset or the name
+            of the array.
     """
     whole = memoryview(content)
     header, begin = _header(whole)
@@ -78,28 +78,31 @@ def read(content: bytes | memoryview | mmap.mmap) -> Content:
         end = last
         arrays[name] = _array(name, entry, part[first:last], begin + first)
     if end != len(part):
-        reason = "the file is truncated" if end > len(part) else "some bytes belong to none"
-        raise FormatError(f"{len(part)} bytes of arrays, where the header describes {end}; {reason}", byte=begin)
+        reason = "the file is truncated" if end > len(part) else "some bytes belong to no array"
+        raise FormatError(f"the arrays have {len(part)} bytes, but the header describes {end}; {reason}", byte=begin)
     arrays = {name: arrays[name] for name in header}
     wanted = metadata.pop(CHECKSUM, None)
     parts = {name: part[slice(*entry["data_offsets"])] for name, entry in header.items()}
     if wanted is not None and wanted != _checksum(header, parts, metadata):
         raise FormatError(
-            f"the file is damaged, or was changed without its metadata {CHECKSUM!r}: the checksum differs"
+            f"the checksum differs from the metadata {CHECKSUM!r}; the file is damaged, or was changed by another "
+            "program"
         )
     return Content({name: _plain(array, header[name]["dtype"]) for name, array in arrays.items()}, metadata)
 
 
 def _header(whole: memoryview) -> tuple[dict[str, Any], int]:
-    """Return the parsed header, and the byte at which it ends."""
+    """Return the parsed header, and the byte offset of its end."""
     if len(whole) < LENGTH:
-        raise FormatError(f"{len(whole)} bytes, fewer than the {LENGTH} of the header's length", byte=0)
+        raise FormatError(f"the file has {len(whole)} bytes, fewer than the {LENGTH} of the header length", byte=0)
     size = int.from_bytes(whole[:LENGTH], "little")
     if size > MAX_HEADER:
-        raise FormatError(f"a header of {size} bytes; at most {MAX_HEADER} are read", byte=0)
+        raise FormatError(f"the header has {size} bytes, but at most {MAX_HEADER} are allowed", byte=0)
     end = LENGTH + size
     if end > len(whole):
-        raise FormatError(f"a header of {size} bytes, but {len(whole) - LENGTH} follow; the file is truncated", byte=0)
+        raise FormatError(
+            f"the header has {size} bytes, but {len(whole) - LENGTH} follow; the file is truncated", byte=0
+        )
     try:
         text = bytes(whole[LENGTH:end]).decode("utf-8", "surrogatepass")
         header = json.loads(text, object_pairs_hook=_distinct, parse_constant=_refuse_constant, parse_int=_integer)
@@ -109,8 +112,8 @@ def _header(whole: memoryview) -> tuple[dict[str, Any], int]:
         place = LENGTH + len(text[: error.pos].encode("utf-8", "surrogatepass"))
         raise FormatError(f"the header is not JSON: {error.msg}", byte=place) from error
     except (ValueError, RecursionError) as error:  # a name twice, a number of thousands of digits, too deep
-        message = "it is nested too deep" if isinstance(error, RecursionError) else str(error)[:200]
-        raise FormatError(f"the header is not one of safetensors: {message}", byte=LENGTH) from error
+        message = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)[:200]
+        raise FormatError(f"invalid safetensors header: {message}", byte=LENGTH) from error
     if not isinstance(header, dict):
         raise FormatError("the header is not a JSON object", byte=LENGTH)
     return header, end
@@ -136,12 +139,12 @@ def _refuse_constant(name: str) -> float:
 
 
 def _offsets(name: str, entry: Any) -> tuple[int, int]:
-    """Return the first byte of an array and the one after its last, counted from the first array."""
+    """Return the begin and end of the bytes of an array, counted from the begin of the first array."""
     if not isinstance(entry, dict) or set(entry) != ENTRY:
         raise FormatError(f"array {name[:60]!r}: expected {', '.join(sorted(ENTRY))} and nothing else", byte=LENGTH)
     offsets = entry["data_offsets"]
     if not _are_sizes(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
-        message = f"array {name[:60]!r}: expected two rising offsets, found {str(offsets)[:60]}"
+        message = f"array {name[:60]!r}: expected two increasing offsets, found {str(offsets)[:60]}"
         raise FormatError(message, byte=LENGTH)
     return offsets[0], offsets[1]
 
@@ -151,7 +154,7 @@ def _are_sizes(value: Any) -> bool:
 
 
 def _array(name: str, entry: dict[str, Any], part: memoryview, place: int) -> Array:
-    """Return an array of these bytes, which begin at the byte `place` of the file."""
+    """Return the array in these bytes, which begin at the byte offset `place` of the file."""
     dtype, shape = entry["dtype"], entry["shape"]
     if type(dtype) is not str or dtype not in DTYPES:
         raise FormatError(
@@ -166,7 +169,9 @@ def _array(name: str, entry: dict[str, Any], part: memoryview, place: int) -> Ar
         message = f"array {name[:60]!r} has {last - first} bytes, but its type {dtype} and shape {shape} need "
         raise FormatError(f"{message}{math.prod(shape) * kind.itemsize}", byte=place)
     if len(part) != last - first:
-        message = f"array {name[:60]!r} has {last - first} bytes, of which {len(part)} are there; the file is truncated"
+        message = (
+            f"array {name[:60]!r} has {last - first} bytes, but only {len(part)} are present; the file is truncated"
+        )
         raise FormatError(message, byte=place)
     return np.frombuffer(part, kind).reshape(shape) if len(part) else np.empty(shape, kind)
 
@@ -181,7 +186,7 @@ def _plain(array: Array, dtype: str) -> Array:
 
 
 def _checksum(header: Mapping[str, Any], parts: Mapping[str, memoryview], metadata: Mapping[str, str]) -> str:
-    """Return the CRC-32 of the strings, and of the entries and bytes of arrays, by name, in hexadecimal."""
+    """Return the hexadecimal CRC-32 of the strings, entries and array bytes, in the order of names."""
     crc = 0
     for name, value in sorted(metadata.items()):
         crc = isal_zlib.crc32(f"{name}\0{value}\0".encode("utf-8", "surrogatepass"), crc)
@@ -192,9 +197,9 @@ def _checksum(header: Mapping[str, Any], parts: Mapping[str, memoryview], metada
 
 
 def image(arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> list[bytes | memoryview]:
-    """Return the bytes of a file, in parts, from which `read` returns the same arrays and strings.
+    """Encode arrays and strings as a file, whose bytes are returned in parts.
 
-    Wide types come first, so that each array is aligned. Of `DTYPES` only bfloat16 cannot be written.
+    Arrays of wide types are written first, so that each array is aligned. All `DTYPES` except bfloat16 can be written.
 
     Raises:
         FormatError: An array is of another type, or the header has more than `MAX_HEADER` bytes.
@@ -216,5 +221,5 @@ def image(arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> list[byte
     packed = json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
     packed += b" " * (-len(packed) % LENGTH)
     if len(packed) > MAX_HEADER:
-        raise FormatError(f"a header of {len(packed)} bytes, of which safetensors has at most {MAX_HEADER}")
+        raise FormatError(f"the header has {len(packed)} bytes, but safetensors allows at most {MAX_HEADER}")
     return [len(packed).to_bytes(LENGTH, "little"), packed, *parts.values()]

@@ -114,7 +114,7 @@ def determinize_pruned_all(
     *,
     minimize: bool = False,
 ) -> Batch | None:
-    """Apply `determinize_pruned` to a batch; return None if a lattice fails or reaches a limit."""
+    """Apply `determinize_pruned` to a batch; return None if a lattice cannot be determinized or reaches a limit."""
     check_beam(beam, acoustic_scale)
     try:
         result = _graph.determinize_pruned(batch, beam, acoustic_scale, bounds or DeterminizeBounds())

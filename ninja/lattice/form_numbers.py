@@ -1,4 +1,4 @@
-"""Numbers of lexical forms, by which lattices of written words are compared without lexical lattices."""
+"""Number the lexical forms of written words, so that lattices can be compared without creating lexical lattices."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class FormFunction(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NumberedLattices:
-    """Lattices that have the numbers of lexical words for words."""
+    """Lattices whose word ids are replaced by the numbers of lexical words."""
 
     lattices: Lattice | Batch
     changed: list[int]  # places of those whose words were replaced
     items: object | None  # all lattices as kernels take them, if some are changed; they borrow the arrays
 
     def forms(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-        """Return the written form of each arc, a word or -1 - n, and the word and the place of the n-th part."""
+        """Return the form of each arc, a word or -1 - n for the n-th part, and the word and index of each part."""
         form, word, piece = _core.arc_forms(self.lattices, Lattice, self.items)
         return form, np.stack((word, piece), axis=1).astype(np.int64)
 
@@ -47,7 +47,7 @@ class NumberedLattices:
 class FormNumbers:
     """Numbers of the lexical words of the words of a symbol table: equal lexical words have equal numbers.
 
-    The number of a lexical word is its id, where the table has it. Each word is normalised when it first occurs.
+    The number of a lexical word is its id if the table contains it. Each word is normalised when it first occurs.
     """
 
     def __init__(self, words: SymbolTable, normalizer: FormFunction) -> None:
@@ -61,7 +61,7 @@ class FormNumbers:
         self._names: list[str] = []  # of these
 
     def lattices(self, lattices: Lattice | Batch, *, all_changed: bool = False) -> NumberedLattices:
-        """Replace words by the numbers of their lexical words where this changes which words of a lattice are equal.
+        """Replace words by the numbers of their lexical words in lattices in which different words have equal forms.
 
         Args:
             all_changed: Replace them in all lattices with a word that differs from its form, for comparisons with other
@@ -79,7 +79,7 @@ class FormNumbers:
         return NumberedLattices(lattices, changed.tolist(), items)
 
     def of(self, words: Iterable[str]) -> list[int]:
-        """Return the numbers of lexical words, as of a reference."""
+        """Return the numbers of lexical words, such as those of a reference."""
         with self._lock:
             return self._numbers_of(list(words))
 
@@ -96,7 +96,7 @@ class FormNumbers:
         ]
 
     def _learn(self, ids: npt.NDArray[np.int32]) -> None:
-        """Number the forms of the words of some ids."""
+        """Number the forms of words, given as ids."""
         names = self._words.words_of(ids.tolist())
         changes = self._normalizer.changes(names)
         self._extend(int(ids.max()) + 1)
@@ -138,7 +138,7 @@ class FormNumbers:
         return other
 
     def _extend(self, size: int) -> None:
-        """Make room for the numbers of ids below a size."""
+        """Extend the arrays to all ids below a size."""
         with self._lock:
             if size > len(self._code):
                 spare = np.full(size - len(self._code), UNKNOWN, np.int32)

@@ -220,7 +220,7 @@ def _is_changed(letters: str) -> bool:
 
 
 def _divided(word: str) -> Form:
-    """Split a word at hyphens and the like, and strip punctuation from the ends of the pieces."""
+    """Split a word at hyphens and similar characters, and strip punctuation from the ends of the pieces."""
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", word).casefold())
     folded = _VARIANT_SELECTORS.sub("", folded.translate(APOSTROPHES))
     bare = map(_bare, _DIVIDER.split(folded))
@@ -263,7 +263,7 @@ def looks_written(words: Collection[str]) -> bool:
 
 
 def unknown_forms(words: Iterable[str], table: SymbolTable, normalizer: Normalizer) -> list[str]:
-    """Return the words of which a lexical word does not occur in the forms of a symbol table's words."""
+    """Return the words with a lexical word that does not occur in the form of any word of a symbol table."""
     names = list(table.names)
     changes = normalizer.changes(names)
     changed = {names[index] for index, _ in changes}
@@ -362,7 +362,7 @@ class LexicalTable:
         return not self.missing([lexical])
 
     def missing(self, lexical: Sequence[int]) -> list[int]:
-        """Return the lexical words that are in the form of no word of the symbol table."""
+        """Return the lexical words that do not occur in the form of any word of the symbol table."""
         ids = self.words.ids(self.lexical.words_of(lexical))
         if -1 not in ids:  # a lexical word is its own form
             return []

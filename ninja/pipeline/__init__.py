@@ -1,5 +1,4 @@
-"""Apply a stage to many lattices, on threads or in shards, in input order; outputs are written completely or not at
-all."""
+"""Apply a stage to many lattices in input order, on threads or in shards, and write the complete output or none."""
 
 from typing import TYPE_CHECKING, Any
 

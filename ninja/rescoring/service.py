@@ -149,8 +149,7 @@ class Service(Source):
         raise ClosedError(CLOSED)
 
     def shut(self, timeout: float | None) -> None:
-        """Refuse further lattices, and finish those in flight; lattices that exceed the timeout in seconds get an
-        error."""
+        """Refuse further lattices and finish those in flight; their futures get an error after a timeout in seconds."""
         if os.getpid() != self._process:  # the lattices belong to the parent process; the lock's state is undefined
             return
         with self._changed:

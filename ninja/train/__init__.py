@@ -1,6 +1,6 @@
 """Training of networks: language models, phrase encoders, pointers, and phone confusions.
 
-Names are imported when they are first used, as ``__init__.pyi`` says.
+Names are imported on first use; ``__init__.pyi`` lists them.
 """
 
 from lazy_loader import attach_stub

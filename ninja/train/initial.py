@@ -1,4 +1,4 @@
-"""Weights, vocabulary and sizes of the checkpoint with which a training starts."""
+"""Read the checkpoint that training starts with: its weights, vocabulary and sizes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def normaliser_weights(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor
 
 @dataclass(frozen=True, slots=True)
 class Initial:
-    """A checkpoint with which a training starts."""
+    """A checkpoint that training starts with."""
 
     words: list[str]  # the vocabulary, by id
     state: dict[str, torch.Tensor]  # weights, float32, without those of the normaliser
@@ -42,7 +42,7 @@ def read_initial(options: TrainOptions) -> tuple[TrainOptions, Initial]:
         The options with the sizes of the checkpoint, and the checkpoint.
 
     Raises:
-        ModelError: The file is damaged, or holds no network that Ninja trains.
+        ModelError: The file is damaged, or does not contain a network that Ninja trains.
         OptionError: A size differs from its default and from that of the checkpoint.
     """
     assert options.init is not None
@@ -52,9 +52,9 @@ def read_initial(options: TrainOptions) -> tuple[TrainOptions, Initial]:
     stored = checkpoint.read(path)
     if stored.kind not in checkpoint.NETWORKS:
         known = " or ".join(sorted(checkpoint.NETWORKS))
-        raise ModelError(f"a model of kind {stored.kind!r}, but a training starts with one of kind {known}", path)
+        raise ModelError(f"training cannot start with a model of kind {stored.kind!r}; give one of kind {known}", path)
     if tuple(stored.words[: len(SPECIAL)]) != SPECIAL:
-        raise ModelError(f"a training starts with a vocabulary whose first words are {', '.join(SPECIAL)}", path)
+        raise ModelError(f"the first words of its vocabulary must be {', '.join(SPECIAL)}", path)
     assert not isinstance(stored.module, KaldiModel)
     config = dataclasses.asdict(stored.module.config)
     sizes = {name: config[name] for name in SIZES if name in config} | {"architecture": stored.kind}

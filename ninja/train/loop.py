@@ -45,24 +45,25 @@ def train(
 ) -> Trained:
     """Train a language model and write its best checkpoint.
 
-    The checkpoint is written whenever the held-out perplexity falls, and at the start if the training starts with the
-    weights of another; an interrupted training
-    resumes from ``<output>.state`` (on a CPU, and with a method whose workers keep in step, to the same bits), which is
-    removed at the end. Several workers are new processes of this machine, so a script must call this function under
-    ``if __name__ == "__main__"``; or they are the processes started by torchrun, all of which call it.
+    The checkpoint is written whenever the held-out perplexity falls, and at the start if training starts with another
+    checkpoint. An interrupted training is resumed from ``<output>.state``, which is removed at the end; on a CPU, with
+    a synchronous method, the result has the same bits as without the interruption. Several workers are new processes
+    on this machine, so a script must call this function under ``if __name__ == "__main__"``; under torchrun, they are
+    the processes that it has started, all of which call this function.
 
     Args:
-        train_text: One sentence a line, words between white space; ``.gz`` is unpacked.
-        dev_text: Held-out text of the same format; it decides which weights are kept and when to stop early. Default:
-            every 20th sentence of the training text, at most 5,000, which are then not trained on.
-        options: How to train.
+        train_text: Training text with one sentence per line and words separated by white space; ``.gz`` files are
+            decompressed.
+        dev_text: Held-out text of the same format, which determines the best weights and when training stops early.
+            [default: every 20th sentence of the training text, at most 5,000, which are excluded from training]
+        options: Training options.
         progress: Called every 50 steps and after each measurement, in the first worker under torchrun.
 
     Raises:
-        OptionError: An option is out of range, a size is not that of the checkpoint `TrainOptions.init`, or a resumed
-            training does not fit its state.
-        FormatError: A text is empty, not UTF-8, or not one sentence a line.
-        ModelError: The state to resume or the checkpoint to start with is damaged, or the training diverged.
+        OptionError: An option is out of range, a size differs from that of the checkpoint `TrainOptions.init`, or the
+            state to resume is of another training.
+        FormatError: A text is empty or not UTF-8, or a line is too long.
+        ModelError: The state to resume or the initial checkpoint is damaged, or training diverged.
         OutputError: The output's folder does not exist.
         WorkerError: A worker was killed.
     """
@@ -72,12 +73,12 @@ def train(
     output = os.fspath(output)
     folder = os.path.dirname(os.path.abspath(output))
     if not os.path.isdir(folder):  # before hours of training
-        raise OutputError("its folder does not exist; make it first", output)
+        raise OutputError("its folder does not exist; create it first", output)
     texts = os.fspath(train_text), None if dev_text is None else os.fspath(dev_text)
     if launch.started_by_torchrun():
         size = launch.torchrun_size()
         if options.workers not in (1, size):
-            raise OptionError(f"workers is {options.workers}, but torchrun has started {size}; leave it out")
+            raise OptionError(f"workers is {options.workers}, but torchrun has started {size}; omit it")
         options = dataclasses.replace(options, workers=size)
         with launch.torchrun_group(options.device) as workers:
             return _train(*texts, output, options, progress, workers)
@@ -180,10 +181,10 @@ def add_normaliser(
     """Add layers that estimate the log-normaliser to a checkpoint.
 
     Args:
-        sentences: Training text, as the network's word ids.
-        dev: Held-out text, for the errors in the card.
+        sentences: Training text, as word ids of the network.
+        dev: Held-out text, on which the errors in the card are measured.
         options: Width of the layers, seed and device.
-        start: Weights with which the layers start, see `with_normaliser`.
+        start: Initial weights of the layers, see `with_normaliser`.
     """
     stored = checkpoint.read(path)
     assert isinstance(stored.module, lstm.LSTMLanguageModel)
@@ -196,7 +197,7 @@ def add_normaliser(
 
 
 def _make(options: TrainOptions, vocabulary: int) -> checkpoint.Module:
-    """Make the network, with weights that are not initialised."""
+    """Create the network without initialising its weights."""
     sizes = (vocabulary, options.embedding, options.hidden, options.layers)
     if options.architecture == "lstm":
         return lstm.LSTMLanguageModel(lstm.Config(*sizes, options.dropout, projection=options.projection))
@@ -213,7 +214,9 @@ def _steps(
     planned = max(1, round(options.epochs * order.epoch_batches))
     total = sharing.full_steps(planned)
     if total == 0:
-        raise OptionError(f"the text makes {planned} batches, fewer than {workers.size} workers; lower batch_tokens")
+        raise OptionError(
+            f"the text has {planned} batches, fewer than the {workers.size} workers; use a smaller batch_tokens"
+        )
     num_steps = sharing.steps(total)
     losses: list[float] = []
     minutes_before = counters.minutes
@@ -297,7 +300,7 @@ def _steps(
 
 
 def _measured(sharing: SingleWorker, dev: Sentences, options: TrainOptions) -> float:
-    """Compute the perplexity of the weights as they would be stored; each worker scores a part of the text."""
+    """Compute the perplexity of the weights in their storage precision; each worker scores a part of the text."""
     workers = sharing.workers
     with sharing.result():
         stored = checkpoint.as_stored(sharing.learner.module)

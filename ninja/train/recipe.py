@@ -1,4 +1,4 @@
-"""Options, progress and result of training a language model; without torch."""
+"""Options, progress and result of training a language model; this module does not import torch."""
 
 from __future__ import annotations
 
@@ -16,54 +16,66 @@ AtBlockEnd = Literal["average", "keep", "reset"]
 @documented
 @dataclass(frozen=True, slots=True)
 class TrainOptions:
-    """Options of training a model; sizes and rates default to those of the shipped English model."""
+    """Training options; the default sizes and rates are those of the shipped English model."""
 
     architecture: Architecture = described("lstm", "Kind of network.")
-    vocabulary: int = described(32_700, "Most words, <s>, </s> and <unk> included.")
-    min_count: int = described(2, "Replace words rarer than this with <unk>.")
+    vocabulary: int = described(32_700, "Maximum number of words, including <s>, </s> and <unk>.")
+    min_count: int = described(2, "Replace words that occur less often than this with <unk>.")
     embedding: int = described(256, "Width of embeddings and, without --projection, of each layer's output.")
     hidden: int = described(768, "LSTM cells per layer, or width of a Transformer's hidden layers.")
-    projection: int = described(0, "LSTM: width of each layer's output; 0: as --embedding, at most --hidden.")
-    layers: int = described(2, "LSTM layers or Transformer blocks.")
-    heads: int = described(4, "Attention heads of each Transformer block; twice as many must divide --embedding.")
-    dropout: float = described(0.1, "Share of activations dropped in training.")
+    projection: int = described(0, "LSTM: width of each layer's output; 0 uses --embedding, but at most --hidden.")
+    layers: int = described(2, "Number of LSTM layers or Transformer blocks.")
+    heads: int = described(
+        4, "Number of attention heads per Transformer block; --embedding must be a multiple of twice this number."
+    )
+    dropout: float = described(0.1, "Fraction of the activations that are dropped in training.")
 
     init: str | None = described(
-        None, "Checkpoint, or english, whose weights, vocabulary and sizes the training starts with."
+        None, "Start with the weights, vocabulary and sizes of a checkpoint, or of the shipped model 'english'."
     )
-    epochs: float = described(4.5, "Passes over the text; the learning rate falls to 0 at their end.")
+    epochs: float = described(4.5, "Number of passes over the text, at the end of which the learning rate is 0.")
     max_minutes: float | None = described(None, "Stop after this many minutes.")
-    batch_tokens: int = described(4096, "Tokens per step, padding included.")
-    learning_rate: float = described(2e-3, "Highest learning rate, reached after the warm-up.")
-    warmup: int = described(300, "Steps in which the learning rate rises.")
-    clip: float = described(1.0, "Largest norm of the gradient.")
-    samples: int = described(4096, "Words sampled for the softmax in training; 0 takes the whole vocabulary.")
-    self_normalize: float = described(0.0, "Weight of the squared log-normaliser; 0.1 makes scores need no softmax.")
+    batch_tokens: int = described(4096, "Number of tokens per step, including padding.")
+    learning_rate: float = described(2e-3, "Maximum learning rate, which is reached after the warm-up.")
+    warmup: int = described(300, "Number of steps in which the learning rate increases.")
+    clip: float = described(1.0, "Maximum norm of the gradient.")
+    samples: int = described(4096, "Number of words sampled for the softmax in training; 0 uses the whole vocabulary.")
+    self_normalize: float = described(
+        0.0, "Weight of the squared log-normaliser in the loss; with 0.1, scores need no softmax."
+    )
 
     normaliser: int = described(
         0,
-        "LSTM: width of layers that estimate the log-normaliser, trained at the end; 256 makes scores need no softmax.",
+        "LSTM: width of layers that estimate the log-normaliser, trained at the end; with 256, scores need no softmax.",
     )
 
-    workers: int = described(1, "Processes that train together; under torchrun, as many as it starts.")
-    parallel: Parallel = described("none", "How workers combine their updates; see docs/training.md.")
-    block_steps: int = described(50, "ma, bmuf: steps of each worker between two averages.")
-    block_momentum: float | None = described(None, "bmuf: momentum of blocks.  [default: 1 - 1/workers]")
-    block_rate: float = described(1.0, "bmuf: long-run weight of a block over that of its workers' summed updates.")
-    classical_momentum: bool = described(False, "bmuf: begin blocks where the last ended, not ahead of it.")
-    block_optimizer: AtBlockEnd = described("average", "ma, bmuf: treatment of Adam's moments after a block.")
-    block_warmup: int = described(0, "ma, bmuf: steps of one worker alone before the first block.")
-    node_size: int | None = described(None, "h-adpsgd: workers per node.  [default: those of a machine]")
+    workers: int = described(
+        1, "Number of processes that train together; under torchrun, the number that it has started."
+    )
+    parallel: Parallel = described("none", "Method that combines the updates of workers; see docs/training.md.")
+    block_steps: int = described(
+        50, "ma, bmuf: number of steps of each worker per block, after which weights are averaged."
+    )
+    block_momentum: float | None = described(None, "bmuf: block momentum.  [default: 1 - 1/workers]")
+    block_rate: float = described(
+        1.0, "bmuf: long-term weight of a block, relative to the sum of its workers' updates."
+    )
+    classical_momentum: bool = described(False, "bmuf: use classical instead of Nesterov block momentum.")
+    block_optimizer: AtBlockEnd = described("average", "ma, bmuf: treatment of Adam's moments at the end of a block.")
+    block_warmup: int = described(0, "ma, bmuf: number of steps that a single worker makes before the first block.")
+    node_size: int | None = described(
+        None, "h-adpsgd: number of workers per node.  [default: all workers of a machine]"
+    )
 
-    check_steps: int = described(1000, "Steps between two measurements on the held-out text.")
-    patience: int = described(5, "Stop after this many measurements without a better perplexity.")
-    seed: int = described(1, "Seed of all random numbers.")
+    check_steps: int = described(1000, "Number of steps between two measurements on the held-out text.")
+    patience: int = described(5, "Stop after this many measurements without a lower perplexity.")
+    seed: int = described(1, "Random seed.")
     resume: bool = described(False, "Resume an interrupted training from FILE.state.")
     precision: Precision = described(
-        "auto", "Of products; auto is bfloat16 where the processor or GPU has instructions for it, else float32."
+        "auto", "Precision of matrix products; auto is bfloat16 if the processor or GPU supports it, else float32."
     )
-    device: str = described("auto", "Where torch computes: cpu, cuda, cuda:1, …; auto is cuda if torch can use it.")
-    threads: int | None = described(None, "Number of PyTorch threads.  [default: PyTorch's]")
+    device: str = described("auto", "Torch device: cpu, cuda, cuda:1, …; auto uses cuda if torch can use it.")
+    threads: int | None = described(None, "Number of torch threads.  [default: chosen by torch]")
 
     def __post_init__(self) -> None:
         lowest = {"vocabulary": 4, "min_count": 1, "embedding": 1, "layers": 1, "batch_tokens": 1, "check_steps": 1}
@@ -86,50 +98,52 @@ class TrainOptions:
                 known = ", ".join(get_args(kind))
                 raise OptionError(f"{name} is {getattr(self, name)!r}; it must be one of {known}")
         if self.workers > 1 and self.parallel == "none":
-            raise OptionError(f"workers is {self.workers}, but parallel is none; bmuf is a good first choice")
+            raise OptionError(f"workers is {self.workers}, but parallel is none; choose a method, such as bmuf")
         least = min(self.embedding, self.hidden)
         if not 0 <= self.projection < least or (self.projection and self.architecture != "lstm"):
-            message = f"projection is {self.projection}; only an lstm takes one, of less than its embedding and cells"
+            message = (
+                f"projection is {self.projection}, but only an lstm can have one, smaller than embedding and hidden"
+            )
             raise OptionError(message)
         if self.architecture != "lstm" and self.normaliser:
-            raise OptionError(f"normaliser is {self.normaliser}, but only an lstm can estimate its normaliser")
+            raise OptionError(f"normaliser is {self.normaliser}, but only an lstm can have a normaliser")
         if self.architecture == "transformer" and self.embedding % (2 * self.heads):
-            raise OptionError(f"embedding is {self.embedding}; it must be a multiple of twice the {self.heads} heads")
+            raise OptionError(f"embedding is {self.embedding}; it must be a multiple of twice heads, {2 * self.heads}")
 
 
-# Options that a checkpoint determines with which a training starts.
+# Options that are determined by the checkpoint that training starts with.
 SIZES = frozenset(
     {"architecture", "vocabulary", "min_count", "embedding", "hidden", "projection", "layers", "heads", "normaliser"}
 )
 
-# Options that may change when a training is resumed.
+# Options that may change when training is resumed.
 CHANGEABLE = ("init", "epochs", "max_minutes", "normaliser", "patience", "resume", "device", "threads")
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Progress of a training, passed to the caller's `progress` function."""
+    """Training progress, which is passed to the caller's `progress` function."""
 
     step: int
-    num_steps: int  # planned; fewer if the time runs out
+    num_steps: int  # planned number; fewer if the time limit is reached
     epoch: float
     minutes: float
     words_per_second: float
-    loss: float  # nats per token, mean since the last report; sampled, so only roughly comparable
+    loss: float  # nats per token, mean since the last report; only roughly comparable, as the softmax is sampled
     learning_rate: float
-    perplexity: float | None  # on the held-out text, when it has just been measured
-    best: bool  # it was the lowest so far, and the checkpoint has just been written
-    communication: float = 0.0  # share of this worker's time that the computation does not hide
-    staleness: float | None = None  # adpsgd: steps that others began while a gradient was computed, mean
+    perplexity: float | None  # on the held-out text, if it has just been measured
+    best: bool  # the perplexity is the lowest so far, and the checkpoint has just been written
+    communication: float = 0.0  # fraction of this worker's time that communication adds to computation
+    staleness: float | None = None  # adpsgd: mean number of steps that others began while a gradient was computed
 
 
 @dataclass(frozen=True, slots=True)
 class Trained:
     """The result of a training."""
 
-    perplexity: float  # on the held-out text, of the weights as stored
-    unknown: float  # share of the held-out words that are outside the vocabulary
-    step: int  # at which the stored weights were reached
+    perplexity: float  # on the held-out text, with the weights in their storage precision
+    unknown: float  # fraction of the held-out words that are outside the vocabulary
+    step: int  # step of the stored weights
     minutes: float
     output: str
-    num_held_out: int = 0  # sentences of the training text that were held out, where no held-out text was given
+    num_held_out: int = 0  # number of held-out sentences of the training text, if there is no held-out text

@@ -56,7 +56,8 @@ def simulate(
     rare = sorted(set(count) - common)
     if not rare:
         raise OptionError(
-            f"the text has no words besides the {options.common} most frequent; use more text, or a smaller common"
+            f"the text has no words besides the {options.common} most frequent; use more text, or a smaller value "
+            "of common"
         )
     sentences = list(islice(text(), 0, None, max(1, count.total() // options.positions)))
     number: dict[str, int] = {}

@@ -317,7 +317,7 @@ def _warnings(
         yield f"{few}, so no additional error is allowed; use a larger set"
     contextual, general = (report.overall for report in curve[chosen.keyword_boost])
     if search.excess(chosen):
-        yield f"no setting keeps general WER safely at {limit} or below; the best has {general.wer:.2f}"
+        yield f"no settings keep general WER safely at or below {limit}; the best have {general.wer:.2f}"
     elif contextual.errors >= without[0].overall.errors:
         helping = [boost for boost, reports in curve.items() if reports[0].overall.errors < without[0].overall.errors]
         why = "do the lattices contain the phrases? Missing phrases must be added first, see augment"

@@ -137,7 +137,7 @@ def test_the_command_fails_where_nothing_is_chosen(ninja, bed, command, monkeypa
     monkeypatch.setattr(tuning, "KEYWORD_BOOSTS", (np.array([12.0, 20.0]),) * 2)
     code, printed, errors = ninja(*command, "--keyword-boost", 15, "-o", bed / "boosts.toml")
     assert (code, printed) == (1, "")
-    assert "no setting keeps general WER safely at 0.00 or below" in errors
+    assert "no settings keep general WER safely at or below 0.00" in errors
     assert "no boosts are chosen, and no options are written" in errors
     assert not (bed / "boosts.toml").exists()
 

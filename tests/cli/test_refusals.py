@@ -111,11 +111,11 @@ CALLS: dict[str, tuple[type[NinjaError], Call]] = {
         OptionError,
         lambda at: FakeLM().score_trie(np.zeros(1, np.int32), np.zeros(1, np.int32)),
     ),
-    "projection is 256; only an lstm takes one, of less than its embedding": (
+    "projection is 256, but only an lstm can have one, smaller than embedding": (
         OptionError,
         lambda at: TrainOptions(projection=256),
     ),
-    "projection is 8; only an lstm takes one": (
+    "projection is 8, but only an lstm can have one": (
         OptionError,
         lambda at: TrainOptions(architecture="transformer", projection=8),
     ),

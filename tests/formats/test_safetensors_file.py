@@ -87,7 +87,7 @@ def test_every_truncation_and_every_longer_file_is_refused() -> None:
     for length in range(len(whole)):
         with pytest.raises(FormatError):
             read(whole[:length])
-    with pytest.raises(FormatError, match="some bytes belong to none"):
+    with pytest.raises(FormatError, match="some bytes belong to no array"):
         read(whole + b"\0")
 
 
@@ -116,15 +116,15 @@ def test_a_file_without_a_checksum_is_read() -> None:
 @pytest.mark.parametrize(
     ("content", "byte", "message"),
     [
-        (b"", 0, "0 bytes, fewer than the 8 of the header's length"),
-        (forged(b"{}", size=3), 0, "a header of 3 bytes, but 2 follow; the file is truncated"),
-        (forged(b"{}", size=MAX_HEADER + 1), 0, f"a header of {MAX_HEADER + 1} bytes; at most {MAX_HEADER} are read"),
+        (b"", 0, "the file has 0 bytes, fewer than the 8 of the header length"),
+        (forged(b"{}", size=3), 0, "the header has 3 bytes, but 2 follow; the file is truncated"),
+        (forged(b"{}", size=MAX_HEADER + 1), 0, f"the header has {MAX_HEADER + 1} bytes, but at most {MAX_HEADER} are"),
         (forged(b"{}", size=2**64 - 1), 0, "at most"),
         (forged(b'{"a":'), 13, "the header is not JSON: Expecting value"),
         (forged('{"ça" 1}'.encode()), 15, "the header is not JSON: Expecting ':' delimiter"),
         (forged(b'{"\xff'), 10, "the header is not UTF-8"),
         (forged(b"[]"), 8, "the header is not a JSON object"),
-        (forged(b'{"a":' * 100_000), 8, "the header is not one of safetensors: it is nested too deep"),
+        (forged(b'{"a":' * 100_000), 8, "invalid safetensors header: it is nested too deeply"),
         (forged(b'{"a":1,"a":1}'), 8, "the name 'a' occurs twice"),
         (forged(b'{"a":1' + b"0" * 5000 + b"}"), 8, "a number of 5001 digits"),
         (forged(b'{"a":NaN}'), 8, "a number is NaN"),
@@ -132,9 +132,9 @@ def test_a_file_without_a_checksum_is_read() -> None:
         (forged({"__metadata__": []}), 8, "the header's __metadata__ is not a dictionary of strings"),
         (forged({"a": 1}), 8, "array 'a': expected data_offsets, dtype, shape and nothing else"),
         (forged({"a": entry() | {"strides": 1}}), 8, "and nothing else"),
-        (forged({"a": entry(offsets=[8, 0])}), 8, "array 'a': expected two rising offsets"),
-        (forged({"a": entry(offsets=[0, 8.0])}), 8, "expected two rising offsets"),
-        (forged({"a": entry(offsets=[0, True])}), 8, "expected two rising offsets"),
+        (forged({"a": entry(offsets=[8, 0])}), 8, "array 'a': expected two increasing offsets"),
+        (forged({"a": entry(offsets=[0, 8.0])}), 8, "expected two increasing offsets"),
+        (forged({"a": entry(offsets=[0, True])}), 8, "expected two increasing offsets"),
         (forged({"a": entry(offsets=[4, 12])}, bytes(12)), None, "begins at byte 4 of the arrays, but the one before"),
         (
             forged({"a": entry(), "b": entry(offsets=[4, 12])}, bytes(12)),
@@ -147,8 +147,12 @@ def test_a_file_without_a_checksum_is_read() -> None:
         (forged({"a": entry(shape=[1] * 9)}, bytes(8)), None, "expected at most 8 sizes"),
         (forged({"a": entry(shape=[0, 10**18 - 1], offsets=[0, 0])}), None, "expected at most 8 sizes"),
         (forged({"a": entry(shape=[3])}, bytes(8)), None, r"has 8 bytes, but its type F32 and shape \[3\] need 12"),
-        (forged({"a": entry(shape=[2**57], offsets=[0, 2**59])}, bytes(8)), None, f"has {2**59} bytes, of which 8 are"),
-        (forged({"a": entry()}, bytes(9)), None, "9 bytes of arrays, where the header describes 8; some bytes belong"),
+        (forged({"a": entry(shape=[2**57], offsets=[0, 2**59])}, bytes(8)), None, f"has {2**59} bytes, but only 8 are"),
+        (
+            forged({"a": entry()}, bytes(9)),
+            None,
+            "the arrays have 9 bytes, but the header describes 8; some bytes belong",
+        ),
     ],
 )
 def test_a_forged_file_is_refused_with_its_place(content: bytes, byte: int | None, message: str) -> None:
@@ -162,5 +166,5 @@ def test_a_forged_file_is_refused_with_its_place(content: bytes, byte: int | Non
 def test_what_cannot_be_stored_is_refused() -> None:
     with pytest.raises(FormatError, match="array 'x' is of type complex64, which safetensors cannot store"):
         image({"x": np.zeros(2, np.complex64)}, {})
-    with pytest.raises(FormatError, match=f"a header of .* bytes, of which safetensors has at most {MAX_HEADER}"):
+    with pytest.raises(FormatError, match=f"the header has .* bytes, but safetensors allows at most {MAX_HEADER}"):
         image({}, {"words": "a" * MAX_HEADER})

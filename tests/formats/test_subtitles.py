@@ -202,7 +202,7 @@ def test_two_files_are_not_joined(tmp_path):
     (_, second), *_ = package.read(DATA / "whisper.srt")
     with package.write(tmp_path / "x.srt") as output:
         output.write(first)
-        with pytest.raises(OutputError, match="one recording a file"):
+        with pytest.raises(OutputError, match="files contain one recording"):
             output.write(second)
 
 

@@ -142,11 +142,11 @@ def test_an_untrue_file_of_safetensors_is_refused(path, entries, message):
 def test_faults_of_the_header_are_reported_with_file_and_byte(path, ninja):
     whole = path.read_bytes()
     for content, message in [
-        (whole[:-1], "bytes of arrays|of which"),
-        (whole[:100], "byte 0: a header of .* the file is truncated"),
+        (whole[:-1], "but the header describes|but only"),
+        (whole[:100], "byte 0: the header has .* the file is truncated"),
         (
             (1 << 31).to_bytes(8, "little") + whole[8:],
-            "byte 0: a header of 2147483648 bytes; at most",
+            "byte 0: the header has 2147483648 bytes, but at most",
         ),
         (whole[:-1] + bytes([whole[-1] ^ 1]), "the checksum differs"),
     ]:

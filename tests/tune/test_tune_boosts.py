@@ -126,7 +126,7 @@ def test_where_nothing_keeps_general_wer_down_nothing_is_chosen(monkeypatch) -> 
     assert found.settings is None
     assert found.after == found.before
     assert found.edges == ()
-    assert "no setting keeps general WER safely at 0.00 or below; the best has 33.33" in found.warnings
+    assert "no settings keep general WER safely at or below 0.00; the best have 33.33" in found.warnings
 
 
 def test_an_optimum_at_the_end_of_what_was_tried_is_told() -> None:

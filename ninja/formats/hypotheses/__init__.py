@@ -1,1 +1,1 @@
-"""Hypothesis files of recognisers, read by presets and written back in the form in which they came."""
+"""Hypothesis files of recognisers, which are read by presets and rewritten with new words in their original format."""

@@ -1,4 +1,4 @@
-"""Alignment of the words of a text before and after a correction, or of two forms of one text."""
+"""Align the words of a text before and after a correction, or of two forms of one text."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
 
-MOST_EDITS = 400  # insertions and removals of a stretch up to which it is compared exactly; the cost is their square
+MOST_EDITS = 400  # maximum number of edits for an exact comparison of a span, whose time is the square of this number
 
 
 class Change(NamedTuple):
-    """Old words ``begin`` to ``end`` that are replaced by new words."""
+    """The replacement of the old words ``begin`` to ``end`` by new words."""
 
     begin: int
-    end: int  # equal to ``begin`` where words are inserted
-    words: tuple[str, ...]  # empty where words are removed
+    end: int  # equal to ``begin`` if words are inserted
+    words: tuple[str, ...]  # empty if words are removed
 
 
 class Block(NamedTuple):
-    """A stretch of two sequences, equal or not."""
+    """Corresponding spans of two sequences, which may be equal or not."""
 
     begin: int
     end: int
@@ -30,13 +30,13 @@ class Block(NamedTuple):
 
 
 def changed_words(old: Sequence[str], new: Sequence[str]) -> list[Change]:
-    """Return the changes that make new words of old words, in their order.
+    """Return the changes from old words to new words, in order.
 
-    Stretches of equally many old and new words are changes of one word each.
+    A span with equally many old and new words is returned as one change per word.
 
     Args:
         old: Words before the correction.
-        new: Words after it.
+        new: Words after the correction.
     """
     changes: list[Change] = []
     for block in blocks(old, new):
@@ -53,7 +53,7 @@ def changed_words(old: Sequence[str], new: Sequence[str]) -> list[Change]:
 
 
 def applied(old: Sequence[str], changes: Sequence[Change]) -> list[str]:
-    """Return old words with changes."""
+    """Apply changes to old words."""
     words: list[str] = []
     at = 0
     for begin, end, replacement in changes:
@@ -63,18 +63,20 @@ def applied(old: Sequence[str], changes: Sequence[Change]) -> list[str]:
 
 
 class Correspondence:
-    """The words of another form of a text that belong to stretches of its words.
+    """Correspondence between the words of a text and those of another form of the text.
 
     Args:
         words: The words of the text.
         others: The words of the other form, such as one without capitals and punctuation.
-        least_share: Share of the words that must agree in their order; else no word belongs to another.
+        least_share: Fraction of the words that must agree in order; otherwise no words correspond.
     """
 
     def __init__(self, words: Sequence[str], others: Sequence[str], least_share: float = 0.0) -> None:
         self.is_equal = list(words) == list(others)
-        self._after: list[int | None] = [None] * (len(words) + 1)  # where the others of each boundary begin, if known
-        self._before: list[int | None] = [None] * (len(words) + 1)  # where those before it end
+        # begin of the other words after each boundary, if known
+        self._after: list[int | None] = [None] * (len(words) + 1)
+        # end of the other words before each boundary, if known
+        self._before: list[int | None] = [None] * (len(words) + 1)
         if self.is_equal:
             self._after = self._before = list(range(len(words) + 1))
             return
@@ -90,9 +92,9 @@ class Correspondence:
                 self._after[begin], self._before[end] = first, last
 
     def stretch(self, begin: int, end: int) -> tuple[int, int] | None:
-        """Return the begin and the end of the other words that belong to words `begin` to `end`; None if unknown.
+        """Return the begin and the end of the other words that correspond to words `begin` to `end`; None if unknown.
 
-        For an empty stretch these are equal: the boundary behind the word before it, else before the word after it.
+        For an empty span, both are the boundary after the preceding word or, if that is unknown, before the next word.
         """
         if begin == end:
             at = self._before[begin] if self._before[begin] is not None else self._after[begin]
@@ -103,7 +105,7 @@ class Correspondence:
 
 
 def lexical(word: str) -> str:
-    """Return a word without capitals, and without punctuation at its ends."""
+    """Return a word in lower case and without punctuation at its ends."""
     folded = word.casefold()
     begin, end = 0, len(folded)
     while begin < end and _is_punctuation(folded[begin]):
@@ -120,10 +122,10 @@ def _is_punctuation(letter: str) -> bool:
 def blocks(
     old: Sequence[str], new: Sequence[str], form: Callable[[str], Hashable] = lambda word: word
 ) -> Iterator[Block]:
-    """Yield equal and unequal stretches of two sequences alternately, by a form in which words are compared."""
+    """Yield equal and unequal spans of two sequences alternately; `form` maps words to the form that is compared."""
     at = other = 0
     matches = _matches([form(word) for word in old], [form(word) for word in new], 0, 0)
-    begin = first = length = 0  # of a common stretch
+    begin = first = length = 0  # of a common span
     for place, other_place, size in chain(matches, [(len(old), len(new), 0)]):
         if size and (place, other_place) == (begin + length, first + length):
             length += size
@@ -137,11 +139,11 @@ def blocks(
 
 
 def _matches(old: list[Hashable], new: list[Hashable], begin: int, first: int) -> Iterator[tuple[int, int, int]]:
-    """Yield common stretches, which may touch each other: their begins in both sequences, and their length.
+    """Yield common spans, which may be adjacent: their begins in both sequences, and their length.
 
     Args:
-        begin: Place of the first of `old` in the whole sequence.
-        first: Place of the first of `new` in its sequence.
+        begin: Index of the first element of `old` in the whole sequence.
+        first: Index of the first element of `new` in its whole sequence.
     """
     least = min(len(old), len(new))
     ahead = next((place for place in range(least) if old[place] != new[place]), least)
@@ -171,7 +173,7 @@ def _matches(old: list[Hashable], new: list[Hashable], begin: int, first: int) -
 
 
 def _shortest_script(old: list[Hashable], new: list[Hashable]) -> list[tuple[int, int]] | None:
-    """Return the places of equal words for the fewest insertions and removals; None beyond ``MOST_EDITS`` of them.
+    """Return the indices of equal words with the fewest edits; None if more than ``MOST_EDITS`` are necessary.
 
     Source: Myers 1986, "An O(ND) difference algorithm and its variations", the greedy algorithm.
     """
@@ -198,7 +200,7 @@ def _previous(furthest: dict[int, int], diagonal: int, edits: int) -> int:
 
 
 def _walked_back(trace: list[dict[int, int]], at: int, other: int) -> list[tuple[int, int]]:
-    """Return the places of equal words of the path that ends at two places."""
+    """Return the indices of equal words on the path that ends at two indices."""
     pairs: list[tuple[int, int]] = []
     for edits in range(len(trace) - 1, -1, -1):
         before = _previous(trace[edits], at - other, edits)
@@ -211,11 +213,11 @@ def _walked_back(trace: list[dict[int, int]], at: int, other: int) -> list[tuple
 
 
 def _anchors(old: list[Hashable], new: list[Hashable]) -> list[tuple[int, int]]:
-    """Return the longest rising sequence of the places of words that occur once in both sequences."""
+    """Return the longest increasing sequence of the indices of words that occur once in both sequences."""
     places, others = _unique(old), _unique(new)
     pairs = [(place, others[word]) for word, place in places.items() if word in others]
-    least: list[int] = []  # the least last place of a rising sequence of each length
-    ends: list[int] = []  # its pair
+    least: list[int] = []  # the smallest last index of an increasing sequence of each length
+    ends: list[int] = []  # the corresponding pair
     previous: list[int] = []
     for index, (_, other) in enumerate(pairs):
         length = bisect_left(least, other)
@@ -234,7 +236,7 @@ def _anchors(old: list[Hashable], new: list[Hashable]) -> list[tuple[int, int]]:
 
 
 def _unique(words: list[Hashable]) -> dict[Hashable, int]:
-    """Return the places of words that occur once, in their order."""
+    """Return the indices of words that occur once, in order."""
     places: dict[Hashable, int] = {}
     for place, word in enumerate(words):
         places[word] = -1 if word in places else place

@@ -1,4 +1,4 @@
-"""Files that are written back as they came: only words that were corrected change."""
+"""Rewrite files so that only corrected words change."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CHANGED = "the file has changed since it was read; run the command again"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Document:
-    """A file whose utterances were read, to be written back.
+    """A file whose utterances were read and that will be rewritten.
 
     A file is a sequence of entries: its lines, or one entry for the whole file.
     """
@@ -34,20 +34,20 @@ class Document:
     path: str
     encoding: str = "utf-8"
     has_lines: bool = False  # entries are lines, numbered from 1; else the whole file is entry 0
-    options: Any = None  # of the reader
+    options: Any = None  # options of the reader
 
     @classmethod
     def of(cls, content: Content, format: str, *, has_lines: bool = False, options: Any = None) -> Document:
-        """Make the document of a file that is about to be read.
+        """Create the document of a file that will be read.
 
-        A file of lines is read again when it is written, and one that cannot be read twice is kept in memory.
+        A file of lines is read again when it is rewritten; a file that cannot be read twice is kept in memory.
         """
         encoding = getattr(options, "encoding", "utf-8")
         document = cls(content.name, format, None, content.path, encoding, has_lines, options)
         if has_lines and os.path.isfile(content.path):
             return document
         has_mark = content.stream.head(len(BOM)) == BOM
-        if has_mark:  # it is kept, so there is no warning
+        if has_mark:  # the mark is kept, so there is no warning
             content.stream.readinto(memoryview(bytearray(len(BOM))))
         whole = content.whole()
         return replace(document, content=BOM + whole if has_mark else whole)
@@ -82,19 +82,20 @@ class Rewritten(NamedTuple):
     """An entry of a document with corrections."""
 
     content: bytes
-    num_utterances: int  # of the entry
-    num_unmatched: int = 0  # texts beside the words of an utterance that do not agree with them, and were kept
+    num_utterances: int  # number of utterances of the entry
+    num_unmatched: int = 0  # number of texts that do not agree with the words of their utterance, and were not changed
 
 
-Corrections = Mapping[int, NBest]  # the new hypotheses of utterances, best first, by their place in the entry
-# An entry, its new hypotheses, its document -> the entry with the new words; without hypotheses the bytes are equal.
+# the new hypotheses of utterances, best first, by the index of the utterance in the entry
+Corrections = Mapping[int, NBest]
+# Entry, its new hypotheses, its document -> the entry with the new words; without hypotheses, the bytes are equal.
 Rewrite = Callable[[bytes, Corrections, Document], Rewritten]
 
 
 class DocumentEncoder:
-    """Writer of documents: each file as it came, with the best words of the lattices of its utterances.
+    """Encoder that rewrites documents with the best words of the lattices of their utterances.
 
-    Utterances that are not added keep their words. Utterances of one entry may be added in any order.
+    Utterances that are not added keep their words. The utterances of an entry may be added in any order.
     """
 
     def __init__(self, settings: WriteSettings, format: str, rewrite: Rewrite) -> None:
@@ -104,17 +105,18 @@ class DocumentEncoder:
         self._originals = list(settings.originals)
         self._document: Document | None = None
         self._entries: Iterator[tuple[int, bytes]] = iter(())
-        self._entry: tuple[int, bytes] | None = None  # whose corrections are gathered
+        self._entry: tuple[int, bytes] | None = None  # the entry whose corrections are being collected
         self._corrections: dict[int, NBest] = {}
         self._written: set[str] = set()
         self._num_kept = self._num_unmatched = 0
 
     def add(self, nbest: NBest) -> bytes:
-        """Take the hypotheses of an utterance; return the bytes of the entries before its own.
+        """Add the hypotheses of an utterance, and return the bytes of the entries before its entry.
 
         Raises:
-            LatticeError: The lattice is not of a file of this format, or comes after later entries of its file.
-            OutputError: It is of a second file, and such files cannot be joined.
+            LatticeError: The lattice is not from a file of this format, or later entries of its file were already
+                written.
+            OutputError: The lattice is from a second file, and such files cannot be joined.
             InputError: The file has changed since it was read.
         """
         origin = origin_of(nbest, self._format)
@@ -122,29 +124,31 @@ class DocumentEncoder:
         if self._document is None or origin.document.name != self._document.name:
             if self._document is not None and not (self._document.has_lines and origin.document.has_lines):
                 both = f"{self._document.name} and {origin.document.name}"
-                message = f"{self._format} has one recording a file, but {both} are to go there"
-                raise OutputError(f"{message}; name a folder, in which each gets its own")
+                message = f"{self._format} files contain one recording, but the output would contain {both}"
+                raise OutputError(f"{message}; name a folder for one output file per recording")
             content = self._rest() + self._before(origin.document)
             self._begin(origin.document)
         content += self._up_to(origin, nbest.key)
         if origin.place in self._corrections:
-            raise LatticeError("the utterance is in the output already", key=nbest.key)
+            raise LatticeError("the utterance is already in the output", key=nbest.key)
         self._corrections[origin.place] = nbest
         return content
 
     def end(self) -> bytes:
-        """Return the rest of the file, and files of which no utterance was added."""
+        """Return the rest of the file, and the files of which no utterance was added."""
         return self._rest() + self._before(None)
 
     def notes(self) -> list[str]:
-        """Return the number of utterances that keep their words, as no lattice replaced them."""
+        """Return notes about utterances and texts that were not changed."""
         notes = []
         if self._num_kept:
             subject = "1 utterance has its" if self._num_kept == 1 else f"{self._num_kept} utterances have their"
-            notes.append(f"{subject} original words: no lattice of them was written")
+            notes.append(f"{subject} original words, as no lattice was written for them")
         if self._num_unmatched:
             subject = "1 text is" if self._num_unmatched == 1 else f"{self._num_unmatched} texts are"
-            notes.append(f"{subject} not changed: the words beside a correction differ from those of the utterance")
+            notes.append(
+                f"{subject} not changed, because the words around a correction differ from those of the utterance"
+            )
         return notes
 
     def _begin(self, document: Document) -> None:
@@ -168,7 +172,7 @@ class DocumentEncoder:
         return b"".join(pieces)
 
     def _next(self) -> bytes:
-        """Return the current entry with its corrections, and go on to the next one."""
+        """Return the current entry with its corrections, and move on to the next one."""
         assert self._entry is not None
         assert self._document is not None
         content = self._entry[1]
@@ -177,7 +181,7 @@ class DocumentEncoder:
         except FormatError as error:
             if self._corrections:
                 raise InputError(CHANGED, self._document.name) from error
-            rewritten = Rewritten(content, 1)  # a damaged line, which reading it reported
+            rewritten = Rewritten(content, 1)  # a damaged line, which was reported when it was read
         self._num_kept += rewritten.num_utterances - len(self._corrections)
         self._num_unmatched += rewritten.num_unmatched
         self._corrections = {}
@@ -185,14 +189,14 @@ class DocumentEncoder:
         return rewritten.content
 
     def _rest(self) -> bytes:
-        """Return the entries of the current document that are not written yet."""
+        """Return the entries of the current document that have not been written yet."""
         pieces = []
         while self._entry is not None:
             pieces.append(self._next())
         return b"".join(pieces)
 
     def _before(self, document: Document | None) -> bytes:
-        """Return the files before a document, or all others, of which no utterance was added."""
+        """Return the files before a document, or all remaining files, of which no utterance was added."""
         pieces = []
         is_known = document is None or document.path in self._originals
         while is_known and self._originals:
@@ -210,21 +214,21 @@ def origin_of(nbest: NBest, format: str) -> Origin:
     """Return the origin of a list.
 
     Raises:
-        LatticeError: It is not of a file of this format.
+        LatticeError: The list is not from a file of this format.
     """
     origin = None if nbest.record is None else nbest.record.origin
     if origin is None or origin.document.format != format:
-        message = f"it is not of a file of {format}, and {format} is only written back to such files"
+        message = f"the lattice is not from a {format} file, and only such files can be rewritten as {format}"
         raise LatticeError(f"{message}; write JSON lines (.jsonl)", key=nbest.key)
     return origin
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentOptions(ListOptions):
-    """Options of writing documents: the scales by which the best hypotheses are chosen."""
+    """Options for writing documents: the scales with which the best hypotheses are selected."""
 
     def most(self, lattice: Lattice) -> int:
-        """Return as many hypotheses as the utterance has in its file."""
+        """Return the number of hypotheses of the utterance in its file."""
         if self.n is None:
             return max(lattice.num_hypotheses, 1) if isinstance(lattice, ListLattice) else 1
         return self.n

@@ -1,4 +1,4 @@
-"""Changes of words in lists of words with times."""
+"""Change words in lists of words with times."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from ninja.formats.hypotheses.texts import form_of, text_splices, word_like
 from ninja.formats.hypotheses.values import NANOS, SECONDS, unit_of
 from ninja.formats.nbest.text_rows import split
 
-_CORE = re.compile(r"[^\s▁](?:.*[^\s])?", re.DOTALL)  # of the text of an item, without blanks around it
+_CORE = re.compile(r"[^\s▁](?:.*[^\s])?", re.DOTALL)  # the text of an item without the blanks around it
 
 
 class ItemRevision:
     """The changes of a list of words.
 
-    A word in the place of one other word changes only the text of its item. Other replacements copy the items that they
-    replace, and divide the time of these in equal parts. Words that are inserted copy the item before them, and get the
-    time between this and the next item.
+    If one word replaces one other word, only the text of its item changes. Other replacements copy the items that they
+    replace, and divide their time into equal parts. Inserted words copy the preceding item, and get the time between
+    it and the next item.
 
     Args:
         entries: The list.
-        words: The words of the utterance before the changes, which the list may have in another form.
-        places: The places of values in the document.
-        least_share: Share of the words that the list must have in their order; else nothing is changed.
+        words: The words of the utterance before the changes, which may have another form in the list.
+        places: The positions of values in the document.
+        least_share: Fraction of the words that the list must contain in order; otherwise nothing is changed.
     """
 
     def __init__(self, entries: ItemList, words: Sequence[str], places: Locator, least_share: float = 0.0) -> None:
@@ -62,7 +62,7 @@ class ItemRevision:
                 self._change(*stretch, change.words, old if len(old) == len(change.words) else change.words)
 
     def _change(self, first: int, last: int, new: tuple[str, ...], old: Sequence[str]) -> None:
-        """Put new words in the place of the words `first` to `last` of the list, which are `old` words of the text."""
+        """Replace the words `first` to `last` of the list, which are the words `old` of the text, by new words."""
         bounds, items = self._entries.bounds, self._entries.items
         if first == last:
             self._insert(bounds[first - 1][1] if first else 0, new)
@@ -79,7 +79,7 @@ class ItemRevision:
             self._replace(begin, end, new)
 
     def _form(self, path: Path) -> Callable[[str], str]:
-        """Return the function that writes new words as a field of the items has them."""
+        """Return the function that converts new words to the form that a field of the items has."""
         name = next(part for part in reversed(path) if isinstance(part, str))
         if name not in self._forms:
             texts = [text for item in self._entries.items for place, text in item.texts if _is_named(place, name)]
@@ -90,7 +90,7 @@ class ItemRevision:
         return self._forms[name]
 
     def _set_word(self, item: Item, word: str, former: str | None = None) -> None:
-        """Change the word of an item, which was `former` in the text; blanks around it stay."""
+        """Change the word of an item, which was `former` in the text; the blanks around it are kept."""
         for path, text in item.texts:
             core = _CORE.search(text)
             begin, end = core.span() if core is not None else (len(text), len(text))
@@ -112,7 +112,7 @@ class ItemRevision:
                 self.edits.strings.setdefault(texts[place][0], []).extend(string_splices)
 
     def _change_parts(self, begin: int, end: int, word: str) -> None:
-        """Change a word that several items spell; items at its begin and its end that it still has stay."""
+        """Change a word that is spelled by several items; items at its begin and end that still match are kept."""
         items = self._entries.items
         texts = ["".join(split(piece_of(item.texts[0][1]))) for item in items[begin:end]]
         word = self._form(items[begin].texts[0][0])(word)
@@ -131,7 +131,7 @@ class ItemRevision:
             self._replace(begin + first, begin + last, [word])
 
     def _replace(self, begin: int, end: int, new: Sequence[str]) -> None:
-        """Replace items by other items, which go into the list of the first if they are in several."""
+        """Replace items by other items, which are added to the list of the first if several lists are involved."""
         for _, group in groupby(self._entries.items[begin:end], lambda item: item.paths[0][:-1]):
             items = [*group]
             times = _span(items)
@@ -159,7 +159,7 @@ class ItemRevision:
         self._splice(at, at, [*zip([before or items[0]] * len(new), new, parts, strict=True)])
 
     def _splice(self, begin: int, end: int, new: Sequence[tuple[Item, str, Times | None]]) -> None:
-        """Replace items of one list by copies of items with other words and times; insert them behind an item."""
+        """Replace items of a list by copies of items with other words and times, or insert copies after an item."""
         items = self._entries.items
         for number in range(len(items[0].paths)):
             path = items[max(begin - 1, 0) if begin == end else begin].paths[number]
@@ -209,7 +209,7 @@ def _span(items: Sequence[Item]) -> Times | None:
 
 
 def spelled_time(old: Any, seconds: float, unit: float) -> str:
-    """Return the JSON text of a time, in the form and with the decimals of another."""
+    """Return the JSON text of a time, in the form and with the number of decimals of another time."""
     if isinstance(old, dict):
         whole, rest = divmod(round(seconds * 1e9), 10**9)
         return json.dumps({SECONDS: str(whole), NANOS: rest})

@@ -1,4 +1,4 @@
-"""Lists of words with times, confidences and speakers in a recogniser's JSON."""
+"""Lists of words with times, confidences and speakers in the JSON of recognisers."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from ninja.formats.nbest.json_hypotheses import shown
 from ninja.formats.nbest.text_rows import split
 
 Times = tuple[float, float]
-PIECE_MARK = "▁"  # in place of a blank
-GOES_ON = "@@"  # behind a piece that is not the last of its word
+PIECE_MARK = "▁"  # represents a blank
+GOES_ON = "@@"  # follows each piece of a word but the last
 _NUMBERS = re.compile(r"\s*\[\s*(?:(?:0|[1-9][0-9]{0,8})(?:\.[0-9]{1,9})?\s*(?:,\s*(?=[0-9])|(?=\])))*\]\s*")
 _PIECE_BEGIN = (" ", PIECE_MARK, "\t", "\n")
 
@@ -40,7 +40,7 @@ class Item:
     """An entry of a list of words."""
 
     texts: list[Text]  # the first is read
-    paths: list[Path]  # of the item, or of each of its fields in lists of fields
+    paths: list[Path]  # path of the item, or of each of its fields if fields are lists
     times: Times | None
     confidence: float | None
     speaker: str | None
@@ -57,7 +57,7 @@ class ItemList:
 
 
 def item_list(value: Any, begin: Path, fields: WordFields, words: Sequence[str] | None = None) -> ItemList | None:
-    """Return a list of words; None if there is none."""
+    """Return a list of words; None if the document has no such list."""
     if not fields.items:
         return _columns(value, begin, fields, words)
     entries: list[Item] = []
@@ -83,7 +83,7 @@ def item_list(value: Any, begin: Path, fields: WordFields, words: Sequence[str] 
 
 
 def _by_time(entries: Sequence[Item]) -> list[Item]:
-    """Return items in the order of their times; those without times stay behind the item before them."""
+    """Sort items by time; items without times stay after the item that precedes them."""
     begins: list[float] = []
     for item in entries:
         begins.append(item.times[0] if item.times is not None else begins[-1] if begins else 0.0)
@@ -93,13 +93,13 @@ def _by_time(entries: Sequence[Item]) -> list[Item]:
 def _confidence(entry: Any, fields: WordFields) -> float | None:
     for name in fields.confidence:
         for path, confidence in values_at(entry, parsed_path(name)):
-            if not isinstance(confidence, float) or not math.isnan(confidence):  # it has no confidence
+            if not isinstance(confidence, float) or not math.isnan(confidence):  # the confidence is unknown
                 return number_of(confidence, path)
     return None
 
 
 def _columns(value: Any, begin: Path, fields: WordFields, words: Sequence[str] | None) -> ItemList | None:
-    """Return the words of a hypothesis that has a list for each field of them."""
+    """Return the words of a hypothesis that has a list for each field."""
 
     def column(names: Sequence[str]) -> list[tuple[Path, Any]] | None:
         for name in names:
@@ -139,15 +139,15 @@ def _columns(value: Any, begin: Path, fields: WordFields, words: Sequence[str] |
 
 
 def _spelled_list(value: Any) -> Any:
-    """Return the numbers of a list that is spelled in a string, as early versions of sherpa-onnx do; others as is."""
+    """Return the numbers of a list in a string, as early versions of sherpa-onnx write it; other values unchanged."""
     return json.loads(value) if isinstance(value, str) and _NUMBERS.fullmatch(value) else value
 
 
 def _with_words(entries: ItemList, words: Sequence[str] | None) -> ItemList:
-    """Add the words of the items of a list.
+    """Combine the items of a list to words.
 
     Args:
-        words: The words of the text, which items may spell in parts.
+        words: The words of the text, whose parts may be separate items.
     """
     join = entries.fields.join
     if join in ("text", "spelled"):
@@ -157,13 +157,13 @@ def _with_words(entries: ItemList, words: Sequence[str] | None) -> ItemList:
         if words is not None and bounds is not None:
             entries.words, entries.bounds = list(words), bounds
             return entries
-    is_begin = True  # of a word
+    is_begin = True  # begin of a word
     for number, item in enumerate(entries.items):
         text = item.texts[0][1]
         is_begin |= join == "words" or (join == "punctuation" and item.times is not None)
         is_begin |= join == "text" and text.startswith(_PIECE_BEGIN)
         parts = split(piece_of(text) if join == "text" else text)
-        if not parts:  # a blank of pieces begins the next word
+        if not parts:  # a blank piece begins the next word
             continue
         if not is_begin:
             entries.words[-1] += parts.pop(0)
@@ -176,7 +176,7 @@ def _with_words(entries: ItemList, words: Sequence[str] | None) -> ItemList:
 
 
 def _spelled_by(items: Sequence[Item], words: Sequence[str]) -> list[tuple[int, int]] | None:
-    """Return the items that spell each word; None if they do not spell the words, or an item has parts of several."""
+    """Return the items of each word; None if they do not spell the words, or an item has parts of several words."""
     bounds: list[tuple[int, int]] = []
     begin = number = 0
     for word in words:
@@ -194,17 +194,17 @@ def _spelled_by(items: Sequence[Item], words: Sequence[str]) -> list[tuple[int, 
 
 
 def piece_of(text: str) -> str:
-    """Return a piece of a word with a blank in place of "▁", and without the mark of pieces that the word goes on."""
+    """Return a piece of a word with a blank instead of "▁", and without the continuation mark."""
     return text.replace(PIECE_MARK, " ").removesuffix(GOES_ON)
 
 
 def _whole(text: str) -> str:
-    """Return a text in which the bytes of a letter that were cut apart are this letter."""
+    """Join the bytes of letters that were divided between pieces."""
     return text if text.isascii() else text.encode(errors="surrogateescape").decode(errors="surrogateescape")
 
 
 def item_times(entries: ItemList) -> list[Times | None]:
-    """Return the times of each word of a list; words of one item share its time in equal parts."""
+    """Return the times of each word of a list; the words of one item divide its time equally."""
     times: list[Times | None] = []
     place = 0
     while place < len(entries.words):
@@ -222,6 +222,6 @@ def item_times(entries: ItemList) -> list[Times | None]:
 
 
 def divided(times: Times, count: int) -> list[Times]:
-    """Divide a stretch of time into equal parts."""
+    """Divide an interval of time into equal parts."""
     step = (times[1] - times[0]) / count
     return [*pairwise([times[0] + number * step for number in range(count)] + [times[1]])]

@@ -1,4 +1,4 @@
-"""Changes of single values in the text of a JSON document, all of whose other characters stay."""
+"""Change single values in the text of a JSON document without changing any other characters."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-Path = tuple[str | int, ...]  # names of fields and numbers of items, from the document down
+Path = tuple[str | int, ...]  # names of fields and indices of items, starting at the document
 _BLANK = re.compile(r"[ \t\n\r]*")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _SCALAR = re.compile(r"[^\s,\]}]+")
@@ -17,7 +17,7 @@ _LETTER = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2
 
 
 class Splice(NamedTuple):
-    """Characters of a string that are replaced."""
+    """A replacement of characters of a string."""
 
     begin: int
     end: int
@@ -25,7 +25,7 @@ class Splice(NamedTuple):
 
 
 class ItemSplice(NamedTuple):
-    """Items of a list that are replaced by JSON texts."""
+    """A replacement of items of a list by JSON texts."""
 
     begin: int
     end: int
@@ -38,7 +38,7 @@ class Edits:
 
     strings: dict[Path, list[Splice]] = field(default_factory=dict)  # in the order of the string
     values: dict[Path, str] = field(default_factory=dict)  # new JSON texts
-    items: dict[Path, list[ItemSplice]] = field(default_factory=dict)  # of lists, in their order
+    items: dict[Path, list[ItemSplice]] = field(default_factory=dict)  # replacements in lists, in order
 
     def __bool__(self) -> bool:
         return bool(self.strings or self.values or self.items)
@@ -50,7 +50,7 @@ class Edits:
         self.items.update(others.items)
 
     def below(self, path: Path) -> Edits:
-        """Return the changes within a value, by their paths from there."""
+        """Return the changes within a value, by their paths relative to it."""
         depth = len(path)
         return Edits(
             {inner[depth:]: splices for inner, splices in self.strings.items()},
@@ -60,12 +60,12 @@ class Edits:
 
 
 def rewritten(text: str, edits: Edits, *, ascii_only: bool) -> str:
-    """Return a JSON document with changes.
+    """Apply changes to a JSON document.
 
     Args:
-        text: A document without an error.
-        edits: Changes; none within an item that is replaced.
-        ascii_only: Write other letters of new text as escapes.
+        text: A valid document.
+        edits: Changes, none of which is within a replaced item.
+        ascii_only: Escape other letters in new text.
     """
     places = spans(text, [*edits.strings, *edits.values, *edits.items])
     pieces: list[Splice] = []
@@ -81,7 +81,7 @@ def rewritten(text: str, edits: Edits, *, ascii_only: bool) -> str:
 
 
 def spliced(text: str, splices: Iterable[Splice]) -> str:
-    """Return a text with other characters in some places, which are in order and do not overlap."""
+    """Apply splices to a text; they must be in order and must not overlap."""
     pieces = []
     at = 0
     for begin, end, new in splices:
@@ -91,11 +91,11 @@ def spliced(text: str, splices: Iterable[Splice]) -> str:
 
 
 class Locator:
-    """The places of values in a JSON document.
+    """Positions of values in a JSON document.
 
     Args:
-        text: A document without an error.
-        bases: Values within which others will be located, found in one pass.
+        text: A valid document.
+        bases: Paths of values within which others will be located; they are located in one pass.
     """
 
     def __init__(self, text: str, bases: Iterable[Path]) -> None:
@@ -131,15 +131,15 @@ def spans(text: str, paths: Iterable[Path], begin: int = 0) -> dict[Path, tuple[
     """Return the begin and the end of values in a JSON document.
 
     Args:
-        text: A document without an error or duplicate field on the paths.
-        paths: Values to find; each must exist.
-        begin: Begin of a value within the document, from which the paths lead.
+        text: A valid document without duplicate fields on the paths.
+        paths: Paths of the values, which must exist.
+        begin: Begin of the value in the document that the paths are relative to.
 
     Raises:
-        KeyError: There is no such value.
+        KeyError: A value does not exist.
     """
     places: dict[Path, tuple[int, int]] = {}
-    # Values to open, each with the paths that lead into it, and the number of their parts that led to it.
+    # Values to open, each with the paths that continue in it, and the number of path elements up to it.
     stack = [(_after_blank(text, begin), [*dict.fromkeys(paths)], 0)]
     while stack:
         begin, below, depth = stack.pop()
@@ -164,7 +164,7 @@ def spans(text: str, paths: Iterable[Path], begin: int = 0) -> dict[Path, tuple[
 
 
 def list_begin(text: str, begin: int) -> int:
-    """Return the begin of a list, which may be spelled in a string such as "[0.5, 1]"."""
+    """Return the begin of a list, which may be in a string such as "[0.5, 1]"."""
     return _after_blank(text, begin + 1) if text[begin] == '"' else begin
 
 
@@ -205,7 +205,7 @@ def _fields(text: str, begin: int) -> Iterator[tuple[str, int]]:
     while text[at] != "}":
         end = end_of_value(text, at)
         name = json.loads(text[at:end])
-        at = _after_blank(text, _after_blank(text, end) + 1)  # behind the colon
+        at = _after_blank(text, _after_blank(text, end) + 1)  # after the colon
         yield name, at
         at = _after_blank(text, end_of_value(text, at))
         if text[at] == ",":
@@ -223,12 +223,12 @@ def _item_begins(text: str, begin: int) -> Iterator[int]:
 
 
 def _string_splices(raw: str, begin: int, splices: Sequence[Splice], *, ascii_only: bool) -> Iterator[Splice]:
-    """Yield the splices of a string value as those of the document.
+    """Convert the splices of a string value to splices of the document.
 
     Args:
         raw: The string in the document, in quotes.
-        begin: Its begin in the document.
-        splices: Changes of the characters that it means.
+        begin: Begin of the string in the document.
+        splices: Changes of its decoded characters.
     """
     bounds = [1]
     for letter in _LETTER.finditer(raw, 1, len(raw) - 1):
@@ -240,7 +240,7 @@ def _string_splices(raw: str, begin: int, splices: Sequence[Splice], *, ascii_on
 def _item_splices(
     text: str, items: Sequence[tuple[int, int]], splices: Sequence[ItemSplice], begin: int
 ) -> Iterator[Splice]:
-    """Yield the splices of the items of a list as those of the document."""
+    """Convert the splices of the items of a list to splices of the document."""
     separator = text[items[0][1] : items[1][0]] if len(items) > 1 else ", "
     for first, last, new in splices:
         num_replaced = min(last - first, len(new))
@@ -277,11 +277,11 @@ def parsed_path(path: str) -> Path:
 
 
 def values_at(value: object, path: Path, begin: Path = ()) -> Iterator[tuple[Path, object]]:
-    """Yield the path and the value of everything that a path reaches; missing fields and nulls end it.
+    """Yield the path and the value of each value that matches a path; missing fields and nulls match nothing.
 
     Args:
-        path: -1 stands for each item of a list.
-        begin: Path of the value.
+        path: The path, in which -1 matches each item of a list.
+        begin: Path of `value`.
     """
     if not path:
         if value is not None:

@@ -1,4 +1,4 @@
-"""Detection of recognisers' JSON by the fields in the first bytes of a file."""
+"""Detect the JSON of recognisers by the fields in the first bytes of a file."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ _BEGIN = re.compile(rb"\s*[{\[]")
 _TOKEN = re.compile(rb'"((?:[^"\\]|\\.)*)("?)(\s*:)?|[\[\]{}]', re.DOTALL)
 MOST_TOKENS = 20_000
 LONGEST_PATH = 200  # characters
-CUT = "…"  # behind the path of a text of which the first bytes of a long file have only a part
+CUT = "…"  # suffix of the path of a text that is truncated at the end of the first bytes
 LONG = 1 << 15  # bytes
 
 
 def has_marks(marks: tuple[tuple[str, ...], ...], head: bytes) -> bool:
-    """Tell whether the first bytes of a file have all the fields of one of several tuples.
+    """Return whether the first bytes of a file contain all fields of one of several tuples.
 
     Args:
-        marks: Paths of fields, such as ``segments[].words[].probability``; in JSON lines from the object of a line,
-            in a list of objects from ``[]``.
+        marks: Paths of fields, such as ``segments[].words[].probability``; relative to the object of a line in JSON
+            lines, and beginning with ``[]`` in a list of objects.
         head: The first bytes.
     """
     if _BEGIN.match(head) is None:
@@ -27,12 +27,12 @@ def has_marks(marks: tuple[tuple[str, ...], ...], head: bytes) -> bool:
     return any(fields.issuperset(paths) for paths in marks)
 
 
-@lru_cache(maxsize=2)  # all formats look at the same file
+@lru_cache(maxsize=2)  # all formats examine the same file
 def fields_of(head: bytes) -> frozenset[str]:
     """Return the paths of the fields in the first bytes of JSON, or of JSON lines."""
     fields: set[str] = set()
     prefixes = [""]  # path of each open value
-    name = ""  # path of the value that comes next
+    name = ""  # path of the next value
     for count, token in enumerate(_TOKEN.finditer(head)):
         text = token[0]
         if text[:1] == b'"':

@@ -1,4 +1,4 @@
-"""Writers of files that are written back as they came, and of new files for lists of other formats."""
+"""Encoder that rewrites files of a format, or writes new files for lists of other formats."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from ninja.formats.format import Encoder
 from ninja.formats.hypotheses.document import DocumentEncoder
 from ninja.lattice.nbest import NBest
 
-TIMES_OF_WORDS = "times of single words"  # as messages about losses name them
+TIMES_OF_WORDS = "times of single words"  # name in messages about losses
 
 
 class MixedEncoder:
-    """Writer of documents, or of a new file; the first list determines which.
+    """Encoder of rewritten documents or of a new file, depending on the first list.
 
     Args:
         form: Name of the format.
-        documents: Writer of lists that come from files of this format.
-        others: Writer of other lists.
+        documents: Encoder of lists from files of this format.
+        others: Encoder of other lists.
     """
 
     def __init__(self, form: str, documents: DocumentEncoder, others: Encoder) -> None:
@@ -29,11 +29,11 @@ class MixedEncoder:
         """Encode a list; return the next bytes of the file.
 
         Raises:
-            OutputError: Lists of both kinds would be in one file.
+            OutputError: The file would contain lists of both kinds.
         """
         is_document = is_of(nbest, self._form)
         if self._is_document not in (None, is_document):
-            message = f"lists of files of {self._form} cannot be joined with others; write them to another file"
+            message = f"lists from {self._form} files cannot be joined with other lists; write them to another file"
             raise OutputError(message, key=nbest.key)
         content = self._documents.add(nbest) if is_document else self._others.add(nbest)
         self._is_document = is_document
@@ -41,16 +41,16 @@ class MixedEncoder:
 
     def end(self) -> bytes:
         """Return the last bytes of the file."""
-        if self._is_document is None:  # of files whose utterances all failed, or of nothing
+        if self._is_document is None:  # all utterances had errors, or there are none
             return self._documents.end() or self._others.end()
         return self._documents.end() if self._is_document else self._others.end()
 
     def notes(self) -> list[str]:
-        """Return the messages on utterances that keep their words."""
+        """Return notes about utterances that keep their words."""
         return [] if self._is_document is False else self._documents.notes()
 
 
 def is_of(nbest: NBest, form: str) -> bool:
-    """Tell whether a list is of a file of a format that is written back."""
+    """Return whether a list is from a file of a format, which can be rewritten."""
     origin = None if nbest.record is None else nbest.record.origin
     return origin is not None and origin.document is not None and origin.document.format == form

@@ -1,4 +1,4 @@
-"""The utterances of a recogniser's JSON document, with the places of their texts and words."""
+"""The utterances of a recogniser's JSON document, with the paths of their texts and words."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from ninja.formats.nbest.text_rows import split
 
 @dataclass(slots=True)
 class PlacedHypothesis:
-    """A hypothesis and the places of its words in the document."""
+    """A hypothesis, and the paths of its words in the document."""
 
     path: Path
     words: list[str]
@@ -42,17 +42,17 @@ class PlacedHypothesis:
     lists: list[ItemList]
     score: float | None = None  # natural log-probability
     value: Any = None  # in the document
-    all_words: ItemList | None = None  # its part of a list of the words of all utterances, if it has no other
+    all_words: ItemList | None = None  # its part of a list of the words of all utterances, if it has no other list
 
 
 @dataclass(slots=True)
 class PlacedUtterance:
-    """An utterance and its place in the document."""
+    """An utterance and its path in the document."""
 
     path: Path
     key: str | None
     hypotheses: list[PlacedHypothesis]
-    list_path: Path | None = None  # of the hypotheses, if there may be several
+    list_path: Path | None = None  # path of the hypotheses, if there may be several
     times: tuple[float | None, float | None] = (None, None)  # begin and end
     speaker: str | None = None
     channel: str | None = None
@@ -73,10 +73,10 @@ class PlacedDocument:
 
 
 def placed(document: Any, preset: Preset) -> PlacedDocument:
-    """Find the utterances of a document.
+    """Locate the utterances of a document.
 
     Raises:
-        FormatError: The document has no such list.
+        FormatError: The document has no list of utterances.
     """
     utterances: list[PlacedUtterance | FormatError] = []
     paths = preset.utterances.split("|")
@@ -96,7 +96,7 @@ def placed(document: Any, preset: Preset) -> PlacedDocument:
 
 
 def _share(entries: ItemList, utterances: Sequence[PlacedUtterance]) -> None:
-    """Give the words of a list to the utterances that it has one after the other."""
+    """Divide a list of the words of all utterances among the utterances."""
     hypotheses = [utterance.hypotheses[0] for utterance in utterances]
     if [word for one in hypotheses for word in map(lexical, one.words)] != [*map(lexical, entries.words)]:
         return
@@ -115,7 +115,7 @@ def _utterance(path: Path, value: Any, document: Any, preset: Preset) -> PlacedU
     list_path = None
     if preset.hypotheses:
         steps = parsed_path(preset.hypotheses)
-        is_silent = not any(True for _ in values_at(value, steps[: steps.index(-1)]))  # no word was recognised
+        is_silent = not any(True for _ in values_at(value, steps[: steps.index(-1)]))  # no words were recognised
         entries = [] if is_silent else [*listed(value, preset.hypotheses, path)]
         list_path = (*path, *parsed_path(preset.hypotheses)[:-1])
     else:
@@ -148,11 +148,11 @@ def alternative_costs(
 ) -> list[float | None]:
     """Return the cost of each alternative of an utterance, in nats; None if it has no score.
 
-    Services list alternatives best first, though a confidence may exceed that of the alternative before it. So
-    an alternative costs more than those before it if scores are confidences, if only by the least step of a float32.
+    Services list alternatives best first, though a confidence may exceed that of the alternative before it. So if
+    scores are confidences, an alternative costs at least one step of a float32 more than those before it.
 
     Args:
-        missing_score: Log-probability of alternatives without one.
+        missing_score: Log-probability of alternatives without a score.
     """
     costs: list[float | None] = []
     least = -math.inf
@@ -189,7 +189,7 @@ def _score(value: Any, preset: Preset) -> float | None:
 
 @dataclass(slots=True)
 class Attributes:
-    """Times, confidences and speakers of the words of a hypothesis, each list empty if unknown."""
+    """Times, confidences and speakers of the words of a hypothesis, whose lists are empty if unknown."""
 
     times: list[Times] = field(default_factory=list)
     confidences: list[float | None] = field(default_factory=list)
@@ -199,8 +199,8 @@ class Attributes:
 def attributes_of(hypothesis: PlacedHypothesis) -> Attributes:
     """Return the times, confidences and speakers of the words of a hypothesis.
 
-    Words of a list that has them in another form, such as without punctuation, are aligned with those of the text.
-    There are times only if all words have them.
+    If the list has the words in another form, such as without punctuation, they are aligned with those of the text.
+    Times are returned only if all words have times.
     """
     entries = hypothesis.lists[0] if hypothesis.lists else hypothesis.all_words
     if entries is None:
@@ -221,7 +221,7 @@ def attributes_of(hypothesis: PlacedHypothesis) -> Attributes:
             times += [None] * size if whole is None else divided(whole, size)
         for stretch in stretches:
             items = [entries.items[number] for word in range(*stretch) for number in range(*entries.bounds[word])]
-            if entries.fields.join == "punctuation":  # it has no confidence
+            if entries.fields.join == "punctuation":  # punctuation has no confidence
                 items = [item for item in items if item.times is not None] or items
             numbers = [item.confidence for item in items if item.confidence is not None]
             confidences.append(min(numbers) if numbers else None)

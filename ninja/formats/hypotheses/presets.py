@@ -29,12 +29,12 @@ def _always(document: Any) -> bool:
 
 
 def _has(name: str) -> Callable[[Any], bool]:
-    """Return a test whether a document has a field that is no null."""
+    """Return a function that tests whether a document has a field that is not null."""
     return lambda document: isinstance(document, dict) and document.get(name) is not None
 
 
 def _of_words(name: str) -> Callable[[Any], bool]:
-    """Return a test whether the texts of a list are single words."""
+    """Return a function that tests whether the texts of a list are single words."""
 
     def applies(document: Any) -> bool:
         items = document.get(name) if isinstance(document, dict) else None
@@ -395,12 +395,12 @@ _SEGLST = Preset(
     extensions=(".json",),
     new_file=SeglstEncoder,
 )
-# In the order of detection; variants of one format are adjacent, and the last one has no condition.
+# Presets in the order of detection; variants of a format are adjacent, and the last one has no condition.
 PRESETS = (
     _WHISPERX,
     replace(_WHISPER, utterances="[]", all_text=(), all_words=(), marks=_LISTED_SEGMENTS, applies=_is_list),
     _WHISPER,
-    # A long text in front hides the fields behind it, so this format is that of the pipeline, too.
+    # A long text hides the fields after it, so such a file may also be from the pipeline.
     replace(_PIPELINE, name=_WHISPER.name, marks=()),
     replace(_PIPELINE_CHUNKS, name=_WHISPER.name, marks=()),
     replace(_WHISPER, utterances="", words=_WHISPER.all_words, all_text=(), all_words=(), marks=(), applies=_always),
@@ -442,7 +442,7 @@ PRESETS = (
 
 
 def _format(presets: Sequence[Preset]) -> Format:
-    """Make the format of the variants of a preset."""
+    """Create the format of the variants of a preset."""
     first = presets[0]
 
     def read(content: Content, words: SymbolTable | None, options: PresetOptions) -> Iterator[Entry]:

@@ -1,4 +1,4 @@
-"""Read recognisers' JSON by presets as n-best lists."""
+"""Read the JSON of recognisers as n-best lists, according to presets."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ OTHERS = frozenset({"fields of the file"})
 
 @dataclass(frozen=True, slots=True)
 class PresetOptions:
-    """Options of reading recognisers' JSON."""
+    """Options for reading the JSON of recognisers."""
 
     frame_shift: float = 0.01  # seconds; times are rounded to frames
-    missing_score: float | None = None  # log-probability of alternatives without one  [default: refuse them]
+    missing_score: float | None = None  # log-probability of alternatives without a score  [default: refuse them]
     key: str | None = None  # field with the utterance id
     text: str | None = None  # field with the text
     encoding: str = "utf-8"
@@ -55,7 +55,7 @@ class PresetOptions:
 
 
 def chosen_preset(document: Any, presets: Sequence[Preset], options: PresetOptions | None) -> Preset:
-    """Return the variant of a format that a document has, with the names of fields that the user chose."""
+    """Return the variant of a format that a document has, with the field names set by the user."""
     preset = next((preset for preset in presets if preset.applies(document)), presets[0])
     if options is not None and options.key is not None:
         preset = replace(preset, key=(options.key,))
@@ -71,17 +71,17 @@ def entries(
     return list_entries(_Reading(content, options, presets).lists(), content, words)
 
 
-Placed = tuple[int | None, int, PlacedUtterance | FormatError]  # line, place in the entry, utterance
+Placed = tuple[int | None, int, PlacedUtterance | FormatError]  # line, index in the entry, utterance
 
 
 class _Reading:
-    """The reading of a file."""
+    """Reader of a file."""
 
     def __init__(self, content: Content, options: PresetOptions, presets: Sequence[Preset]) -> None:
         self._content = content
         self._options = options
         self._presets = presets
-        self._begins: dict[tuple[Path, str | None], float] = {}  # of the last utterance of each list and channel
+        self._begins: dict[tuple[Path, str | None], float] = {}  # begin of the last utterance of each list and channel
         self._keys: set[str] = set()
 
     def lists(self) -> Iterator[NBest | NinjaError]:
@@ -89,7 +89,7 @@ class _Reading:
         content, options = self._content, self._options
         head = content.first_lines() or content.stream.head(CHUNK).removeprefix(BOM)
         why = no_document(head, content.name, options.encoding, float)
-        if isinstance(why, FormatError) and options.encoding == UTF_8:  # bytes that are no letters
+        if isinstance(why, FormatError) and options.encoding == UTF_8:  # invalid UTF-8
             why = no_document(head.decode(UTF_8, "replace").encode(), content.name, constant=float)
         name = self._presets[0].name
         document = Document.of(content, name, has_lines=why is not None, options=options)
@@ -117,7 +117,8 @@ class _Reading:
     def _of_whole(self) -> Iterator[Placed]:
         content, encoding = self._content, self._options.encoding
         try:
-            if encoding == UTF_8:  # recognisers cut letters into tokens; other texts are checked where they are read
+            # recognisers may split letters into tokens; other texts are checked when they are read
+            if encoding == UTF_8:
                 text = content.whole().decode(UTF_8, "surrogateescape")
             else:
                 text = decoded(content.whole(), content.name, encoding=encoding)
@@ -162,7 +163,7 @@ class _Reading:
             raise self._not_json(why)
 
     def _of_value(self, value: Any, line: int | None, *, doubled: bool) -> Iterator[Placed]:
-        """Yield the utterances of a document or a line; one of silence if it has none."""
+        """Yield the utterances of a document or a line; if it has none, yield one without words."""
         preset = chosen_preset(value, self._presets, self._options)
         self._begins = {}
         found: PlacedDocument = placed(value, preset)
@@ -202,7 +203,7 @@ class _Reading:
         return with_silence(NBest(key, tuple(hypotheses), shift if timed else None, record))
 
     def _check_begin(self, utterance: PlacedUtterance) -> None:
-        """Check that an utterance does not begin before the previous one of its channel, nor ends before it begins."""
+        """Check that an utterance does not begin before the previous one of its channel or end before it begins."""
         begin, end = utterance.times
         if begin is None or not self._preset.in_order:
             return
@@ -217,7 +218,7 @@ class _Reading:
         self._begins[place] = begin
 
     def _costs(self, utterance: PlacedUtterance) -> list[float]:
-        """Return the costs of the hypotheses; that of the only one has no meaning and is 0."""
+        """Return the costs of the hypotheses; the cost of a single hypothesis is 0."""
         count = len(utterance.hypotheses)
         if count == 1:
             return [0.0]
@@ -245,7 +246,7 @@ class _Reading:
 
 
 def _is_doubled(document: Any, path: Path) -> bool:
-    """Tell whether an utterance, or an object around it, has a duplicate field."""
+    """Return whether an utterance, or an object that contains it, has a duplicate field."""
     value = document
     for part in path:
         if is_doubled(value, deep=False):
@@ -255,6 +256,6 @@ def _is_doubled(document: Any, path: Path) -> bool:
 
 
 def _fields(origin: Origin) -> dict[str, Any]:
-    """Return the fields of an utterance that JSON lines have."""
+    """Return the fields of an utterance in JSON lines."""
     fields = {"start": origin.begin, "end": origin.end, "speaker": origin.speaker, "channel": origin.channel}
     return {name: value for name, value in fields.items() if value is not None}

@@ -1,4 +1,4 @@
-"""Write corrected words into recognisers' JSON, in which all else stays as it came."""
+"""Write corrected words into the JSON of recognisers, without changing anything else."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from ninja.formats.hypotheses.values import Text, parsed, reached
 from ninja.formats.nbest.writing import ListOptions, spelled
 from ninja.lattice.nbest import NBest
 
-CUT_LETTERS = "surrogateescape"  # bytes of letters that a recogniser cut into tokens stay as they are
-LEAST_SHARE = 0.75  # of the words of all utterances, by which texts of a whole file correspond to them
+CUT_LETTERS = "surrogateescape"  # keeps the bytes of letters that a recogniser split into tokens
+LEAST_SHARE = 0.75  # fraction of the words of all utterances that the text of a whole file must contain
 
 
 def rewrite(
@@ -40,7 +40,7 @@ def rewrite(
 
     Raises:
         FormatError: The entry cannot be read.
-        InputError: It does not have the words that were read.
+        InputError: The words of the entry differ from those that were read.
     """
     try:
         text = content.removeprefix(BOM).decode(document.encoding, CUT_LETTERS)
@@ -79,7 +79,8 @@ class _Form(NamedTuple):
 
     old: list[str]  # its strings
     new: list[str]
-    splices: dict[int, list[Splice]] | None = None  # of the old strings; None if another alternative replaces them
+    # splices of the old strings; None if another alternative replaces them
+    splices: dict[int, list[Splice]] | None = None
 
     @property
     def words(self) -> tuple[list[str], list[str]]:
@@ -87,7 +88,7 @@ class _Form(NamedTuple):
         return [word.text for word in words_of(self.old)], [word.text for word in words_of(self.new)]
 
 
-Forms = list[_Form]  # that of the words of the utterance first
+Forms = list[_Form]  # first the form with the words of the utterance
 
 
 class _Revision:
@@ -115,7 +116,7 @@ class _Revision:
             distinct = _distinct([] if utterance is None else utterance.hypotheses, document, preset)
             ranked = _ranked(nbest, distinct, options)
             if utterance is None or not utterance.hypotheses:
-                self.num_unmatched += any(words for words, _ in ranked)  # there is no text that could be changed
+                self.num_unmatched += any(words for words, _ in ranked)  # there is no text to change
                 continue
             first = utterance.hypotheses[0]
             origin = None if nbest.record is None else nbest.record.origin
@@ -154,7 +155,7 @@ class _Revision:
             self._change_items(entries, *_base(candidates, entries.words))
 
     def _change_sequence(self, group: Sequence[Text], forms: Sequence[_Form]) -> bool:
-        """Change a text that is the sequence of the texts of the utterances; return False if it is not."""
+        """Change a text that is the concatenation of the texts of the utterances; return False for other texts."""
         forms = [form for form in forms if any(text.strip() for text in form.old)]
         if any(len(form.old) > 1 for form in forms):
             return False
@@ -170,10 +171,10 @@ class _Revision:
         return True
 
     def _reorder(self, utterance: PlacedUtterance, ranked: Sequence[_Ranked], preset: Preset) -> Forms:
-        """Put the alternatives of an utterance into the order of new sentences; return the forms of the first.
+        """Sort the alternatives of an utterance in the order of new sentences; return the forms of the first.
 
-        Confidences stay with their alternatives; log-probabilities that contradict the order become those by which
-        the sentences were ordered.
+        Confidences stay with their alternatives; log-probabilities that contradict the order are replaced by those
+        with which the sentences were sorted.
         """
         alternatives = utterance.hypotheses
         rest = list(alternatives)
@@ -216,7 +217,7 @@ class _Revision:
     def _change_texts(
         self, group: Sequence[Text], words: Sequence[str], changes: Sequence[Change], least_share: float = 0.0
     ) -> _Form:
-        """Change a text; return this form of it."""
+        """Change a text; return its form."""
         old = [text for _, text in group]
         if not changes:
             return _Form(old, old, {})
@@ -243,11 +244,11 @@ def _forms(hypothesis: PlacedHypothesis) -> Forms:
 
 
 def _shifted(form: _Form, part: str, string: str, begin: int) -> list[Splice]:
-    """Return the splices of a form in a string that has it from a character on."""
+    """Return the splices of a form for a string that contains it from a given character on."""
     end = begin + len(part)
     new = form.new[0].strip()
     if not new:
-        return [Splice(len(string[:begin].rstrip()), end, "")]  # with the blanks before it
+        return [Splice(len(string[:begin].rstrip()), end, "")]  # and the blanks before it
     if form.splices is not None:
         shift = begin - (len(form.old[0]) - len(form.old[0].lstrip()))
         return [Splice(first + shift, last + shift, text) for first, last, text in form.splices.get(0, ())]
@@ -257,14 +258,14 @@ def _shifted(form: _Form, part: str, string: str, begin: int) -> list[Splice]:
 def _base(
     candidates: Sequence[Sequence[_Form]], strings_or_words: Sequence[str]
 ) -> tuple[list[str], list[Change], float]:
-    """Return the form of all utterances that a text of a file has.
+    """Return the form of all utterances that matches a text of the file.
 
     Args:
-        candidates: Forms of all utterances, in an order.
+        candidates: Forms of all utterances, in order of preference.
         strings_or_words: The text of the file.
 
     Returns:
-        The words of the form, their changes, and the share of them that the text must have.
+        The words of the form, their changes, and the fraction of the words that the text must contain.
     """
     text = [word.text for word in words_of(strings_or_words)]
     for forms in candidates:
@@ -288,7 +289,7 @@ def _all_changes(forms: Sequence[_Form]) -> list[Change]:
 
 
 def _has_order(ranked: Sequence[_Ranked], distinct: Sequence[list[str]]) -> bool:
-    """Tell whether new sentences are those of a list, in their order, with single words changed."""
+    """Return whether new sentences are those of a list, in the same order, with single words changed."""
     if len(ranked) != len(distinct):
         return False
     changed = [(old, new) for old, (new, _) in zip(distinct, ranked, strict=True) if old != new]
@@ -299,7 +300,7 @@ def _has_order(ranked: Sequence[_Ranked], distinct: Sequence[list[str]]) -> bool
 
 
 def _distinct(alternatives: Sequence[PlacedHypothesis], document: Document, preset: Preset) -> list[list[str]]:
-    """Return the different sentences of alternatives in the order of their scores."""
+    """Return the distinct sentences of alternatives, sorted by score."""
     missing = getattr(document.options, "missing_score", None) or 0.0
     costs = alternative_costs(alternatives, preset.meaning, missing)
     by_cost = sorted(zip(alternatives, costs, strict=True), key=lambda one: np.float32(one[1]))
@@ -307,7 +308,7 @@ def _distinct(alternatives: Sequence[PlacedHypothesis], document: Document, pres
 
 
 def _ranked(nbest: NBest, distinct: list[list[str]], options: ListOptions) -> list[_Ranked]:
-    """Return the sentences of a list, best first; those of equal cost in the order that they had before."""
+    """Return the sentences of a list, best first; sentences of equal cost keep their order."""
     places = {tuple(words): place for place, words in enumerate(distinct)}
     sentences = []
     for hypothesis in nbest.hypotheses:

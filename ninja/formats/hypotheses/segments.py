@@ -14,10 +14,10 @@ from ninja.lattice.nbest import NBest
 
 
 class SeglstEncoder:
-    """Writer of a list of segments: the best hypotheses of lists of other formats.
+    """Encoder of a list of segments, with the best hypotheses of lists of other formats.
 
     The session is the recording of the segments (option ``segments``), or else the key. Times are those of the words,
-    or else those of the utterance; unknown times, speakers and channels are left out.
+    or else those of the utterance; unknown times, speakers and channels are omitted.
 
     Source: fgnt/meeteval, meeteval/io/seglst.py.
     """
@@ -31,7 +31,7 @@ class SeglstEncoder:
         """Encode the best hypothesis of a list; return the next bytes of the file.
 
         Raises:
-            LatticeError: The segments lack the utterance.
+            LatticeError: The utterance is missing from the segments file.
         """
         words = spelled(nbest.hypotheses[0], self._settings.words, nbest.key)
         timing = self._timed.of(nbest, words)
@@ -54,7 +54,7 @@ class SeglstEncoder:
 
 
 def lost_elsewhere(nbest: NBest, settings: WriteSettings, form: str) -> list[str]:
-    """Return the fields that segments of lists of other formats do not keep."""
+    """Return the fields of lists of other formats that segments do not store."""
     if is_of(nbest, form):
         return []
     lost = [TIMES_OF_WORDS] if any(hypothesis.begin for hypothesis in nbest.hypotheses) else []

@@ -1,4 +1,4 @@
-"""Changes of words in a text whose other characters stay."""
+"""Change words in a text without changing its other characters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BLANKS = re.compile(r"\s*")
 class Word(NamedTuple):
     """A word in one of several strings."""
 
-    string: int  # number of the string
+    string: int  # index of the string
     begin: int
     end: int
     text: str
@@ -32,9 +32,9 @@ def words_of(strings: Sequence[str]) -> list[Word]:
 
 
 def form_of(words: Sequence[str], others: Sequence[str]) -> Callable[[str], str]:
-    """Return the function that writes a new word as other words are written.
+    """Return the function that converts a new word to the form of other words.
 
-    It is the lexical form, without capitals and punctuation, if all the others have it and the words have not.
+    This is the lexical form, without capitals and punctuation, if all other words have it but the words do not.
     """
     if list(words) != list(others) and others and all(word == lexical(word) for word in others):
         return lexical
@@ -42,7 +42,7 @@ def form_of(words: Sequence[str], others: Sequence[str]) -> Callable[[str], str]
 
 
 def word_like(old: str, other: str, new: str) -> str:
-    """Return a new word in the form that a list or a text has of the old one.
+    """Convert a new word to the form that the old word has in a list or a text.
 
     Args:
         old: The word before its change.
@@ -60,10 +60,10 @@ def word_like(old: str, other: str, new: str) -> str:
 
 
 def places_within(strings: Sequence[str], parts: Sequence[str]) -> list[tuple[int, int]] | None:
-    """Return the string and the character where each part begins; None if the strings are not their sequence.
+    """Return the string and the index at which each part begins; None if the strings do not consist of the parts.
 
     Args:
-        strings: Strings that together have all the parts, with nothing but blanks between them.
+        strings: Strings that contain all parts, separated only by blanks.
         parts: Texts without blanks around them.
     """
     places = []
@@ -92,19 +92,19 @@ def _behind_blanks(text: str, at: int) -> int:
 def text_splices(
     strings: Sequence[str], words: Sequence[str], changes: Sequence[Change], least_share: float = 0.0
 ) -> tuple[dict[int, list[Splice]], int]:
-    """Return the splices of strings that have some words, possibly in another form, for changes of the words.
+    """Return the splices that apply changes of words to strings, which may have the words in another form.
 
-    New words are separated by blanks; with a word that is removed, the blanks before it are, or those behind the first
-    word of a string.
+    New words are separated by blanks. If a word is removed, so are the blanks before it, or after the first word of a
+    string.
 
     Args:
-        strings: Strings that have the words together.
+        strings: Strings that together contain the words.
         words: The words before the changes.
         changes: Changes of the words, in order.
-        least_share: Share of the words that the strings must have in their order; else nothing is changed.
+        least_share: Fraction of the words that the strings must contain in order; otherwise nothing is changed.
 
     Returns:
-        The splices by the number of the string, and the number of changes whose place in the strings is unknown.
+        The splices by the index of the string, and the number of changes whose position in the strings is unknown.
     """
     present = words_of(strings)
     texts = [word.text for word in present]
@@ -128,7 +128,7 @@ def text_splices(
 def _splices(
     strings: Sequence[str], present: Sequence[Word], begin: int, end: int, new: str
 ) -> list[tuple[int, Splice]]:
-    """Return the splices that put new words in the place of words `begin` to `end`, each with its string."""
+    """Return the splices that replace words `begin` to `end` by new words, each with its string."""
     if begin == end:
         if not new:
             return []

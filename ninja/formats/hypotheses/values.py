@@ -1,4 +1,4 @@
-"""Values of a recogniser's JSON, checked: texts, numbers, times, names."""
+"""Check values in the JSON of recognisers: texts, numbers, times, names."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ LATEST = 1e9  # seconds, the largest time
 def parsed(text: str) -> tuple[Any, bool]:
     """Parse a recogniser's JSON; also return whether an object has a duplicate field.
 
-    Python's recognisers write unknown numbers as ``NaN``, which is refused only as a time or a score.
+    Recognisers in Python write unknown numbers as ``NaN``, which is rejected only as a time or a score.
     """
     return loaded(text, float)
 
 
 def listed(value: Any, path: str, begin: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """Yield the items that a path reaches; each of its lists must be one, and the first must exist."""
+    """Yield the values that match a path; its lists must be lists, and the first one must exist."""
     steps = parsed_path(path)
     last = max((place for place, part in enumerate(steps) if part == -1), default=None)
     if last is None:
@@ -48,17 +48,17 @@ def listed(value: Any, path: str, begin: Path = ()) -> Iterator[tuple[Path, Any]
 
 
 def reached(value: Any, name: str, begin: Path) -> list[tuple[Path, Any]]:
-    """Return the first value that a path reaches, if any."""
+    """Return the first value that matches a path, if any."""
     return [*values_at(value, parsed_path(name), begin)][:1]
 
 
 def texts_of(value: Any, begin: Path, name: str) -> list[Text]:
-    """Return the strings that a path reaches."""
+    """Return the strings that match a path."""
     return [(path, text_of(text, path)) for path, text in values_at(value, parsed_path(name), begin)]
 
 
 def text_of(value: Any, path: Path, *, may_be_cut: bool = False) -> str:
-    """Check that a value is a string that can be written; with `may_be_cut` letters may be in several strings."""
+    """Check that a value is a string that can be encoded; with `may_be_cut`, letters may be split between strings."""
     try:
         if not isinstance(value, str):
             raise ValueError
@@ -72,7 +72,7 @@ def text_of(value: Any, path: Path, *, may_be_cut: bool = False) -> str:
 
 
 def by_channel(document: Any, entries: Sequence[Entry], paths: Sequence[Path]) -> list[Entry]:
-    """Return entries in the order of the channels of objects; all others stay in their order.
+    """Sort entries by the channels of their objects; entries without channels keep their order.
 
     Args:
         paths: Path of the object of each entry.
@@ -82,7 +82,7 @@ def by_channel(document: Any, entries: Sequence[Entry], paths: Sequence[Path]) -
 
 
 def label_of(value: Any, names: Sequence[str]) -> str | None:
-    """Return a name or a number of a speaker or a channel."""
+    """Return the name or number of a speaker or a channel."""
     for name in names:
         for _, label in values_at(value, parsed_path(name)):
             if isinstance(label, str | int) and not isinstance(label, bool):
@@ -96,7 +96,7 @@ def number_of(value: Any, path: Path) -> float:
     """Return a finite number, which may be spelled as text.
 
     Raises:
-        FormatError: It is another value.
+        FormatError: The value is not a finite number.
     """
     try:
         if isinstance(value, bool) or not isinstance(value, int | float | str):
@@ -110,10 +110,10 @@ def number_of(value: Any, path: Path) -> float:
 
 
 def seconds_of(value: Any, unit: float, path: Path) -> float:
-    """Return a time in seconds: a number of units, or a text such as "1.2s", "PT1.2S", "1.2" and "00:00:01,200".
+    """Return a time in seconds, from a number of units or a text such as "1.2s", "PT1.2S", "1.2" or "00:00:01,200".
 
     Raises:
-        FormatError: It is no time, negative, or too large.
+        FormatError: The value is not a time, is negative, or is too large.
     """
     if isinstance(value, str):
         match = (_SECONDS.fullmatch(value) or _CLOCK.fullmatch(value)) if len(value) < 40 else None
@@ -133,7 +133,7 @@ def seconds_of(value: Any, unit: float, path: Path) -> float:
 
 
 def unit_of(name: str, unit: float) -> float:
-    """Return the seconds of a unit of a field, whose name may tell it."""
+    """Return the unit of a field in seconds; the name of the field may contain it."""
     return 0.001 if name.endswith("Milliseconds") else unit
 
 

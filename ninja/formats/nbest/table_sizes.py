@@ -1,4 +1,4 @@
-"""Limits of tables: values in memory in proportion to the bytes of a file, which may encode them in far fewer."""
+"""Limit the memory of tables in proportion to the size of a file, which may be highly compressed."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def check_parquet(metadata: Any, size: int, path: str | None) -> None:
 
     Args:
         metadata: The footer, ``pyarrow.parquet.FileMetaData``.
-        size: Bytes of the file.
+        size: Size of the file in bytes.
 
     Raises:
-        FormatError: The file has more rows, or needs more memory, than a file of this size may have.
+        FormatError: The file has more rows, or needs more memory, than is allowed for its size.
     """
     # The footer's columns are not looked at: those of a damaged file end the process (std::terminate in pyarrow).
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
@@ -33,15 +33,15 @@ def check_parquet(metadata: Any, size: int, path: str | None) -> None:
 
 
 def checked_batches(file: Any, num_rows: int, size: int, path: str | None) -> Iterator[Any]:
-    """Yield the batches of a Parquet file, after the size of each was computed from its encoded values.
+    """Yield the batches of a Parquet file, after computing the size of each from its encoded values.
 
     Args:
         file: Function that opens the file as ``pyarrow.parquet.ParquetFile`` with options.
-        num_rows: Rows of a batch.
-        size: Bytes of the file.
+        num_rows: Number of rows of a batch.
+        size: Size of the file in bytes.
 
     Raises:
-        FormatError: A batch needs more memory than a file of this size may need.
+        FormatError: A batch needs more memory than is allowed for the size of the file.
     """
     table = file()
     columns = [table.metadata.schema.column(number).path for number in range(table.metadata.num_columns)]
@@ -65,10 +65,10 @@ def check_batch(batch: Any, row: int, size: int, path: str | None) -> None:
     Args:
         batch: ``pyarrow.RecordBatch``.
         row: Number of its first row, from 0.
-        size: Bytes of the file.
+        size: Size of the file in bytes.
 
     Raises:
-        FormatError: It has more than a file of this size may have.
+        FormatError: The batch is larger than is allowed for the size of the file.
     """
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         for leaf in _leaves(column):
@@ -103,7 +103,7 @@ def _leaves(array: Any) -> Iterator[Any]:
 
 
 def _num_bytes(array: Any) -> int:
-    """Return the bytes of strings of an array that is no longer encoded."""
+    """Return the number of bytes of the strings of a decoded array."""
     import pyarrow
     import pyarrow.compute
 

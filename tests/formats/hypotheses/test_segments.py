@@ -57,7 +57,7 @@ def test_segments_of_a_file_are_not_joined_with_others(tmp_path):
     (_, first), *_ = package.read(FOLDER / "seglst.json")
     with package.write(tmp_path / "x.json", to="seglst") as output:
         output.write(first)
-        with pytest.raises(OutputError, match="lists of files of seglst cannot be joined with others"):
+        with pytest.raises(OutputError, match="lists from seglst files cannot be joined with other lists"):
             output.write(SPOKEN)
 
 

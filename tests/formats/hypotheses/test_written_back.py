@@ -154,7 +154,7 @@ def test_an_utterance_that_is_not_written_keeps_its_words_and_is_counted(tmp_pat
         (_, first), _ = package.read(WHISPER)
         output.write(first)
     assert target.read_bytes() == WHISPER.read_bytes()
-    assert output.notes() == ["1 utterance has its original words: no lattice of them was written"]
+    assert output.notes() == ["1 utterance has its original words, as no lattice was written for them"]
 
 
 def test_two_recordings_do_not_go_into_one_file(tmp_path):
@@ -164,7 +164,7 @@ def test_two_recordings_do_not_go_into_one_file(tmp_path):
     with package.write(tmp_path / "x.json", to="whisper") as output:
         for lattice in lattices[:2]:
             output.write(lattice)
-        with pytest.raises(OutputError, match=r"whisper has one recording a file, .*name a folder"):
+        with pytest.raises(OutputError, match=r"whisper files contain one recording, .*name a folder"):
             output.write(lattices[2].with_key("other"))
 
 
@@ -173,7 +173,7 @@ def test_lattices_of_other_files_are_not_written(tmp_path):
     lists.write_text('{"key": "u", "nbest": [{"text": "a", "score": -1}]}\n')
     [(_, lattice)] = package.read(lists)
     output = package.write(tmp_path / "x.json", to="whisper")
-    with output, pytest.raises(LatticeError, match=r"not of a file of whisper, .*write JSON lines"):
+    with output, pytest.raises(LatticeError, match=r"not from a whisper file, .*write JSON lines"):
         output.write(lattice)
 
 
