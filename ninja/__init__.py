@@ -49,6 +49,8 @@ def __getattr__(name: str) -> object:
         from ninja.build_tool import find_build_tool
 
         value = os.path.dirname(find_build_tool() or sys.executable)
+    elif name.startswith("_"):  # a compiled module, which the import system finds
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     else:
         value = _names()[0](name)
     globals()[name] = value

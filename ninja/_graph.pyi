@@ -5,8 +5,9 @@ from typing import overload
 from ninja._core import Bool, Float64, Int32, Int64
 from ninja.graph.determinize_pruned import DeterminizeBounds
 from ninja.graph.path import Path
-from ninja.lattice import Fst, Lattice, Scales
+from ninja.lattice import Lattice, Scales
 from ninja.lattice.batch import Batch, Lattices
+from ninja.lattice.fst import Fst
 
 def connect(lattices: Lattices, wanted: Bool | None, arc_map: bool) -> Lattices | tuple[Lattices, Int64]: ...
 def prune(lattices: Lattices, beam: float, scales: Scales, arc_map: bool) -> Lattices | tuple[Lattices, Int64]: ...

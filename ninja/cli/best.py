@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja import graph
-from ninja.cli.console import current_console, lexical_forms, results, run_lines
-from ninja.cli.options import command, normalizer_option, output_file, section, writes
+from ninja.cli.console import current_console, results, run_lines
+from ninja.cli.normalizer import lexical_forms, normalizer_option
+from ninja.cli.options import command, output_file, section, writes
 from ninja.cli.scales import say_default, scales
 from ninja.cli.source import reads_lattices
 from ninja.files.output import text_output

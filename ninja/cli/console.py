@@ -7,20 +7,18 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 import click
 
-from ninja import pipeline
 from ninja.errors import InputError, NinjaError, named
 from ninja.files.threads import num_cores
 from ninja.io.inputs import Inputs
 from ninja.lattice import Kind
 from ninja.lattice.batch import Batch
-from ninja.lattice.text import LexicalForms
 from ninja.log import Log
-from ninja.pipeline import OnBatches, Output, Summary, TextOutput
+from ninja.pipeline import OnBatches, Output, Summary, TextOutput, execution
 from ninja.pipeline.execution import Progress, Stage
 from ninja.pipeline.stages import Pairs
 
@@ -37,13 +35,13 @@ AnyLog = TypeVar("AnyLog", bound=Log)
 _shown: ProgressBar | None = None  # the progress line on the terminal
 
 
-@dataclass(slots=True)
 class FailureKind:
     """Failures whose messages differ only in names and numbers."""
 
-    shown: set[tuple[str | None, int | None]] = field(default_factory=set)  # file and number of each printed failure
-    first_message: str = ""
-    num_hidden: int = 0  # failures that are not printed
+    def __init__(self, first_message: str) -> None:
+        self.first_message = first_message
+        self.shown: set[tuple[str | None, int | None]] = set()  # file and number of each printed failure
+        self.num_hidden = 0  # failures that are not printed
 
 
 def current_console() -> Console:
@@ -61,23 +59,20 @@ def use_log(inputs: Inputs, log: AnyLog) -> AnyLog:
     return log
 
 
-@dataclass(slots=True)
 class Console:
     """Messages and log of a running command."""
 
-    log: Log = field(default_factory=Log)
-    tolerant: bool = True  # continue after failed lattices
-    start: float = field(default_factory=time.perf_counter)
-    bar: ProgressBar | None = None
-    jobs: int | None = None  # threads; all cores by default
-    _prints: bool = False  # results are printed on the terminal
-    _kinds: dict[str, FailureKind] = field(default_factory=dict)
-    _first_outputs: dict[str, int] = field(default_factory=dict)  # kind of note → first output with such a note
-    _other_outputs: set[int] = field(default_factory=set)  # later outputs with notes of the same kinds
-
-    def __post_init__(self) -> None:
-        """Attach the log, and print the number of hidden failures when the command ends."""
-        self.use_log(self.log)
+    def __init__(self) -> None:
+        """Attach a new log, and print the number of hidden failures when the command ends."""
+        self.tolerant = True  # continue after failed lattices
+        self.start = time.perf_counter()
+        self.bar: ProgressBar | None = None
+        self.jobs: int | None = None  # threads; all cores by default
+        self._prints = False  # results are printed on the terminal
+        self._kinds: dict[str, FailureKind] = {}
+        self._first_outputs: dict[str, int] = {}  # kind of note → first output with such a note
+        self._other_outputs: set[int] = set()  # later outputs with notes of the same kinds
+        self.log = self.attach(Log())
         if (context := click.get_current_context(silent=True)) is not None:
             context.call_on_close(self._say_more)  # even after an error
 
@@ -94,7 +89,7 @@ class Console:
 
     def _say_failure(self, failure: NinjaError) -> None:
         """Print the first failures of each kind, but only one for each unreadable file; count the others."""
-        kind = self._kinds.setdefault(_NAME_OR_NUMBER.sub("", failure.message), FailureKind(first_message=str(failure)))
+        kind = self._kinds.setdefault(_NAME_OR_NUMBER.sub("", failure.message), FailureKind(str(failure)))
         cause = failure.path, None if isinstance(failure, InputError) else len(kind.shown)
         if cause in kind.shown or len(kind.shown) == MAX_SHOWN:
             kind.num_hidden += 1
@@ -212,16 +207,6 @@ def with_option_names(message: str, command: click.Command) -> str:
     return re.sub(r"(--[\w-]+)((?: [A-Z]+)?) \(\1\)", r"\1\2", message)
 
 
-def lexical_forms(name: str) -> LexicalForms:
-    """Return the lexical forms selected by the option ``--normalizer``; an automatic choice is printed.
-
-    Raises:
-        NinjaError: As `make_normalizer` raises.
-    """
-    console = current_console()
-    return LexicalForms(name, lambda line: console.log.note(line))  # the log of the run may be set later
-
-
 def write(
     stage: Stage[Any], inputs: Inputs, output: Output | TextOutput, *, kind: Kind | None = None, **how: Any
 ) -> Summary:
@@ -235,7 +220,7 @@ def write(
     if kind is not None:
         output = replace(cast(Output, output), kind=kind)
     with console.progress("lattices", to_stdout=output.is_stdout) as bar:
-        return pipeline.run(inputs, stage, output, jobs=console.jobs, progress=_progress_callback(bar), **how)
+        return execution.run(inputs, stage, output, jobs=console.jobs, progress=_progress_callback(bar), **how)
 
 
 def _progress_callback(bar: ProgressBar | None) -> Progress | None:
@@ -265,7 +250,7 @@ def results(
     """
     console = current_console()
     with console.progress("lattices", to_stdout=to_stdout) as bar:
-        yield from pipeline.stream(
+        yield from execution.stream(
             inputs,
             stage,
             jobs=console.jobs,

@@ -16,13 +16,13 @@ from ninja.cli.best import best_words
 from ninja.cli.console import current_console, results, use_log, write
 from ninja.cli.files import CommandFiles
 from ninja.cli.models import map_words, word_options
+from ninja.cli.normalizer import normalizer_option
 from ninja.cli.options import (
     command,
     config,
     from_fields,
     given_on_command_line,
     lattice_output,
-    normalizer_option,
     reads,
     section,
     writes,

@@ -20,7 +20,6 @@ from ninja.errors import OptionError
 from ninja.files.output import text_output
 from ninja.files.place import names_url
 from ninja.files.text import read_toml, toml_text
-from ninja.lattice.text import AUTO, NORMALIZER_HELP
 
 Command = Callable[..., Any]
 # Options that a file may not set, like outputs: they run commands, overwrite files or use other machines.
@@ -327,9 +326,6 @@ def from_fields(options: type[Any], *, skip: Collection[str] = (), prefix: str =
         return command
 
     return add
-
-
-normalizer_option = click.option("--normalizer", metavar="NAME", default=AUTO, show_default=False, help=NORMALIZER_HELP)
 
 
 def takes_one_value(option: click.Option) -> bool:

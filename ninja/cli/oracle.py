@@ -12,10 +12,11 @@ import click
 
 from ninja import evaluate
 from ninja.cli.best import spelled
-from ninja.cli.console import current_console, lexical_forms, results
+from ninja.cli.console import current_console, results
 from ninja.cli.files import LatticeFile
 from ninja.cli.kaldi.options import IDS
-from ninja.cli.options import command, normalizer_option, output_file, reads, section, writes
+from ninja.cli.normalizer import lexical_forms, normalizer_option
+from ninja.cli.options import command, output_file, reads, section, writes
 from ninja.cli.source import reads_lattices
 from ninja.errors import NAMED, FormatError, SymbolError
 from ninja.evaluate import ErrorRate, Numbered, oracle_rate

@@ -5,8 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 from click.core import ParameterSource
@@ -144,8 +143,7 @@ GRID = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class CompletedScales:
+class CompletedScales(NamedTuple):
     """Scales set by the user, by scale files next to the lattices, or by default, in this order of precedence.
 
     Args:

@@ -16,7 +16,8 @@ from ninja import evaluate
 from ninja.cli.console import current_console, results
 from ninja.cli.files import InputFile, OutputFolder
 from ninja.cli.kaldi.wer import MODE_HELP
-from ninja.cli.options import command, given_on_command_line, normalizer_option, reads, section, writes
+from ninja.cli.normalizer import normalizer_option
+from ninja.cli.options import command, given_on_command_line, reads, section, writes
 from ninja.cli.scales import grid_of_scales, say_default
 from ninja.cli.score_grid import GRID_FILES_HELP, print_grid, write_grid
 from ninja.cli.source import reads_lattices

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import hashlib
 import io
 import os
 import re
@@ -302,6 +301,8 @@ def part_of(path: str) -> str:
     folder, name = os.path.split(path)
     part = f".{name}.part"
     if len(os.fsencode(part)) > LONGEST_NAME:
+        import hashlib  # for long names only
+
         part = f".{hashlib.sha256(os.fsencode(name)).hexdigest()}.part"
     return os.path.join(os.path.realpath(folder), part)
 

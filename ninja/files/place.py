@@ -6,20 +6,19 @@ import glob
 import os
 import re
 import stat
-from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from ninja.errors import FormatError, InputError, OptionError
 from ninja.files import remote
 
 STDIN = "-"
 SPECIFIER = re.compile(r"(?=[a-z, ]*\b(?:ark|scp)\b)([a-z, ]+):(.*)", re.DOTALL)  # rspecifier or wspecifier
-_OFFSET = re.compile(r"(.+):(\d+)", re.DOTALL)
-_RANGE = re.compile(r"(.+)\[[\d:,]*\]", re.DOTALL)
+_OFFSET = r"(?s)(.+):(\d+)"
+_RANGE = r"(?s)(.+)\[[\d:,]*\]"
 _UNPACKERS = (["gunzip", "-c"], ["gzip", "-dc"], ["gzip", "-cd"], ["zcat"], ["cat"])
 _SUPPORTED = "only gunzip -c, zcat and cat are supported"
 LARGEST_OFFSET = 1 << 62  # bytes
-_SHELL = re.compile(r"[$`\\;&|<>(){}!#~]")
+_SHELL = r"[$`\\;&|<>(){}!#~]"
 _URL = re.compile(r"(?!file:|local:)(?:[a-z0-9+.-]+::)*[a-z][a-z0-9+.-]+://.")
 Identity = tuple[int, int] | str  # device and inode, which all links to a file share, or the URL
 
@@ -65,8 +64,7 @@ def is_read_once(path: str) -> bool:
     return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """Where to read bytes: a file or a part of it, a command, or stdin."""
 
     path: str  # file or URL; "-" is stdin
@@ -82,8 +80,7 @@ class Place:
         return f"{self.command} |" if self.command else "standard input" if self.path == STDIN else self.path
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(NamedTuple):
     """A lattice file in any format, a script file, or a folder."""
 
     place: Place
@@ -136,7 +133,7 @@ def resolve_listed(name: str, listed_in: str) -> list[Place]:
             raise FormatError(f"the command {command!r} is not allowed; {_SUPPORTED} in a script file")
         for path in unpacked:
             check_listed(path, listed_in)
-        return [replace(place, plain=True) for path in unpacked for place in matching(path)]
+        return [place._replace(plain=True) for path in unpacked for place in matching(path)]
     if name.startswith("|"):
         raise FormatError(f"{name!r} is a command to write to, not to read from")
     check_listed(name, listed_in)
@@ -144,8 +141,8 @@ def resolve_listed(name: str, listed_in: str) -> list[Place]:
         return [Place(name, plain=True)]
     if places := _at_offset(name):
         check_listed(places[0].path, listed_in)
-        return [replace(places[0], plain=True)]
-    if _RANGE.fullmatch(name):
+        return [places[0]._replace(plain=True)]
+    if re.fullmatch(_RANGE, name):
         raise FormatError(f"{name!r} ends in a range of rows, which lattices do not have")
     return [Place(name, plain=True)]
 
@@ -193,7 +190,7 @@ def below(name: str, named_in: str) -> str:
 
 def _at_offset(name: str) -> list[Place]:
     """Return the place of ``file:offset``, or an empty list for names of another form."""
-    match = _OFFSET.fullmatch(name)
+    match = re.fullmatch(_OFFSET, name)
     if match is None:
         return []
     path, offset = match.groups()
@@ -204,7 +201,7 @@ def _at_offset(name: str) -> list[Place]:
 
 def _unpacked(command: str) -> list[str] | None:
     """Return the files of a ``gunzip -c``, ``zcat`` or ``cat`` command, None for other commands."""
-    if _SHELL.search(command):
+    if re.search(_SHELL, command):
         return None
     try:
         import shlex  # for commands only
@@ -246,11 +243,10 @@ def natural(path: str) -> list[tuple[int, str | int]]:
 
 
 _WRITE_OPTIONS = {"ark", "scp", "b", "t", "f", "nf", "p"}
-_PACKER = re.compile(r"\|\s*gzip(?:\s+-c)?\s*>\s*([^\s$`\\;&|<>(){}!#~*?'\"]+)\s*")
+_PACKER = r"\|\s*gzip(?:\s+-c)?\s*>\s*([^\s$`\\;&|<>(){}!#~*?'\"]+)\s*"
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(NamedTuple):
     """Files and form of an output."""
 
     archive: str  # path; "-" is stdout
@@ -287,7 +283,7 @@ def target(name: str | os.PathLike[str]) -> Target:
     text = "t" in options
     if kinds == ["ark"]:
         if rest.startswith("|"):
-            packer = _PACKER.fullmatch(rest)
+            packer = re.fullmatch(_PACKER, rest)
             if packer is None:
                 raise OptionError(f"{name!r}: the only supported output command is '| gzip -c > FILE'")
             return _checked(Target(packer[1], text=text, packed=True))

@@ -14,33 +14,30 @@ from ninja.files.remote import RemoteFile
 from ninja.files.stream import open_stream, without_mark
 
 _KEY = rb"\S{1,4096} "
-_MARKS: tuple[tuple[re.Pattern[bytes], str], ...] = tuple(
-    (re.compile(mark, re.DOTALL), kind)
-    for mark, kind in (
-        (_KEY + rb"(?:\0B)?\xd6\xfd\xb2\x7e", "a Kaldi archive of lattices or other FSTs"),
-        (_KEY + rb"\0B[FDC]M", "a Kaldi archive of matrices"),
-        (_KEY + rb"\0B", "a binary Kaldi archive"),
-        (rb"(?:\0B)?<Nnet3>", "a Kaldi nnet3 network"),
-        (rb"\0B<ConstArpaLm>", "a Kaldi const-arpa language model"),
-        (rb"(?:\0B)?<TransitionModel>", "a Kaldi acoustic model"),
-        (rb"\0B", "a binary Kaldi file"),
-        (rb"\xd6\xfd\xb2\x7e", "an OpenFst FST"),
-        (rb"mmap lm http://kheafield\.com/code", "a KenLM language model"),
-        (rb"\s*\\data\\\s", "a language model in ARPA format"),
-        (rb"PK\x03\x04.{0,508}data\.pkl", "a PyTorch file"),
-        (rb"PK\x03\x04", "a zip file"),
-        (rb"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19\.", "an old PyTorch file"),
-        (rb"\x80[\x02-\x05].", "a Python pickle"),
-        (rb"\x93NUMPY", "a numpy array"),
-        (rb".{4}\0{4}\{\"", "a safetensors file"),
-        (rb"ARROW1\0|\xff{4}.{4}", "an Arrow file"),
-        (rb"\x1f\x8b", "a gzip file"),
-        (rb"\x89PNG|\xff\xd8\xff|GIF8[79]a", "a picture"),
-        (rb"%PDF-", "a PDF document"),
-        (rb"RIFF.{4}WAVE|fLaC\0|OggS\0", "an audio file"),
-        (rb"\x7fELF", "a program"),
-        (rb".{257}ustar", "a tar file"),
-    )
+_MARKS = (
+    (_KEY + rb"(?:\0B)?\xd6\xfd\xb2\x7e", "a Kaldi archive of lattices or other FSTs"),
+    (_KEY + rb"\0B[FDC]M", "a Kaldi archive of matrices"),
+    (_KEY + rb"\0B", "a binary Kaldi archive"),
+    (rb"(?:\0B)?<Nnet3>", "a Kaldi nnet3 network"),
+    (rb"\0B<ConstArpaLm>", "a Kaldi const-arpa language model"),
+    (rb"(?:\0B)?<TransitionModel>", "a Kaldi acoustic model"),
+    (rb"\0B", "a binary Kaldi file"),
+    (rb"\xd6\xfd\xb2\x7e", "an OpenFst FST"),
+    (rb"mmap lm http://kheafield\.com/code", "a KenLM language model"),
+    (rb"\s*\\data\\\s", "a language model in ARPA format"),
+    (rb"PK\x03\x04.{0,508}data\.pkl", "a PyTorch file"),
+    (rb"PK\x03\x04", "a zip file"),
+    (rb"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19\.", "an old PyTorch file"),
+    (rb"\x80[\x02-\x05].", "a Python pickle"),
+    (rb"\x93NUMPY", "a numpy array"),
+    (rb".{4}\0{4}\{\"", "a safetensors file"),
+    (rb"ARROW1\0|\xff{4}.{4}", "an Arrow file"),
+    (rb"\x1f\x8b", "a gzip file"),
+    (rb"\x89PNG|\xff\xd8\xff|GIF8[79]a", "a picture"),
+    (rb"%PDF-", "a PDF document"),
+    (rb"RIFF.{4}WAVE|fLaC\0|OggS\0", "an audio file"),
+    (rb"\x7fELF", "a program"),
+    (rb".{257}ustar", "a tar file"),
 )
 HEAD = 1 << 13  # bytes in which the kind of a file is detected
 _OPTIONS = {"ark", "t", "b", "o", "s", "cs", "p"}
@@ -48,7 +45,7 @@ _OPTIONS = {"ark", "t", "b", "o", "s", "cs", "p"}
 
 def kind_of(head: bytes) -> str | None:
     """Return the kind of a file, such as "a PyTorch file", given its first bytes; None for text and unknown kinds."""
-    return next((kind for mark, kind in _MARKS if mark.match(head)), None)
+    return next((kind for mark, kind in _MARKS if re.match(mark, head, re.DOTALL)), None)
 
 
 def read(path: str | os.PathLike[str], *, plain: bool = False) -> str:

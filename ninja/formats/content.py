@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from ninja.errors import FormatError, NinjaError
+from ninja.errors import FormatError, NinjaError, OptionError
 from ninja.files.place import STDIN, Place
 from ninja.files.stream import BOM, Stream, open_stream, without_mark
 from ninja.lattice import Lattice
@@ -233,3 +233,13 @@ class Window:
 
 def _pieces(content: Pieces) -> Iterable[bytes]:
     return (bytes(content),) if isinstance(content, bytes | bytearray | memoryview) else content
+
+
+def check_encoding(encoding: str) -> None:
+    """Raise OptionError if an encoding does not exist or is not a superset of ASCII."""
+    try:
+        same = "!aZ09 =\t\n".encode(encoding) == b"!aZ09 =\t\n"
+    except (LookupError, UnicodeError) as error:
+        raise OptionError(f"unknown encoding {encoding!r}") from error
+    if not same:
+        raise OptionError(f"the encoding {encoding!r} is not a superset of ASCII; convert the file with iconv")

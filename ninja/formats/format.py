@@ -9,7 +9,7 @@ import typing
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from ninja.errors import FormatError, OptionError
 from ninja.files.stream import BOM
@@ -83,8 +83,7 @@ FIELDS: dict[Field, str] = {
 ALL_FIELDS = frozenset(FIELDS) - {"fields"}
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
+class Read(NamedTuple):
     """The reader of a format."""
 
     # (content, symbol table or None for a new one, options) -> entries of the file
@@ -94,8 +93,7 @@ class Read:
     lazy: bool = False  # lattices are read on first use if ``content.late`` is set
 
 
-@dataclass(frozen=True, slots=True)
-class WriteSettings:
+class WriteSettings(NamedTuple):
     """Options, symbol table and encoding of one output."""
 
     options: Any  # instance of the options class of the format
@@ -130,8 +128,7 @@ class NoOptions:
     """Options of a format without options."""
 
 
-@dataclass(frozen=True, slots=True)
-class Write:
+class Write(NamedTuple):
     """The writer of a format. One of the first three fields is set; none for Kaldi archives, which can be resumed."""
 
     encode: Callable[[Any, WriteSettings], bytes] | None = None  # for formats whose files are concatenated entries
@@ -148,8 +145,7 @@ class Write:
     restores: bool = False  # rewrites only the words of lists that were read from files of this format
 
 
-@dataclass(frozen=True, slots=True)
-class Format:
+class Format(NamedTuple):
     """A file format: names, detection, reader and writer."""
 
     name: str
@@ -171,8 +167,7 @@ class Format:
         return self.keeps if self.write.keeps is None else self.write.keeps(self.keeps, options)
 
 
-@dataclass(frozen=True, slots=True)
-class Reader:
+class Reader(NamedTuple):
     """A format with options for reading."""
 
     format: Format

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from ninja import _formats
 from ninja.errors import FormatError, LatticeError, OptionError, SymbolError, TableError
 from ninja.formats import textual
-from ninja.formats.content import one_lattice
+from ninja.formats.content import check_encoding, one_lattice
 from ninja.formats.format import HEAD, Field, Format, Read, Write, WriteSettings
 from ninja.formats.fst_binary import read_fst
 from ninja.formats.fst_image import write_image
@@ -44,7 +44,7 @@ class FstTextOptions:
     encoding: str = "utf-8"
 
     def __post_init__(self) -> None:
-        textual.check_encoding(self.encoding)
+        check_encoding(self.encoding)
         if self.labels not in ("auto", "ids", "words"):
             raise OptionError(f"labels is {self.labels!r}, but must be one of auto, ids, words")
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from ninja.errors import FormatError, LatticeError, NinjaError, OptionError, SymbolError
 from ninja.formats import textual
-from ninja.formats.content import Content, Entry, Pieces, keyed, numbered_lines
+from ninja.formats.content import Content, Entry, Pieces, check_encoding, keyed, numbered_lines
 from ninja.formats.format import FIELDS, Format, Read, Write, WriteSettings
 from ninja.lattice import Lattice
 from ninja.lattice.lattice import check_finite
@@ -49,7 +49,7 @@ class MeshOptions:
 
     def __post_init__(self) -> None:
         textual.checked_shift(self.frame_shift)
-        textual.check_encoding(self.encoding)
+        check_encoding(self.encoding)
         if not 0.0 <= self.least < 1.0:
             raise OptionError(f"least is {self.least}, but must be 0 or more and below 1")
 

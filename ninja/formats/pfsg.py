@@ -12,7 +12,7 @@ import numpy as np
 from ninja import _formats
 from ninja.errors import FormatError, LatticeError, NinjaError
 from ninja.formats import textual
-from ninja.formats.content import Content, Entry, Pieces, Window, keyed
+from ninja.formats.content import Content, Entry, Pieces, Window, check_encoding, keyed
 from ninja.formats.format import Format, Read, Write
 from ninja.formats.textual import OneCost
 from ninja.formats.word_nodes import word_nodes
@@ -39,7 +39,7 @@ class PfsgOptions:
     encoding: str = "utf-8"
 
     def __post_init__(self) -> None:
-        textual.check_encoding(self.encoding)
+        check_encoding(self.encoding)
 
 
 def read_pfsg(
@@ -156,7 +156,7 @@ def write_pfsg(
     Source: SRILM, pfsg-format(5).
     """
     textual.refuse_empty(lattice)
-    textual.check_encoding(encoding)
+    check_encoding(encoding)
     place, names = textual.spelled(lattice, words, NULL, encoding)
     for name in names:
         textual.refuse_blanks(name, lattice.key)

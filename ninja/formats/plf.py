@@ -16,7 +16,7 @@ import numpy.typing as npt
 from ninja import _formats
 from ninja.errors import FormatError, NinjaError, OptionError
 from ninja.formats import textual
-from ninja.formats.content import Content, Entry, Pieces, keyed, numbered_lines
+from ninja.formats.content import Content, Entry, Pieces, check_encoding, keyed, numbered_lines
 from ninja.formats.format import Field, Format, Read, Write
 from ninja.formats.textual import kept_costs
 from ninja.lattice import Lattice
@@ -40,7 +40,7 @@ class PlfOptions:
     encoding: str = "utf-8"
 
     def __post_init__(self) -> None:
-        textual.check_encoding(self.encoding)
+        check_encoding(self.encoding)
         textual.check_choice("scores", self.scores, *_KINDS)
         for index in (self.graph, self.acoustic):
             if index is not None and not 0 <= index < 1000:
@@ -145,7 +145,7 @@ def write_plf(
     Source: Moses, "Word lattices" (PLF).
     """
     textual.refuse_empty(lattice)
-    textual.check_encoding(encoding)
+    check_encoding(encoding)
     place, names = textual.spelled(lattice, words, NULL, encoding)
     for name in names:
         if b"\n" in name or not name:

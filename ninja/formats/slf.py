@@ -17,7 +17,7 @@ import numpy as np
 from ninja import _formats
 from ninja.errors import FormatError, LatticeError, OptionError
 from ninja.formats import textual
-from ninja.formats.content import one_lattice
+from ninja.formats.content import check_encoding, one_lattice
 from ninja.formats.format import Format, Read, Write, WriteSettings
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.symbols import EPSILON_NAME, SymbolTable
@@ -59,7 +59,7 @@ class SlfOptions:
 
     def __post_init__(self) -> None:
         textual.checked_shift(self.frame_shift)
-        textual.check_encoding(self.encoding)
+        check_encoding(self.encoding)
         textual.check_choice("words_on", self.words_on, *_POSITIONS)
         textual.check_choice("fold", self.fold, *_FOLDS)
         textual.check_choice("key", self.key, "file", "utterance")
@@ -212,7 +212,7 @@ def write_slf(
     Source: HTK HNet.c (WriteLattice).
     """
     textual.refuse_empty(lattice)
-    textual.check_encoding(encoding)
+    check_encoding(encoding)
     base = 1.0 if options.base is None else options.base
     shift = textual.checked_shift(options.frame_shift or lattice.frame_shift or 0.01)
     if base == 0:

@@ -14,7 +14,7 @@ import numpy as np
 from ninja import _formats
 from ninja.errors import LatticeError, OptionError
 from ninja.formats import textual
-from ninja.formats.content import one_lattice
+from ninja.formats.content import check_encoding, one_lattice
 from ninja.formats.format import Format, Read, Write, WriteSettings
 from ninja.formats.word_nodes import word_nodes
 from ninja.lattice import Lattice
@@ -46,7 +46,7 @@ class SphinxOptions:
 
     def __post_init__(self) -> None:
         textual.checked_shift(self.frame_shift)
-        textual.check_encoding(self.encoding)
+        check_encoding(self.encoding)
         if self.base is not None:
             _check_base(self.base)
 
@@ -107,7 +107,7 @@ def write_sphinx(
     Source: pocketsphinx, src/ps_lattice.c (ps_lattice_write).
     """
     textual.refuse_empty(lattice)
-    textual.check_encoding(encoding)
+    check_encoding(encoding)
     base = options.base
     place, names = textual.spelled(lattice, words, NULL, encoding)
     for name in names:

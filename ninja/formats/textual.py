@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,8 +20,7 @@ from ninja.lattice.symbols import EPSILON, EPSILON_NAME, SymbolTable
 DENSE = 10_000_000  # largest word id for which an array indexed by id is cheaper than sorting
 
 
-@dataclass(frozen=True, slots=True)
-class Naming:
+class Naming(NamedTuple):
     """Converts the words of a file to ids; errors name the lattice and the file."""
 
     key: str
@@ -163,16 +162,6 @@ def would_fold(lattice: Lattice, last: int) -> bool:
         return False
     source = np.searchsorted(lattice.arc_begin, entering, side="right") - 1
     return len(np.unique(source)) == len(source)
-
-
-def check_encoding(encoding: str) -> None:
-    """Raise OptionError if an encoding does not exist or is not a superset of ASCII."""
-    try:
-        same = "!aZ09 =\t\n".encode(encoding) == b"!aZ09 =\t\n"
-    except (LookupError, UnicodeError) as error:
-        raise OptionError(f"unknown encoding {encoding!r}") from error
-    if not same:
-        raise OptionError(f"the encoding {encoding!r} is not a superset of ASCII; convert the file with iconv")
 
 
 def encoded(text: str, encoding: str, key: str) -> bytes:

@@ -15,12 +15,13 @@ from ninja.files.text import kind_of
 from ninja.formats.format import by_extension, by_mark
 from ninja.formats.unsupported import is_utf_16, refusal
 
-_NAME = re.compile(rb"\S*\.(?:ark|scp|slf|lat|fst|pt|arrow|pfsg|plf|mesh|nbest)(?:\.gz)?|\S+\.gz")  # of lattice files
+# Patterns are compiled when they are first used, as most commands need none of them.
+_NAME = rb"\S*\.(?:ark|scp|slf|lat|fst|pt|arrow|pfsg|plf|mesh|nbest)(?:\.gz)?|\S+\.gz"  # of lattice files
 LIST_HEAD = 1 << 13  # bytes in which a file list is detected
-_OFFSET_OF = re.compile(rb"[^\s|]+:\d+")  # archive and offset of a lattice
+_OFFSET_OF = rb"[^\s|]+:\d+"  # archive and offset of a lattice
 _LONGEST_NAME = 4096  # bytes
 _ROWS = 100  # lines in which a file list is detected
-_ARC = re.compile(rb"[\x00-\x08]|^-?[\d.]+(?:,|$)")  # fields in lines of archives, including damaged ones
+_ARC = rb"[\x00-\x08]|^-?[\d.]+(?:,|$)"  # fields in lines of archives, including damaged ones
 _NAMED_BY = {
     "a language model in ARPA format": "; use --rnnlm or --lm for language models",
     "a Kaldi archive of matrices": "; use `ninja ctc-decode` for matrices of a CTC model",
@@ -29,14 +30,14 @@ _NAMED_BY = {
 SCALES_SUFFIX = ".scales.toml"  # appended to the name of a lattice file
 SCALES_NAME = f"lattices{SCALES_SUFFIX}"  # scale file in a folder of lattices
 # Files and folders that accompany lattices: tables, documentation, and other output of Kaldi's recipes.
-COMPANIONS = re.compile(
+COMPANIONS = (
     r"(?:.*\.)?(?:(?:words|phones)\.txt(?:\.gz)?|scales\.toml)|(?:README|LICENSE|COPYING|SOURCE).*|.*\.(?:md|log|mdl)|"
     r"num_jobs|frame_subsampling_factor|(?:cmvn|splice|delta)_opts|(?:best_)?[wc]er(?:_.*)?|text|utt2spk|spk2utt|"
     r"segments|word_boundary\.(?:int|txt)|(?:log|q|scoring(?:_.*)?)/"
 )
 _SHARED = (".txt", ".json", ".jsonl", ".tsv")  # extensions that do not tell the content
-_KALDI_OBJECT = re.compile(rb"\S{1,4096} \0B")  # matrices, vectors, alignments
-_PACKED = re.compile(r"\.(?:bz2|xz|lzma|zst|lz4|Z|7z|zip|tar)$")
+_KALDI_OBJECT = rb"\S{1,4096} \0B"  # matrices, vectors, alignments
+_PACKED = r"\.(?:bz2|xz|lzma|zst|lz4|Z|7z|zip|tar)$"
 NAMED = 5  # number of skipped files in a message
 
 
@@ -52,7 +53,9 @@ def is_list(head: bytes) -> bool:
 def names_script(head: bytes) -> bool:
     """Return whether each of the first lines has a key and an existing file, or an archive with an offset."""
     rows = [row.split(None, 1) for row in first_rows(head)]
-    return bool(rows) and all(len(row) > 1 and (_OFFSET_OF.fullmatch(row[1]) or _names_file(row[1])) for row in rows)
+    return bool(rows) and all(
+        len(row) > 1 and (re.fullmatch(_OFFSET_OF, row[1]) or _names_file(row[1])) for row in rows
+    )
 
 
 def other_kind(head: bytes) -> str | None:
@@ -62,7 +65,7 @@ def other_kind(head: bytes) -> str | None:
     rows = [row.split() for row in first_rows(head)]
     if len(rows) > 1 and all(len(row) == 2 and row[1].isdigit() for row in rows):
         return "this looks like a symbol table, not lattices; use --words (words=) for it"
-    if len(rows) > 1 and all(len(row) > 1 and not any(map(_ARC.search, row)) for row in rows):
+    if len(rows) > 1 and all(len(row) > 1 and not any(re.search(_ARC, field) for field in row) for row in rows):
         return "this looks like transcripts, not lattices; are two arguments swapped?"
     return None
 
@@ -89,7 +92,7 @@ def advice(head: bytes, name: str) -> str | None:
     path = STDIN if name == Place(STDIN).name else name
     if names_script(head):
         return f"it looks like a script file; use scp:{path}"
-    if all(_NAME.fullmatch(row) or _names_file(row) for row in rows):
+    if all(re.fullmatch(_NAME, row) or _names_file(row) for row in rows):
         missing = next((row for row in rows if not _names_file(row)), None)
         if missing is not None:
             return f"it looks like a list of files, but {os.fsdecode(missing)!r} does not exist in the current folder"
@@ -124,7 +127,9 @@ def below(folder: str) -> list[str]:
         paths = listing(folder)[1]
     else:
         paths = [entry.path for entry in os.scandir(folder) if not entry.name.startswith(".") and entry.is_dir()]
-    return sorted((f"{path}/" for path in paths if not COMPANIONS.fullmatch(f"{os.path.basename(path)}/")), key=natural)
+    return sorted(
+        (f"{path}/" for path in paths if not re.fullmatch(COMPANIONS, f"{os.path.basename(path)}/")), key=natural
+    )
 
 
 def describe_skipped(folder: str, others: list[str], results: list[str]) -> str:
@@ -146,7 +151,7 @@ def describe_skipped(folder: str, others: list[str], results: list[str]) -> str:
 
 def is_companion(path: str) -> bool:
     """Return whether a file name is that of a file that accompanies lattices, such as the script file of an archive."""
-    if COMPANIONS.fullmatch(os.path.basename(path)):
+    if re.fullmatch(COMPANIONS, os.path.basename(path)):
         return True
     return path.endswith(".scp") and is_file(path.removesuffix(".scp") + ".ark")
 
@@ -170,7 +175,7 @@ def seems_damaged(head: bytes, name: str) -> bool:
     """Return whether a file in no known format is a damaged lattice file, judging by its encoding or name."""
     if is_utf_16(head) or (not head and needs_content(name)):
         return True
-    return _is_named(name if refusal(head) is None else _PACKED.sub("", name)) and not _KALDI_OBJECT.match(head)
+    return _is_named(name if refusal(head) is None else re.sub(_PACKED, "", name)) and not re.match(_KALDI_OBJECT, head)
 
 
 def needs_content(name: str) -> bool:

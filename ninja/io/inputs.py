@@ -234,7 +234,7 @@ class Inputs:
             self._words,
             self.format,
             self.encoding,
-            self.read_ahead,
+            read_ahead=self.read_ahead,
             formats=self.formats,
             on_note=self._note,
             guard=self.guard,
@@ -358,7 +358,7 @@ def read(
         known = Words(SymbolTable.growing(others=others), keep_tables=True)
     else:
         known = Words(words if isinstance(words, SymbolTable) else SymbolTable.read(words))
-    options = ReadOptions(known, format, encoding, read_ahead, late=on_error is None)
+    options = ReadOptions(known, format, encoding, read_ahead=read_ahead, late=on_error is None)
     reading = Reading(sources, options, on_error=on_error)
     return reading.batches() if batches else reading.lattices()
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 from ninja._tables import TableWriter
 from ninja.errors import LatticeError, OptionError, SymbolError
@@ -25,8 +24,7 @@ FLUSH = 1 << 19  # bytes buffered before they are written
 CHECKPOINT_INTERVAL = 5.0  # maximum seconds of work that are lost if a run is killed and resumed
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
+class Prepared(NamedTuple):
     """An encoded batch."""
 
     keys: list[str]

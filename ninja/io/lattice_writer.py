@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import TracebackType
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from ninja.errors import LatticeError, OptionError, OutputError, SymbolError, named
 from ninja.files.output import Guard
@@ -25,8 +25,7 @@ Lossy = Literal["allow", "refuse"]
 Self = TypeVar("Self", bound="LatticeWriter")
 
 
-@dataclass(frozen=True, slots=True)
-class OutputSettings:
+class OutputSettings(NamedTuple):
     """Settings of an output."""
 
     place: str  # path, URL or "-"

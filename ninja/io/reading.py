@@ -8,7 +8,6 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
 from queue import SimpleQueue
 
 from ninja.errors import FormatError, InputError, NinjaError, OptionError, named
@@ -16,11 +15,10 @@ from ninja.files.output import Guard
 from ninja.files.place import Place
 from ninja.files.stream import BOM, Stream, without_mark
 from ninja.files.threads import num_cores, starting_threads
-from ninja.formats.content import Content, Entry
+from ninja.formats.content import Content, Entry, check_encoding
 from ninja.formats.format import HEAD, Reader, by_name, of_folder, reader
 from ninja.formats.kaldi import archive as kaldi
 from ninja.formats.kaldi.archive import CHUNK, KALDI, MAGIC
-from ninja.formats.textual import check_encoding
 from ninja.io import detection
 from ninja.io.scp_reader import ARC_BYTES, ScpReader
 from ninja.io.sources import KALDI_HEAD, KALDI_READ, SourceFile, Sources, is_kaldi, kind_of, recognised
@@ -35,18 +33,40 @@ CREDITS = 32  # how far to read ahead, in units of CREDIT_BYTES
 CREDIT_BYTES = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """Options for reading files."""
+    """Options for reading files.
 
-    words: Words
-    format: str | None = None  # with its options; None detects it from the content
-    encoding: str = "utf-8"
-    read_ahead: bool = True
-    late: bool = False  # errors of a lattice may be raised when the lattice is used
-    formats: Counter[str] = field(default_factory=Counter)  # format → number of files read
-    on_note: Callable[[str], None] = warnings.warn  # called with notes, such as the skipped files of a folder
-    guard: Guard | None = None  # gets the files that script files name
+    Args:
+        words: The words of the lattices.
+        format: Format with its options; None detects it from the content.
+        encoding: Encoding of text in formats other than Kaldi's.
+        read_ahead: Read in a thread, ahead of the caller.
+        late: Errors of a lattice may be raised when the lattice is used.
+        formats: Gets the number of files read in each format.
+        on_note: Called with notes, such as the skipped files of a folder.
+        guard: Gets the files that script files name.
+    """
+
+    def __init__(
+        self,
+        words: Words,
+        format: str | None = None,
+        encoding: str = "utf-8",
+        *,
+        read_ahead: bool = True,
+        late: bool = False,
+        formats: Counter[str] | None = None,
+        on_note: Callable[[str], None] = warnings.warn,
+        guard: Guard | None = None,
+    ) -> None:
+        self.words = words
+        self.format = format
+        self.encoding = encoding
+        self.read_ahead = read_ahead
+        self.late = late
+        self.formats: Counter[str] = Counter() if formats is None else formats
+        self.on_note = on_note
+        self.guard = guard
 
 
 class Reading:

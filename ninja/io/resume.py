@@ -8,7 +8,6 @@ afterwards. They are a JSON object with ``version``, ``command``, ``options`` by
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import zlib
@@ -145,6 +144,8 @@ def _packed(path: str) -> ResumePoint:
 def state_of(path: str) -> State:
     """Return the state of a file, which shows whether the file has changed."""
     if is_remote(path):
+        import hashlib  # for URLs only
+
         size, mark = remote.state_of(path)
         return path, -1 if size is None else size, int(hashlib.sha256(mark.encode()).hexdigest()[:12], 16)
     try:

@@ -7,7 +7,6 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import replace
 from functools import cached_property
 from typing import Literal
 
@@ -176,7 +175,7 @@ class SourceFile:
                 except NinjaError:  # reported by the reader
                     continue
                 for place in places:
-                    tables.setdefault(place.path, Table(replace(place, offset=0)))
+                    tables.setdefault(place.path, Table(place._replace(offset=0)))
         return [SourceFile(table) for path, table in tables.items() if not os.path.isdir(path)]
 
     @property
@@ -409,7 +408,7 @@ def open_tables(source: Source, *, allow_pipes: bool = False) -> Iterator[tuple[
         with closing(open_stream(table.place)) as stream:
             kind = kind_of(table, stream)
             if kind != "list":
-                yield replace(table, kind=kind), stream
+                yield table._replace(kind=kind), stream
                 continue
             listed, errors = names_in(stream.rest(), stream.name)
         yield from open_tables(listed)

@@ -5,15 +5,14 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal, cast
+from typing import Any, Literal, NamedTuple, cast
 
 from ninja.errors import OptionError
 from ninja.files.output import Guard
 from ninja.files.place import STDIN as STDOUT
 from ninja.files.place import Target, is_specifier, target
+from ninja.formats.content import check_encoding
 from ninja.formats.format import Format, WriteSettings, by_extension, by_name, fill_options, split_options
-from ninja.formats.textual import check_encoding
 from ninja.io.kaldi_writer import KaldiWriter
 from ninja.io.lattice_writer import LatticeWriter, OutputSettings
 from ninja.io.layouts import Folder, NamedFiles, OneFile, OneLattice
@@ -31,8 +30,7 @@ _NO_OUTPUTS = {  # extensions that cannot be written
 _ONE_COST = ("costs", "scores")  # format options that may select a single unscaled cost
 
 
-@dataclass(frozen=True, slots=True)
-class OutputFormat:
+class OutputFormat(NamedTuple):
     """The name of an output, resolved to its files and format."""
 
     name: str
@@ -149,7 +147,7 @@ def write(
         if os.path.isdir(path):
             raise OptionError(f"the output {path!r} is a folder; add a file name")
         if form.to is not None:
-            target = replace(target, text=format.name == KALDI[1])
+            target = target._replace(text=format.name == KALDI[1])
         return KaldiWriter(output, target, resume=resume, kind=kind)
     if format.write.files == "named":
         if path == STDOUT:

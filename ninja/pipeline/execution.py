@@ -6,7 +6,6 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Generator, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
@@ -32,8 +31,7 @@ Progress = Callable[[str, int, float | None], None]  # key, number of lattices d
 Read = Callable[[Inputs], Pairs]
 
 
-@dataclass(frozen=True, slots=True)
-class Summary:
+class Summary(NamedTuple):
     """Counts, failures and notes of a run."""
 
     lattices: int  # input lattices processed without a failure
@@ -201,25 +199,25 @@ def _write_outputs(inputs: Inputs, stage: Stage[Lattice], output: Output, loop: 
         raise LatticeError(f"{', '.join(inputs.places)}: found no lattices")
 
 
-@dataclass(slots=True)
 class _RunLoop:
     """Options, counts and main loop of a run."""
 
-    jobs: int | None
-    read: Read | None
-    on_result: Callable[[Lattice], None] | None
-    progress: Progress | None
-    may_be_empty: bool | None
-    written: int = 0
-    arcs: int = 0
-
-    def __post_init__(self) -> None:
-        if self.jobs is not None and self.jobs < 1:
-            raise OptionError(f"jobs is {self.jobs}, but must be at least 1")
-
-    @property
-    def threads(self) -> int:
-        return self.jobs or num_cores()
+    def __init__(
+        self,
+        jobs: int | None,
+        read: Read | None,
+        on_result: Callable[[Lattice], None] | None,
+        progress: Progress | None,
+        may_be_empty: bool | None,
+    ) -> None:
+        if jobs is not None and jobs < 1:
+            raise OptionError(f"jobs is {jobs}, but must be at least 1")
+        self.threads = jobs or num_cores()
+        self.read = read
+        self.on_result = on_result
+        self.progress = progress
+        self.may_be_empty = may_be_empty
+        self.written = self.arcs = 0
 
     @contextmanager
     def checking_words(self, stage: object, log: Log) -> Iterator[None]:
@@ -379,8 +377,7 @@ def _keep(error: NinjaError) -> None:
     """Do nothing, so that the log stores a failure instead of raising it."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Chunk:
+class _Chunk(NamedTuple):
     """The results of a batch or of one lattice."""
 
     results: Any  # a batch, or pairs of key and result or error

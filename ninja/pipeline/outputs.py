@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from ninja.errors import NinjaError, OptionError, OutputError, SymbolError
 from ninja.files.output import Guard, part_of
@@ -31,7 +31,7 @@ from ninja.libraries import VERSION
 
 LINES = ".jsonl"
 _JOB = re.compile(r"(?<![A-Za-z0-9])JOB(?![A-Za-z0-9])")
-_NUMBER = re.compile(r"(?<![A-Za-z0-9])[0-9]+(?![A-Za-z0-9])")
+_NUMBER = r"(?<![A-Za-z0-9])[0-9]+(?![A-Za-z0-9])"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +97,7 @@ def names_job(name: str) -> bool:
     return _JOB.search(os.path.basename(name)) is not None
 
 
-@dataclass(frozen=True, slots=True)
-class TextOutput:
+class TextOutput(NamedTuple):
     """A text file for the lines of each lattice; ``-`` is stdout."""
 
     name: str
@@ -390,7 +389,7 @@ def _input_files(inputs: Inputs) -> Iterator[tuple[str, SourceFile, re.Pattern[s
     """Yield each input file with the name of its source, and a pattern that matches the number in its name."""
     for name in inputs.places:
         before, job, after = os.path.basename(name).partition("JOB")
-        shape = re.compile(f"(?<=^{re.escape(before)})[0-9]+(?={re.escape(after)}$)") if job else _NUMBER
+        shape = re.compile(f"(?<=^{re.escape(before)})[0-9]+(?={re.escape(after)}$)" if job else _NUMBER)
         sources = inputs.sources.of(name)
         for file in sources:
             if file.is_pipe:

@@ -12,7 +12,7 @@ import json
 import os
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import Any, Literal
@@ -177,8 +177,8 @@ class Plan:
             if first >= size:
                 continue
             line = 0 if not unit.lines else bisect_right([position for position, _ in unit.lines], first) - 1
-            part = replace(unit.table.place, offset=first, end=size if last is None else last, line=line)
-            tables.append(replace(unit.table, place=part))
+            part = unit.table.place._replace(offset=first, end=size if last is None else last, line=line)
+            tables.append(unit.table._replace(place=part))
         return tuple(tables)
 
     def _bytes(self, unit: Unit) -> int:
@@ -227,7 +227,7 @@ def units(source: Source | Sources, *, format: str | None = None) -> tuple[list[
         if file.kind == "folder":
             units.append(Unit(file.table, file.size or 0, whole=True))
             continue
-        table = replace(file.table, kind="scp" if file.kind == "scp" else "ark")
+        table = file.table._replace(kind="scp" if file.kind == "scp" else "ark")
         script = _script(file, table, sizes) if file.kind == "scp" else None
         units.append(script or Unit(table, max(0, sizes[file.path]), whole=foreign))
     return units, states

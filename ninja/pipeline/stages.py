@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, runtime_checkable
 
@@ -64,7 +63,6 @@ class ThreadedStage(StreamStage[Output], Protocol[Output]):
         ...
 
 
-@dataclass(frozen=True, slots=True)
 class OnBatches:
     """Batch stage that applies a function to batches.
 
@@ -74,8 +72,11 @@ class OnBatches:
         is_expanding: The function returns any number of lattices for each input lattice.
     """
 
-    function: Callable[[Batch], Any]
-    is_expanding: bool = False
+    __slots__ = ("function", "is_expanding")
+
+    def __init__(self, function: Callable[[Batch], Any], *, is_expanding: bool = False) -> None:
+        self.function = function
+        self.is_expanding = is_expanding
 
     def apply(self, batch: Batch, log: Log) -> Batch | Sequence[tuple[str, Any]]:
         """Call the function for a batch."""
@@ -90,7 +91,6 @@ class OnBatches:
         return results if isinstance(results, Batch) else results[0]
 
 
-@dataclass(frozen=True, slots=True)
 class OnLattices(Generic[Result]):
     """Batch stage that applies a function to single lattices.
 
@@ -98,7 +98,10 @@ class OnLattices(Generic[Result]):
         function: Takes a lattice, and returns a lattice or any other result; raises a `NinjaError` if it cannot.
     """
 
-    function: Callable[[Lattice], Result]
+    __slots__ = ("function",)
+
+    def __init__(self, function: Callable[[Lattice], Result]) -> None:
+        self.function = function
 
     def apply(self, batch: Batch, log: Log) -> Batch | Sequence[tuple[str, Result | NinjaError]]:
         """Call the function for each lattice of a batch."""

@@ -15,11 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja import consensus
-from ninja.cli.console import current_console, lexical_forms, results
+from ninja.cli.console import current_console, results
 from ninja.cli.files import OutputFolder
 from ninja.cli.kaldi.joined import combines_systems
 from ninja.cli.kaldi.options import shown_words, word_symbol_table_option
-from ninja.cli.options import Command, command, normalizer_option, output_file, section, switch, writes
+from ninja.cli.normalizer import lexical_forms, normalizer_option
+from ninja.cli.options import Command, command, output_file, section, switch, writes
 from ninja.cli.scales import scales
 from ninja.cli.source import reads_lattices
 from ninja.consensus import Consensus

@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ninja.errors import FormatError, OptionError
-from ninja.formats.content import Content, Entry, Pieces
+from ninja.formats.content import Content, Entry, Pieces, check_encoding
 from ninja.formats.format import Format, Read
 from ninja.formats.nbest.lattices import list_entries
 from ninja.formats.nbest.text_rows import Block, Line, blocks, each_row, number, split
-from ninja.formats.textual import check_encoding
 from ninja.lattice.nbest import Hypothesis, NBest, sentence
 from ninja.lattice.symbols import SymbolTable
 

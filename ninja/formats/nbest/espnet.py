@@ -10,13 +10,13 @@ from typing import Literal
 
 from ninja.errors import FormatError, InputError
 from ninja.files import text as utf8
-from ninja.formats.content import Content, Entry
+from ninja.formats.content import Content, Entry, check_encoding
 from ninja.formats.format import Field, Format, Read, Write, WriteSettings
 from ninja.formats.nbest.lattices import list_entries
 from ninja.formats.nbest.nemo import ScoreAs, check_score_as, costs
 from ninja.formats.nbest.text_rows import number, rows, split
 from ninja.formats.nbest.writing import ListOptions, recoded, scaled, spelled
-from ninja.formats.textual import check_encoding, kept_costs
+from ninja.formats.textual import kept_costs
 from ninja.lattice.nbest import Hypothesis, NBest, sentence
 from ninja.lattice.symbols import SymbolTable
 

@@ -1,0 +1,20 @@
+"""The option ``--normalizer``, and the lexical forms of words that it selects."""
+
+from __future__ import annotations
+
+import click
+
+from ninja.cli.console import current_console
+from ninja.lattice.text import AUTO, NORMALIZER_HELP, LexicalForms
+
+normalizer_option = click.option("--normalizer", metavar="NAME", default=AUTO, show_default=False, help=NORMALIZER_HELP)
+
+
+def lexical_forms(name: str) -> LexicalForms:
+    """Return the lexical forms selected by the option ``--normalizer``; an automatic choice is printed.
+
+    Raises:
+        NinjaError: As `make_normalizer` raises.
+    """
+    console = current_console()
+    return LexicalForms(name, lambda line: console.log.note(line))  # the log of the run may be set later
