@@ -11,6 +11,7 @@ from typing import Any
 import click
 import numpy as np
 
+from ninja.cli.confidence import ConfidenceFit, fits_confidences
 from ninja.cli.console import current_console, use_log
 from ninja.cli.context import AUGMENTING, BOOSTS, OF_AUGMENTING, OF_RESCORING, entities, with_acoustic_scale
 from ninja.cli.files import Lattices
@@ -91,6 +92,7 @@ OF_CONTEXT |= {*OF_TUNING}
     click.option("--margin", default=1.0, help="Safety margin of the keyword boost, in nats."),
     writes("--curve", "Write a plot of WER against keyword boost (.svg or .png)."),
 )
+@fits_confidences
 @output_file("File for the options, which `ninja rescore --config` or `ninja context --config` takes")
 @reads_lattices
 def tune(
@@ -98,6 +100,7 @@ def tune(
     ref: str,
     models: ModelFiles,
     context: Context | None,
+    fit: ConfidenceFit | None,
     output_file: str,
     num_sentences: int,
     utt2spk: str | None,
@@ -122,6 +125,9 @@ def tune(
     utterances contain phrases, among those that hardly raise the WER in --general, whose utterances contain none. With
     --context-model, the weights of the context model are chosen; --general is optional then.
 
+    With --confidence, a map from posteriors and other features of words to the probability that they are correct is
+    fitted, which `ninja mbr-decode --confidence` and other commands read.
+
     \b
     Examples:
       ninja tune dev.ark.gz --ref dev.text --rnnlm model.pt --words words.txt -o weights.toml
@@ -129,10 +135,13 @@ def tune(
       ninja tune dev.ark.gz --ref dev.text --rnnlm none --words words.txt -o weights.toml
       ninja score test.text test.ark.gz --words words.txt --config weights.toml
       ninja tune calls.ark.gz --ref calls.text --entities names.jsonl --general talk.ark.gz --general-ref talk.text
+      ninja tune dev.ark.gz --ref dev.text --confidence --words words.txt --acoustic-scale 0.1 -o confidence.toml
     """
     of_context = {name: values.pop(name) for name in OF_TUNING}
     options = RescoreOptions(**values)
     speakers = None if utt2spk is None else read_speakers(utt2spk)
+    if fit is not None:
+        fit.run(inputs, ref, options, speakers, output_file)
     points = context is not None and context.context_model is not None
     if not points:
         _refuse_others(context)

@@ -1,0 +1,154 @@
+"""Confidences of decoded words: posteriors or calibrated probabilities, also without boosts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ninja.consensus.confidence_model import ConfidenceModel
+from ninja.consensus.decode import Consensus, Words
+from ninja.consensus.word_features import (
+    Doubles,
+    Surprise,
+    WordFeatures,
+    lexical_words,
+    surprise_features,
+    unboosted_features,
+    word_features,
+)
+from ninja.errors import LatticeError
+from ninja.lattice import Lattice, Scales
+from ninja.lattice.arrays import frozen
+from ninja.lattice.batch import Batch
+from ninja.lattice.text import LexicalForms
+
+Scorer = Callable[[Sequence[Sequence[str]]], list[Surprise]]
+Find = Callable[[str], Lattice | None]  # key → lattice
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WordConfidences:
+    """Confidences of the words of a sequence, NaN for words without lexical words, such as a comma."""
+
+    confidences: Doubles  # [num_words]
+    without_boosts: Doubles | None = None  # [num_words]; None if there is no lattice without boosts
+
+
+@dataclass(frozen=True, slots=True)
+class WordConfidenceEstimator:
+    """Compute confidences of word sequences from lattices.
+
+    Args:
+        model: The calibration.  [default: none, confidences are posteriors]
+        surprise: Scores sentences with the language model that the calibration uses; see ``ninja.lm.WordSurprise``.
+        unboosted: Finds the lattice of a key before its words were boosted. The confidence without boosts is that of
+            the same words in this lattice.
+    """
+
+    model: ConfidenceModel | None = None
+    surprise: Scorer | None = None
+    unboosted: Find | None = None
+
+    def __call__(
+        self,
+        lattices: Batch,
+        words: Sequence[Words],
+        scales: Scales = Scales(),
+        *,
+        forms: LexicalForms | None = None,
+    ) -> list[WordConfidences]:
+        """Return the confidences of a word sequence for each lattice.
+
+        Args:
+            lattices: The lattices in which the words were decoded.
+            words: Word ids for each lattice, such as those of ``mbr_decode`` or of the best path.
+            scales: Weights of the total cost; with a calibration, its scales are used.
+            forms: As for ``mbr_decode``. The confidence of a word with several lexical words is the smallest of theirs.
+
+        Raises:
+            LatticeError: As for `word_features`; or a lattice without boosts, times or a language model are missing.
+            SymbolError: As for `word_features`.
+        """
+        boosted, plain = self.features(lattices, words, scales, forms=forms)
+        return [
+            WordConfidences(
+                self._of_words(part, len(sequence)),
+                None if plain is None else self._of_words(plain[index], len(sequence)),
+            )
+            for index, (part, sequence) in enumerate(zip(boosted, words, strict=True))
+        ]
+
+    def features(
+        self,
+        lattices: Batch,
+        words: Sequence[Words],
+        scales: Scales = Scales(),
+        *,
+        forms: LexicalForms | None = None,
+    ) -> tuple[list[WordFeatures], list[WordFeatures] | None]:
+        """Return the features of word sequences, and those in the lattices without boosts; arguments as for a call."""
+        scales = scales if self.model is None else self.model.scales
+        lexical = [lexical_words(*pair, forms) for pair in zip(lattices, words, strict=True)]
+        boosted = word_features(lattices, lexical, scales, forms=forms)
+        plain = None
+        if self.unboosted is not None:
+            plain = word_features(Batch.of(map(self._unboosted, lattices.keys)), lexical, scales, forms=forms)
+            boosted = [part.with_values(unboosted_features(other)) for part, other in zip(boosted, plain, strict=True)]
+            plain = [part.with_values(unboosted_features(part)) for part in plain]
+        if self.surprise is not None:
+            scores = [surprise_features(score) for score in self.surprise([sequence.words for sequence in lexical])]
+            boosted = [part.with_values(score) for part, score in zip(boosted, scores, strict=True)]
+            if plain is not None:
+                plain = [part.with_values(score) for part, score in zip(plain, scores, strict=True)]
+        return boosted, plain
+
+    def _unboosted(self, key: str) -> Lattice:
+        assert self.unboosted is not None
+        lattice = self.unboosted(key)
+        if lattice is None:
+            raise LatticeError("there is no lattice without boosts for this key", key=key)
+        return lattice
+
+    def _of_words(self, features: WordFeatures, num_words: int) -> Doubles:
+        lexical = features.posterior if self.model is None else self.model.confidences_of(features)
+        confidences = np.full(num_words, np.inf)
+        np.minimum.at(confidences, features.lexical.written, lexical)
+        confidences[np.isinf(confidences)] = np.nan
+        return confidences
+
+
+def with_confidences(
+    results: Sequence[Consensus],
+    lattices: Batch,
+    estimator: WordConfidenceEstimator,
+    scales: Scales = Scales(),
+    *,
+    forms: LexicalForms | None = None,
+) -> list[tuple[Consensus, Doubles | None]]:
+    """Replace the confidences of decoded words; words without lexical words and silence keep theirs.
+
+    Args:
+        results: Results of ``mbr_decode`` for the lattices.
+        lattices: The lattices.
+        estimator: Computes the confidences.
+        scales: As for the estimator.
+        forms: As for the estimator.
+
+    Returns:
+        Each result with the new confidences, and these without boosts, float64 [num_words], or None.
+
+    Raises:
+        NinjaError: As for the estimator.
+    """
+    estimates = estimator(lattices, [result.words for result in results], scales, forms=forms)
+    replaced = []
+    for result, estimate in zip(results, estimates, strict=True):
+        posterior = np.clip(result.confidences.astype(np.float64), 0.0, 1.0)
+        kept = np.isnan(estimate.confidences)
+        plain = estimate.without_boosts
+        confidences = np.where(kept, posterior, estimate.confidences)
+        without = None if plain is None else np.where(kept, posterior, plain)
+        replaced.append((replace(result, confidences=frozen(confidences, np.float32)), without))
+    return replaced

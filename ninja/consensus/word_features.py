@@ -1,0 +1,261 @@
+"""Features of decoded words, from which calibrated confidences are computed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja.consensus.decode import Consensus, Words, mbr_decode
+from ninja.graph.kinds import to_compact
+from ninja.graph.lexical import lexical_lattice
+from ninja.lattice import Lattice, Scales
+from ninja.lattice.batch import Batch
+from ninja.lattice.symbols import EPSILON, LARGEST_ID
+from ninja.lattice.text import LexicalForms
+from ninja.lattice.times import depth_per_frame, is_timed
+
+Doubles = npt.NDArray[np.float64]
+Int64s = npt.NDArray[np.int64]
+
+DAMPER = 1e-3  # added to probabilities before their logarithm is taken
+LEAST_ALTERNATIVE = 1e-3  # posterior from which another word of a bin counts as an alternative
+# Name of a posterior → factors of the acoustic scale and of the LM scale. They differ where acoustics and language
+# model disagree.
+POSTERIORS = {
+    "posterior": (1.0, 1.0),
+    "half_lm": (1.0, 0.5),
+    "half_acoustic": (0.5, 1.0),
+    "half": (0.5, 0.5),
+    "quarter": (0.25, 0.25),
+}
+BIN_POSTERIORS = ("half", "quarter")  # of the networks whose bins are described
+OF_BINS = ("competitor", "no_word", "entropy", "alternatives", "insertion")
+OF_NEIGHBOURS = ("previous_half", "next_half", "previous_quarter", "next_quarter", "first", "last")
+OF_TIMES = ("depth", "duration", "duration_per_letter", "squared_duration_per_letter")
+OF_LM = ("surprise", "previous_surprise", "next_surprise", "unknown")
+OF_BOOSTS = ("unboosted", "unboosted_half")
+ALWAYS = (
+    *POSTERIORS,
+    *(f"{name}_{posterior}" for posterior in BIN_POSTERIORS for name in OF_BINS),
+    "letters",
+    *OF_NEIGHBOURS,
+)
+NAMES = (*ALWAYS, *OF_TIMES, *OF_LM, *OF_BOOSTS)
+
+
+@dataclass(frozen=True, slots=True)
+class Surprise:
+    """Scores of a sentence by a language model."""
+
+    logprob: Doubles  # [num_words + 1], natural-log probability of each word and of the end of the sentence
+    is_unknown: npt.NDArray[np.bool_]  # [num_words]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LexicalWords:
+    """The lexical words of a decoded word sequence."""
+
+    words: tuple[str, ...]  # ids if the lattice has no symbol table
+    written: Int64s  # [num_words], index of the decoded word that each lexical word is part of
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WordFeatures:
+    """Features of the lexical words of a decoded word sequence."""
+
+    key: str
+    lexical: LexicalWords
+    posterior: Doubles  # [num_words]
+    values: Mapping[str, Doubles]  # name → [num_words]; names are those of `NAMES`
+
+    def table(self, names: Sequence[str]) -> Doubles:
+        """Return the named features, float64 [num_words, num_names]."""
+        columns = [self.values[name] for name in names]
+        return np.array(columns, np.float64).reshape(len(names), len(self.lexical.words)).T
+
+    def with_values(self, values: Mapping[str, Doubles]) -> WordFeatures:
+        """Return the features with additional ones."""
+        return WordFeatures(self.key, self.lexical, self.posterior, {**self.values, **values})
+
+
+def lexical_words(lattice: Lattice, words: Words, forms: LexicalForms | None = None) -> LexicalWords:
+    """Convert the ids of a decoded word sequence to lexical words; zeros are skipped.
+
+    Raises:
+        SymbolError: The symbol table of the lattice lacks an id.
+    """
+    places = [place for place, number in enumerate(words) if number != EPSILON]
+    ids = [int(words[place]) for place in places]
+    spelled = list(map(str, ids)) if lattice.words is None else lattice.words.spell(ids)
+    table = None if forms is None else forms.table(lattice)
+    if table is None:
+        return LexicalWords(tuple(spelled), np.array(places, np.int64))
+    parts = [table.form(number) for number in ids]
+    written = np.repeat(np.array(places, np.int64), [len(part) for part in parts])
+    return LexicalWords(tuple(table.lexical.spell(part for form in parts for part in form)), written)
+
+
+def word_features(
+    lattices: Batch, words: Sequence[LexicalWords], scales: Scales = Scales(), *, forms: LexicalForms | None = None
+) -> list[WordFeatures]:
+    """Compute features of word sequences from lattices.
+
+    Posteriors are those of ``mbr_decode`` with the words as its hypothesis, at the scales and at smaller ones. Other
+    features describe the bins of the words, their length, times, and neighbours. Probabilities are logits or
+    logarithms.
+
+    Args:
+        lattices: The lattices.
+        words: Lexical words for each lattice, such as those decoded from it.
+        scales: Weights of the total cost.
+        forms: Lexical forms, by which words are compared.
+
+    Returns:
+        The features of each sequence. Those of times are missing if a lattice has none.
+
+    Raises:
+        LatticeError: No path leads from the start to a final state, or state times are inconsistent.
+        SymbolError: With `forms`, a symbol table lacks a word id.
+
+    Source: Kaldi, egs/wsj/s5/steps/conf/prepare_calibration_data.py, for the posterior, lengths, depth and durations;
+        Wessel, Schlüter, Macherey and Ney, 2001, "Confidence measures for large vocabulary continuous speech
+        recognition", for posteriors at smaller scales.
+    """
+    compact = list(to_compact(lattices))
+    if forms is not None:
+        tables = [forms.table(lattice) for lattice in compact]
+        compact = [
+            lattice if table is None else lexical_lattice(lattice, table).lattice
+            for lattice, table in zip(compact, tables, strict=True)
+        ]
+    ids = [_ids(sequence.words, lattice) for sequence, lattice in zip(words, compact, strict=True)]
+    networks: dict[str, list[Consensus]] = {}
+    for name, (acoustic, lm) in POSTERIORS.items():
+        smaller = Scales(scales.acoustic * acoustic, scales.lm * lm, scales.word_penalty * lm)
+        networks[name] = mbr_decode(Batch.of(compact), smaller, decode_mbr=False, hypothesis=ids)
+    return [
+        _features(lattice, words[index], ids[index], {name: column[index] for name, column in networks.items()})
+        for index, lattice in enumerate(compact)
+    ]
+
+
+def _ids(words: Sequence[str], lattice: Lattice) -> npt.NDArray[np.int32]:
+    """Return the ids of words in a lattice; words that its symbol table lacks get an id that no arc has."""
+    ids = list(map(int, words)) if lattice.words is None else lattice.words.ids(words)
+    return np.array([LARGEST_ID if number < 0 else number for number in ids], np.int32)
+
+
+def surprise_features(surprise: Surprise) -> dict[str, Doubles]:
+    """Return the features of a sentence that a language model has scored, by name."""
+    cost = -surprise.logprob
+    return {
+        "surprise": cost[:-1],
+        "previous_surprise": np.concatenate(([0.0], cost[:-2])) if len(cost) > 1 else cost[:-1],
+        "next_surprise": cost[1:],
+        "unknown": surprise.is_unknown.astype(np.float64),
+    }
+
+
+def unboosted_features(unboosted: WordFeatures) -> dict[str, Doubles]:
+    """Return the features of the same words in a lattice without boosts, by name."""
+    return {"unboosted": unboosted.values["posterior"], "unboosted_half": unboosted.values["half"]}
+
+
+def logit(probability: Doubles) -> Doubles:
+    """Return damped log-odds: 0 and 1 have finite ones."""
+    odds: Doubles = np.log(probability + DAMPER) - np.log(1.0 - probability + DAMPER)
+    return odds
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Bins:
+    """The bins of a network that has a bin for each word, and one before, between and after them."""
+
+    network: Consensus
+    ids: npt.NDArray[np.int32]
+    bin: Int64s  # [num_entries]
+    posterior: Doubles  # [num_entries]
+
+    @classmethod
+    def of(cls, network: Consensus, ids: npt.NDArray[np.int32]) -> _Bins:
+        sizes = np.diff(network.bin_begin)
+        assert len(sizes) == 2 * len(ids) + 1, "the network has a bin for each word, and bins between them"
+        posterior = np.clip(network.posterior.astype(np.float64), 0.0, 1.0)
+        return cls(network, ids, np.repeat(np.arange(len(sizes)), sizes), posterior)
+
+    def sums(self, selected: npt.NDArray[np.bool_]) -> Doubles:
+        """Return the sum of the posteriors of selected entries in each bin, at most 1."""
+        sums = np.bincount(self.bin[selected], self.posterior[selected], 2 * len(self.ids) + 1)
+        return np.minimum(sums, 1.0)
+
+    @property
+    def is_decoded(self) -> npt.NDArray[np.bool_]:
+        """Whether each entry is the decoded word of its bin, [num_entries]."""
+        decoded = np.full(2 * len(self.ids) + 1, -1, np.int32)
+        decoded[1::2] = self.ids
+        mask: npt.NDArray[np.bool_] = self.network.word == decoded[self.bin]
+        return mask
+
+    def posteriors(self) -> Doubles:
+        """Return the posterior of each decoded word."""
+        return self.sums(self.is_decoded)[1::2]
+
+    def descriptions(self) -> dict[str, Doubles]:
+        """Return the features of `OF_BINS`."""
+        is_word = self.network.word != EPSILON
+        is_other = is_word & ~self.is_decoded
+        competitor = np.zeros(2 * len(self.ids) + 1)
+        np.maximum.at(competitor, self.bin[is_other], self.posterior[is_other])
+        terms = np.where(self.posterior > 0.0, self.posterior, 1.0)
+        entropy = np.bincount(self.bin, -terms * np.log(terms), 2 * len(self.ids) + 1)
+        is_alternative = is_other & (self.posterior > LEAST_ALTERNATIVE)
+        alternatives = np.bincount(self.bin[is_alternative], minlength=2 * len(self.ids) + 1)
+        words = self.sums(is_word)
+        return {
+            "competitor": np.log(competitor[1::2] + DAMPER),
+            "no_word": np.log(self.sums(~is_word)[1::2] + DAMPER),
+            "entropy": entropy[1::2],
+            "alternatives": np.log1p(alternatives[1::2]),
+            "insertion": np.log(words[:-1:2] + words[2::2] + DAMPER),
+        }
+
+
+def _features(
+    lattice: Lattice, words: LexicalWords, ids: npt.NDArray[np.int32], networks: Mapping[str, Consensus]
+) -> WordFeatures:
+    bins = {name: _Bins.of(network, ids) for name, network in networks.items()}
+    posterior = bins["posterior"].posteriors()
+    values = {name: logit(part.posteriors()) for name, part in bins.items()}
+    for name in BIN_POSTERIORS:
+        values |= {f"{feature}_{name}": column for feature, column in bins[name].descriptions().items()}
+    letters = np.array([max(len(word), 1) for word in words.words], np.float64)
+    values["letters"] = np.log(letters)
+    for name in BIN_POSTERIORS:  # the neighbours of the first and of the last word are these words themselves
+        padded = np.pad(values[name], 1, mode="edge") if len(ids) else np.zeros(2)
+        values |= {f"previous_{name}": padded[:-2], f"next_{name}": padded[2:]}
+    place = np.arange(len(ids))
+    values |= {"first": (place == 0).astype(np.float64), "last": (place == len(ids) - 1).astype(np.float64)}
+    if is_timed(lattice):
+        values |= _times(lattice, networks["posterior"], letters)
+    return WordFeatures(lattice.key, words, posterior, values)
+
+
+def _times(lattice: Lattice, network: Consensus, letters: Doubles) -> dict[str, Doubles]:
+    """Return the features of `OF_TIMES`; times are those of the words' bins."""
+    begin, end = (column[1::2].astype(np.float64) for column in network.bin_times.T)
+    depth = depth_per_frame(lattice).astype(np.float64)
+    total = np.concatenate(([0.0], np.cumsum(depth)))
+    first = np.clip(np.rint(begin).astype(np.int64), 0, max(len(depth) - 1, 0))
+    last = np.clip(np.rint(end).astype(np.int64), first + 1, max(len(depth), 1))
+    crossings = total[np.minimum(last, len(depth))] - total[first]
+    duration = np.log(np.maximum(end - begin, 1.0))
+    per_letter = duration - np.log(letters)
+    return {
+        "depth": np.log(np.maximum(crossings / (last - first), 1.0)),
+        "duration": duration,
+        "duration_per_letter": per_letter,
+        "squared_duration_per_letter": per_letter**2,
+    }

@@ -1,0 +1,36 @@
+"""Words with times and confidences as JSON; the format ``words``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+DIGITS = 4  # decimal places of confidences
+TIME_DIGITS = 3  # decimal places of times
+
+
+def word_entries(
+    words: Sequence[str],
+    confidences: Sequence[float],
+    without_boosts: Sequence[float] | None = None,
+    times: Sequence[Sequence[float]] | None = None,
+) -> list[dict[str, Any]]:
+    """Return an object for each word: ``word``, ``start``, ``end``, ``confidence``, ``confidence_without_boosts``.
+
+    Args:
+        words: The words.
+        confidences: Confidence of each word, in [0, 1].
+        without_boosts: Confidence of each word without boosts.  [default: the field is omitted]
+        times: Begin and end of each word in seconds.  [default: the fields are omitted]
+    """
+    entries = []
+    for place, (word, confidence) in enumerate(zip(words, confidences, strict=True)):
+        entry: dict[str, Any] = {"word": word}
+        if times is not None:
+            begin, end = times[place]
+            entry |= {"start": round(float(begin), TIME_DIGITS), "end": round(float(end), TIME_DIGITS)}
+        entry["confidence"] = round(float(confidence), DIGITS)
+        if without_boosts is not None:
+            entry["confidence_without_boosts"] = round(float(without_boosts[place]), DIGITS)
+        entries.append(entry)
+    return entries

@@ -1,0 +1,251 @@
+"""Fit of a confidence model on lattices with references."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja.consensus.confidence_model import ConfidenceModel
+from ninja.consensus.decode import mbr_decode
+from ninja.consensus.word_confidences import Find, Scorer, WordConfidenceEstimator
+from ninja.consensus.word_features import ALWAYS, OF_BOOSTS, OF_LM, OF_TIMES, WordFeatures
+from ninja.errors import FormatError, NinjaError
+from ninja.evaluate import align
+from ninja.evaluate.confidence import ConfidenceScores, score_confidences
+from ninja.lattice import Scales
+from ninja.lattice.batch import Batch, Keyed, collect_batches
+from ninja.lattice.text import LexicalForms
+from ninja.log import Log
+from ninja.tune.expected import utterance_groups
+from ninja.tune.logistic import Logistic, fit_isotonic, fit_logistic, sigmoid
+
+MIN_WORDS = 300  # decoded words, below which posteriors are kept
+MIN_RARER = 30  # correct words, and wrong words, below which posteriors are kept
+MIN_BLOCK = 20  # words of a block of the monotone map
+NUM_FOLDS = 5  # of the cross-validation
+PENALTIES = (3.0, 10.0, 30.0, 100.0)  # of features
+WORD_PENALTIES = (10.0, 3.0)  # of words
+DIGITS = 6  # significant digits of written numbers
+
+Method = Literal["logistic", "monotone"]
+Doubles = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TunedConfidence:
+    """The result of ``tune_confidence``."""
+
+    model: ConfidenceModel
+    before: ConfidenceScores  # of posteriors
+    after: ConfidenceScores  # of the chosen kind of model, fitted without the fold of each word
+    num_lattices: int
+    reason: str  # the evidence for the model
+
+    @property
+    def evidence(self) -> tuple[str, ...]:
+        """Quality of posteriors and of calibrated confidences, and the reason for the map, as lines."""
+        if self.model.map == "raw":
+            return f"posteriors: {self.before}", self.reason
+        return f"posteriors: {self.before}", f"calibrated: {self.after}, {self.reason}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Words:
+    """Decoded words of a development set."""
+
+    features: list[WordFeatures]
+    is_correct: Bools
+    fold: npt.NDArray[np.int64]
+    unit: str  # of the folds
+
+    @property
+    def texts(self) -> list[str]:
+        return [word for part in self.features for word in part.lexical.words]
+
+    @property
+    def posterior(self) -> Doubles:
+        return np.concatenate([part.posterior for part in self.features])
+
+    def names(self) -> tuple[str, ...]:
+        """Return the features that all lattices have."""
+        candidates = (*ALWAYS, *OF_TIMES, *OF_LM, *OF_BOOSTS)
+        return tuple(name for name in candidates if all(name in part.values for part in self.features))
+
+
+def tune_confidence(
+    lattices: Iterable[Keyed],
+    references: Mapping[str, Sequence[str]],
+    scales: Scales = Scales(),
+    *,
+    method: Method = "logistic",
+    surprise: Scorer | None = None,
+    lm: str | None = None,
+    unboosted: Find | None = None,
+    speakers: Mapping[str, str] | None = None,
+    forms: LexicalForms | None = None,
+    log: Log | None = None,
+) -> TunedConfidence:
+    """Fit a map from features of decoded words to the probability that they are correct.
+
+    The words of minimum Bayes risk decoding are aligned with the references, which labels each as correct or wrong. The
+    logistic map uses posteriors at several scales, the bins, the length and the times of the word, and, if they are
+    available, its surprise and its posterior without boosts; its L2 penalties are chosen by cross-validation. The
+    monotone map uses the posterior only and keeps the order of words. Posteriors are kept if the set has fewer than 300
+    words, or fewer than 30 correct or wrong words, or if the map is not better than they are in cross-validation.
+
+    Args:
+        lattices: A development set. Lattices without a reference are ignored.
+        references: Reference words by key.
+        scales: Weights of the total cost, for decoding and for the posteriors.
+        method: Kind of the map.
+        surprise: Scores sentences with a language model; see ``ninja.lm.surprise.WordSurprise``.
+        lm: Name of this model, which is stored.
+        unboosted: Finds the lattice of a key before its words were boosted.
+        speakers: Speaker of each utterance; folds of the cross-validation are then of speakers, if there are at least
+            5.  [default: folds are of utterances]
+        forms: Lexical forms, by which words are compared.
+        log: Log of lattices that fail.
+
+    Raises:
+        FormatError: No lattice has a reference, or an utterance has no speaker.
+        NinjaError: A lattice has no path, or no lattice without boosts, and there is no log.
+    """
+    words = _decoded(
+        lattices, references, scales, WordConfidenceEstimator(None, surprise, unboosted), speakers, forms, log or Log()
+    )
+    before = score_confidences(words.posterior, words.is_correct)
+    raw = ConfidenceModel("raw", scales)
+    rarer = min(before.num_correct, before.num_words - before.num_correct)
+    count = len(words.features)
+    if before.num_words < MIN_WORDS or rarer < MIN_RARER:
+        size = f"{before.num_words} words, {before.num_words - before.num_correct} of them wrong"
+        needed = f"{MIN_WORDS} words, {MIN_RARER} of them wrong and {MIN_RARER} correct"
+        return TunedConfidence(
+            raw,
+            before,
+            before,
+            count,
+            f"{size}, are too few to fit a map, so that posteriors are kept; it needs at least {needed}",
+        )
+    fit = _fit_monotone if method == "monotone" else _fit_logistic
+    model, confidences = fit(words, scales, lm)
+    after = score_confidences(confidences, words.is_correct)
+    basis = f"cross-validated by {words.unit}"
+    if after.nce <= before.nce:
+        return TunedConfidence(raw, before, before, count, f"a map is not better ({basis}); posteriors are kept")
+    return TunedConfidence(model, before, after, count, basis)
+
+
+def _decoded(
+    lattices: Iterable[Keyed],
+    references: Mapping[str, Sequence[str]],
+    scales: Scales,
+    estimator: WordConfidenceEstimator,
+    speakers: Mapping[str, str] | None,
+    forms: LexicalForms | None,
+    log: Log,
+) -> _Words:
+    features: list[WordFeatures] = []
+    labels: list[bool] = []
+    keys: list[str] = []
+    scored = ((key, lattice) for key, lattice in lattices if key in references)
+    for batch in collect_batches(scored):
+        for part in _tolerant(batch, lambda some: _batch_features(some, scales, estimator, forms), log):
+            hypothesis = part.lexical.words
+            reference = list(references[part.key])
+            if forms is not None:
+                reference = forms.normalizer_of(reference).words(reference)
+            pairs = align(reference, hypothesis).pairs
+            labels += [expected == word for expected, word in pairs if word is not None]
+            features.append(part)
+            keys += [part.key] * len(hypothesis)
+            log.lattices += 1
+    if not features:
+        raise FormatError("no lattice has a reference; are these utterance ids of the same set?")
+    if not labels:
+        raise FormatError("no lattice has a decoded word, so that there are no confidences to fit")
+    order = list(dict.fromkeys(keys))
+    group, are_speakers = utterance_groups(order, speakers)
+    fold_of = dict(zip(order, (group % NUM_FOLDS).tolist(), strict=True))
+    fold = np.array([fold_of[key] for key in keys], np.int64)
+    return _Words(features, np.array(labels, np.bool_), fold, "speaker" if are_speakers else "utterance")
+
+
+def _batch_features(
+    batch: Batch, scales: Scales, estimator: WordConfidenceEstimator, forms: LexicalForms | None
+) -> list[WordFeatures]:
+    table = None if forms is None else forms.common_table(batch)
+    words = [result.words for result in mbr_decode(batch, scales, forms=table)]
+    return estimator.features(batch, words, scales, forms=forms)[0]
+
+
+def _tolerant(batch: Batch, function: Callable[[Batch], list[WordFeatures]], log: Log) -> list[WordFeatures]:
+    """Call a function for a batch; if it fails, for each lattice, so that only lattices with errors are lost."""
+    try:
+        return function(batch)
+    except NinjaError:
+        results: list[WordFeatures] = []
+        for lattice in batch:
+            try:
+                results += function(Batch.of([lattice]))
+            except NinjaError as error:
+                log.fail(error, lattice.key)
+        return results
+
+
+def _fit_monotone(words: _Words, scales: Scales, lm: str | None) -> tuple[ConfidenceModel, Doubles]:
+    """Fit a monotone map; return it and cross-validated confidences."""
+    posterior = words.posterior
+    confidences = np.zeros(len(posterior))
+    for is_held_out in _folds(words.fold):
+        points = fit_isotonic(posterior[~is_held_out], words.is_correct[~is_held_out], MIN_BLOCK)
+        confidences[is_held_out] = np.interp(posterior[is_held_out], *points)
+    posteriors, values = (tuple(map(float, column)) for column in fit_isotonic(posterior, words.is_correct, MIN_BLOCK))
+    return ConfidenceModel("monotone", scales, posteriors, values), confidences
+
+
+def _fit_logistic(words: _Words, scales: Scales, lm: str | None) -> tuple[ConfidenceModel, Doubles]:
+    """Fit a logistic map with the penalties of the least cross-validated loss; return it and these confidences."""
+    names = words.names()
+    table = np.concatenate([part.table(names) for part in words.features])
+    texts = words.texts
+
+    def of_rows(rows: npt.NDArray[np.int64], penalty: float, word_penalty: float | None) -> Logistic:
+        return fit_logistic(table[rows], [texts[row] for row in rows], words.is_correct[rows], penalty, word_penalty)
+
+    def held_out(penalty: float, word_penalty: float | None) -> tuple[float, Doubles]:
+        """Return the loss of cross-validated confidences, and these."""
+        confidences = np.zeros(len(texts))
+        for is_held_out in _folds(words.fold):
+            rows = np.flatnonzero(is_held_out)
+            fitted = of_rows(np.flatnonzero(~is_held_out), penalty, word_penalty)
+            confidences[rows] = sigmoid(fitted.logits(table[rows], [texts[row] for row in rows]))
+        return -float(np.log(np.where(words.is_correct, confidences, 1.0 - confidences)).sum()), confidences
+
+    of_penalty = {penalty: held_out(penalty, None) for penalty in PENALTIES}
+    penalty = min(of_penalty, key=lambda value: of_penalty[value][0])
+    of_word_penalty = {None: of_penalty[penalty]} | {value: held_out(penalty, value) for value in WORD_PENALTIES}
+    word_penalty = min(of_word_penalty, key=lambda value: of_word_penalty[value][0])
+    confidences = of_word_penalty[word_penalty][1]
+    fitted = of_rows(np.arange(len(texts)), penalty, word_penalty)
+    weights = {name: _rounded(weight) for name, weight in zip(names, fitted.weights.tolist(), strict=True)}
+    of_words = {word: _rounded(weight) for word, weight in fitted.words.items()}
+    uses_lm = any(name in OF_LM for name in names)
+    return (
+        ConfidenceModel("logistic", scales, (), (), _rounded(fitted.bias), weights, of_words, lm if uses_lm else None),
+        confidences,
+    )
+
+
+def _folds(fold: npt.NDArray[np.int64]) -> Iterable[Bools]:
+    """Yield the rows of each fold as a mask."""
+    return (fold == number for number in np.unique(fold))
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.{DIGITS}g}")

@@ -1,0 +1,162 @@
+"""Logistic regression with a weight for each frequent word, and isotonic regression."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+MIN_COUNT = 3  # occurrences of a word with a weight of its own
+MAX_WORDS = 5000  # words with a weight of their own
+MAX_ROUNDS = 20  # of features and words in turn
+MAX_STEPS = 30  # of Newton's method
+RISE = 1e-3  # of an isotonic map beyond its first and its last block
+ENOUGH = 1e-6  # largest change of a weight at which a search ends
+
+Doubles = npt.NDArray[np.float64]
+Int64s = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Logistic:
+    """A logistic regression of features and word identities."""
+
+    bias: float
+    weights: Doubles  # [num_features]
+    words: dict[str, float]
+
+    def logits(self, table: Doubles, words: Sequence[str]) -> Doubles:
+        """Return the log-odds of rows, float64 [num_rows]."""
+        logits: Doubles = self.bias + table @ self.weights + np.array([self.words.get(word, 0.0) for word in words])
+        return logits
+
+
+def fit_logistic(
+    table: Doubles, words: Sequence[str], is_correct: npt.NDArray[np.bool_], penalty: float, word_penalty: float | None
+) -> Logistic:
+    """Fit a logistic regression with L2 penalties by Newton's method.
+
+    Args:
+        table: Features, float64 [num_rows, num_features]. The penalty applies to weights of standardised features.
+        words: Words of the rows.
+        is_correct: Target of each row.
+        penalty: Factor of half the squared weights of features, > 0.
+        word_penalty: Factor of half the squared weights of words that occur at least `MIN_COUNT` times; None fits no
+            such weights.
+
+    Source: Hastie, Tibshirani and Friedman, 2009, "The Elements of Statistical Learning", section 4.4.
+    """
+    mean, deviation = table.mean(0), table.std(0)
+    deviation = np.where(deviation > 1e-9, deviation, 1.0)
+    design = np.column_stack((np.ones(len(table)), (table - mean) / deviation))
+    penalties = np.full(design.shape[1], penalty)
+    penalties[0] = 1e-9  # of the bias
+    number_of = _frequent(words) if word_penalty is not None else {}
+    number = np.array([number_of.get(word, len(number_of)) for word in words], np.int64)
+    weights, effects = np.zeros(design.shape[1]), np.zeros(len(number_of) + 1)
+    target = is_correct.astype(np.float64)
+    for _ in range(MAX_ROUNDS if number_of else 1):
+        before = weights.copy()
+        weights = _newton(design, target, penalties, weights, effects[number])
+        if number_of:
+            assert word_penalty is not None
+            effects = _word_effects(design @ weights, target, number, effects, word_penalty)
+        if np.abs(weights - before).max() < ENOUGH**0.5:
+            break
+    scaled = weights[1:] / deviation
+    bias = float(weights[0] - scaled @ mean)
+    return Logistic(bias, scaled, {word: float(effects[place]) for word, place in number_of.items()})
+
+
+def _frequent(words: Sequence[str]) -> dict[str, int]:
+    counts = Counter(words).most_common(MAX_WORDS)
+    return {word: place for place, (word, count) in enumerate(counts) if count >= MIN_COUNT}
+
+
+def _newton(design: Doubles, target: Doubles, penalties: Doubles, weights: Doubles, offset: Doubles) -> Doubles:
+    for _ in range(MAX_STEPS):
+        probability = sigmoid(design @ weights + offset)
+        variance = np.maximum(probability * (1.0 - probability), 1e-9)
+        gradient = design.T @ (probability - target) + penalties * weights
+        hessian = (design * variance[:, None]).T @ design + np.diag(penalties)
+        step = np.linalg.solve(hessian, gradient)
+        weights = weights - step
+        if np.abs(step).max() < ENOUGH:
+            break
+    return weights
+
+
+def _word_effects(offset: Doubles, target: Doubles, number: Int64s, effects: Doubles, penalty: float) -> Doubles:
+    """Return the weight of each word; the last one is that of all other words, and stays 0."""
+    size = len(effects)
+    for _ in range(MAX_STEPS):
+        probability = sigmoid(offset + effects[number])
+        gradient = np.bincount(number, probability - target, size) + penalty * effects
+        hessian = np.bincount(number, probability * (1.0 - probability), size) + penalty
+        step = gradient / hessian
+        step[-1] = 0.0
+        effects = effects - step
+        if np.abs(step).max() < ENOUGH:
+            break
+    return effects
+
+
+def sigmoid(logits: Doubles) -> Doubles:
+    """Return probabilities of log-odds."""
+    probability: Doubles = 1.0 / (1.0 + np.exp(-np.clip(logits, -30.0, 30.0)))
+    return probability
+
+
+def fit_isotonic(values: Doubles, is_correct: npt.NDArray[np.bool_], least: int) -> tuple[Doubles, Doubles]:
+    """Fit an increasing map from values in [0, 1] to probabilities.
+
+    Adjacent blocks of values are pooled until the smoothed shares of correct words increase, and until each block has
+    a minimum number of words. The map has a point at the mean value of each block, and one at 0 and at 1; it is
+    strictly increasing.
+
+    Args:
+        values: Values of the words, in [0, 1].
+        is_correct: Target of each word.
+        least: Minimum number of words of a block, ≥ 1.
+
+    Returns:
+        Values and probabilities of the points, both strictly increasing.
+
+    Source: Barlow, Bartholomew, Bremner and Brunk, 1972, "Statistical Inference under Order Restrictions", for the
+        pooling of adjacent violators.
+    """
+    unique, index = np.unique(values, return_inverse=True)
+    counts = np.bincount(index).astype(np.float64)
+    correct = np.bincount(index, is_correct.astype(np.float64))
+    blocks: list[tuple[float, float, float]] = []  # number of words, of correct words, sum of values
+    pending = (0.0, 0.0, 0.0)
+    for value, count, right in zip(unique.tolist(), counts.tolist(), correct.tolist(), strict=True):
+        pending = (pending[0] + count, pending[1] + right, pending[2] + count * value)
+        if pending[0] < least:
+            continue
+        blocks.append(pending)
+        pending = (0.0, 0.0, 0.0)
+        while len(blocks) > 1 and _smoothed(blocks[-2]) >= _smoothed(blocks[-1]):
+            blocks[-2:] = [_joined(*blocks[-2:])]
+    if pending[0]:
+        blocks[-1:] = [_joined(blocks[-1], pending)] if blocks else [pending]
+    while len(blocks) > 1 and _smoothed(blocks[-2]) >= _smoothed(blocks[-1]):
+        blocks[-2:] = [_joined(*blocks[-2:])]
+    points = [(total / count, _smoothed((count, right, total))) for count, right, total in blocks]
+    if points[0][0] > 0.0:
+        points.insert(0, (0.0, points[0][1] - min(RISE, points[0][1] / 2)))
+    if points[-1][0] < 1.0:
+        points.append((1.0, points[-1][1] + min(RISE, (1.0 - points[-1][1]) / 2)))
+    return np.array([point[0] for point in points]), np.array([point[1] for point in points])
+
+
+def _smoothed(block: tuple[float, float, float]) -> float:
+    count, right, _ = block
+    return (right + 0.5) / (count + 1.0)
+
+
+def _joined(first: tuple[float, float, float], second: tuple[float, float, float]) -> tuple[float, float, float]:
+    return first[0] + second[0], first[1] + second[1], first[2] + second[2]
