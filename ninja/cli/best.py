@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja import graph
+from ninja.cli.confidence import ConfidenceSettings, confidence_options
 from ninja.cli.console import current_console, results, run_lines
 from ninja.cli.normalizer import lexical_forms, normalizer_option
 from ninja.cli.options import command, output_file, section, writes
@@ -78,17 +79,38 @@ def transcript_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @command
+@confidence_options
 @transcript_options
-def best(inputs: Inputs, **values: Any) -> None:
+@section(
+    "Input and output",
+    writes("--json", "Write the words with times and confidences as JSON, one line per lattice.", "json_file"),
+)
+def best(
+    inputs: Inputs, confidence: ConfidenceSettings, json_file: str | None, output_file: str, **values: Any
+) -> None:
     """Print the best word sequence of each lattice.
 
     Each line has a key and its words, or word ids if there is no symbol table.
 
+    Each line of --json has a key, the text, and its words with start and end (seconds), if the lattice has times, and
+    confidence: the posterior, or with --confidence the calibrated probability that the word is correct. With
+    --unboosted, words also have their confidence without boosts.
+
     \b
-    Example:
+    Examples:
       ninja best lat.ark.gz --words words.txt --acoustic-scale 0.1
+      ninja best lat.ark.gz --words words.txt --acoustic-scale 0.1 --json words.json --confidence model.toml
+      ninja best boosted.ark.gz --words words.txt --json words.json --unboosted lat.ark.gz
     """
-    _transcribe(inputs, 1, None, **values)
+    if json_file is None:
+        if confidence.are_set:
+            raise click.UsageError("--confidence and --unboosted require --json, which has the confidences")
+        return _transcribe(inputs, 1, None, output_file=output_file, **values)
+    if values["alignment"] is not None or values["cost"] is not None:
+        raise click.UsageError("--json cannot be used with --alignment or --cost")
+    from ninja.cli.confident_words import write_best_words
+
+    write_best_words(inputs, confidence, values["scales"], json_file, output_file)
 
 
 @command

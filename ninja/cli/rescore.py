@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ninja.cli.best import best_words
+from ninja.cli.confident_words import DEFAULT_FRAME_SHIFT
 from ninja.cli.console import current_console, results, use_log, write
 from ninja.cli.context import OF_RESCORING, PhraseCounts, entities, with_acoustic_scale, write_words
-from ninja.cli.kaldi.mbr_decode import DEFAULT_FRAME_SHIFT
 from ninja.cli.models import NO_MODEL, fitting_weights, history_across_utterances, language_models, map_words
 from ninja.cli.options import command, config, from_fields, lattice_output
 from ninja.cli.scales import completes_scales, fitting_acoustic_scale

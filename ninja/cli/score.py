@@ -19,6 +19,7 @@ from ninja.cli.kaldi.wer import MODE_HELP
 from ninja.cli.normalizer import normalizer_option
 from ninja.cli.options import command, given_on_command_line, reads, section, writes
 from ninja.cli.scales import grid_of_scales, say_default
+from ninja.cli.score_confidences import score_file_confidences
 from ninja.cli.score_grid import GRID_FILES_HELP, print_grid, write_grid
 from ninja.cli.source import reads_lattices
 from ninja.context.entities.lists import Entities
@@ -44,6 +45,7 @@ from ninja.lattice import Scales
 from ninja.lattice.symbols import SymbolTable
 from ninja.lattice.text import AUTO, BASIC, NONE, LexicalForms, Normalizer
 from ninja.pipeline.stages import OnLattices
+from ninja.show.reliability import check_svg
 
 _EXCLUDED = {
     "--oracle": (
@@ -55,6 +57,10 @@ _EXCLUDED = {
         "--per-utt",
         "--ops",
         "--most-often",
+    ),
+    "--confidences": (
+        *("--oracle", "--segments", "--biasing", "--written", "--ignore", "--filter", "--hyp-filter", "--glm"),
+        *("--alignments", "--utt2spk", "--most-often", "--per-utt", "--ops", "--wer-dir", "--entities"),
     ),
     # These options would change the alignments or the output.
     "--biasing": ("--alignments", "--entities", "--utt2spk", "--per-utt", "--ops", "--most-often"),
@@ -98,6 +104,11 @@ _TREATMENT = {"all": "scored as empty", "present": "ignored"}  # of references w
     writes("--wer-dir", GRID_FILES_HELP, kind=OutputFolder()),
 )
 @section(
+    "Confidences",
+    click.option("--confidences", is_flag=True, help="Score the confidences of words in CTM or JSON, too."),
+    writes("--plot", "Draw a reliability diagram (.svg); requires --confidences."),
+)
+@section(
     "Entities",
     reads("--entities", "Entities of each utterance; print how many of them were recognised."),
     reads("--utt2group", "Group of each utterance, for entities listed by group; in the format of utt2spk."),
@@ -121,6 +132,8 @@ def score(
     segments: str | None,
     normalizer: str,
     written: bool,
+    confidences: bool,
+    plot: str | None,
     **options: Any,
 ) -> None:
     """Compute the word error rate of transcripts or lattices.
@@ -147,6 +160,10 @@ def score(
     both as REFERENCE and as the file of --biasing; only the rare words of the lists are used. With --entities, recall,
     precision and word errors of entities are printed, in total and by class.
 
+    With --confidences, SOURCE is CTM or JSON whose words have confidences, such as that of `ninja best --json`. Their
+    normalised cross entropy (NCE: at most 1, and 0 if they say no more than the share of correct words), expected
+    calibration error (ECE) over 10 bins, and area under the ROC curve (AUC) are printed.
+
     \b
     Examples:
       ninja score text transcripts.txt --alignments alignments.txt
@@ -155,12 +172,19 @@ def score(
       ninja score text htk_lattices/
       ninja score text transcripts.txt --normalizer english --written
       ninja score text transcripts.txt --utt2spk utt2spk --most-often 20 --per-utt per_utt
+      ninja score text words.ctm --confidences --plot reliability.svg
       ninja score text transcripts.txt --entities entities.jsonl --before first_pass.txt --report report.json
     """
     _check(reference)
     if written and normalizer == NONE.name:
         raise click.UsageError("--written requires a normalizer; use --normalizer basic or another one")
     forms = LexicalForms(BASIC if written and normalizer == AUTO else normalizer, current_console().note)
+    if confidences:
+        if plot is not None:
+            check_svg(plot)
+        return score_file_confidences(inputs, read_transcripts(reference, None), mode, forms, plot)
+    if plot is not None:
+        raise click.UsageError("--plot requires --confidences")
     details = {name: options.pop(name) for name in _DETAILS}
     of_references, of_hypotheses = _filters(**{name: options.pop(name) for name in _FILTERS})
     are_lattices = inputs.words is not None or inputs.format is not None or _are_lattices(inputs)

@@ -11,7 +11,6 @@ from typing import Any
 import click
 import numpy as np
 
-from ninja.cli.confidence import ConfidenceFit, fits_confidences
 from ninja.cli.console import current_console, use_log
 from ninja.cli.context import AUGMENTING, BOOSTS, OF_AUGMENTING, OF_RESCORING, entities, with_acoustic_scale
 from ninja.cli.files import Lattices
@@ -28,6 +27,7 @@ from ninja.cli.options import (
 )
 from ninja.cli.scales import completes_scales, fitting_acoustic_scale
 from ninja.cli.source import reads_lattices
+from ninja.cli.tune_confidence import ConfidenceFit, fits_confidences
 from ninja.context.augmentation.old_costs import with_unknown
 from ninja.context.augmentation.options import AugmentOptions
 from ninja.context.loader import load_ngram, load_pointer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,8 @@ from ninja.errors import LatticeError
 from ninja.lattice.network import ConfusionNetwork
 
 
-def write_network(network: ConfusionNetwork) -> str:
-    """Encode a network as one line of JSON.
+def write_network(network: ConfusionNetwork, others: Mapping[str, Any] | None = None) -> str:
+    """Encode a network, and further fields of the utterance, as one line of JSON.
 
     Each bin is a list of entries ``{"word", "posterior", "start", "duration"}``, the most probable one first. ``word``
     is null for no word; times are in seconds, and are omitted if unknown.
@@ -27,7 +28,9 @@ def write_network(network: ConfusionNetwork) -> str:
             entries.append(entry)
         bins.append(entries)
     try:
-        return json.dumps({"key": network.key, "bins": bins}, ensure_ascii=False, allow_nan=False) + "\n"
+        return (
+            json.dumps({"key": network.key, **(others or {}), "bins": bins}, ensure_ascii=False, allow_nan=False) + "\n"
+        )
     except ValueError as error:
         raise LatticeError("a posterior or time is not finite", key=network.key) from error
 

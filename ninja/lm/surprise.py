@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Sequence
 
 import numpy as np
 
+from ninja.consensus.confidence_model import ConfidenceModel
 from ninja.consensus.word_features import Surprise
+from ninja.errors import OptionError
+from ninja.lm.load import SHIPPED, load
 from ninja.lm.protocol import LanguageModel
 from ninja.lm.trie import word_logprobs
 
@@ -39,3 +43,35 @@ class WordSurprise:
             Surprise(np.asarray(logprob, np.float64), unknown)
             for logprob, unknown in zip(logprobs, is_unknown, strict=True)
         ]
+
+
+def name_of_lm(lm: str) -> str:
+    """Return the name under which a confidence model stores a language model."""
+    return lm if lm in SHIPPED and not os.path.exists(lm) else os.path.basename(os.path.normpath(lm))
+
+
+def surprise_of_model(model: ConfidenceModel, lm: str | None = None) -> WordSurprise | None:
+    """Load the language model that a confidence model uses.
+
+    Args:
+        model: The confidence model.
+        lm: File of the language model, or name of a shipped one.  [default: the shipped model that it names]
+
+    Returns:
+        The scores of sentences, None if the confidence model uses no language model.
+
+    Raises:
+        OptionError: `lm` is missing, or not needed, or has another name than the language model of the fit.
+        NinjaError: The language model cannot be loaded.
+    """
+    if not model.needs_lm:
+        if lm is not None:
+            raise OptionError("the confidence model uses no language model; omit --confidence-lm")
+        return None
+    if lm is None:
+        if model.lm not in SHIPPED:
+            raise OptionError(f"the confidence model uses the language model {model.lm}; give it (--confidence-lm)")
+        return WordSurprise(load(SHIPPED[model.lm]))
+    if (name := name_of_lm(lm)) != model.lm:
+        raise OptionError(f"the confidence model was fitted with the language model {model.lm}, not with {name}")
+    return WordSurprise(load(lm))

@@ -14,6 +14,7 @@ MAX_WORDS = 5000  # words with a weight of their own
 MAX_ROUNDS = 20  # of features and words in turn
 MAX_STEPS = 30  # of Newton's method
 RISE = 1e-3  # of an isotonic map beyond its first and its last block
+BLOCK = 128  # rows of a matrix product, few enough that BLAS starts no threads for it
 ENOUGH = 1e-6  # largest change of a weight at which a search ends
 
 Doubles = npt.NDArray[np.float64]
@@ -58,12 +59,14 @@ def fit_logistic(
     number = np.array([number_of.get(word, len(number_of)) for word in words], np.int64)
     weights, effects = np.zeros(design.shape[1]), np.zeros(len(number_of) + 1)
     target = is_correct.astype(np.float64)
+    blocks, targets = _in_blocks(design), _in_blocks(target)
     for _ in range(MAX_ROUNDS if number_of else 1):
-        before = weights.copy()
-        weights = _newton(design, target, penalties, weights, effects[number])
+        before = weights
+        weights = _newton(blocks, targets, penalties, weights, _in_blocks(effects[number]))
         if number_of:
             assert word_penalty is not None
-            effects = _word_effects(design @ weights, target, number, effects, word_penalty)
+            logits = (blocks @ weights).reshape(-1)[: len(table)]
+            effects = _word_effects(logits, target, number, effects, word_penalty)
         if np.abs(weights - before).max() < ENOUGH**0.5:
             break
     scaled = weights[1:] / deviation
@@ -77,16 +80,25 @@ def _frequent(words: Sequence[str]) -> dict[str, int]:
 
 
 def _newton(design: Doubles, target: Doubles, penalties: Doubles, weights: Doubles, offset: Doubles) -> Doubles:
+    """Minimise the penalised loss over the weights of features; `design` and `target` are in blocks of rows."""
     for _ in range(MAX_STEPS):
         probability = sigmoid(design @ weights + offset)
         variance = np.maximum(probability * (1.0 - probability), 1e-9)
-        gradient = design.T @ (probability - target) + penalties * weights
-        hessian = (design * variance[:, None]).T @ design + np.diag(penalties)
+        gradient = (design * (probability - target)[..., None]).sum((0, 1)) + penalties * weights
+        hessian = (design.transpose(0, 2, 1) @ (design * variance[..., None])).sum(0) + np.diag(penalties)
         step = np.linalg.solve(hessian, gradient)
         weights = weights - step
         if np.abs(step).max() < ENOUGH:
             break
     return weights
+
+
+def _in_blocks(rows: Doubles) -> Doubles:
+    """Return rows in blocks of `BLOCK`, padded with zeros."""
+    num_blocks = -(-len(rows) // BLOCK)
+    padded = np.zeros((num_blocks * BLOCK, *rows.shape[1:]), rows.dtype)
+    padded[: len(rows)] = rows
+    return padded.reshape(num_blocks, BLOCK, *rows.shape[1:])
 
 
 def _word_effects(offset: Doubles, target: Doubles, number: Int64s, effects: Doubles, penalty: float) -> Doubles:

@@ -9,15 +9,18 @@ import click
 import numpy as np
 import numpy.typing as npt
 
+from ninja.cli.confidence import ConfidenceSettings, confidence_options
+from ninja.cli.confident_words import DEFAULT_FRAME_SHIFT, confidence_estimator
 from ninja.cli.console import current_console, results, run_lines
 from ninja.cli.kaldi.joined import combines_systems
-from ninja.cli.kaldi.mbr_decode import DEFAULT_FRAME_SHIFT, close_with_risk, frame_shift_option
+from ninja.cli.kaldi.mbr_decode import close_with_risk, frame_shift_option
 from ninja.cli.kaldi.options import model_option
 from ninja.cli.kaldi.paths import check_only_path
 from ninja.cli.normalizer import lexical_forms, normalizer_option
 from ninja.cli.options import command, output_file, reads, switch
 from ninja.cli.source import reads_lattices
 from ninja.consensus import Consensus, consensus_ctm, mbr_decode, path_ctm
+from ninja.consensus.word_confidences import WordConfidenceEstimator, with_confidences
 from ninja.errors import LatticeError
 from ninja.files.output import text_output
 from ninja.graph import pronunciations, to_compact
@@ -40,12 +43,14 @@ def word_lines(
     hypotheses: dict[str, npt.NDArray[np.int32]] | None,
     hypotheses_file: str | None,
     forms: LexicalForms,
+    estimator: WordConfidenceEstimator | None = None,
 ) -> list[tuple[str, Consensus]]:
     """Decode the lattices of a batch, and return the CTM lines and the consensus of each.
 
     Args:
         hypotheses: Word ids to start from, by key; None starts from the best paths.
         hypotheses_file: Name of their file, for error messages.
+        estimator: Computes the confidences; None prints posteriors.
     """
     start = None
     if hypotheses is not None:
@@ -56,6 +61,8 @@ def word_lines(
     table = forms.common_table(batch)
     how: dict[str, Any] = {"decode_mbr": decode_mbr, "print_silence": print_silence}
     results = mbr_decode(batch, scales, hypothesis=start, forms=table, **how)
+    if estimator is not None:
+        results = [result for result, _ in with_confidences(results, batch, estimator, scales, forms=forms)]
     return [
         (consensus_ctm(result, _frame_shift(lattice, frame_shift), result.symbols or lattice.words), result)
         for lattice, result in zip(batch, results, strict=True)
@@ -69,9 +76,17 @@ def word_lines(
 @reads("--one-best", "Table of word ids; start from these word sequences instead of the best paths.")
 @normalizer_option
 @output_file("Text file for the lines")
+@confidence_options
 @combines_systems
 def to_ctm_conf(
-    inputs: Inputs, output_file: str, lattices: Pairs | None, one_best: str | None, normalizer: str, **values: Any
+    inputs: Inputs,
+    output_file: str,
+    lattices: Pairs | None,
+    one_best: str | None,
+    normalizer: str,
+    confidence: ConfidenceSettings,
+    scales: Scales,
+    **values: Any,
 ) -> None:
     """Print the words of lattices with times and confidences, as CTM.
 
@@ -80,14 +95,24 @@ def to_ctm_conf(
 
     With a normalizer, words are compared by their lexical forms, and printed in their most probable written forms.
 
+    A confidence is the posterior of the word; with --confidence, it is the calibrated probability that the word is
+    correct.
+
     \b
-    Example:
+    Examples:
       ninja to-ctm-conf aligned.ark.gz --words words.txt --acoustic-scale 0.1 -o words.ctm
+      ninja to-ctm-conf aligned.ark.gz --words words.txt --acoustic-scale 0.1 --confidence model.toml -o words.ctm
     """
     hypotheses = None if one_best is None else dict(read_integers(one_best, allow_pipes=inputs.allow_pipes))
     inputs.spells_words = True
     forms = lexical_forms(normalizer)
-    lines = partial(word_lines, hypotheses=hypotheses, hypotheses_file=one_best, forms=forms, **values)
+    how: dict[str, Any] = {"hypotheses": hypotheses, "hypotheses_file": one_best, "scales": scales}
+    estimator = confidence_estimator(confidence, inputs, scales, combined=lattices is not None)
+    if confidence.unboosted is not None and (
+        estimator is None or estimator.model is None or not estimator.model.needs_unboosted
+    ):
+        raise click.UsageError("--unboosted requires a confidence model that uses it; CTM has only one confidence")
+    lines = partial(word_lines, **how, forms=forms, estimator=estimator, **values)
     risk, words, approximate = 0.0, 0, []
     read = None if lattices is None else lambda _: lattices
     with text_output(output_file) as stream:

@@ -15,6 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja import consensus
+from ninja.cli.confidence import ConfidenceSettings, confidence_options
+from ninja.cli.confident_words import DEFAULT_FRAME_SHIFT, Confident, confidence_estimator, json_words
 from ninja.cli.console import current_console, results
 from ninja.cli.files import OutputFolder
 from ninja.cli.kaldi.joined import combines_systems
@@ -25,6 +27,7 @@ from ninja.cli.scales import scales
 from ninja.cli.source import reads_lattices
 from ninja.consensus import Consensus
 from ninja.consensus.ctm import NO_TIMES
+from ninja.consensus.word_confidences import WordConfidenceEstimator, with_confidences
 from ninja.errors import LatticeError, OutputError
 from ninja.files.output import Guard, text_output
 from ninja.files.place import SPECIFIER
@@ -37,7 +40,6 @@ from ninja.lattice.batch import Batch
 from ninja.lattice.text import LexicalForms
 from ninja.pipeline.stages import OnBatches, OnLattices, Pairs
 
-DEFAULT_FRAME_SHIFT = 0.01  # seconds, as in Kaldi's tools
 OUTPUTS = ("bayes_risk", "sausage", "times", "mesh_dir", "json_file")
 INFINITE_COST = 1e10  # as Kaldi writes infinity
 
@@ -74,6 +76,7 @@ def decode(
     one_best_times: bool,
     frame_shift: float | None,
     requested: Sequence[str],
+    estimator: WordConfidenceEstimator | None = None,
     **how: Any,
 ) -> list[DecodingResult]:
     """Decode the lattices of a batch, and format the requested outputs.
@@ -82,15 +85,24 @@ def decode(
         one_best_times: Format the times of the decoded words instead of those of all bins.
         frame_shift: Seconds per frame; None uses the value of each lattice.
         requested: Elements of `OUTPUTS`.
+        estimator: Computes the confidences of words in JSON; None omits these words.
         how: Further arguments of `consensus.mbr_decode`.
     """
     results = consensus.mbr_decode(batch, scales, forms=forms.common_table(batch), **how)
+    confident: Sequence[Confident | None] = [None] * len(results)
+    if estimator is not None:
+        confident = with_confidences(results, batch, estimator, scales, forms=forms)
     format_one = partial(_format, one_best_times=one_best_times, frame_shift=frame_shift, requested=requested)
-    return list(map(format_one, batch, results))
+    return list(map(format_one, batch, results, confident))
 
 
 def _format(
-    lattice: Lattice, result: Consensus, one_best_times: bool, frame_shift: float | None, requested: Sequence[str]
+    lattice: Lattice,
+    result: Consensus,
+    confident: Confident | None,
+    one_best_times: bool,
+    frame_shift: float | None,
+    requested: Sequence[str],
 ) -> DecodingResult:
     if "mesh_dir" in requested:
         _check_file_name(lattice.key)
@@ -98,8 +110,8 @@ def _format(
         raise LatticeError(NO_TIMES, key=lattice.key)
     table = result.symbols or lattice.words
     network = None
+    shift = frame_shift or lattice.frame_shift or DEFAULT_FRAME_SHIFT
     if "mesh_dir" in requested or "json_file" in requested:
-        shift = frame_shift or lattice.frame_shift or DEFAULT_FRAME_SHIFT
         network = consensus.confusion_network(result, shift, table)
     outputs: dict[str, Any] = {}
     for name in requested:
@@ -109,9 +121,11 @@ def _format(
             outputs[name] = _sausage(result)
         elif name == "times":
             outputs[name] = _times(result.times if one_best_times else result.bin_times)
+        elif network is not None and name == "mesh_dir":
+            outputs[name] = write_mesh(consensus.without_empty_bins(network))
         elif network is not None:
-            is_mesh = name == "mesh_dir"
-            outputs[name] = write_mesh(consensus.without_empty_bins(network)) if is_mesh else write_network(network)
+            words = None if confident is None else json_words(confident, table, shift)
+            outputs[name] = write_network(network, words)
     if table is None:
         outputs["ids"] = result.words
     else:
@@ -135,6 +149,7 @@ def _format(
     writes("--json", "Write confusion networks as JSON, one per line.", "json_file"),
     word_symbol_table_option,
 )
+@confidence_options
 @combines_systems
 def mbr_decode(
     inputs: Inputs,
@@ -142,6 +157,8 @@ def mbr_decode(
     word_symbol_table: str | None,
     lattices: Pairs | None,
     normalizer: str,
+    confidence: ConfidenceSettings,
+    scales: Scales,
     **values: Any,
 ) -> None:
     """Print the minimum Bayes risk word sequence of each lattice.
@@ -152,12 +169,19 @@ def mbr_decode(
 
     With a normalizer, words are compared by their lexical forms, and printed in their most probable written forms.
 
+    With --confidence or --unboosted, each line of --json also has the decoded words, with their times, confidences, and
+    the confidences without boosts.
+
     \b
     Examples:
       ninja mbr-decode lat.ark.gz --words words.txt --acoustic-scale 0.1
+      ninja mbr-decode lat.ark.gz --words words.txt --acoustic-scale 0.1 --confidence model.toml --json words.json
       ninja mbr-decode a.ark --with b.ark --lat-weights 0.6:0.4 --acoustic-scale 0.1
     """
     files = {name: file for name in OUTPUTS if (file := values.pop(name)) is not None}
+    if confidence.are_set and "json_file" not in files:
+        raise click.UsageError("--confidence and --unboosted require --json, which has the confidences")
+    estimator = confidence_estimator(confidence, inputs, scales, combined=lattices is not None)
     if word_symbol_table is None and not SPECIFIER.fullmatch(output_file):  # Kaldi writes a table of integers
         inputs.spells_words = True
     show = shown_words(current_console(), word_symbol_table)
@@ -167,7 +191,8 @@ def mbr_decode(
         transcripts = stack.enter_context(NumberWriter(output_file))
         write = {name: _writer(stack, name, file, inputs.guard) for name, file in files.items()}
         write |= {"words": transcripts.fields, "ids": transcripts.integers}
-        decoding = partial(decode, forms=lexical_forms(normalizer), requested=tuple(files), **values)
+        values |= {"forms": lexical_forms(normalizer), "requested": tuple(files), "estimator": estimator}
+        decoding = partial(decode, scales=scales, **values)
         for key, result in results(OnBatches(decoding), inputs, read=read, to_stdout=output_file == "-"):
             for name, output in result.outputs.items():
                 write[name](key, output)

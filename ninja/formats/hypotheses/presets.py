@@ -395,8 +395,17 @@ _SEGLST = Preset(
     extensions=(".json",),
     new_file=SeglstEncoder,
 )
+_WORDS = Preset(
+    "words",
+    "words with confidences, as `ninja best --json` writes them",
+    marks=(("key", "text", "words[].confidence"),),
+    key=("key",),
+    words=(WordFields("words[]", confidence=("confidence",)),),
+    in_order=False,
+)
 # Presets in the order of detection; variants of a format are adjacent, and the last one has no condition.
 PRESETS = (
+    _WORDS,
     _WHISPERX,
     replace(_WHISPER, utterances="[]", all_text=(), all_words=(), marks=_LISTED_SEGMENTS, applies=_is_list),
     _WHISPER,

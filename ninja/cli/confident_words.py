@@ -1,0 +1,139 @@
+"""Words with confidences, as commands print them."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import click
+import numpy as np
+import numpy.typing as npt
+
+from ninja import graph
+from ninja.cli.confidence import ConfidenceSettings
+from ninja.cli.console import current_console, results
+from ninja.cli.normalizer import lexical_forms
+from ninja.cli.scales import say_default
+from ninja.consensus import Consensus, mbr_decode
+from ninja.consensus.confidence_model import read_confidence_model
+from ninja.consensus.word_confidences import WordConfidenceEstimator, with_confidences
+from ninja.errors import OptionError
+from ninja.files.output import text_output
+from ninja.formats.word_json import word_entries
+from ninja.io.inputs import Inputs
+from ninja.io.lookup import Lookup
+from ninja.lattice import Lattice, Scales
+from ninja.lattice.batch import Batch
+from ninja.lattice.symbols import EPSILON, SymbolTable
+from ninja.lattice.text import AUTO, LexicalForms
+from ninja.pipeline.stages import OnBatches
+
+DEFAULT_FRAME_SHIFT = 0.01  # seconds, as in Kaldi's tools
+CACHED = 512  # lattices without boosts in memory
+Confident = tuple[Consensus, npt.NDArray[np.float64] | None]  # see `with_confidences`
+
+
+@dataclass(slots=True)
+class UnboostedLattices:
+    """Look up lattices by key from several threads; the last ones can be looked up again."""
+
+    lookup: Lookup
+    _recent: OrderedDict[str, Lattice | None] = field(default_factory=OrderedDict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __call__(self, key: str) -> Lattice | None:
+        """Return the lattice of a key, None if there is none."""
+        with self._lock:
+            if key not in self._recent:
+                self._recent[key] = self.lookup.get(key)
+                if len(self._recent) > CACHED:
+                    self._recent.popitem(last=False)
+            return self._recent[key]
+
+
+def unboosted_lattices(inputs: Inputs, name: str | None) -> Callable[[str], Lattice | None] | None:
+    """Open the lattices without boosts, None if there are none."""
+    return None if name is None else UnboostedLattices(inputs.lookup(name))
+
+
+def confidence_estimator(
+    settings: ConfidenceSettings, inputs: Inputs, scales: Scales, *, combined: bool = False
+) -> WordConfidenceEstimator | None:
+    """Return the estimator of confidences, None if no option is set, so that they are posteriors.
+
+    Loads the models, and opens the lattices without boosts.
+
+    Args:
+        combined: Lattices of several systems are decoded.
+    """
+    if settings.lm is not None and settings.model is None:
+        raise click.UsageError("--confidence-lm requires --confidence")
+    if not settings.are_set:
+        return None
+    if combined:
+        raise click.UsageError("--confidence and --unboosted cannot be used with --with")
+    model = surprise = None
+    if settings.model is not None:
+        model = read_confidence_model(settings.model)
+        if model.needs_unboosted and settings.unboosted is None:
+            raise OptionError("the confidence model uses posteriors without boosts; give these lattices (--unboosted)")
+        if model.scales != scales:
+            current_console().note(
+                f"the confidence model was fitted at {model.scales}, but words are decoded at {scales}"
+            )
+        if model.needs_lm or settings.lm is not None:
+            from ninja.lm.surprise import surprise_of_model
+
+            surprise = surprise_of_model(model, settings.lm)
+    return WordConfidenceEstimator(model, surprise, unboosted_lattices(inputs, settings.unboosted))
+
+
+def json_words(confident: Confident, table: SymbolTable | None, shift: float) -> dict[str, Any]:
+    """Return the text and the words of a result as they are printed in JSON."""
+    result, without_boosts = confident
+    spoken = np.flatnonzero(result.words != EPSILON)
+    ids = result.words[spoken].tolist()
+    words = list(map(str, ids)) if table is None else [table.word(number) for number in ids]
+    is_timed = result.bin_times.max(initial=0) > 0
+    entries = word_entries(
+        words,
+        np.clip(result.confidences[spoken].astype(np.float64), 0.0, 1.0).tolist(),
+        None if without_boosts is None else without_boosts[spoken].tolist(),
+        (result.times[spoken].astype(np.float64) * shift).tolist() if is_timed else None,
+    )
+    return {"text": " ".join(words), "words": entries}
+
+
+def write_best_words(
+    inputs: Inputs, confidence: ConfidenceSettings, scales: Scales, json_file: str, output_file: str
+) -> None:
+    """Write the best transcripts, and their words with confidences as JSON."""
+    if output_file == json_file:
+        raise click.UsageError(f"-o and --json are both {json_file}; give one of them another name")
+    inputs.spells_words = True
+    estimator = confidence_estimator(confidence, inputs, scales) or WordConfidenceEstimator()
+    lines = partial(best_words, scales=scales, forms=lexical_forms(AUTO), estimator=estimator)
+    with text_output(output_file) as text, text_output(json_file) as stream:
+        for key, fields in results(OnBatches(lines), inputs, to_stdout="-" in (output_file, json_file)):
+            text.write(f"{key} {fields['text']}".rstrip() + "\n")
+            stream.write(json.dumps({"key": key, **fields}, ensure_ascii=False) + "\n")
+    say_default(inputs)
+    current_console().close()
+
+
+def best_words(
+    batch: Batch, scales: Scales, forms: LexicalForms, estimator: WordConfidenceEstimator
+) -> list[dict[str, Any]]:
+    """Return the words of the best path of each lattice, as they are printed in JSON."""
+    words = [graph.best_path(lattice, scales).words for lattice in batch]
+    networks = mbr_decode(batch, scales, decode_mbr=False, hypothesis=words)
+    confident = with_confidences(networks, batch, estimator, scales, forms=forms)
+    return [
+        json_words(result, lattice.words, lattice.frame_shift or DEFAULT_FRAME_SHIFT)
+        for lattice, result in zip(batch, confident, strict=True)
+    ]

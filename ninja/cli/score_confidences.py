@@ -1,0 +1,60 @@
+"""``ninja score --confidences``: the quality of word confidences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import click
+
+from ninja import evaluate
+from ninja.cli.console import current_console
+from ninja.errors import FormatError
+from ninja.evaluate.confidence import CLIP, ConfidenceScores, ConfidentWords, label_words, score_confidences
+from ninja.io.inputs import Inputs
+from ninja.lattice.lattice import ListLattice
+from ninja.lattice.text import LexicalForms
+from ninja.show.reliability import plot_reliability
+
+
+def score_file_confidences(
+    inputs: Inputs,
+    references: Mapping[str, Sequence[str]],
+    mode: evaluate.Mode,
+    forms: LexicalForms,
+    plot: str | None,
+) -> None:
+    """Print the word error rate of hypotheses and the quality of their confidences, and draw the latter."""
+    hypotheses = {key: words for key, lattice in inputs.lattices() if (words := confident_words(lattice)) is not None}
+    if not any(words.confidences for words in hypotheses.values()):
+        raise FormatError(
+            "the words have no confidences; give CTM, or JSON that has them, such as that of `ninja best --json`",
+            inputs.places[0],
+        )
+    texts = {key: words.words for key, words in hypotheses.items()}
+    normalizer = evaluate.choose_normalizer(forms, references, texts)
+    rate = evaluate.score(references, texts, mode, normalizer=normalizer)
+    click.echo(str(rate))
+    scores = score_confidences(*label_words(references, hypotheses, mode, normalizer=normalizer))
+    click.echo(str(scores))
+    _note_clipped(scores)
+    if plot is not None:
+        plot_reliability(plot, scores)
+    if rate.unreferenced:
+        current_console().say(f"{rate.unreferenced} hypotheses have no reference and were not scored")
+    current_console().close()
+
+
+def confident_words(lattice: object) -> ConfidentWords | None:
+    """Return the words and confidences that a file has for an utterance; None for lattices."""
+    if not isinstance(lattice, ListLattice) or lattice.record is None or (origin := lattice.record.origin) is None:
+        return None
+    return ConfidentWords(origin.words, origin.confidences or (None,) * len(origin.words))
+
+
+def _note_clipped(scores: ConfidenceScores) -> None:
+    if count := scores.num_clipped:
+        are = "confidence is" if count == 1 else "confidences are"
+        current_console().say(
+            f"{count} {are} below {CLIP:g} or above {1 - CLIP:g}; NCE uses these bounds instead, as 0 or 1 could make "
+            "it infinite"
+        )

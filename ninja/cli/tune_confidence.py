@@ -1,0 +1,108 @@
+"""``ninja tune --confidence``."""
+
+from __future__ import annotations
+
+import functools
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, get_args
+
+import click
+
+from ninja.cli.confidence import unboosted_option
+from ninja.cli.confident_words import unboosted_lattices
+from ninja.cli.console import current_console
+from ninja.cli.normalizer import lexical_forms
+from ninja.cli.options import Command, given_on_command_line, reads, section
+from ninja.cli.scales import fitting_acoustic_scale
+from ninja.errors import OptionError
+from ninja.evaluate import read_text
+from ninja.files.output import text_output
+from ninja.io.inputs import Inputs
+from ninja.lattice import Scales
+from ninja.lm.load import load
+from ninja.lm.surprise import WordSurprise, name_of_lm
+from ninja.rescoring.options import RescoreOptions
+from ninja.tune.confidence import Method, tune_confidence
+
+# Options of `ninja tune` that apply to the fit of a confidence model.
+OF_FIT = {
+    *("source", "ref", "utt2spk", "output_file", "acoustic_scale", "word_penalty", "normalizer"),
+    *("confidence", "confidence_map", "confidence_lm", "unboosted"),
+    *("words", "format", "encoding", "jobs", "on_error", "allow_pipes"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ConfidenceFit:
+    """The options of ``ninja tune --confidence``."""
+
+    map: Method
+    lm: str | None
+    unboosted: str | None
+
+    def run(
+        self,
+        inputs: Inputs,
+        ref: str,
+        options: RescoreOptions,
+        speakers: Mapping[str, str] | None,
+        output_file: str,
+    ) -> None:
+        """Fit a confidence model, and write it."""
+        others = {parameter.name or "" for parameter in click.get_current_context().command.params} - OF_FIT
+        if wrong := given_on_command_line(others):
+            raise OptionError(f"with --confidence a confidence model is fitted: omit {', '.join(wrong)}")
+        if self.map == "monotone" and (wrong := given_on_command_line(["confidence_lm", "unboosted"])):
+            raise OptionError(f"a monotone map uses posteriors only: omit {', '.join(wrong)}")
+        references = read_text(ref)
+        inputs.need_table().complete()
+        scales = Scales(fitting_acoustic_scale(inputs, options.acoustic_scale), word_penalty=options.word_penalty)
+        console = current_console()
+        with console.progress("lattices", by_reading=True):
+            tuned = tune_confidence(
+                inputs.lattices(),
+                references,
+                scales,
+                method=self.map,
+                surprise=None if self.lm is None else WordSurprise(load(self.lm)),
+                lm=None if self.lm is None else name_of_lm(self.lm),
+                unboosted=unboosted_lattices(inputs, self.unboosted),
+                speakers=speakers,
+                forms=lexical_forms(options.normalizer),
+                log=inputs.log,
+            )
+        line = f"ninja tune --confidence {shlex.join(inputs.places)} --ref {shlex.quote(ref)}"
+        with text_output(output_file) as stream:
+            stream.write(tuned.model.text([line, *tuned.evidence]))
+        for text in tuned.evidence:
+            console.say(text)
+        console.close(f"map: {tuned.model.map}; {tuned.num_lattices} lattices, {console.seconds:.1f} s")
+
+
+def fits_confidences(command: Command) -> Command:
+    """Add the options of the fit of a confidence model, passed to the command as ``fit``, None without --confidence."""
+
+    @section(
+        "Tuning of confidences",
+        click.option("--confidence", is_flag=True, help="Fit a confidence model instead of weights."),
+        click.option(
+            "--confidence-map",
+            type=click.Choice(get_args(Method)),
+            default="logistic",
+            help="With --confidence: kind of the map; monotone uses posteriors only and keeps their order.",
+        ),
+        reads("--confidence-lm", "With --confidence: language model whose surprise is used, such as english-ngram."),
+        unboosted_option,
+    )
+    @functools.wraps(command)
+    def collected(
+        confidence: bool, confidence_map: Method, confidence_lm: str | None, unboosted: str | None, **options: Any
+    ) -> None:
+        if not confidence and (wrong := given_on_command_line(["confidence_map", "confidence_lm", "unboosted"])):
+            raise OptionError(f"{', '.join(wrong)}: only with --confidence")
+        fit = ConfidenceFit(confidence_map, confidence_lm, unboosted) if confidence else None
+        command(fit=fit, **options)
+
+    return collected
