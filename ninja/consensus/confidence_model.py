@@ -12,7 +12,7 @@ import numpy as np
 
 from ninja.consensus.word_features import NAMES, OF_BOOSTS, OF_LM, OF_TIMES, Doubles, WordFeatures
 from ninja.errors import FormatError, LatticeError
-from ninja.files import toml
+from ninja.files.text import read_toml, toml_text
 from ninja.lattice import Scales
 
 VERSION = 1
@@ -87,7 +87,7 @@ class ConfidenceModel:
         if self.map == "logistic":
             values |= {"bias": self.bias, "features": list(self.weights), "weights": list(self.weights.values())}
             values |= {"words": list(self.words), "word_weights": list(self.words.values())}
-        return toml.text(values, comments)
+        return toml_text(values, comments)
 
 
 def _missing(name: str) -> str:
@@ -107,7 +107,7 @@ def read_confidence_model(path: str | os.PathLike[str]) -> ConfidenceModel:
         InputError: The file cannot be read.
         FormatError: The file is not TOML, or not a confidence model of a known version.
     """
-    reader = _Reader(toml.read(path), path)
+    reader = _Reader(read_toml(path), path)
     version = reader.table.get("version")
     if version != VERSION:
         raise reader.error("version", f"must be {VERSION}; fit the model again with `ninja tune --confidence`")
