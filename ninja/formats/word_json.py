@@ -1,4 +1,4 @@
-"""Words with times and confidences as JSON; the format ``words``."""
+"""Words with times and confidences as JSON; the format ``ninja-words``."""
 
 from __future__ import annotations
 

@@ -396,7 +396,7 @@ _SEGLST = Preset(
     new_file=SeglstEncoder,
 )
 _WORDS = Preset(
-    "words",
+    "ninja-words",
     "words with confidences, as `ninja best --json` writes them",
     marks=(("key", "text", "words[].confidence"),),
     key=("key",),
