@@ -81,6 +81,13 @@ cdef class Expander:
             states.append((ticket, <int>search.status(), search.num_expanded()))
         return states
 
+    def stop(self, int32_t ticket):
+        """End a running search with its best hypothesis, completed by the first pass; return False if there is none."""
+        cdef cbool has_answer
+        with nogil:
+            has_answer = self.engine.get().stop(ticket)
+        return has_answer
+
     def remove(self, int32_t ticket):
         """Remove a search and its lattice."""
         self.engine.get().remove(ticket)

@@ -80,6 +80,9 @@ class Expander {
     return tickets;
   }
 
+  // Ends a running search between two waves; see `Search::stop`.
+  bool stop(int32_t ticket) { return places_[ticket].running() && places_[ticket].search->stop(); }
+
   const Search& search(int32_t ticket) const { return *places_[ticket].search; }
 
   // The result of an ended search: copies of the states and arcs of its lattice. Returns false if there are more than

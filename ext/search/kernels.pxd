@@ -49,6 +49,7 @@ cdef extern from "search/expander.hpp" namespace "ninja" nogil:
         void gather() except +
         void scatter(const int64_t*, const float*) except +
         vector[int32_t] ended() except +
+        cbool stop(int32_t) except +
         const Search& search(int32_t)
         cbool expanded(int32_t, int64_t, Copies&) except +
         void replaced(int32_t, float*, float*) except +

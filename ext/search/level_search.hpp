@@ -53,6 +53,32 @@ class LevelSearch final : public Search {
     }
   }
 
+  // The rest of the path keeps its first-pass costs, changed as the look-ahead expects.
+  bool stop() override {
+    int32_t best = -1;
+    for (int32_t state = 0; level_ >= 0 && state < arcs_.num_states; ++state) {
+      for (int32_t c = head_[state]; c >= 0; c = candidates_[c].next) {
+        if (best < 0 || candidates_[c].prospect < candidates_[best].prospect) best = c;
+      }
+    }
+    if (best < 0 || candidates_[best].from < 0) return false;
+    const Candidate& candidate = candidates_[best];
+    int32_t state = arcs_.dst[candidate.arc];
+    links_.push_back({candidate.from, static_cast<int32_t>(hyps_.size()), candidate.arc, candidate.graph});
+    hyps_.push_back({state, kInfinity});
+    while (pass_.next_arc[state] >= 0) {
+      const int32_t arc = pass_.next_arc[state], from = static_cast<int32_t>(hyps_.size()) - 1;
+      state = arcs_.dst[arc];
+      links_.push_back({from, from + 1, arc, static_cast<float>(arcs_.graph[arc] + expected(arc))});
+      hyps_.push_back({state, kInfinity});
+    }
+    hyps_.back().final_graph = static_cast<float>(arcs_.final_graph[state] + correction_[state]);
+    live_.resize(hyps_.size());
+    first_live_ = static_cast<int32_t>(hyps_.size());
+    status_ = SearchStatus::kDone;
+    return true;
+  }
+
   void release() override {
     for (int32_t history : best_histories_) histories_.drop(history);
     best_histories_.clear();

@@ -57,6 +57,8 @@ class Search {
   virtual void gather(Wave& wave) = 0;
   // Takes the answers of the wave, natural-log probabilities.
   virtual void scatter(const float* logprob) = 0;
+  // Ends a running search with the best hypothesis so far, completed by the first pass; returns false if there is none.
+  virtual bool stop() { return false; }
   // Releases all histories.
   virtual void release() = 0;
 

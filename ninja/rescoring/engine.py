@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from ninja.errors import LatticeError, ModelError, NinjaError
 from ninja.files.threads import starting_threads
-from ninja.graph import connect, reverse, select_arcs
+from ninja.graph import best_path, connect, path_lattice, reverse, select_arcs
 from ninja.lattice import Lattice
 from ninja.lattice.arrays import frozen
 from ninja.lattice.lattice import as_list_of
@@ -182,7 +182,9 @@ class Engine(Source):
             self.in_flight.add(utterance)
             try:
                 if self.queue.enter(utterance):
-                    return utterance
+                    if not utterance.is_expired:
+                        return utterance
+                    self.finish_early(utterance)
             except LatticeError as error:
                 self.fail(utterance, error)
 
@@ -196,6 +198,15 @@ class Engine(Source):
             utterance.finish(result)
             if utterance.future is not None:
                 utterance.release()
+
+    def finish_early(self, utterance: Utterance) -> None:
+        """Set the first pass as the result of an utterance whose deadline has expired."""
+        lattice = utterance.lattice
+        if self.options.output == "best":
+            lattice = path_lattice(lattice, best_path(lattice, self.options.scales))
+        if utterance.future is not None:
+            utterance.future.is_complete = False
+        self.finish(utterance, reverse(lattice) if self.options.backward else lattice)
 
     def fail(self, utterance: Utterance, error: NinjaError) -> None:
         """Set the error of an utterance, and report it unless the utterance was submitted with a future."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -29,6 +28,7 @@ from ninja.rescoring.utterances import (
     Prefetch,
     Preparation,
     Source,
+    Submission,
     Utterance,
 )
 
@@ -146,27 +146,32 @@ class Rescorer:
             other_maps=lambda words: () if self.context is None else self.context.class_maps(words, log),
         )
 
-    def submit(self, lattice: Lattice, entities: Any = None, *, timeout: float | None = None) -> Future[Lattice]:
+    def submit(
+        self, lattice: Lattice, entities: Any = None, *, timeout: float | None = None, deadline: float | None = None
+    ) -> Submission:
         """Submit a lattice for rescoring; may be called from any thread.
 
         Args:
             lattice: A lattice with a symbol table. Callers should share one table, as the models are bound to it.
-            entities: Phrases of this utterance for the context stage: ``Entities``, or an argument of
-                ``Entities.from_dict`` such as ``{"@name": ["tom chen"]}``.
+            entities: Phrases of this utterance for the context stage: ``Entities``, an argument of
+                ``Entities.from_dict`` such as ``{"@name": ["tom chen"]}``, or a tuple of ``PhraseList``.
             timeout: Seconds to wait while ``max_waiting`` lattices are in flight.  [default: no limit]
+            deadline: Seconds, > 0, after which the search is stopped.  [default: no limit]
 
         Returns:
-            A future of the rescored lattice. Errors of the lattice are raised by this future only. Cancelling the
-            future before rescoring begins drops the lattice.
+            A future of the rescored lattice. If the deadline expires first, the result is the best answer so far, and
+            ``is_complete`` of the future is False: the lattice with its first-pass costs if the language model has not
+            scored it, and otherwise the best hypothesis of the search, completed by the first pass. Errors of the
+            lattice are raised by this future only. Cancelling the future before rescoring begins drops the lattice.
 
         Raises:
             BusyError: ``max_waiting`` lattices were in flight for as long as `timeout`.
             ClosedError: The Rescorer is closed.
-            OptionError: Entities are given without a context, the Rescorer has several passes, or `lattice` is not a
-                lattice.
+            OptionError: Entities are given without a context, the Rescorer has several passes, `lattice` is not a
+                lattice, or `deadline` is not above 0.
         """
         service = self._opened(entities)
-        utterance, future = service.utterance(lattice, entities)
+        utterance, future = service.utterance(lattice, entities, deadline)
         if not utterance.is_done:
             service.wait_for_slot(timeout)
             service.put(utterance)
@@ -180,7 +185,7 @@ class Rescorer:
         import asyncio  # only needed here
 
         service = self._opened(entities)
-        utterance, future = service.utterance(lattice, entities)
+        utterance, future = service.utterance(lattice, entities, None)
         if not utterance.is_done:
             slot = service.slot()
             try:
@@ -202,6 +207,12 @@ class Rescorer:
             if self._service is None:
                 self._service = self._new_service()
         self._service.shut(timeout)
+
+    @property
+    def in_flight(self) -> tuple[int, int]:
+        """Number of submitted lattices that wait for the batch, and number of those in it."""
+        service = self._service
+        return (0, 0) if service is None else (service.num_waiting, service.num_running)
 
     @property
     def report(self) -> RescoreReport:

@@ -123,6 +123,7 @@ class SearchEngine(Engine):
         slots, logprob, seconds = half.answers.result()
         half.answers = None
         half.expander.scatter(slots, logprob)
+        self._stop_expired(half)
         ended = half.expander.ended()
         with self.in_flight.lock:
             self.report.calls += 1
@@ -138,6 +139,21 @@ class SearchEngine(Engine):
             except NinjaError as error:
                 self.fail(utterance, error)
             half.expander.remove(number)
+
+    def _stop_expired(self, half: _HalfBatch) -> None:
+        """Stop the searches of utterances whose deadline has expired."""
+        for number, utterance in [*half.utterances.items()]:
+            if not utterance.is_expired:
+                continue
+            if not half.expander.stop(number):  # it has ended, or has no answer yet
+                if number in {ticket for ticket, _, _ in half.expander.ended()}:
+                    continue
+                del half.utterances[number]
+                half.num_arcs -= utterance.num_arcs
+                self.finish_early(utterance)
+                half.expander.remove(number)
+            elif utterance.future is not None:
+                utterance.future.is_complete = False
 
     def _abandon(self, half: _HalfBatch) -> None:
         """Release all slots, for example when the run is stopped."""

@@ -11,12 +11,12 @@ from concurrent.futures import TimeoutError as FutureTimeout  # the built-in one
 from contextlib import closing, suppress
 from typing import Any
 
-from ninja.errors import BusyError, ClosedError, OptionError, VocabularyError
+from ninja.errors import BusyError, ClosedError, OptionError, VocabularyError, check_range
 from ninja.lattice import Lattice
 from ninja.lattice.batch import refuse_pair
 from ninja.lattice.lattice import check
 from ninja.rescoring.report import RescoreReport
-from ninja.rescoring.utterances import Source, Utterance
+from ninja.rescoring.utterances import Source, Submission, Utterance
 
 NO_TABLE = "the lattice has no symbol table; attach the words.txt that it was made with, see Lattice.with_words"
 IDLE_SECONDS = 5.0  # idle time after which the thread ends; the next lattice starts a new one
@@ -61,18 +61,22 @@ class Service(Source):
 
     # May be called from any thread.
 
-    def utterance(self, lattice: Lattice, entities: Any) -> tuple[Utterance, Future[Lattice]]:
+    def utterance(self, lattice: Lattice, entities: Any, deadline: float | None) -> tuple[Utterance, Submission]:
         """Return a new utterance and its future, which fails if the lattice cannot be used.
 
         Raises:
-            OptionError: `lattice` is not a `Lattice`.
+            OptionError: `lattice` is not a `Lattice`, or `deadline` is not above 0.
         """
+        if deadline is not None:
+            check_range("deadline", deadline, above=0)
         refuse_pair(lattice)
         if not isinstance(lattice, Lattice):
             name = type(lattice).__name__
             raise OptionError(f"lattice must be a Lattice, not {name}; read files with ninja.read")
-        future: Future[Lattice] = Future()
+        future = Submission()
         utterance = Utterance(lattice, entities, future)
+        if deadline is not None:
+            utterance.deadline = time.monotonic() + deadline
         try:
             check(lattice)
             if lattice.words is None:
@@ -80,6 +84,16 @@ class Service(Source):
         except Exception as error:
             utterance.finish(error=error)
         return utterance, future
+
+    @property
+    def num_waiting(self) -> int:
+        """Number of lattices that are submitted but not in the batch yet."""
+        return len(self._waiting)
+
+    @property
+    def num_running(self) -> int:
+        """Number of lattices in the batch."""
+        return len(self._running)
 
     def slot(self) -> Future[None]:
         """Return a future that is done when a slot is reserved; then `put` an utterance, or `release` the slot.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -39,13 +40,20 @@ ADVICE = (
 )
 
 
+class Submission(Future[Lattice]):
+    """The future of a submitted lattice; when it is done, `is_complete` tells whether its search was complete."""
+
+    is_complete = True  # False if the deadline expired before the search ended
+
+
 @dataclass(slots=True, eq=False)
 class Utterance:
     """A lattice in flight, from when it is read or submitted until its result is returned."""
 
     lattice: Lattice
     entities: Any = None  # phrases of this utterance, for the context stage
-    future: Future[Lattice] | None = None  # set if the lattice was submitted
+    future: Submission | None = None  # set if the lattice was submitted
+    deadline: float = math.inf  # time by `time.monotonic` at which the search is stopped
     phrases: PhraseMark | None = None  # all phrases of the utterance, for a model that reads them
     recording: str | None = None  # set if words are carried over
     history: Sequence[int] = ()  # language model word ids of the recording's earlier utterances
@@ -64,6 +72,11 @@ class Utterance:
     def first_words(self) -> tuple[int, ...]:
         """Word ids that the language model reads first: the id of the phrase list, then the history."""
         return (*(() if self.phrases is None else (self.phrases.number,)), *self.history)
+
+    @property
+    def is_expired(self) -> bool:
+        """Whether the deadline has passed."""
+        return self.deadline < math.inf and time.monotonic() >= self.deadline
 
     def finish(self, result: Lattice | None = None, error: BaseException | None = None) -> None:
         """Set the result or the error, and pass it to the future if there is one."""
