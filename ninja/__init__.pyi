@@ -11,6 +11,7 @@ from . import (
     openfst as openfst,
     pipeline as pipeline,
     rescoring as rescoring,
+    serve as serve,
     show as show,
     train as train,
     tune as tune,

@@ -32,6 +32,7 @@ SECTIONS = {
         "rescore": Entry("rescore", "Rescore lattices with language models."),
         "lmrescore": Entry("kaldi.lmrescore", "Add exact n-gram model scores to lattices, or subtract them."),
         "context": Entry("context", "Boost names, places and titles that are relevant to each utterance."),
+        "serve": Entry("serve", "Rescore lattices that other programs send over HTTP.", has_shards=False),
         "train": Entry("train", "Train a neural language model."),
         "train ngram": Entry("train:ngram", "Train an n-gram model with modified Kneser-Ney smoothing."),
         "train context": Entry(

@@ -30,6 +30,7 @@ from ninja.cli.options import (
 from ninja.cli.scales import completes_scales, fitting_acoustic_scale
 from ninja.cli.source import reads_lattices
 from ninja.context.augmentation.options import AugmentOptions
+from ninja.context.entities.lists import Entities
 from ninja.context.options import ContextOptions
 from ninja.context.settings import DEFAULT_MODEL, NO_MODEL, Augmentation, Context
 from ninja.context.stage import Contextual
@@ -62,7 +63,7 @@ AUGMENTING = tuple(f"augment_{field.name}" for field in fields(AugmentOptions) i
 
 
 def entities(
-    *, required: bool, skip: tuple[str, ...] = (), points: bool = False
+    *, required: bool, skip: tuple[str, ...] = (), points: bool = False, of_requests: bool = False
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Add the context options, passed to the command as ``context``; it is None without ``--entities``.
 
@@ -70,18 +71,24 @@ def entities(
         required: The option ``--entities`` is required.
         skip: Fields of `ContextOptions` that get no option.
         points: The command has a language model, so a context model can score phrases together with it.
+        of_requests: Phrases come with requests instead of ``--entities``.
     """
     skip = (*skip, "map_words", *(() if points else OF_POINTING))
+    no_phrases = Entities.from_dict({}) if of_requests else None
 
     def add(command: Callable[..., None]) -> Callable[..., None]:
-        @section(
-            "Context",
+        files = (
             reads(
                 "--entities",
                 "Phrases, one per line, or phrases for each utterance in JSON, JSONL or TSV.",
                 required=required,
             ),
             reads("--utt2group", "Group of each utterance, as in Kaldi's utt2spk."),
+        )
+
+        @section(
+            "Context",
+            *(() if of_requests else files),
             reads("--class-lm", "N-gram model with class words such as @name."),
             from_fields(ContextOptions, skip=skip),
         )
@@ -98,7 +105,11 @@ def entities(
         )
         @functools.wraps(command)
         def with_context(
-            entities: str | None, utt2group: str | None, class_lm: str | None, augment: bool, **options: Any
+            class_lm: str | None,
+            augment: bool,
+            entities: str | Entities | None = no_phrases,
+            utt2group: str | None = None,
+            **options: Any,
         ) -> None:
             boosts = ContextOptions(**{name: options.pop(name) for name in BOOSTS if name not in skip})
             augment_options = {name.removeprefix("augment_"): options.pop(name) for name in AUGMENTING}

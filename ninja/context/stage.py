@@ -174,10 +174,10 @@ class Contextual:
         """
         lattice, entities = utterance.lattice, utterance.entities
         self._bind_to(lattice, log)
-        if entities is not None and not isinstance(entities, Entities):
+        if entities is not None and not isinstance(entities, Entities | tuple):
             normalizer = NONE if self._binding is None else self._binding.normalizer
             entities = Entities.from_dict(entities, words=lattice.words, normalizer=normalizer)
-        more = () if entities is None else entities.of(lattice.key)
+        more = () if entities is None else entities if isinstance(entities, tuple) else entities.of(lattice.key)
         utterance.lattice = self.add_context(lattice, more)
         utterance.phrases = self.phrases_of(lattice, more)
 

@@ -30,6 +30,7 @@ from ninja.lattice.symbols import SymbolTable
 Form = tuple[str, ...]
 Name = Literal["none", "basic", "english"]
 AUTO = "auto"
+MAX_TABLES = 64  # symbol tables whose lexical forms are cached
 NORMALIZER_HELP = (
     "Normalizer applied before words are compared: none, basic (ignores case and punctuation), english (Whisper's "
     "rules), or a file of written words and their forms.  [default: basic if the words look written, else none]"
@@ -409,7 +410,8 @@ class LexicalForms:
         self._note = note
         self._lock = threading.Lock()
         self._normalizer = None if name == AUTO else make_normalizer(name)
-        self._tables: dict[int, LexicalTable] = {}  # by the id of their symbol table, which they keep alive
+        # By the id of their symbol table, which they keep alive; the last MAX_TABLES.
+        self._tables: dict[int, LexicalTable] = {}
         self._unwritten: tuple[SymbolTable | None, int] = None, 0  # the last table without written words, and its size
 
     @property
@@ -457,6 +459,8 @@ class LexicalForms:
             table = self._tables.get(id(words))
             if table is None:
                 table = self._tables[id(words)] = LexicalTable(words, normalizer)
+                if len(self._tables) > MAX_TABLES:
+                    del self._tables[next(iter(self._tables))]
         return table
 
     def common_table(self, lattices: Iterable[Lattice]) -> LexicalTable | None:

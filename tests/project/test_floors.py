@@ -70,6 +70,9 @@ HEAVY = {
     "gruut_lang_en": set(),
     "matplotlib": set(),
     "jinja2": set(),
+    "starlette": set(),
+    "uvicorn": set(),
+    "prometheus_client": set(),
 }
 
 

@@ -30,6 +30,7 @@ def test_the_packages_are_the_lazy_ones():
         "ninja.graph",
         "ninja.lm",
         "ninja.rescoring",
+        "ninja.serve",
         "ninja.train",
     } == set(PACKAGES)
 

@@ -21,6 +21,7 @@ FLOORS = [
     "tune",
     "train",
     "pipeline",
+    "serve",
     "self_test",
     "build_tool",
     "doctor",

@@ -1,0 +1,103 @@
+"""``ninja serve``."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any
+
+import click
+
+from ninja.cli.console import current_console
+from ninja.cli.context import OF_RESCORING, entities
+from ninja.cli.models import NO_MODEL, language_models, map_words
+from ninja.cli.options import command, config, from_fields, given_on_command_line, reads, section
+from ninja.cli.source import WORDS_HELP
+from ninja.context.settings import Context
+from ninja.errors import OptionError
+from ninja.lattice.symbols import SymbolTable
+from ninja.rescoring.models import ModelFiles
+from ninja.rescoring.options import RescoreOptions
+from ninja.serve.options import ServeOptions
+from ninja.serve.scorer import Scorer
+from ninja.serve.server import Listener
+from ninja.serve.server import serve as run_server
+
+LIMITS = tuple(field.name for field in fields(ServeOptions))
+ADDRESS = tuple(field.name for field in fields(Listener))
+OF_KINDS = ("lm_weight", "word_penalty", "acoustic_scale", "max_unknown")  # whose defaults depend on the lattices
+
+
+@command
+@config
+@language_models
+@map_words
+@from_fields(RescoreOptions, skip=("map_words",))
+@section(
+    "Context",
+    click.option(
+        "--lists",
+        multiple=True,
+        metavar="NAME=FILE",
+        help="Phrases that requests can use by NAME, one per line; may be given several times.",
+    ),
+)
+@entities(required=False, skip=(*OF_RESCORING, "max_arcs"), points=True, of_requests=True)
+@section("Limits", from_fields(ServeOptions))
+@section(
+    "Server",
+    reads("--words", f"{WORDS_HELP} For lattices that contain word ids."),
+    click.option("--host", default="127.0.0.1", help="Address to listen on; 0.0.0.0 for all networks."),
+    click.option("--port", type=click.IntRange(0, 65535), default=8080, help="Port to listen on; 0 for any free port."),
+    reads("--token-file", "File with a token that clients must send ('Authorization: Bearer TOKEN')."),
+    reads("--tls-certificate", "Certificate chain in PEM format, for HTTPS."),
+    reads("--tls-key", "Private key of the certificate in PEM format."),
+)
+def serve(models: ModelFiles, context: Context, lists: tuple[str, ...], words: str | None, **options: Any) -> None:
+    """Rescore lattices that other programs send over HTTP.
+
+    The models are loaded once, and all requests share one batch. POST /v1/rescore takes a lattice in any format that
+    Ninja reads, or an n-best list in JSON, and returns the best hypotheses with times and confidences. The page / is a
+    form for lattices, /docs describes the endpoints, /metrics has metrics for Prometheus. SIGTERM stops the server
+    after the requests in progress. Without --lm-weight, --word-penalty and --acoustic-scale, lattices and n-best lists
+    have the default weights of their kind, as in `ninja rescore`. Requires the extra ninja-asr[serve].
+
+    \b
+    Example:
+      ninja serve --words words.txt --lists contacts=contacts.txt --port 8080
+    """
+    limits = ServeOptions(**{name: options.pop(name) for name in LIMITS})
+    listener = Listener(**{name: options.pop(name) for name in ADDRESS})
+    rescoring = RescoreOptions(**options)
+    if not models.models and models.old_lm is None:
+        raise OptionError(f"--rnnlm {NO_MODEL} requires --old-lm, or there is no model to rescore with")
+    console = current_console()
+    scorer = Scorer(
+        models,
+        rescoring,
+        words=None if words is None else SymbolTable.read(words),
+        context=replace(context, normalizer=rescoring.normalizer),
+        lists=_named_files(lists),
+        chosen=[option.removeprefix("--").replace("-", "_") for option in given_on_command_line(OF_KINDS)],
+        max_latency=limits.max_latency,
+        max_waiting=limits.max_requests,
+    )
+    for note in scorer.report.notes:
+        console.note(note)
+    run_server(scorer, listener, limits, on_start=lambda address: console.say(f"listening on {address}"))
+
+
+def _named_files(lists: tuple[str, ...]) -> dict[str, str]:
+    """Return the files of ``--lists`` by name.
+
+    Raises:
+        OptionError: A value is not NAME=FILE, or a name is given twice.
+    """
+    files: dict[str, str] = {}
+    for text in lists:
+        name, equals, path = text.partition("=")
+        if not (name and equals and path):
+            raise OptionError(f"--lists is {text!r}, but must be NAME=FILE")
+        if name in files:
+            raise OptionError(f"--lists {name} is given twice; give each name once")
+        files[name] = path
+    return files

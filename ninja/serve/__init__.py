@@ -1,0 +1,8 @@
+"""HTTP server that rescores the lattices of its requests in one batch; needs the extra ``ninja-asr[serve]``.
+
+Names are imported on first use; ``__init__.pyi`` lists them.
+"""
+
+from lazy_loader import attach_stub
+
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

@@ -1,0 +1,333 @@
+"""The ASGI application of the server."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ninja.files.threads import num_cores
+from ninja.lattice import Lattice
+from ninja.lattice.lattice import as_list_of
+from ninja.libraries import needed_for
+from ninja.rescoring.utterances import Submission
+from ninja.serve.answers import answer
+from ninja.serve.lattices import output_format, read_lattice, unpacked, write_lattice
+from ninja.serve.logs import LOGGER, log
+from ninja.serve.metrics import Metrics
+from ninja.serve.openapi import document, reference_page
+from ninja.serve.options import ServeOptions
+from ninja.serve.page import POLICY, page
+from ninja.serve.problems import MEDIA_TYPE, Problem, problem_of
+from ninja.serve.requests import RescoreRequest, from_json, from_query
+from ninja.serve.scorer import Phrases, Scorer
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+Result = TypeVar("Result")
+OPEN_PATHS = ("/", "/docs", "/healthz", "/readyz", "/openapi.json")  # no token is needed
+NOSNIFF = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
+COMPLETE = "X-Ninja-Complete"  # header of lattices: whether the search was complete
+
+
+def application(scorer: Scorer, options: ServeOptions = ServeOptions(), *, token: str | None = None) -> Starlette:
+    """Return the ASGI application that rescores lattices with a scorer; it closes the scorer when it shuts down.
+
+    Args:
+        scorer: The models and phrase lists.
+        options: Limits.
+        token: Bearer token that clients must send.  [default: none is needed]
+
+    Raises:
+        DependencyError: A library of the extra ``serve`` is not installed.
+    """
+    with needed_for("a server"):
+        from starlette.applications import Starlette
+        from starlette.exceptions import HTTPException
+        from starlette.routing import Route
+
+    api = _Api(scorer, options, token)
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        yield
+        await asyncio.to_thread(api.close)
+
+    async def refuse(request: Request, error: Exception) -> Response:
+        status = getattr(error, "status_code", 404)
+        detail = (
+            "there is no such path; see /docs" if status == 404 else f"{request.method} is not allowed here; see /docs"
+        )
+        return api.problem_response(Problem(status if status in (404, 405) else 400, detail))
+
+    routes = [
+        Route(path, api.endpoint(path, handler), methods=[method])
+        for method, path, handler in (
+            ("POST", "/v1/rescore", api.rescore),
+            ("GET", "/healthz", api.health),
+            ("GET", "/readyz", api.ready),
+            ("GET", "/metrics", api.metrics_page),
+            ("GET", "/openapi.json", api.openapi),
+            ("GET", "/docs", api.docs),
+            ("GET", "/", api.index),
+        )
+    ]
+    return Starlette(routes=routes, exception_handlers={HTTPException: refuse}, lifespan=lifespan)
+
+
+class _Disconnected(Exception):
+    """The client closed the connection before it was answered."""
+
+
+class _Api:
+    """The endpoints, and the state that they share."""
+
+    def __init__(self, scorer: Scorer, options: ServeOptions, token: str | None) -> None:
+        self._scorer = scorer
+        self._options = options
+        self._token = None if token is None else token.encode()
+        self._metrics = Metrics(scorer)
+        self._threads = ThreadPoolExecutor(max(2, num_cores()), "ninja-requests")
+        self._num_requests = 0
+        self._is_ready = True
+        self._document = document(options, sorted(scorer.lists), has_token=token is not None)
+
+    def close(self) -> None:
+        """Finish the lattices in flight, and end the threads."""
+        self._is_ready = False
+        self._scorer.close(self._options.max_seconds)
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def endpoint(
+        self, path: str, handler: Callable[[Request], Awaitable[Response]]
+    ) -> Callable[[Request], Awaitable[Response]]:
+        """Return a handler that also checks the token, answers errors, and counts and logs the request."""
+
+        async def handled(request: Request) -> Response:
+            start = time.perf_counter()
+            request.state.fields = fields = {"method": request.method, "path": path}
+            try:
+                if path not in OPEN_PATHS:
+                    self._check_token(request)
+                response = await handler(request)
+            except Exception as error:  # any error, as every request is answered
+                response = self._failed(error, fields)
+            seconds = time.perf_counter() - start
+            self._metrics.requests.labels(path, response.status_code).inc()
+            self._metrics.seconds.labels(path).observe(seconds)
+            if path.startswith("/v1/"):
+                log("request", {**fields, "status": response.status_code, "seconds": round(seconds, 6)})
+            return response
+
+        return handled
+
+    def problem_response(self, problem: Problem) -> Response:
+        """Return the response of a problem."""
+        from starlette.responses import Response
+
+        headers = NOSNIFF | problem.headers
+        return Response(json.dumps(problem.document), problem.status, headers=headers, media_type=MEDIA_TYPE)
+
+    async def rescore(self, request: Request) -> Response:
+        """Rescore a lattice."""
+        if self._num_requests >= self._options.max_requests:
+            message = f"{self._num_requests} requests are in progress; send the request again later"
+            raise Problem(429, message, headers={"Retry-After": "1"})
+        self._num_requests += 1
+        self._metrics.in_progress.inc()
+        try:
+            start = time.monotonic()
+            try:
+                body = await asyncio.wait_for(self._body(request), self._options.max_seconds)
+            except asyncio.TimeoutError:
+                raise Problem(408, f"the body was not received within {self._options.max_seconds:g} s") from None
+            left = start + self._options.max_seconds - time.monotonic()
+            try:
+                return await asyncio.wait_for(self._rescored(request, body), max(left, 0.001))
+            except asyncio.TimeoutError:
+                message = f"the lattice was not rescored within {self._options.max_seconds:g} s"
+                raise Problem(504, f"{message}; prune it, or set deadline_ms") from None
+        finally:
+            self._num_requests -= 1
+            self._metrics.in_progress.dec()
+
+    async def health(self, request: Request) -> Response:
+        """Tell that the process answers."""
+        return self._text("ok\n")
+
+    async def ready(self, request: Request) -> Response:
+        """Tell whether the server accepts lattices."""
+        if not self._is_ready:
+            raise Problem(503, "the server is shutting down")
+        return self._text("ready\n")
+
+    async def metrics_page(self, request: Request) -> Response:
+        """Return the metrics."""
+        from starlette.responses import Response
+
+        content, media_type = self._metrics.exposition()
+        return Response(content, headers=NOSNIFF | {"Content-Type": media_type})
+
+    async def openapi(self, request: Request) -> Response:
+        """Return the description of the endpoints."""
+        return self._json(self._document)
+
+    async def docs(self, request: Request) -> Response:
+        """Return the page about the endpoints."""
+        return self._html(reference_page(self._document))
+
+    async def index(self, request: Request) -> Response:
+        """Return the page on which a lattice can be rescored by hand."""
+        return self._html(page(sorted(self._scorer.lists)))
+
+    async def _body(self, request: Request) -> bytes:
+        """Read the body, and refuse one that is too large before all of it is received."""
+        most = self._options.max_body
+        too_large = Problem(413, f"the body has more than {most} bytes; prune the lattice first")
+        length = request.headers.get("content-length", "0")
+        if length.isascii() and length.isdigit() and int(length[:20]) > most:
+            raise too_large
+        pieces, size = [], 0
+        async for piece in request.stream():
+            size += len(piece)
+            if size > most:
+                raise too_large
+            pieces.append(piece)
+        request.state.fields["bytes"] = size
+        return b"".join(pieces)
+
+    async def _rescored(self, request: Request, body: bytes) -> Response:
+        received = time.monotonic()
+        is_json = request.headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json"
+        query = request.query_params.multi_items()
+        job, future = await self._in_thread(self._submit, body, query, received, is_json=is_json)
+        request.state.fields["key"] = job.lattice.key
+        request.state.fields["arcs"] = job.lattice.num_arcs
+        rescored = await self._result(request, future)
+        if not future.is_complete:
+            self._metrics.incomplete.inc()
+        content, media_type = await self._in_thread(job.content, rescored, complete=future.is_complete)
+        from starlette.responses import Response
+
+        complete = {COMPLETE: str(future.is_complete).lower()}
+        return Response(content, headers=NOSNIFF | complete | {"Content-Type": media_type})
+
+    def _submit(
+        self, body: bytes, query: list[tuple[str, str]], received: float, *, is_json: bool
+    ) -> tuple[_Job, Submission]:
+        """Parse a request and submit its lattice; called in a thread."""
+        options, scorer = self._options, self._scorer
+        if is_json and query:
+            raise Problem(400, f"the query parameter {query[0][0]!r:.80} is not allowed with JSON; add it as a field")
+        request = from_json(body) if is_json else from_query(body, query)
+        if request.num_phrases > options.max_phrases:
+            raise Problem(
+                413, f"the request has {request.num_phrases} phrases; at most {options.max_phrases} are allowed"
+            )
+        if request.to is not None:
+            output_format(request.to)  # refuses an unknown format before the lattice is rescored
+        content = unpacked(request.body, options.max_body)
+        lattice = read_lattice(content, request.format, request.key, scorer.vocabularies)
+        if lattice.num_arcs > options.max_arcs:
+            message = f"the lattice has {lattice.num_arcs} arcs; at most {options.max_arcs} are allowed, prune it first"
+            raise Problem(413, message, lattice.key)
+        phrases = scorer.phrases(lattice.key, request.lists, request.entities)
+        deadline = None
+        if request.deadline_ms is not None:
+            deadline = max(1e-6, received + request.deadline_ms / 1000 - time.monotonic())
+        return _Job(scorer, request, lattice, phrases), scorer.submit(lattice, phrases, deadline)
+
+    async def _result(self, request: Request, future: Submission) -> Lattice:
+        """Wait for a rescored lattice; cancel it if the client closes the connection."""
+        result = asyncio.wrap_future(future)
+        closed = asyncio.ensure_future(request.receive())
+        futures: set[asyncio.Future[Any]] = {result, closed}
+        try:
+            await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
+            if not result.done():
+                raise _Disconnected
+            return result.result()
+        finally:
+            result.cancel()
+            closed.cancel()
+            with suppress(asyncio.CancelledError):
+                await closed
+
+    async def _in_thread(self, function: Callable[..., Result], *arguments: Any, **named: Any) -> Result:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, lambda: function(*arguments, **named))
+
+    def _check_token(self, request: Request) -> None:
+        if self._token is None:
+            return
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        sent = token.strip().encode("utf-8", "surrogateescape")
+        if scheme.lower() != "bearer" or not hmac.compare_digest(sent, self._token):
+            message = "the header 'Authorization: Bearer TOKEN' is missing or has another token"
+            raise Problem(401, message, headers={"WWW-Authenticate": "Bearer"})
+
+    def _failed(self, error: Exception, fields: dict[str, Any]) -> Response:
+        """Return the response of an error, and log errors that are not the client's."""
+        from starlette.requests import ClientDisconnect
+
+        if isinstance(error, _Disconnected | ClientDisconnect):
+            fields["disconnected"] = True
+            return self._text("", 499)
+        problem = problem_of(error)
+        fields["problem"] = problem.detail[:500]
+        if problem.status == 500:
+            LOGGER.log(logging.ERROR, "error", exc_info=error, extra={"fields": fields})
+        return self.problem_response(problem)
+
+    def _text(self, content: str, status: int = 200) -> Response:
+        from starlette.responses import PlainTextResponse
+
+        return PlainTextResponse(content, status, headers=NOSNIFF)
+
+    def _json(self, content: dict[str, Any]) -> Response:
+        from starlette.responses import Response
+
+        return Response(json_bytes(content), headers=NOSNIFF, media_type="application/json")
+
+    def _html(self, content: str) -> Response:
+        from starlette.responses import HTMLResponse
+
+        headers = NOSNIFF | {"Content-Security-Policy": POLICY, "Referrer-Policy": "no-referrer"}
+        return HTMLResponse(content, headers=headers)
+
+
+class _Job:
+    """A lattice in flight, with its request."""
+
+    def __init__(self, scorer: Scorer, request: RescoreRequest, lattice: Lattice, phrases: Phrases) -> None:
+        self.scorer = scorer
+        self.request = request
+        self.lattice = lattice
+        self.phrases = phrases
+
+    def content(self, rescored: Lattice, *, complete: bool) -> tuple[bytes, str]:
+        """Return the body of the response and its media type; called in a thread."""
+        scales, request = self.scorer.options_for(self.lattice).scales, self.request
+        if request.to is None:
+            return json_bytes(answer(rescored, scales, request.n, complete=complete)), "application/json"
+        format = output_format(request.to)
+        if "ids" in format.keeps and "names" not in format.keeps:
+            self.scorer.vocabularies.refuse_new_words(rescored)
+        return write_lattice(as_list_of(self.lattice, rescored), format, scales, request.n), "application/octet-stream"
+
+
+def json_bytes(content: dict[str, Any]) -> bytes:
+    """Encode a document; text that is not Unicode is escaped."""
+    try:
+        return json.dumps(content, ensure_ascii=False, allow_nan=False).encode()
+    except UnicodeEncodeError:
+        return json.dumps(content, allow_nan=False).encode()

@@ -1,0 +1,251 @@
+"""Lattices in the bodies of requests and responses; no file is opened, whatever a body names."""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+
+import numpy as np
+
+from ninja._tables import TableWriter
+from ninja.errors import FormatError, LatticeError, NinjaError, OptionError, VocabularyError
+from ninja.files.gzip import GZIP_MAGIC, GzipReader
+from ninja.files.stream import BOM, Stream
+from ninja.formats.content import Content, Entry
+from ninja.formats.format import HEAD, Format, Reader, WriteSettings, by_mark, by_name, formats
+from ninja.formats.kaldi import archive as kaldi
+from ninja.formats.kaldi.archive import KALDI, MAGIC, Vocabulary
+from ninja.formats.unsupported import refusal
+from ninja.io.detection import other_kind
+from ninja.io.lattice_writer import check_key
+from ninja.io.layouts import Plain
+from ninja.io.losses import converted
+from ninja.io.sources import KALDI_HEAD, KALDI_READ, is_kaldi
+from ninja.lattice import Lattice, Scales
+from ninja.lattice.arrays import frozen
+from ninja.lattice.lattice import check
+from ninja.lattice.symbols import EPSILON, SymbolTable
+from ninja.serve.problems import Problem
+
+BODY = "body"  # name of the request's body in messages
+DEFAULT_KEY = "utterance"  # key of a lattice without one
+MAX_NEW_WORDS = 200_000  # words that requests add to the symbol table before it is renewed
+KALDI_FORMATS = ("binary", "text")
+NO_TABLE = "the lattice contains word ids, but this server was started without --words; send a format that spells words"
+
+
+class Vocabularies:
+    """The symbol table that all requests share; words that they spell are added to it.
+
+    When requests have added `most` words, later requests get a new table, so that its memory is bounded.
+
+    Args:
+        base: Symbol table of lattices that contain word ids, or None.
+        most: Maximum number of words that requests add.
+    """
+
+    def __init__(self, base: SymbolTable | None, most: int = MAX_NEW_WORDS) -> None:
+        self._base = base
+        self._most = most
+        self._known = Vocabulary.of(base).known
+        self._lock = threading.Lock()
+        self._current = self._new()
+
+    def current(self) -> Vocabulary:
+        """Return the table, with the mask of the ids that lattices may contain."""
+        with self._lock:
+            assert self._current.words is not None
+            if len(self._current.words) - (1 if self._base is None else len(self._base)) > self._most:
+                self._current = self._new()
+            return self._current
+
+    def _new(self) -> Vocabulary:
+        return Vocabulary(SymbolTable.growing() if self._base is None else self._base.growing_copy(), self._known)
+
+    def refuse_new_words(self, lattice: Lattice) -> None:
+        """Refuse a lattice with words that its request has added to the table, for a format that stores ids only.
+
+        Raises:
+            VocabularyError: The lattice has such a word, or the server has no symbol table.
+        """
+        used, known = np.unique(lattice.word), self._known
+        if known is None or (used >= len(known)).any() or not known[used].all():
+            message = "the format stores word ids, but the server's symbol table lacks words of the lattice"
+            raise VocabularyError(f"{message}; choose a format that spells words", key=lattice.key)
+
+    def attach(self, lattice: Lattice) -> Lattice:
+        """Return a lattice whose word ids are those of the shared table.
+
+        Raises:
+            VocabularyError: The lattice contains ids, but there is no symbol table for them.
+            TableError: The symbol table lacks a word id.
+        """
+        vocabulary = self.current()
+        words = vocabulary.words
+        assert words is not None
+        if lattice.words is None:
+            if vocabulary.known is None:
+                if lattice.word.any():
+                    raise VocabularyError(NO_TABLE, key=lattice.key)
+                return lattice.with_words(words)
+            return vocabulary.attach(lattice)
+        used = np.unique(lattice.word)
+        used = used[used != EPSILON]
+        ids = np.array(words.intern(lattice.words.words_of(used.tolist())), np.int32)
+        word = np.zeros(lattice.num_arcs, np.int32)
+        spoken = lattice.word != EPSILON
+        word[spoken] = ids[np.searchsorted(used, lattice.word[spoken])]
+        return lattice.replace(word=frozen(word), words=words)
+
+
+def unpacked(body: bytes, most: int) -> bytes:
+    """Decompress a body if it is gzip.
+
+    Raises:
+        Problem: It has more than `most` bytes.
+        FormatError: The gzip stream is damaged.
+    """
+    if not body.startswith(GZIP_MAGIC):
+        return body
+    reader = GzipReader(b"", io.BytesIO(body), BODY)
+    buffer = memoryview(bytearray(1 << 16))
+    content = io.BytesIO()
+    while count := reader.readinto(buffer):
+        content.write(buffer[:count])
+        if content.tell() > most:
+            raise Problem(413, f"the body unpacks to more than {most} bytes; prune the lattice first")
+    return content.getvalue()
+
+
+def read_lattice(body: bytes, format: str | None, key: str | None, vocabularies: Vocabularies) -> Lattice:
+    """Read the only lattice of a body.
+
+    Args:
+        body: The content of a file, not compressed.
+        format: Name of its format; None detects it.
+        key: Key of the result; None uses that in the body, if its format stores keys.
+        vocabularies: Symbol tables of the server.
+
+    Raises:
+        NinjaError: The body cannot be read, or does not contain exactly one lattice.
+    """
+    lattices: list[Lattice] = []
+    for entry_key, entry in _entries(body, format, key):
+        if isinstance(entry, NinjaError):
+            entry.path = BODY
+            raise entry
+        lattices.append(entry if key is None else entry.with_key(key))
+        if entry_key and key is None and entry.key != entry_key:
+            lattices[-1] = entry.with_key(entry_key)
+        if len(lattices) > 1:
+            raise FormatError("the body contains several lattices; send each in a request of its own", BODY)
+    if not lattices:
+        raise FormatError("the body contains no lattice", BODY)
+    lattice = lattices[0]
+    check(lattice)
+    return vocabularies.attach(lattice)
+
+
+def _entries(body: bytes, name: str | None, key: str | None) -> Iterator[Entry]:
+    stream = Stream(io.BytesIO(body), BODY)
+    head = stream.head(HEAD)
+    format = None if name is None else _named(name)
+    if format is None:
+        format = by_mark(head)
+        if format is None and not is_kaldi(head[:KALDI_HEAD]):
+            reason = refusal(head) or other_kind(head) or "the format is not recognised; name it in 'format'"
+            raise FormatError(reason, BODY)
+    if format is None or format.read == KALDI_READ or format.name in KALDI_FORMATS:
+        if head.startswith(BOM):
+            stream.readinto(memoryview(bytearray(len(BOM))))
+        batches = (
+            iter([kaldi.bare(stream, key or DEFAULT_KEY, Vocabulary())])
+            if head.startswith(MAGIC)
+            else kaldi.archive(stream, Vocabulary())
+        )
+        for batch in batches:
+            yield from batch.entries()
+        return
+    content = Content(stream, "")  # no file has this name
+    content.key = key or DEFAULT_KEY
+    options = {"key": "utterance"} if format.name == "slf" else {}  # a body has no file name
+    yield from Reader.of(format, options).entries(content, None)
+
+
+def _named(name: str) -> Format | None:
+    """Return the format with a name; None for Kaldi archives.
+
+    Raises:
+        OptionError: There is no such format, or the name has options, which may name files.
+    """
+    if name == KALDI:
+        return None
+    _refuse_options(name)
+    return by_name(name, "read")
+
+
+def _refuse_options(name: str) -> None:
+    if ":" in name:
+        raise OptionError(f"the format {name!r} has options, which are not allowed in requests; give its name only")
+
+
+def readable() -> list[str]:
+    """Return the names of the formats that a request may have."""
+    return [KALDI, *(format.name for format in formats() if format.read is not None)]
+
+
+def writable() -> list[str]:
+    """Return the names of the formats that a response may have."""
+    return [format.name for format in formats() if _is_writable(format)]
+
+
+def _is_writable(format: Format) -> bool:
+    write = format.write
+    if write is None or write.as_it_came or write.files == "named" or format.name == "parquet":
+        return False
+    return format.name in KALDI_FORMATS or write.encode is not None or write.encoder is not None
+
+
+def output_format(name: str) -> Format:
+    """Return the format of a response.
+
+    Raises:
+        OptionError: There is no such format, or it cannot be the body of a response.
+    """
+    _refuse_options(name)
+    format = by_name(KALDI_FORMATS[0] if name == KALDI else name, "write")
+    if not _is_writable(format):
+        raise OptionError(f"{format.name} cannot be the body of a response; available: {', '.join(writable())}")
+    return format
+
+
+def write_lattice(lattice: Lattice, format: Format, scales: Scales, n: int) -> bytes:
+    """Return a lattice in a format, converted to an n-best list or a confusion network if it stores these.
+
+    Args:
+        lattice: The lattice.
+        format: See `output_format`.
+        scales: Scales with which formats with one cost combine costs, if they have options for them.
+        n: Maximum number of hypotheses of formats of n-best lists.
+
+    Raises:
+        LatticeError: The format cannot store the lattice.
+    """
+    assert format.write is not None
+    if format.name in KALDI_FORMATS:
+        check_key(lattice.key)
+        table = TableWriter(text=format.name == KALDI_FORMATS[1])
+        table.append(lattice, lattice.key.encode("utf-8", "surrogateescape"), lattice.kind == "compact")
+        return bytes(table.view())
+    values = {"acoustic_scale": scales.acoustic, "lm_scale": scales.lm, "word_penalty": scales.word_penalty, "n": n}
+    options = format.write.options
+    known = [field.name for field in fields(options)] if is_dataclass(options) else []
+    settings = WriteSettings(options(**{name: value for name, value in values.items() if name in known}), None)
+    item, _ = converted(lattice, format, settings, with_names="ids" not in format.keeps or "names" in format.keeps)
+    encoder = Plain(format.write, settings) if format.write.encoder is None else format.write.encoder(settings)
+    try:
+        return encoder.add(item) + encoder.end()
+    except UnicodeEncodeError as error:
+        raise LatticeError("a word or the key cannot be encoded as UTF-8", key=lattice.key) from error

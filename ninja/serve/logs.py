@@ -1,0 +1,43 @@
+"""Logs of the server: a JSON object per line on stderr."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import logging
+import sys
+from typing import Any
+
+LOGGER = logging.getLogger("ninja.serve")
+
+
+class JsonLines(logging.Formatter):
+    """Formatter of records as JSON objects with ``time``, ``level``, ``message`` and the fields of an event."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return a record as a line."""
+        time = datetime.datetime.fromtimestamp(record.created, datetime.timezone.utc)
+        entry: dict[str, Any] = {
+            "time": time.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "level": record.levelname.lower(),
+            "message": record.getMessage(),
+            **getattr(record, "fields", {}),
+        }
+        if record.exc_info:
+            entry["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(entry, ensure_ascii=True)
+
+
+def log_to_stderr() -> None:
+    """Write the logs of the server, and those of uvicorn above the level info, to stderr."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines())
+    for logger, level in ((LOGGER, logging.INFO), (logging.getLogger("uvicorn"), logging.WARNING)):
+        logger.handlers = [handler]
+        logger.setLevel(level)
+        logger.propagate = False
+
+
+def log(message: str, fields: dict[str, Any] | None = None) -> None:
+    """Log an event with its fields."""
+    LOGGER.info(message, extra={"fields": fields or {}})

@@ -1,0 +1,297 @@
+"""The description of the endpoints in OpenAPI 3.1, and a page about them."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Any
+
+from ninja.libraries import VERSION
+from ninja.serve.lattices import readable, writable
+from ninja.serve.options import ServeOptions
+from ninja.serve.problems import MEDIA_TYPE, TITLES
+from ninja.serve.requests import DESCRIPTIONS, MAX_KEY, MAX_N
+
+ABOUT = (
+    "Rescores lattices and n-best lists of speech recognisers with language models. All requests share one batch; the "
+    "result of a request does not depend on the others."
+)
+EXAMPLE = {
+    "key": "utt1",
+    "nbest": [
+        {"text": "call john chan", "am_score": -2.0, "lm_score": -9.0},
+        {"text": "call jon chen", "am_score": -2.5, "lm_score": -12.0},
+    ],
+    "entities": ["jon chen"],
+    "n": 2,
+}
+
+
+def document(options: ServeOptions, lists: list[str], *, has_token: bool) -> dict[str, Any]:
+    """Return the OpenAPI document.
+
+    Args:
+        options: Limits, which the descriptions name.
+        lists: Names of the phrase lists.
+        has_token: Whether clients need a bearer token.
+    """
+    problems = {
+        str(status): {
+            "description": TITLES[status],
+            "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+        }
+        for status in (400, *((401,) if has_token else ()), 408, 413, 422, 429, 500, 503, 504)
+    }
+    problems["429"]["headers"] = {"Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer"}}}
+    rescore = {
+        "summary": "Rescore a lattice or an n-best list.",
+        "description": (
+            "The body is a file with one lattice, in any format that Ninja reads, and options are in the query; or it "
+            "is a JSON object with the lattice and the options. The response has the best hypotheses, or with `to` "
+            f"the lattice in a format. Limits: {options.max_body} bytes, {options.max_arcs} arcs, "
+            f"{options.max_phrases} phrases, {options.max_seconds:g} s."
+        ),
+        "operationId": "rescore",
+        "parameters": [
+            *(
+                {"name": name, "in": "query", "description": DESCRIPTIONS[name], "schema": schema}
+                for name, schema in _options(lists).items()
+                if name not in ("entities", "lists")
+            ),
+            _repeated("list", DESCRIPTIONS["lists"], _names(lists)),
+            _repeated("phrase", "Phrase of this utterance.", {"type": "string"}),
+        ],
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/json": {"schema": {"$ref": "#/components/schemas/Request"}, "example": EXAMPLE},
+                "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
+            },
+        },
+        "responses": {
+            "200": {
+                "description": "The rescored lattice.",
+                "headers": {
+                    "X-Ninja-Complete": {
+                        "description": "Whether the search was complete.",
+                        "schema": {"type": "string", "enum": ["true", "false"]},
+                    }
+                },
+                "content": {
+                    "application/json": {"schema": {"$ref": "#/components/schemas/Answer"}},
+                    "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
+                },
+            },
+            **problems,
+        },
+    }
+    paths: dict[str, Any] = {
+        "/v1/rescore": {"post": rescore},
+        "/healthz": {"get": _text("Tell that the process answers.")},
+        "/readyz": {"get": _text("Tell whether the server accepts lattices.", not_ready=True)},
+        "/metrics": {"get": _text("Return metrics for Prometheus.", has_token=has_token)},
+    }
+    result: dict[str, Any] = {
+        "openapi": "3.1.0",
+        "info": {"title": "Ninja", "version": VERSION, "description": ABOUT},
+        "paths": paths,
+        "components": {"schemas": _schemas(lists)},
+    }
+    if has_token:
+        result["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+        for path, method in (("/v1/rescore", "post"), ("/metrics", "get")):
+            paths[path][method]["security"] = [{"token": []}]
+    return result
+
+
+def _names(lists: list[str]) -> dict[str, Any]:
+    return {"type": "string", "enum": lists} if lists else {"type": "string"}
+
+
+def _repeated(name: str, description: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "name": name,
+        "in": "query",
+        "description": f"{description} May be repeated.",
+        "schema": {"type": "array", "items": schema},
+    }
+
+
+def _options(lists: list[str]) -> dict[str, dict[str, Any]]:
+    phrase = {
+        "oneOf": [
+            {"type": "string"},
+            {
+                "type": "object",
+                "required": ["text"],
+                "properties": {"text": {"type": "string"}, "weight": {"type": "number", "default": 1}},
+            },
+        ]
+    }
+    phrases = {"type": "array", "items": phrase}
+    return {
+        "key": {"type": "string", "minLength": 1, "maxLength": MAX_KEY},
+        "format": {"type": "string", "enum": readable()},
+        "to": {"type": "string", "enum": writable()},
+        "n": {"type": "integer", "minimum": 1, "maximum": MAX_N, "default": 5},
+        "entities": {"oneOf": [phrases, {"type": "object", "additionalProperties": phrases}]},
+        "lists": {"type": "array", "items": _names(lists)},
+        "deadline_ms": {"type": "number", "exclusiveMinimum": 0},
+    }
+
+
+def _text(summary: str, *, not_ready: bool = False, has_token: bool = False) -> dict[str, Any]:
+    responses: dict[str, Any] = {
+        "200": {"description": "OK", "content": {"text/plain": {"schema": {"type": "string"}}}}
+    }
+    for status, applies in ((503, not_ready), (401, has_token)):
+        if applies:
+            content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+            responses[str(status)] = {"description": TITLES[status], "content": content}
+    return {"summary": summary, "responses": responses}
+
+
+def _schemas(lists: list[str]) -> dict[str, Any]:
+    score = {"type": "number"}
+    hypothesis = {
+        "type": "object",
+        "required": ["text"],
+        "properties": {"text": {"type": "string"}, "score": score, "am_score": score, "lm_score": score},
+    }
+    properties: dict[str, Any] = {
+        "lattice": {"type": "string"},
+        "lattice_base64": {"type": "string", "contentEncoding": "base64"},
+        "nbest": {"type": "array", "items": hypothesis},
+        **_options(lists),
+    }
+    for name, schema in properties.items():
+        schema["description"] = DESCRIPTIONS[name]
+    word = {
+        "type": "object",
+        "required": ["word"],
+        "properties": {
+            "word": {"type": "string"},
+            "start": {"type": "number", "description": "Seconds, if the lattice has times."},
+            "end": {"type": "number"},
+            "confidence": {"type": "number", "description": "Probability in [0, 1]; of the best hypothesis only."},
+        },
+    }
+    return {
+        "Request": {
+            "type": "object",
+            "additionalProperties": False,
+            "properties": properties,
+            "oneOf": [{"required": [name]} for name in ("lattice", "lattice_base64", "nbest")],
+        },
+        "Answer": {
+            "type": "object",
+            "required": ["key", "complete", "nbest", "alternatives"],
+            "properties": {
+                "key": {"type": "string"},
+                "complete": {"type": "boolean", "description": "Whether the search ended before the deadline."},
+                "nbest": {
+                    "type": "array",
+                    "description": "Hypotheses, best first.",
+                    "items": {
+                        "type": "object",
+                        "required": ["text", "score", "am_score", "lm_score", "words"],
+                        "properties": {
+                            "text": {"type": "string"},
+                            "score": {"type": "number", "description": "Weighted total log-probability."},
+                            "am_score": {"type": "number", "description": "Acoustic log-probability, unscaled."},
+                            "lm_score": {"type": "number", "description": "New graph log-probability."},
+                            "words": {"type": "array", "items": word},
+                        },
+                    },
+                },
+                "alternatives": {
+                    "type": "array",
+                    "description": "For each word of the best hypothesis, the most probable words at its place; an "
+                    "empty word means that there is none.",
+                    "items": {
+                        "type": "array",
+                        "items": {
+                            "type": "object",
+                            "required": ["word", "confidence"],
+                            "properties": {"word": {"type": "string"}, "confidence": {"type": "number"}},
+                        },
+                    },
+                },
+            },
+        },
+        "Problem": {
+            "type": "object",
+            "required": ["type", "title", "status", "detail"],
+            "properties": {
+                "type": {"type": "string"},
+                "title": {"type": "string"},
+                "status": {"type": "integer"},
+                "detail": {"type": "string", "description": "The message of the command line."},
+                "key": {"type": "string", "description": "Utterance id, if known."},
+            },
+        },
+    }
+
+
+def reference_page(openapi: dict[str, Any]) -> str:
+    """Return an HTML page about the endpoints of an OpenAPI document."""
+    sections = []
+    for path, methods in openapi["paths"].items():
+        for method, operation in methods.items():
+            sections.append(f"<h2><code>{method.upper()} {escape(path)}</code></h2>")
+            sections.append(f"<p>{_marked(operation['summary'])} {_marked(operation.get('description', ''))}</p>")
+            rows = [(p["name"], p["schema"], p["description"]) for p in operation.get("parameters", ())]
+            sections.append(_table("Query parameters", rows))
+            answers = "".join(
+                f"<tr><td>{status}<td>{escape(response['description'])}"
+                for status, response in operation["responses"].items()
+            )
+            sections.append(f"<h3>Responses</h3><table>{answers}</table>")
+    for name, schema in openapi["components"]["schemas"].items():
+        rows = [(field, value, value.get("description", "")) for field, value in schema["properties"].items()]
+        sections.append(f"<h2>{name}</h2>{_table('Fields', rows)}")
+    return _PAGE.replace("CONTENT", "\n".join(sections)).replace("ABOUT", _marked(openapi["info"]["description"]))
+
+
+def _table(title: str, rows: list[tuple[str, dict[str, Any], str]]) -> str:
+    if not rows:
+        return ""
+    lines = (
+        f"<tr><td><code>{escape(name)}</code><td>{escape(_kind(schema))}<td>{_marked(text)}"
+        for name, schema, text in rows
+    )
+    return f"<h3>{title}</h3><table>{''.join(lines)}</table>"
+
+
+def _kind(schema: dict[str, Any]) -> str:
+    """Describe the type of a value."""
+    if "enum" in schema:
+        return "one of " + ", ".join(schema["enum"])
+    if "oneOf" in schema:
+        return " or ".join(map(_kind, schema["oneOf"]))
+    if schema.get("type") == "array":
+        return f"array of {_kind(schema['items'])}"
+    low, high = schema.get("minimum"), schema.get("maximum")
+    kind: str = schema.get("type", "any")
+    return f"{kind}, {low} to {high}" if low is not None and high is not None else kind
+
+
+def _marked(text: str) -> str:
+    parts = escape(text).split("`")
+    return "".join(f"<code>{part}</code>" if number % 2 else part for number, part in enumerate(parts))
+
+
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Ninja: endpoints</title>
+<style>
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 0 auto; padding: 1rem; }
+table { border-collapse: collapse; width: 100%; }
+td { border-top: 1px solid #8886; padding: .3rem .6rem; vertical-align: top; overflow-wrap: anywhere; }
+@media (prefers-color-scheme: dark) { body { background: #181a1b; color: #e8e6e3; } a { color: #8ab4f8; } }
+</style></head><body>
+<h1>Ninja</h1>
+<p>ABOUT</p>
+<p><a href="openapi.json">openapi.json</a> describes the endpoints for programs. <a href="./">Try it</a>.</p>
+CONTENT
+</body></html>
+"""

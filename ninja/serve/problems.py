@@ -1,0 +1,82 @@
+"""Problems of requests, as the status and the JSON document of a response (RFC 9457)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ninja.errors import (
+    BusyError,
+    ClosedError,
+    DependencyError,
+    FormatError,
+    LatticeError,
+    ModelError,
+    NinjaError,
+    OptionError,
+    SymbolError,
+    VocabularyError,
+)
+
+MEDIA_TYPE = "application/problem+json"
+RETRY_SECONDS = 1  # advice to clients that were refused because of the load
+TITLES = {
+    400: "Malformed request",
+    401: "Unauthorized",
+    404: "Not found",
+    405: "Method not allowed",
+    408: "The request was not received in time",
+    413: "The request is too large",
+    422: "The request cannot be processed",
+    429: "Too many requests",
+    500: "Internal error",
+    503: "Not available",
+    504: "The time limit was exceeded",
+}
+_STATUS: tuple[tuple[type[NinjaError], int], ...] = (
+    (BusyError, 429),
+    (ClosedError, 503),
+    (ModelError, 500),
+    (DependencyError, 422),  # the library of a format
+    (FormatError, 422),
+    (LatticeError, 422),
+    (SymbolError, 422),
+    (VocabularyError, 422),
+    (OptionError, 422),
+)
+
+
+@dataclass
+class Problem(Exception):
+    """A request that is answered with an error.
+
+    Args:
+        status: HTTP status.
+        detail: One line with the problem, the offending value and the remedy.
+        key: Key of the lattice.
+        headers: Further headers of the response.
+    """
+
+    status: int
+    detail: str
+    key: str | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """Body of the response."""
+        document = {"type": "about:blank", "title": TITLES[self.status], "status": self.status, "detail": self.detail}
+        return document if self.key is None else document | {"key": self.key}
+
+
+def problem_of(error: Exception) -> Problem:
+    """Return the problem of an error, with the message that the command line prints."""
+    if isinstance(error, Problem):
+        return error
+    for kind, status in _STATUS:
+        if isinstance(error, kind):
+            headers = {"Retry-After": str(RETRY_SECONDS)} if status in (429, 503) else {}
+            return Problem(status, str(error), error.key or None, headers)
+    if isinstance(error, MemoryError):
+        return Problem(503, "out of memory; send the request again later", headers={"Retry-After": str(RETRY_SECONDS)})
+    return Problem(500, "the server failed to process the request; its log has the error")

@@ -1,0 +1,192 @@
+"""`RescoreRequest`, a request to rescore a lattice, and its fields."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ninja.formats.nbest.json_lists import loaded
+from ninja.lm.ngram.classes import is_class
+from ninja.serve.problems import Problem
+
+MAX_N = 1000  # hypotheses of a response
+MAX_KEY = 1024  # characters
+NO_CLASS = "phrases"  # phrases without a class, as in entity files
+JSON_FORMAT = "json"
+DESCRIPTIONS = {
+    "lattice": "The lattice as text, for formats that are text.",
+    "lattice_base64": "The lattice in base64, for formats that are binary or compressed.",
+    "nbest": "Hypotheses, instead of a lattice: objects with `text`, and `score` or `am_score` and `lm_score` "
+    "(natural-log probabilities).",
+    "key": "Utterance id.",
+    "format": "Format of the lattice.  [default: detected from the content]",
+    "to": "Format of the response.  [default: the JSON document below]",
+    "n": "Maximum number of hypotheses in the response.",
+    "entities": "Phrases of this utterance: a list, or an object of lists by class such as `@name`. A phrase is a "
+    "string, or an object with `text` and `weight`.",
+    "lists": "Names of the server's phrase lists to use.",
+    "deadline_ms": "Milliseconds after which the best answer so far is returned; `complete` tells whether the search "
+    "had ended.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RescoreRequest:
+    """A lattice or an n-best list, and the options of its rescoring."""
+
+    body: bytes  # content of a file
+    format: str | None = None
+    key: str | None = None
+    to: str | None = None
+    n: int = 5
+    entities: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # by class
+    lists: tuple[str, ...] = ()
+    deadline_ms: float | None = None
+
+    @property
+    def num_phrases(self) -> int:
+        """Number of phrases in the request, without those of named lists."""
+        return sum(map(len, self.entities.values()))
+
+
+def from_query(body: bytes, query: Sequence[tuple[str, str]]) -> RescoreRequest:
+    """Return the request of a lattice that is the body, with options in the query of the URL.
+
+    Raises:
+        Problem: A parameter is unknown, occurs twice, or has an invalid value.
+    """
+    values: dict[str, Any] = {}
+    for name, text in query:
+        if name in ("list", "phrase"):
+            values.setdefault({"list": "lists", "phrase": "entities"}[name], []).append(text)
+        elif name not in ("key", "format", "to", "n", "deadline_ms"):
+            raise Problem(
+                400, f"unknown query parameter {name!r:.80}; known: key, format, to, n, deadline_ms, list, phrase"
+            )
+        elif name in values:
+            raise Problem(400, f"the query parameter {name} is given twice; give it once")
+        else:
+            values[name] = _number(name, text) if name in ("n", "deadline_ms") else text
+    return _request(body, values)
+
+
+def from_json(content: bytes) -> RescoreRequest:
+    """Return the request of a JSON object, whose fields are those of `DESCRIPTIONS`.
+
+    Raises:
+        Problem: The content is not such an object.
+    """
+    try:
+        entry, has_double = loaded(content.decode("utf-8"))
+    except ValueError as error:
+        raise Problem(400, f"not JSON: {str(error)[:80]}") from None
+    if not isinstance(entry, dict):
+        raise Problem(400, f"expected a JSON object, found {_shown(entry)}")
+    if has_double:
+        raise Problem(400, "an object has a field twice; give each field once")
+    if unknown := [name for name in entry if name not in DESCRIPTIONS]:
+        raise Problem(400, f"unknown field {unknown[0]!r:.80}; known: {', '.join(DESCRIPTIONS)}")
+    values = {name: value for name, value in entry.items() if value is not None}
+    sources = [name for name in ("lattice", "lattice_base64", "nbest") if name in values]
+    if len(sources) != 1:
+        message = f"{' and '.join(sources)} are given; give one of them" if sources else "no lattice is given"
+        raise Problem(400, f"{message}; the field is lattice, lattice_base64 or nbest")
+    return _request(_content(sources[0], values.pop(sources[0]), values), values)
+
+
+def _content(name: str, value: Any, values: dict[str, Any]) -> bytes:
+    """Return the lattice in a field as the content of a file."""
+    if name == "nbest":
+        if not isinstance(value, list):
+            raise Problem(400, f"nbest is {_shown(value)}, but must be a list of hypotheses")
+        if values.setdefault("format", JSON_FORMAT) != JSON_FORMAT:
+            raise Problem(400, f"format is {values['format']!r:.80}, but nbest is json; omit format")
+        key = values.get("key", "")
+        return json.dumps({"key": key if isinstance(key, str) and key else "utterance", "nbest": value}).encode()
+    if not isinstance(value, str):
+        raise Problem(400, f"{name} is {_shown(value)}, but must be text")
+    if name == "lattice":
+        return value.encode("utf-8", "surrogatepass")
+    try:
+        return base64.b64decode(value, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise Problem(400, f"lattice_base64 is not base64: {error}") from None
+
+
+def _number(name: str, text: str) -> Any:
+    try:
+        return int(text) if name == "n" else float(text)
+    except ValueError:
+        raise Problem(400, f"{name} is {text!r:.80}, but must be a number") from None
+
+
+def _request(body: bytes, values: dict[str, Any]) -> RescoreRequest:
+    checks: dict[str, Callable[[Any], Any]] = {
+        "key": lambda value: _text("key", value, MAX_KEY),
+        "format": lambda value: _text("format", value, 80),
+        "to": lambda value: _text("to", value, 80),
+        "n": _n,
+        "entities": _entities,
+        "lists": _lists,
+        "deadline_ms": _deadline,
+    }
+    return RescoreRequest(body, **{name: checks[name](value) for name, value in values.items()})
+
+
+def _text(name: str, value: Any, most: int) -> str:
+    if not isinstance(value, str) or not 1 <= len(value) <= most:
+        raise Problem(400, f"{name} is {_shown(value)}, but must be a text of 1 to {most} characters")
+    if any(0xD800 <= ord(char) < 0xE000 for char in value):
+        raise Problem(400, f"{name} contains a surrogate, which UTF-8 cannot encode; remove it")
+    return value
+
+
+def _n(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_N:
+        raise Problem(400, f"n is {_shown(value)}, but must be an integer from 1 to {MAX_N}")
+    return value
+
+
+def _deadline(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise Problem(400, f"deadline_ms is {_shown(value)}, but must be a number")
+    if not 0 < value < math.inf:
+        raise Problem(400, f"deadline_ms is {_shown(value)}, but must be above 0")
+    return min(float(value), 1e9)
+
+
+def _lists(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        raise Problem(400, f"lists is {_shown(value)}, but must be a list of names")
+    return tuple(dict.fromkeys(value))
+
+
+def _entities(value: Any) -> dict[str, list[Any]]:
+    """Return the phrases by class; only classes are allowed, as other fields of entity files may name files."""
+    if isinstance(value, list):
+        value = {NO_CLASS: value}
+    if not isinstance(value, dict):
+        raise Problem(
+            400, f"entities is {_shown(value)}, but must be a list of phrases, or an object of lists by class"
+        )
+    for name, phrases in value.items():
+        if name != NO_CLASS and not is_class(name):
+            raise Problem(400, f"{name!r:.80} is not a class (@…, $…, <…>) or {NO_CLASS!r}")
+        if not isinstance(phrases, list):
+            raise Problem(400, f"the phrases of {name!r:.80} are {_shown(phrases)}, but must be a list")
+    return value
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict):
+        return "an object"
+    if isinstance(value, list | tuple):
+        return "a list"
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 10**20:
+        return "a number of more than 20 digits"
+    return "null" if value is None else f"{value!r:.60}"

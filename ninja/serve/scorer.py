@@ -1,0 +1,268 @@
+"""`Scorer`: the models and phrase lists of a server, loaded once, and the Rescorers that share them."""
+
+from __future__ import annotations
+
+import copy
+import os
+import threading
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ninja.context.entities.lists import Entities, PhraseList
+from ninja.context.settings import Context
+from ninja.context.stage import Contextual
+from ninja.errors import FormatError, OptionError
+from ninja.lattice import Lattice
+from ninja.lattice.lattice import ListLattice, has_graph_costs
+from ninja.lattice.symbols import SymbolTable
+from ninja.lattice.text import AUTO, BASIC, NONE, LexicalForms, looks_written
+from ninja.lm.mixture import Mixture
+from ninja.lm.word_map import WordMap
+from ninja.rescoring.models import Model, ModelFiles
+from ninja.rescoring.options import RescoreOptions, usual_weights
+from ninja.rescoring.report import RescoreReport
+from ninja.rescoring.rescorer import Rescorer
+from ninja.rescoring.utterances import Submission, Utterance
+from ninja.serve.lattices import Vocabularies
+from ninja.serve.problems import Problem
+
+Phrases = tuple[PhraseList, ...]
+
+
+class RequestContext(Contextual):
+    """A context stage that leaves the lattices of requests without phrases unchanged."""
+
+    def prepare(self, utterance: Utterance, log: Any) -> None:
+        """See `Contextual.prepare`."""
+        if utterance.entities:
+            super().prepare(utterance, log)
+
+
+class Scorer:
+    """Rescores lattices of several kinds with one set of models.
+
+    Lattices of one kind share a batch. As for the commands, n-best lists and lattices without graph costs have the
+    acoustic scale 1, and lists without graph costs the usual weights of lists, unless the user sets them.
+
+    Args:
+        models: Files of the language models, which are loaded here, or a model; it must not be used elsewhere.
+        options: Options of the rescoring.
+        words: Symbol table of lattices that contain word ids.
+        context: Models and options of the phrases of requests; its own phrases are not used.
+        lists: Files of phrases by name, which requests refer to.
+        chosen: Options that the user has set, which apply to lattices of all kinds; by default, `max_unknown` is 1.
+        max_latency: See `Rescorer`.
+        max_waiting: See `Rescorer`.
+
+    Raises:
+        OptionError: Options cannot be combined, or the penalty of unknown words would depend on other requests.
+        NinjaError: A file cannot be loaded.
+    """
+
+    def __init__(
+        self,
+        models: ModelFiles | Model,
+        options: RescoreOptions,
+        *,
+        words: SymbolTable | None = None,
+        context: Context | None = None,
+        lists: Mapping[str, str | os.PathLike[str]] | None = None,
+        chosen: Collection[str] = (),
+        max_latency: float = 0.01,
+        max_waiting: int = 256,
+    ) -> None:
+        files = models if isinstance(models, ModelFiles) else ModelFiles()
+        if files.directions:
+            raise OptionError("iterate cannot be used in a server, because all lattices of a batch share one pass")
+        self.vocabularies = Vocabularies(words)
+        self.report = RescoreReport()  # notes of loading
+        self._max_latency = max_latency
+        self._max_waiting = max_waiting
+        self._chosen = frozenset(chosen)
+        if "max_unknown" not in self._chosen:  # it detects a wrong model in a file; one utterance may have rare words
+            options = replace(options, max_unknown=1.0)
+        if options.normalizer == AUTO:  # otherwise it would depend on the words of earlier requests
+            is_plain = words is not None and not looks_written(words.names)
+            options = replace(options, normalizer=NONE.name if is_plain else BASIC.name)
+        self._old_lm: Model = None
+        if isinstance(models, ModelFiles):
+            ((self._lm, options),), self._old_lm = models.load(options, words, self.report)
+        else:
+            self._lm = models
+        self.options = _with_penalty(options, self._lm, self._old_lm, words)
+        self._context: RequestContext | None = None
+        if context is not None:
+            self._context = RequestContext.before(context, files, self.options)  # type: ignore[assignment]
+        self.lists = {name: self._phrases_of(name, path) for name, path in (lists or {}).items()}
+        self._lock = threading.Lock()
+        self._rescorers: dict[RescoreOptions, Rescorer] = {}
+        self._is_closed = False
+
+    def submit(self, lattice: Lattice, phrases: Phrases, deadline: float | None) -> Submission:
+        """Submit a lattice; see `Rescorer.submit`.
+
+        Args:
+            lattice: A lattice of `vocabularies`.
+            phrases: Phrase lists of the utterance.
+            deadline: Seconds after which the search is stopped.
+
+        Raises:
+            BusyError: Too many lattices are in flight.
+            ClosedError: The scorer is closed.
+            Problem: The model cannot rescore lattices of two kinds at once.
+        """
+        rescorer = self._rescorer(self.options_for(lattice))
+        return rescorer.submit(lattice, phrases or None, timeout=0.0, deadline=deadline)
+
+    def options_for(self, lattice: Lattice) -> RescoreOptions:
+        """Return the options of the rescoring for lattices of the kind of `lattice`."""
+        options = self.options.for_lattice(lattice)
+        if "acoustic_scale" not in self._chosen and (isinstance(lattice, ListLattice) or not has_graph_costs(lattice)):
+            options = replace(options, acoustic_scale=1.0)
+        usual = usual_weights(lattice)
+        is_list = isinstance(lattice, ListLattice) and usual is not None
+        if is_list and usual is not None and self._old_lm is None and not self._chosen & {"lm_weight", "word_penalty"}:
+            options = replace(options, lm_weight=usual.lm_weight, word_penalty=usual.word_penalty)
+        return options
+
+    def phrases(self, key: str, names: Sequence[str], entities: Mapping[str, Sequence[Any]]) -> Phrases:
+        """Return the phrase lists of a request.
+
+        Args:
+            key: Utterance id.
+            names: Names of the server's lists.
+            entities: Phrases by class.
+
+        Raises:
+            Problem: There is no such list, or the server has no context.
+            FormatError: A phrase is invalid.
+        """
+        if unknown := [name for name in names if name not in self.lists]:
+            known = f"available: {', '.join(self.lists)}" if self.lists else "this server has none"
+            raise Problem(422, f"there is no phrase list {unknown[0]!r:.80}; {known}")
+        lists = tuple(phrases for name in names for phrases in self.lists[name])
+        if not any(entities.values()):
+            return lists
+        try:
+            return (*lists, *self._entities(entities).of(key))
+        except FormatError as error:
+            raise Problem(422, f"entities: {error}", key) from error
+
+    def in_flight(self) -> tuple[int, int]:
+        """Return the number of lattices that wait for a batch, and the number of those in one."""
+        counts = [rescorer.in_flight for rescorer in self._open()]
+        return sum(waiting for waiting, _ in counts), sum(running for _, running in counts)
+
+    def totals(self) -> RescoreReport:
+        """Return the sums of the counts of all lattices."""
+        total = RescoreReport()
+        for rescorer in self._open():
+            report = rescorer.report
+            total.lattices += report.lattices
+            total.arcs += report.arcs
+            total.calls += report.calls
+            total.histories += report.histories
+            total.scores += report.scores
+            total.lm_seconds += report.lm_seconds
+        return total
+
+    def close(self, timeout: float | None = None) -> None:
+        """Refuse further lattices and finish those in flight; see `Rescorer.close`."""
+        with self._lock:
+            self._is_closed = True
+        for rescorer in self._open():
+            rescorer.close(timeout)
+
+    def _open(self) -> list[Rescorer]:
+        with self._lock:
+            return [*self._rescorers.values()]
+
+    def _rescorer(self, options: RescoreOptions) -> Rescorer:
+        """Return the Rescorer of lattices with these options; there are at most four combinations."""
+        with self._lock:
+            rescorer = self._rescorers.get(options)
+            if rescorer is None:
+                first = not self._rescorers
+                lm, old_lm = self._lm if first else _twin(self._lm), self._old_lm if first else _twin(self._old_lm)
+                rescorer = self._rescorers[options] = Rescorer(
+                    lm,
+                    options,
+                    old_lm=old_lm,
+                    context=self._context_for(options),
+                    max_latency=self._max_latency,
+                    max_waiting=self._max_waiting,
+                )
+                if self._is_closed:
+                    rescorer.close()
+            return rescorer
+
+    def _context_for(self, options: RescoreOptions) -> RequestContext | None:
+        if self._context is None:
+            return None
+        stage = copy.copy(self._context)
+        stage.lm_weight = options.lm_weight
+        if (augmentation := stage.context.augmentation) is not None:
+            scaled = replace(augmentation.options, acoustic_scale=options.acoustic_scale)
+            stage.context = replace(stage.context, augmentation=replace(augmentation, options=scaled))
+        return stage
+
+    def _phrases_of(self, name: str, path: str | os.PathLike[str]) -> Phrases:
+        if self._context is None:
+            raise OptionError("phrase lists need a context; give Scorer(..., context=Context(...))")
+        words, normalizer = self.vocabularies.current().words, LexicalForms(self.options.normalizer).normalizer(None)
+        entities = Entities.read(path, words=words, normalizer=normalizer)
+        if entities.keys:
+            raise OptionError(f"the phrase list {name} names utterances; give phrases for all utterances", path)
+        return entities.of("")
+
+    def _entities(self, content: Mapping[str, Sequence[Any]]) -> Entities:
+        if self._context is None:
+            raise Problem(422, "this server has no context, so that a request cannot have entities")
+        words, normalizer = self.vocabularies.current().words, LexicalForms(self.options.normalizer).normalizer(None)
+        return Entities.from_dict(content, words=words, normalizer=normalizer)
+
+
+def _with_penalty(options: RescoreOptions, lm: Model, old_lm: Model, words: SymbolTable | None) -> RescoreOptions:
+    """Return options whose penalty of unknown words does not depend on the words of requests.
+
+    Raises:
+        OptionError: It would.
+    """
+    if options.unk_penalty is not None:
+        return options
+    parts = [part for model in (lm, old_lm) for part in _components(model)]
+    if all(part.unk is None or part.unk_words for part in parts):
+        return options
+    if len(parts) == 1 and words is not None:
+        return replace(options, unk_penalty=WordMap(words, parts[0], map_words=options.map_words).unk_penalty)
+    raise OptionError(
+        "unk_penalty is not set, and a model does not tell how many words its <unk> stands for, so that scores would "
+        "depend on other requests; set unk_penalty, or for a single model words"
+    )
+
+
+def _components(model: Model) -> list[Any]:
+    if isinstance(model, Mixture):
+        return [part for _, part in model.named_models()]
+    return [] if model is None else [model]
+
+
+def _twin(model: Model) -> Model:
+    """Return a copy of a model that shares its weights and can be used at the same time.
+
+    Raises:
+        Problem: The model does not support this.
+    """
+    if model is None:
+        return None
+    if isinstance(model, Mixture):
+        return replace(model, models=tuple((_twin(part), weight) for part, weight in model.models))  # type: ignore[misc]
+    twin = model.twin()
+    if twin is None:
+        raise Problem(
+            422,
+            "this server has already rescored lattices of another kind, and its language model can rescore only one "
+            "kind; start a server for lattices and one for n-best lists",
+        )
+    return twin

@@ -1,0 +1,189 @@
+"""`serve`, which runs the application until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ninja.errors import InputError, OptionError
+from ninja.files import text as utf8
+from ninja.libraries import needed_for
+from ninja.serve.app import application
+from ninja.serve.logs import log, log_to_stderr
+from ninja.serve.options import ServeOptions
+from ninja.serve.scorer import Scorer
+
+if TYPE_CHECKING:
+    import uvicorn
+
+MIN_TOKEN = 16  # characters
+KEEP_ALIVE = 10  # seconds that an idle connection stays open
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """Address of the server, and the files of its secrets."""
+
+    host: str = "127.0.0.1"
+    port: int = 8080  # 0 for any free port
+    token_file: str | None = None  # file with the bearer token that clients must send
+    tls_certificate: str | None = None  # PEM file; requires `tls_key`
+    tls_key: str | None = None
+
+    def __post_init__(self) -> None:
+        if (self.tls_certificate is None) != (self.tls_key is None):
+            raise OptionError("a TLS certificate and its key must be given together; give both or neither")
+        if not 0 <= self.port <= 65535:
+            raise OptionError(f"port is {self.port}, but must be 0 to 65535")
+
+    def token(self) -> str | None:
+        """Return the bearer token, without the white space around it.
+
+        Raises:
+            OptionError: The token is too short to be a secret.
+            InputError: The file cannot be read.
+        """
+        if self.token_file is None:
+            return None
+        token = utf8.read(self.token_file).strip()
+        if len(token) < MIN_TOKEN or token.split() != [token]:
+            message = f"the token must have at least {MIN_TOKEN} characters and no white space"
+            raise OptionError(f"{message}; create one with: openssl rand -hex 32", self.token_file)
+        return token
+
+
+def serve(
+    scorer: Scorer,
+    listener: Listener = Listener(),
+    options: ServeOptions = ServeOptions(),
+    *,
+    on_start: Callable[[str], None] = lambda address: None,
+) -> None:
+    """Serve requests until SIGTERM or SIGINT; then answer those in progress, and return.
+
+    Args:
+        scorer: The models; closed at the end.
+        listener: Address, token and TLS.
+        options: Limits.
+        on_start: Called with the URL of the server once it accepts connections.
+
+    Raises:
+        InputError: The address is in use, or a TLS file cannot be read.
+        OptionError: The token is too short.
+        DependencyError: A library of the extra ``serve`` is not installed.
+    """
+    with needed_for("a server"):
+        import uvicorn
+
+    app = application(scorer, options, token=listener.token())
+    log_to_stderr()
+    config = configuration(app, listener, options)
+    try:
+        config.load()
+    except OSError as error:  # of the TLS files
+        raise InputError(f"cannot be used for TLS: {error}", listener.tls_certificate) from error
+
+    class Server(uvicorn.Server):
+        """Server that stops on a signal and returns, without raising the signal again."""
+
+        @contextmanager
+        def capture_signals(self) -> Iterator[None]:
+            with _stopped_by_signals(self):
+                yield
+
+    server = Server(config)
+    with _bound(listener) as bound:
+        scheme = "http" if listener.tls_certificate is None else "https"
+        host = f"[{listener.host}]" if ":" in listener.host else listener.host
+        address = f"{scheme}://{host}:{bound.getsockname()[1]}"
+        asyncio.run(_run(server, bound, lambda: on_start(address)))
+    log("stopped")
+
+
+def configuration(app: Any, listener: Listener, options: ServeOptions) -> uvicorn.Config:
+    """Return the settings of uvicorn for an application."""
+    import uvicorn
+
+    return uvicorn.Config(
+        app,
+        host=listener.host,
+        port=listener.port,
+        log_config=None,
+        access_log=False,
+        http=_protocol(options.max_seconds),
+        ws="none",
+        lifespan="on",
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=KEEP_ALIVE,
+        timeout_graceful_shutdown=int(options.max_seconds) + 1,
+        ssl_certfile=listener.tls_certificate,
+        ssl_keyfile=listener.tls_key,
+    )
+
+
+async def _run(server: uvicorn.Server, bound: socket.socket, on_start: Callable[[], None]) -> None:
+    running = asyncio.ensure_future(server.serve([bound]))
+    while not server.started and not running.done():
+        await asyncio.sleep(0.01)
+    if server.started:
+        on_start()
+    await running
+
+
+@contextmanager
+def _bound(listener: Listener) -> Iterator[socket.socket]:
+    """Bind the address, so that an error is raised here and not logged by the server."""
+    family = socket.AF_INET6 if ":" in listener.host else socket.AF_INET
+    with socket.socket(family) as bound:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            bound.bind((listener.host, listener.port))
+        except OSError as error:
+            address = f"{listener.host}:{listener.port}"
+            raise InputError(f"cannot listen on {address}: {error.strerror or error}; choose another --port") from error
+        yield bound
+
+
+@contextmanager
+def _stopped_by_signals(server: uvicorn.Server) -> Iterator[None]:
+    """Stop the server on SIGTERM and SIGINT; a second SIGINT stops it at once."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, frame: Any) -> None:
+        server.force_exit = server.should_exit and number == signal.SIGINT
+        server.should_exit = True
+
+    handlers = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+def _protocol(seconds: float) -> type[asyncio.Protocol]:
+    """Return uvicorn's protocol, which also closes connections that send no complete head in `seconds`."""
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+
+    class Protocol(H11Protocol):
+        """HTTP/1.1 with a time limit for the head of the first request."""
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            self.loop.call_later(seconds, self._close_without_request)
+
+        def _close_without_request(self) -> None:
+            if self.cycle is None and not self.transport.is_closing():
+                log("closed a connection without a request")
+                self.transport.close()
+
+    return Protocol

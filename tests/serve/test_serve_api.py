@@ -1,0 +1,404 @@
+"""The endpoints of the server: what clients get, and what they are refused."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from fake_lm import FakeLM, symbols
+from rescoring_cases import random_lattice
+from served import Client, file_of, served
+
+import ninja
+from ninja.context import Context, Entities
+from ninja.errors import OptionError
+from ninja.lattice import Lattice
+from ninja.rescoring import RescoreOptions, rescore
+from ninja.serve import ServeOptions
+from ninja.serve.scorer import Scorer
+
+pytest.importorskip("starlette", reason="the extra ninja-asr[serve] is not installed")
+MANY = [random_lattice(seed) for seed in range(12)]
+OPTIONS = RescoreOptions(acoustic_scale=0.5, unk_penalty=1.0, max_unknown=1.0, normalizer="none", algorithm="arcbeam")
+CHOSEN = ("acoustic_scale", "lm_weight", "word_penalty")
+FORMATS = ["slf", "text", "binary", "native", "pfsg", "openfst", "fst-text", "k2"]
+
+
+class Gated(FakeLM):
+    """A model that answers when the gate is open."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = threading.Event()
+
+    def logprob(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
+        assert self.gate.wait(60)
+        return super().logprob(slots, words)
+
+
+def scorer(lm: FakeLM | None = None, **options: Any) -> Scorer:
+    context = Context(Entities.from_dict({}))
+    return Scorer(lm or FakeLM(), OPTIONS, words=symbols(), context=context, chosen=CHOSEN, **options)
+
+
+def words_of(lattice: Lattice) -> str:
+    return " ".join(lattice.words.spell(ninja.graph.best_path(lattice, OPTIONS.scales).words))
+
+
+def expected(lattices: list[Lattice]) -> list[str]:
+    pairs = [(lattice.key, lattice) for lattice in lattices]
+    return [words_of(rescored) for _, rescored in rescore(pairs, FakeLM(), OPTIONS)]
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    with served(scorer()) as running:
+        yield running
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_lattice_in_any_format_gets_the_words_of_the_library(client: Client, format: str, tmp_path: Path) -> None:
+    pytest.importorskip({"native": "pyarrow", "k2": "torch"}.get(format, "numpy"))
+    for lattice in MANY[:3]:
+        body = file_of(lattice, format)
+        again = read_back(body, format, tmp_path)
+        answer = client.rescore(body, "key=one&n=1")
+        assert answer.status == 200, answer.body
+        assert answer.text == expected([again])[0]
+        assert answer.json["key"] == "one"
+        assert answer.json["complete"] is True
+
+
+def read_back(body: bytes, format: str, folder: Path) -> Lattice:
+    path = folder / "body"
+    path.write_bytes(body)
+    ((_, lattice),) = ninja.read(path, words=symbols(), format={"text": None, "binary": None}.get(format, format))
+    return lattice
+
+
+def test_clients_at_once_get_the_results_of_their_own_lattices(client: Client) -> None:
+    lattices = [random_lattice(seed).with_key(f"utt{seed}") for seed in range(64)]
+    with ThreadPoolExecutor(64) as threads:
+        answers = list(threads.map(lambda lattice: client.rescore(file_of(lattice)), lattices))
+    assert [answer.json["key"] for answer in answers] == [lattice.key for lattice in lattices]
+    assert [answer.text for answer in answers] == expected(lattices)
+
+
+def test_an_n_best_list_in_json_is_rescored_as_a_lattice_of_it() -> None:
+    rows = [
+        {"text": "w1 w2", "am_score": -1.0, "lm_score": -2.0},
+        {"text": "w3 w2", "am_score": -1.5, "lm_score": -1.0},
+    ]
+    table = ninja.SymbolTable.growing()
+    lattice = ninja.from_nbest("utt", [(row["text"], row["am_score"], row["lm_score"]) for row in rows], words=table)
+    with served(scorer()) as client:
+        answer = client.rescore_json(nbest=rows, key="utt")
+    assert answer.text == expected([lattice])[0]
+    assert {hypothesis["text"] for hypothesis in answer.json["nbest"]} == {"w1 w2", "w3 w2"}
+    scores = [hypothesis["score"] for hypothesis in answer.json["nbest"]]
+    assert scores == sorted(scores, reverse=True)
+
+
+def test_words_have_times_confidences_and_alternatives(client: Client) -> None:
+    rows = [{"text": "w1", "score": -1.0, "words": [{"word": "w1", "start": 0.1, "end": 0.5}]},
+            {"text": "w2", "score": -1.2, "words": [{"word": "w2", "start": 0.1, "end": 0.4}]}]  # fmt: skip
+    content = json.dumps({"key": "utt", "nbest": rows})
+    answer = client.rescore_json(lattice=content, format="json").json
+    (word,) = answer["nbest"][0]["words"]
+    (places,) = answer["alternatives"]
+    assert (word["start"], word["end"]) in ((0.1, 0.5), (0.1, 0.4))
+    assert {place["word"] for place in places} == {"w1", "w2"}
+    assert places[0] == {"word": word["word"], "confidence": word["confidence"]}
+    assert sum(place["confidence"] for place in places) == pytest.approx(1.0, abs=1e-5)
+    subtitles = client.rescore_json(lattice=content, format="json", to="srt").body.decode()
+    assert subtitles.splitlines()[2:] == [word["word"]]
+    assert subtitles.startswith("1\n00:00:00,100 --> 00:00:00,")
+
+
+@pytest.mark.parametrize("format", ["slf", "text", "json"])
+def test_the_response_may_be_a_lattice_in_a_format(client: Client, format: str, tmp_path: Path) -> None:
+    lattice = MANY[0]
+    answer = client.rescore(file_of(lattice), f"to={format}")
+    assert answer.status == 200, answer.body
+    assert answer.headers["x-ninja-complete"] == "true"
+    assert words_of(read_back(answer.body, format, tmp_path)) == expected([lattice])[0]
+
+
+def test_the_body_may_be_compressed_or_in_base64(client: Client) -> None:
+    body = file_of(MANY[0])
+    plain = client.rescore(body).json
+    assert client.rescore(gzip.compress(body)).json == plain
+    assert client.rescore_json(lattice_base64=base64.b64encode(body).decode()).json == plain
+    assert client.rescore_json(lattice=body.decode()).json == plain
+
+
+def test_phrases_of_a_request_and_lists_of_the_server_change_the_words(tmp_path: Path) -> None:
+    path = tmp_path / "contacts.txt"
+    path.write_text("w3\n")
+    rows = [{"text": "w1 w2", "score": -1.0}, {"text": "w1 w3", "score": -1.1}]
+    with served(scorer(lists={"contacts": path})) as client:
+        without = client.rescore_json(nbest=rows, n=1).text
+        other = ({"w1 w2", "w1 w3"} - {without}).pop()
+        assert client.rescore_json(nbest=rows, entities=[other.split()[1]]).text == other
+        assert client.rescore_json(nbest=rows, entities={"@name": [{"text": other.split()[1]}]}).text == other
+        assert client.rescore_json(nbest=rows, lists=["contacts"]).text == "w1 w3"
+        assert client.rescore_json(nbest=rows, n=1).text == without
+        answer = client.rescore_json(nbest=rows, lists=["other"])
+        assert (answer.status, answer.json["detail"]) == (422, "there is no phrase list 'other'; available: contacts")
+
+
+def test_a_deadline_returns_the_first_pass_and_says_that_the_search_was_not_complete() -> None:
+    lm = Gated()
+    with served(scorer(lm)) as client, ThreadPoolExecutor(1) as thread:
+        waiting = thread.submit(client.rescore, file_of(MANY[0]))
+        client.wait_for("ninja_batch_lattices", 1)
+        late = ThreadPoolExecutor(1).submit(client.rescore, file_of(MANY[1]), "deadline_ms=1")
+        client.wait_for("ninja_requests_in_progress", 2)
+        time.sleep(0.05)
+        lm.gate.set()
+        answer = late.result()
+        assert waiting.result().json["complete"] is True
+    assert answer.json["complete"] is False
+    assert answer.text == words_of(MANY[1])
+    assert answer.headers["x-ninja-complete"] == "false"
+
+
+def test_requests_beyond_the_limit_are_told_to_come_later() -> None:
+    lm = Gated()
+    with served(scorer(lm), ServeOptions(max_requests=1)) as client, ThreadPoolExecutor(1) as thread:
+        first = thread.submit(client.rescore, file_of(MANY[0]))
+        client.wait_for("ninja_requests_in_progress", 1)
+        refused = client.rescore(file_of(MANY[1]))
+        assert (refused.status, refused.headers["retry-after"]) == (429, "1")
+        lm.gate.set()
+        assert first.result().status == 200
+        assert client.rescore(file_of(MANY[1])).status == 200
+
+
+def test_limits_are_refused_with_what_to_do() -> None:
+    options = ServeOptions(max_body=20_000, max_arcs=3, max_phrases=2)
+    large = next(lattice for lattice in MANY if lattice.num_arcs > 3)
+    with served(scorer(), options) as client:
+        refused = [
+            client.rescore(b"x" * 20_001),
+            client.rescore(gzip.compress(b"x" * 50_000)),
+            client.rescore(file_of(large)),
+            client.rescore_json(nbest=[{"text": "w1", "score": 0}], entities=["a", "b", "c"]),
+        ]
+        with client.connect() as connection:  # no length: the body is refused when it is too long
+            connection.sendall(b"POST /v1/rescore HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+            connection.sendall(b"7530\r\n" + b"x" * 30_000 + b"\r\n")
+            assert b" 413 " in connection.recv(100)
+    assert [answer.status for answer in refused] == [413] * 4
+    assert refused[0].json["detail"] == "the body has more than 20000 bytes; prune the lattice first"
+    assert refused[1].json["detail"] == "the body unpacks to more than 20000 bytes; prune the lattice first"
+    arcs = f"the lattice has {large.num_arcs} arcs; at most 3 are allowed, prune it first"
+    assert refused[2].json["detail"] == arcs
+    assert refused[3].json["detail"] == "the request has 3 phrases; at most 2 are allowed"
+
+
+def test_a_body_that_does_not_arrive_is_given_up() -> None:
+    with served(scorer(), ServeOptions(max_seconds=0.3)) as client, client.connect() as connection:
+        connection.sendall(b"POST /v1/rescore HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nx")
+        assert b" 408 " in connection.recv(100)
+        with client.connect() as silent:
+            silent.sendall(b"POST /v1/resc")
+            assert silent.recv(100) == b""
+        assert client.metric("ninja_requests_in_progress") == 0
+
+
+def test_a_lattice_whose_client_has_gone_frees_its_place() -> None:
+    lm = Gated()
+    with served(scorer(lm), ServeOptions(max_requests=2)) as client, ThreadPoolExecutor(1) as thread:
+        first = thread.submit(client.rescore, file_of(MANY[0]))
+        client.wait_for("ninja_batch_lattices", 1)
+        body = file_of(MANY[1])
+        with client.connect() as connection:
+            head = f"POST /v1/rescore HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+            connection.sendall(head.encode() + body)
+            client.wait_for("ninja_lattices_waiting", 1)
+        client.wait_for("ninja_requests_in_progress", 1)
+        assert client.metric("ninja_lattices_waiting") == 0
+        lm.gate.set()
+        assert first.result().status == 200
+
+
+def test_requests_in_progress_are_answered_when_the_server_stops() -> None:
+    lm = Gated()
+    with ThreadPoolExecutor(1) as thread:
+        with served(scorer(lm)) as client:
+            answer = thread.submit(client.rescore, file_of(MANY[0]))
+            client.wait_for("ninja_batch_lattices", 1)
+            threading.Timer(0.2, lm.gate.set).start()
+        assert answer.result().text == expected(MANY[:1])[0]
+
+
+def test_a_token_is_needed_except_for_pages_and_health() -> None:
+    token = "0123456789abcdef"
+    body = file_of(MANY[0])
+    with served(scorer(), token=token) as client:
+        assert {client.get(path).status for path in ("/", "/docs", "/healthz", "/readyz", "/openapi.json")} == {200}
+        for wrong in ({}, {"Authorization": "Bearer 0123456789abcdeg"}, {"Authorization": f"Basic {token}"}):
+            client.headers = wrong
+            refused = client.rescore(body)
+            assert (refused.status, refused.headers["www-authenticate"]) == (401, "Bearer")
+            assert client.get("/metrics").status == 401
+        client.headers = {"Authorization": f"Bearer {token}"}
+        assert client.rescore(body).status == 200
+        assert "security" in client.get("/openapi.json").json["paths"]["/v1/rescore"]["post"]
+
+
+def test_no_request_opens_a_file(client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    secret, missing = Path("secret.txt"), Path("no_file.txt")
+    secret.write_text("w1\n")
+    rows = [{"text": "w1", "score": 0}]
+
+    def answers(path: Path) -> list[tuple[int, str]]:
+        sent = [
+            client.rescore(f"utt {path}\n".encode()),
+            client.rescore(f"{path}\n".encode()),
+            client.rescore_json(nbest=rows, entities={"lists": {"a": {"file": str(path)}}}),
+            client.rescore_json(nbest=rows, entities={"@a": [], "file": [str(path)]}),
+            client.rescore_json(nbest=rows, lists=[str(path)]),
+            client.rescore_json(nbest=rows, to=f"srt:segments={path}"),
+            client.rescore_json(nbest=rows, format=f"json:encoding={path}"),
+            client.rescore_json(lattice="w1", format=str(path)),
+        ]
+        return [(answer.status, answer.body.decode().replace(str(path), "PATH")) for answer in sent]
+
+    existing = answers(secret)
+    assert [status for status, _ in existing] == [422, 422, 400, 400, 422, 422, 400, 422]
+    assert existing == answers(missing)  # not even whether there is one
+
+
+@pytest.mark.parametrize(
+    ("fields", "detail"),
+    [
+        ({}, "no lattice is given; the field is lattice, lattice_base64 or nbest"),
+        ({"lattice": "a", "nbest": []}, "lattice and nbest are given; give one of them; the field is lattice, "),
+        ({"lattice": 3}, "lattice is 3, but must be text"),
+        ({"lattice_base64": "?"}, "lattice_base64 is not base64: "),
+        ({"nbest": [], "n": 0}, "n is 0, but must be an integer from 1 to 1000"),
+        ({"nbest": [], "deadline_ms": -1}, "deadline_ms is -1, but must be above 0"),
+        ({"nbest": [], "entities": 3}, "entities is 3, but must be a list of phrases, or an object of lists by class"),
+        ({"nbest": [], "url": "x"}, "unknown field 'url'; known: lattice"),
+        ({"nbest": [], "key": ""}, "key is '', but must be a text of 1 to 1024 characters"),
+    ],
+)  # fmt: skip
+def test_malformed_requests_are_told_which_field_is_wrong(client: Client, fields: dict, detail: str) -> None:
+    answer = client.rescore_json(**fields)
+    assert (answer.status, answer.headers["content-type"]) == (400, "application/problem+json")
+    assert answer.json["detail"].startswith(detail)
+
+
+@pytest.mark.parametrize("body", [b"{", b"[1]", b'{"n": 1, "n": 2}', b"\xff", b"[" * 100_000, b"1" * 5000, b"NaN"])
+def test_what_is_no_json_object_is_refused(client: Client, body: bytes) -> None:
+    assert client.send("POST", "/v1/rescore", body, Content_Type="application/json").status == 400
+
+
+def test_the_detail_of_a_problem_is_the_message_of_the_library(client: Client, tmp_path: Path) -> None:
+    body = file_of(MANY[0]).replace(b"J=0", b"J=x", 1)
+    path = tmp_path / "body"
+    path.write_bytes(body)
+    with pytest.raises(ninja.NinjaError) as failure:
+        list(ninja.read(path, format="slf"))
+    answer = client.rescore(body)
+    assert answer.status == 422
+    assert answer.json["detail"].partition(": ")[2] == str(failure.value).partition(": ")[2]
+    assert answer.json["detail"].startswith("body:")
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"\0" * 100, b"hello world\n", b"\xd6\xfd\xb2\x7e" + b"\0" * 60, b"\x1f\x8b" + b"\0" * 20]
+)
+def test_a_body_without_a_lattice_is_the_clients_fault(client: Client, body: bytes) -> None:
+    assert client.rescore(body).status == 422
+
+
+def test_several_lattices_in_a_body_are_refused(client: Client) -> None:
+    answer = client.rescore(file_of(MANY[0], "text") + file_of(MANY[1].with_key("other"), "text"))
+    assert answer.json["detail"] == "body: the body contains several lattices; send each in a request of its own"
+
+
+def test_a_request_cannot_name_a_word_id_that_another_request_has_added(client: Client) -> None:
+    assert client.rescore_json(nbest=[{"text": "neverheard", "score": 0}]).status == 200
+    lattice = MANY[0]
+    new = lattice.replace(word=np.where(lattice.word > 0, np.int32(len(symbols())), lattice.word), words=None)
+    assert client.rescore(file_of(new, "text")).status == 422
+    answer = client.rescore_json(nbest=[{"text": "neverheard", "score": 0}], to="text")
+    assert "the server's symbol table lacks words of the lattice" in answer.json["detail"]
+
+
+def test_unknown_paths_and_methods_are_problems(client: Client) -> None:
+    for method, path, status in (("GET", "/v2", 404), ("GET", "/v1/rescore", 405), ("POST", "/healthz", 405)):
+        answer = client.send(method, path)
+        assert (answer.status, answer.headers["content-type"]) == (status, "application/problem+json")
+
+
+def test_metrics_count_requests_and_the_language_model(client: Client) -> None:
+    before = client.metric("ninja_lm_calls_total"), client.metric("ninja_lattices_total")
+    assert client.rescore(file_of(MANY[0])).status == 200
+    after = client.metric("ninja_lm_calls_total"), client.metric("ninja_lattices_total")
+    assert after[0] > before[0]
+    assert after[1] == before[1] + 1
+    assert client.metric("ninja_lm_seconds_total") >= 0
+
+
+def test_the_openapi_document_describes_what_the_server_does(client: Client) -> None:
+    document = client.get("/openapi.json").json
+
+    def references(value: Any) -> Iterator[str]:
+        if isinstance(value, dict):
+            yield from ([value["$ref"]] if "$ref" in value else [])
+            value = list(value.values())
+        for inner in value if isinstance(value, list) else ():
+            yield from references(inner)
+
+    for reference in references(document):
+        assert reference.removeprefix("#/components/schemas/") in document["components"]["schemas"]
+    rescoring = document["paths"]["/v1/rescore"]["post"]
+    example = rescoring["requestBody"]["content"]["application/json"]["example"]
+    answer = client.rescore_json(**example)
+    assert answer.status == 200
+    schema = document["components"]["schemas"]["Answer"]["properties"]
+    assert set(answer.json) == set(schema)
+    assert set(answer.json["nbest"][0]) == set(schema["nbest"]["items"]["properties"])
+    known = document["components"]["schemas"]["Request"]["properties"]
+    assert all(client.rescore_json(**{"nbest": [], name: object_of(name)}).status in (200, 400, 422) for name in known)
+    for format in known["to"]["enum"]:
+        assert client.rescore_json(**example, to=format).status in (200, 422), format
+    page = client.get("/docs").body.decode()
+    assert all(f"<code>{name}</code>" in page for name in known)
+
+
+def object_of(name: str) -> Any:
+    return {"n": 1, "deadline_ms": 5.0, "entities": ["a"], "lists": []}.get(name, "x")
+
+
+def test_a_penalty_that_depends_on_other_requests_is_refused() -> None:
+    with pytest.raises(OptionError, match="so that scores would depend on other requests; set unk_penalty, or"):
+        Scorer(FakeLM(), RescoreOptions())
+    Scorer(FakeLM(), RescoreOptions(), words=symbols()).close()
+
+
+def test_the_table_of_words_is_renewed_before_it_grows_without_bound() -> None:
+    from ninja.serve.lattices import Vocabularies
+
+    vocabularies = Vocabularies(symbols(), most=10)
+    first = vocabularies.current().words
+    for number in range(11):
+        rows = [(f"new{number}", -1.0)]
+        vocabularies.attach(ninja.from_nbest("utt", rows))
+    second = vocabularies.current().words
+    assert second is not first
+    assert dict(second) == dict(symbols())

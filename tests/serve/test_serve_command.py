@@ -1,0 +1,85 @@
+"""The command `ninja serve` in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from served import Client
+
+from ninja.cli.main import main
+
+pytest.importorskip("starlette", reason="the extra ninja-asr[serve] is not installed")
+MODEL = ("--rnnlm", "english-ngram", "--unk-penalty", "5")
+NBEST = [{"text": "the cat sat", "score": -2.0}, {"text": "the cat sad", "score": -2.1}]
+
+
+@contextmanager
+def started(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], Client]]:
+    command = [sys.executable, "-m", "ninja", "serve", "--port", "0", *MODEL, *options]
+    process = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stderr is not None
+        line = next(line for line in process.stderr if "listening" in line)
+        port = re.fullmatch(r"ninja: listening on http://127.0.0.1:(\d+)\n", line)
+        assert port is not None, line
+        yield process, Client(int(port[1]))
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_the_command_answers_writes_no_file_and_ends_on_sigterm(tmp_path: Path) -> None:
+    with started(tmp_path) as (process, client):
+        assert client.get("/readyz").status == 200
+        answer = client.rescore_json(nbest=NBEST, key="utt1")
+        assert answer.status == 200
+        assert answer.text == "the cat sat"
+        process.send_signal(signal.SIGTERM)
+        assert process.stderr is not None
+        lines = [json.loads(line) for line in process.stderr]
+        assert process.wait(60) == 0
+    assert [line["message"] for line in lines] == ["request", "stopped"]
+    assert {name: lines[0][name] for name in ("status", "key", "arcs", "path")} == {
+        "status": 200, "key": "utt1", "arcs": 4, "path": "/v1/rescore",
+    }  # fmt: skip
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--lists", "contacts"], "--lists is 'contacts', but must be NAME=FILE"),
+        (["--lists", "a=b", "--lists", "a=c"], "--lists a is given twice; give each name once"),
+        (["--max-arcs", "0"], "--max-arcs is 0, but must be 1 or more"),
+        (["--tls-key", "key.pem"], "a TLS certificate and its key must be given together; give both or neither"),
+        (["--iterate", "forward"], "iterate cannot be used in a server"),
+    ],
+)
+def test_options_that_cannot_be_used_are_refused(
+    options: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("b", "c", "key.pem"):
+        (tmp_path / name).write_text("w1\n")
+    assert main(["serve", *options]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_short_token_is_no_secret(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "token"
+    path.write_text("password\n")
+    assert main(["serve", *MODEL, "--token-file", str(path)]) == 2
+    assert "the token must have at least 16 characters and no white space" in capsys.readouterr().err
