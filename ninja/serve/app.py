@@ -237,8 +237,9 @@ class _Api:
             output_format(request.to)  # refuses an unknown format before the lattice is rescored
         content = unpacked(request.body, options.max_body)
         lattice = read_lattice(content, request.format, request.key, scorer.vocabularies)
-        if lattice.num_arcs > options.max_arcs:
-            message = f"the lattice has {lattice.num_arcs} arcs; at most {options.max_arcs} are allowed, prune it first"
+        if lattice.num_arcs > options.max_lattice_arcs:
+            most = options.max_lattice_arcs
+            message = f"the lattice has {lattice.num_arcs} arcs; at most {most} are allowed, prune it first"
             raise Problem(413, message, lattice.key)
         phrases = scorer.phrases(lattice.key, request.lists, request.entities)
         deadline = None

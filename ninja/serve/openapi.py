@@ -47,7 +47,7 @@ def document(options: ServeOptions, lists: list[str], *, has_token: bool) -> dic
         "description": (
             "The body is a file with one lattice, in any format that Ninja reads, and options are in the query; or it "
             "is a JSON object with the lattice and the options. The response has the best hypotheses, or with `to` "
-            f"the lattice in a format. Limits: {options.max_body} bytes, {options.max_arcs} arcs, "
+            f"the lattice in a format. Limits: {options.max_body} bytes, {options.max_lattice_arcs} arcs, "
             f"{options.max_phrases} phrases, {options.max_seconds:g} s."
         ),
         "operationId": "rescore",

@@ -185,7 +185,7 @@ def test_requests_beyond_the_limit_are_told_to_come_later() -> None:
 
 
 def test_limits_are_refused_with_what_to_do() -> None:
-    options = ServeOptions(max_body=20_000, max_arcs=3, max_phrases=2)
+    options = ServeOptions(max_body=20_000, max_lattice_arcs=3, max_phrases=2)
     large = next(lattice for lattice in MANY if lattice.num_arcs > 3)
     with served(scorer(), options) as client:
         refused = [
