@@ -30,7 +30,7 @@ import ninja
 from benchmarks.command import command, option
 from benchmarks.measure import scratch_folder
 from ninja.errors import LatticeError
-from ninja.formats.format import FIELDS, Format, by_name
+from ninja.formats.format import FIELDS, Format, by_name, fill_options
 from ninja.graph import (
     best_path,
     connect,
@@ -178,7 +178,7 @@ def chained(lattices: Sequence[Lattice], chain: Sequence[str], folder: Path) -> 
     for place, name in enumerate(chain):
         form = by_name(name, "write")
         assert form.write is not None
-        keeps &= form.kept(form.write.options())
+        keeps &= form.kept(fill_options(form.write.options, {}, form.name))
         rounded |= name in ROUNDED
         now = through(now, form, folder)
         if len(now) != len(lattices):

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from ninja.formats.format import FIELDS, Format, formats
+from ninja.formats.format import FIELDS, Format, fill_options, formats
 
 PAGE = Path(__file__).with_name("formats.md")
 BEGIN, END = "<!-- formats, written by `make docs` -->\n", "<!-- end of formats -->\n"
@@ -27,7 +27,7 @@ def _row(format: Format) -> str:
     words = lacks = "–"
     if format.write is not None:
         ways.append("written as it came" if format.write.as_it_came else f"written, {FILES[format.write.files]}")
-        kept = format.kept(format.write.options())
+        kept = format.kept(fill_options(format.write.options, {}, format.name))
         words = " and ".join(each for each in ("ids", "names") if each in kept)
         told = {name: text for name, text in FIELDS.items() if name != "fields"}  # lattices have none
         told |= {"paths": "paths beyond `n`"} if format.holds == "nbest" else {}

@@ -10,7 +10,7 @@ from ninja.errors import NinjaError
 OnError = Callable[[NinjaError], None]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Log:
     """Counts, notes and failures of a run, shared by its stages.
 

@@ -18,7 +18,7 @@ from ninja import graph
 from ninja.cli.confidence import ConfidenceSettings
 from ninja.cli.console import current_console, results
 from ninja.cli.normalizer import lexical_forms
-from ninja.cli.scales import say_default
+from ninja.cli.source import say_default
 from ninja.consensus import Consensus, mbr_decode
 from ninja.consensus.confidence_model import read_confidence_model
 from ninja.consensus.word_confidences import WordConfidenceEstimator, with_confidences

@@ -27,8 +27,7 @@ from ninja.cli.options import (
     section,
     writes,
 )
-from ninja.cli.scales import completes_scales, fitting_acoustic_scale
-from ninja.cli.source import reads_lattices
+from ninja.cli.source import completes_scales, fitting_acoustic_scale, reads_lattices
 from ninja.context.augmentation.options import AugmentOptions
 from ninja.context.entities.lists import Entities
 from ninja.context.options import ContextOptions
@@ -36,8 +35,8 @@ from ninja.context.settings import DEFAULT_MODEL, NO_MODEL, Augmentation, Contex
 from ninja.context.stage import Contextual
 from ninja.errors import OptionError
 from ninja.files.output import text_output
+from ninja.io.companions import ChosenScales
 from ninja.io.inputs import Inputs
-from ninja.io.scales import ChosenScales
 from ninja.lattice import Lattice, Scales
 from ninja.lm.protocol import LoadOptions
 from ninja.lm.word_map import WordMapping

@@ -11,11 +11,9 @@ import click
 from ninja.errors import NinjaError, OptionError
 from ninja.files.output import Guard, part_of
 from ninja.files.place import Table, is_remote, target
+from ninja.io.companions import scales_path, table_beside
 from ninja.io.inputs import Inputs
-from ninja.io.resume import State, state_of, states_of
-from ninja.io.scales import scales_path
-from ninja.io.sources import SourceFile, Sources
-from ninja.io.symbol_tables import table_beside
+from ninja.io.sources import SourceFile, Sources, State, state_of, states_of
 from ninja.pipeline.outputs import names_job
 
 STDIN, STDOUT = "/dev/stdin", "/dev/stdout"

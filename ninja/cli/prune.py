@@ -8,8 +8,7 @@ import click
 
 from ninja.cli.console import current_console, write
 from ninja.cli.options import command, lattice_output
-from ninja.cli.scales import scales
-from ninja.cli.source import reads_lattices
+from ninja.cli.source import reads_lattices, scales
 from ninja.graph.prune import prune as remove_arcs
 from ninja.io.inputs import Inputs
 from ninja.lattice import Scales

@@ -14,11 +14,10 @@ from ninja.cli.console import current_console, results, use_log, write
 from ninja.cli.context import OF_RESCORING, PhraseCounts, entities, with_acoustic_scale, write_words
 from ninja.cli.models import NO_MODEL, fitting_weights, history_across_utterances, language_models, map_words
 from ninja.cli.options import command, config, from_fields, lattice_output
-from ninja.cli.scales import completes_scales, fitting_acoustic_scale
-from ninja.cli.source import reads_lattices
+from ninja.cli.source import completes_scales, fitting_acoustic_scale, reads_lattices
 from ninja.errors import OptionError
+from ninja.io.companions import ChosenScales
 from ninja.io.inputs import Inputs
-from ninja.io.scales import ChosenScales
 from ninja.lattice import Lattice
 from ninja.pipeline import Output
 from ninja.rescoring.carry_over import CarryOver

@@ -18,10 +18,9 @@ from ninja.cli.files import InputFile, OutputFolder
 from ninja.cli.kaldi.wer import MODE_HELP
 from ninja.cli.normalizer import normalizer_option
 from ninja.cli.options import command, given_on_command_line, reads, section, writes
-from ninja.cli.scales import grid_of_scales, say_default
 from ninja.cli.score_confidences import score_file_confidences
-from ninja.cli.score_grid import GRID_FILES_HELP, print_grid, write_grid
-from ninja.cli.source import reads_lattices
+from ninja.cli.score_grid import GRID_FILES_HELP, grid_of_scales, print_grid, write_grid
+from ninja.cli.source import reads_lattices, say_default
 from ninja.context.entities.lists import Entities
 from ninja.errors import FormatError, NinjaError, OptionError
 from ninja.evaluate import (

@@ -1,18 +1,134 @@
-"""Word error rates of ``ninja score`` for several scales, printed as a table and written as Kaldi's score files."""
+"""Options for several scales, and word error rates for each, printed as a table and written as Kaldi's score files."""
 
 from __future__ import annotations
 
+import functools
+import itertools
 import os
+from typing import Any
 
 import click
 
+from ninja.cli.options import USUAL_SCALE, Command, section
+from ninja.cli.source import HEADER, SCALES, as_scales, complete, source_names
 from ninja.errors import OptionError, OutputError
 from ninja.evaluate import Grid
 from ninja.files.output import text_output
+from ninja.io.companions import KEYS
 from ninja.lattice import Scales
 
 GRID_FILES_HELP = "Folder for wer_LMWT_PENALTY of all scales and best_wer, like Kaldi's scripts, and wer_grid.tsv."
 _COLUMNS = ("lmwt", "word_penalty", "wer", "errors", "words", "ins", "del", "sub", "ser", "best")
+MAX_SCALES = 10_000  # per option
+
+
+class Numbers(click.ParamType):
+    """Numbers and integer ranges, separated by commas; ``7:17`` includes 17."""
+
+    name = "numbers"
+
+    def convert(
+        self, value: object, parameter: click.Parameter | None, context: click.Context | None
+    ) -> tuple[float, ...]:
+        """Parse the list."""
+        if isinstance(value, tuple):
+            return value
+        numbers: list[float] = []
+        try:
+            for part in str(value).split(","):
+                first, colon, last = part.partition(":")
+                numbers += range(int(first), int(last) + 1) if colon else [Spelled(part)]
+        except ValueError:
+            numbers = []
+        if not numbers or len(numbers) > MAX_SCALES:
+            expected = f"a list of at most {MAX_SCALES:,} numbers such as 0.5,1 or 7:17"
+            self.fail(f"{value!r} is not {expected}", parameter, context)
+        return tuple(dict.fromkeys(numbers))
+
+
+class NumbersOrHeader(Numbers):
+    """Numbers, or ``header`` for the scales in HTK lattice headers."""
+
+    name = "numbers|header"
+
+    def convert(  # type: ignore[override]
+        self, value: object, parameter: click.Parameter | None, context: click.Context | None
+    ) -> tuple[float | str, ...]:
+        """Parse the list."""
+        return (HEADER,) if value == HEADER else super().convert(value, parameter, context)
+
+
+class Spelled(float):
+    """A number that is printed as the user wrote it."""
+
+    def __new__(cls, text: str) -> Spelled:
+        """Parse a number."""
+        number = super().__new__(cls, text)
+        number.text = str(text).strip()  # unpickling passes a float
+        return number
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+NUMBERS = Numbers()
+GRID = (
+    click.option(
+        "--acoustic-scale",
+        type=NUMBERS,
+        default="1.0",
+        metavar="NUMBERS",
+        help=f"Factors applied to acoustic costs, separated by commas; {USUAL_SCALE}.",
+    ),
+    click.option(
+        "--inv-acoustic-scale",
+        "--lmwt",
+        type=NUMBERS,
+        default="1.0",
+        metavar="NUMBERS",
+        help="Inverses of --acoustic-scale; 7:17 means all integers from 7 to 17.",
+    ),
+    click.option(
+        "--lm-scale",
+        type=NumbersOrHeader(),
+        default="1.0",
+        metavar="NUMBERS|header",
+        help="Factors applied to graph costs, or 'header' to use the scales in HTK lattice headers.",
+    ),
+    click.option(
+        "--word-penalty",
+        "--word-ins-penalty",
+        type=NUMBERS,
+        default="0.0",
+        metavar="NUMBERS",
+        help="Costs added per word, separated by commas.",
+    ),
+    SCALES[-1],
+)
+
+
+def grid_of_scales(function: Command) -> Command:
+    """Add the scale options with one or several values each, passed to the command as ``scales``.
+
+    The command gets a tuple of `Scales`, one for each combination of values.
+    """
+
+    @click.pass_context
+    @functools.wraps(function)
+    def collected(context: click.Context, /, **options: Any) -> Any:
+        user_scales = {name: options.pop(name) for name in KEYS}
+        single = {name: values[0] for name, values in user_scales.items() if len(values) == 1}
+        completed = complete(context, single, source_names(options))
+        user_scales |= {name: (value,) for name, value in completed.values.items()}
+        grid = tuple(
+            as_scales(dict(zip(user_scales, values, strict=True)))
+            for values in itertools.product(*user_scales.values())
+        )
+        return function(scales=grid, completed_scales=completed, **options)
+
+    return section("Scales", *GRID)(collected)
 
 
 def print_grid(grid: Grid) -> None:

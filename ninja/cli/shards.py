@@ -16,8 +16,7 @@ from ninja.cli.console import MAX_SHOWN
 from ninja.cli.files import CommandFiles, LatticeFile, OutputFile, OutputFolder
 from ninja.errors import NinjaError, OptionError, named
 from ninja.files.place import STDIN as STDOUT
-from ninja.io.scales import find_scales
-from ninja.io.symbol_tables import find_table
+from ninja.io.companions import find_scales, find_table
 from ninja.io.writer import format_of
 from ninja.libraries import installed_version
 from ninja.pipeline.join import JoinedRun

@@ -11,8 +11,7 @@ import click
 from ninja.cli.console import current_console, results
 from ninja.cli.files import Lattices
 from ninja.cli.options import command, jobs, output_file, reads
-from ninja.cli.scales import scales, shared_scales
-from ninja.cli.source import build_inputs, reading_options, reads_lattices_alone
+from ninja.cli.source import build_inputs, reading_options, reads_lattices_alone, scales, shared_scales
 from ninja.errors import FormatError, InputError, NinjaError, OptionError
 from ninja.evaluate import read_text
 from ninja.files.output import text_output

@@ -1,30 +1,51 @@
-"""Options for reading lattices, and the `Inputs` and `Output` built from the options of a command."""
+"""Options for reading lattices and for their scales, and the `Inputs` and `Output` built from the options of a command.
+
+The defaults of scales may come from files next to the lattices.
+"""
 
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import click
+from click.core import ParameterSource
 
 from ninja.cli.console import current_console
 from ninja.cli.files import IGNORED, MAY_CHANGE, CommandFiles, Lattices
-from ninja.cli.options import Command, given_on_command_line, jobs, reads, section
+from ninja.cli.options import (
+    Command,
+    acoustic_scale,
+    config_of,
+    given_on_command_line,
+    inv_acoustic_scale,
+    jobs,
+    reads,
+    section,
+    word_penalty,
+)
 from ninja.errors import OptionError
 from ninja.files.place import SPECIFIER
+from ninja.io.companions import (
+    KEYS,
+    SCALES_ADVICE,
+    ChosenScales,
+    find_header_scales,
+    find_scales,
+    header_scales_of,
+)
 from ninja.io.inputs import Inputs
 from ninja.io.reading import Reading
-from ninja.io.resume import state_of
+from ninja.io.sources import Sources, state_of
 from ninja.lattice import Lattice, Scales
 from ninja.pipeline import Output
-
-if TYPE_CHECKING:
-    from ninja.cli.scales import CompletedScales
 
 WORDS_HELP = "Symbol table with one word and its id per line."
 BESIDE_HELP = f"{WORDS_HELP}  [default: words.txt next to the source]"
 READING = ("words", "format", "encoding", "allow_pipes")  # options of `Inputs`
+HEADER = "header"  # instead of a number, as a scale
 WRITING = ("to", "lossy", "words_out", "resume")  # options of `Output`
 
 
@@ -168,3 +189,207 @@ def _refuse_output_as_source(names: tuple[str, ...]) -> None:
         raise OptionError(
             f"{names[1]} would be read, not written; name the output with -o, or omit 'ark:' to read both"
         )
+
+
+class LmScale(click.ParamType):
+    """A number, or ``header`` for the scales in HTK lattice headers."""
+
+    name = "number|header"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float | str:
+        """Parse the value."""
+        return HEADER if value == HEADER else click.FLOAT.convert(value, param, ctx)
+
+
+lm_scale = click.option(
+    "--lm-scale",
+    default=1.0,
+    type=LmScale(),
+    help="Factor applied to graph costs, or 'header' to use the scales in HTK lattice headers.",
+)
+SCALES = (
+    acoustic_scale,
+    inv_acoustic_scale,
+    lm_scale,
+    word_penalty,
+    config_of(KEYS, "Read scales from a TOML file such as `ninja tune` writes; command-line options take precedence."),
+)
+
+
+class CompletedScales(NamedTuple):
+    """Scales set by the user, by scale files next to the lattices, or by default, in this order of precedence.
+
+    Args:
+        values: Value of each option, by option name.
+        names: Names of the sources.
+        chosen: Scales from files next to the sources, None if there are none.
+        defaults: Names of the options that neither the user nor a file sets.
+    """
+
+    values: dict[str, Any]
+    names: tuple[str, ...]
+    chosen: ChosenScales | None = None
+    defaults: frozenset[str] = frozenset()
+
+
+def scales(function: Command) -> Command:
+    """Add the scale options, passed to the command as ``scales``.
+
+    Scales that the user does not set are read from scale files next to the lattices.
+    """
+
+    @click.pass_context
+    @functools.wraps(function)
+    def collected(context: click.Context, /, **options: Any) -> Any:
+        user_scales = {name: options.pop(name) for name in KEYS}
+        completed = complete(context, user_scales, source_names(options))
+        return function(scales=as_scales(completed.values), completed_scales=completed, **options)
+
+    return section("Scales", *SCALES)(collected)
+
+
+def completes_scales(function: Command) -> Command:
+    """Read the scales that the user does not set from scale files next to the lattices; adds no options."""
+
+    @click.pass_context
+    @functools.wraps(function)
+    def collected(context: click.Context, /, **options: Any) -> Any:
+        user_scales = {name: options[name] for name in KEYS if name in options}
+        completed = complete(context, user_scales, source_names(options))
+        return function(**options | completed.values, completed_scales=completed)
+
+    return collected
+
+
+def shared_scales(*arguments: str) -> Callable[[Command], Command]:
+    """Add the scale options to a command that compares sources; scale files next to one source apply to all.
+
+    Args:
+        arguments: Names of the arguments of the command that hold a source.
+    """
+
+    def add(function: Command) -> Command:
+        @click.pass_context
+        @functools.wraps(function)
+        def collected(context: click.Context, /, **options: Any) -> Any:
+            user_scales = {name: options.pop(name) for name in KEYS}
+            files: CommandFiles = context.obj
+            sources = [options[name] for name in arguments]
+            from_files = {name: chosen for name in sources if (chosen := find_scales(files.sources.select((name,))))}
+            if not {"acoustic_scale", "word_penalty"} <= _set_by_user(context):
+                for first, second in itertools.pairwise(from_files.values()):
+                    if first.scales != second.scales:
+                        raise OptionError(f"{first.path} and {second.path} differ; {SCALES_ADVICE}")
+            completed = complete(context, user_scales, (next(iter(from_files), sources[0]),))
+            return function(scales=as_scales(completed.values), **options)
+
+        return section("Scales", *SCALES)(collected)
+
+    return add
+
+
+def as_scales(values: dict[str, Any]) -> Scales:
+    """Build `Scales` from option values."""
+    return Scales(**{KEYS[name]: value for name, value in values.items()})
+
+
+def complete(context: click.Context, values: dict[str, Any], names: tuple[str, ...]) -> CompletedScales:
+    """Replace scales that the user did not set by those in files next to the lattices, and print them.
+
+    Args:
+        values: Value of each option, by option name.
+        names: Names of the sources.
+
+    Raises:
+        OptionError: The scale files of the sources differ, and the user did not set all scales.
+    """
+    files: CommandFiles = context.obj
+    sources = files.sources.select(names)
+    user_scales = _set_by_user(context)
+    defaults = frozenset(KEYS) - user_scales
+    if values.get("lm_scale") == HEADER:
+        values = _header_values(sources, values, user_scales)
+        return CompletedScales(values, names, defaults=defaults - values.keys())
+    if "lm_scale" in values and not user_scales and _has_unused_headers(sources):
+        defaults -= {"lm_scale"}
+    try:
+        chosen = find_scales(sources)
+    except OptionError as error:
+        if not {"acoustic_scale", "word_penalty"} <= user_scales:
+            raise
+        _say(f"{error.message.partition(';')[0]}; using the scales of the options instead")
+        return CompletedScales(values, names, defaults=defaults)
+    if chosen is None:
+        return CompletedScales(values, names, defaults=defaults)
+    in_files = {name: value for name, value in chosen.values().items() if name in values}
+    from_files = {name: value for name, value in in_files.items() if name not in user_scales}
+    others = {name: values[name] for name, value in in_files.items() if name in user_scales and values[name] != value}
+    if from_files or others:
+        exceptions = f"; replaced by options: {_formatted(others)}" if others else ""
+        _say(f"scales from {chosen.path}: {_formatted(in_files)}{exceptions}")
+    return CompletedScales(values | from_files, names, chosen, defaults - from_files.keys())
+
+
+def say_default(inputs: Inputs) -> None:
+    """Print a note if no scale is set, so that the acoustic scale is 1."""
+    if inputs.default_scales == KEYS.keys():
+        _say("using acoustic scale 1; set --acoustic-scale or --lmwt, or provide a scale file next to the lattices")
+
+
+def fitting_acoustic_scale(inputs: Inputs, default: float) -> float:
+    """Return an acoustic scale suitable for the inputs.
+
+    Args:
+        default: The scale of the command, which suits Kaldi's lattices.
+
+    Returns:
+        1 if no scale is set and the paths of the inputs have a single score, else the default.
+    """
+    if "acoustic_scale" not in inputs.default_scales or (kind := inputs.single_scores()) is None:
+        return default
+    _say(f"using acoustic scale 1, the default for {kind}; set --acoustic-scale to change it")
+    return 1.0
+
+
+def _has_unused_headers(sources: Sources) -> bool:
+    """Return whether an HTK lattice header contains scales other than the defaults; print a note if so."""
+    for name, scales in header_scales_of(sources):
+        if scales != Scales():
+            values = {option: getattr(scales, field) for option, field in KEYS.items()}
+            _say(f"{name}: ignoring the scales in the header ({_formatted(values)}); --lm-scale header uses them")
+            return True
+    return False
+
+
+def _header_values(sources: Sources, values: dict[str, Any], user_scales: frozenset[str]) -> dict[str, Any]:
+    """Return the option values, with those that the user did not set replaced by the scales in HTK lattice headers."""
+    if (header := find_header_scales(sources)) is None:
+        raise OptionError("--lm-scale header needs files of HTK lattices (SLF), but the sources contain none")
+    name, scales = header
+    from_files = {
+        option: getattr(scales, field)
+        for option, field in KEYS.items()
+        if option == "lm_scale" or option not in user_scales
+    }
+    _say(f"scales from the header of {name}: {_formatted(from_files)}")
+    return values | from_files
+
+
+def source_names(options: dict[str, Any]) -> tuple[str, ...]:
+    """Return the names of the sources in the options of a command."""
+    return (*options.get("source", ()), *options.get("others", ()))
+
+
+def _set_by_user(context: click.Context) -> frozenset[str]:
+    """Return the names of the scales that are set on the command line or in an options file."""
+    sources = {name: context.get_parameter_source(name) for name in (*KEYS, "inv_acoustic_scale")}
+    user_scales = {name for name, source in sources.items() if source not in (None, ParameterSource.DEFAULT)}
+    return frozenset({"acoustic_scale" if name == "inv_acoustic_scale" else name for name in user_scales})
+
+
+def _formatted(values: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {value:g}" for name, value in values.items())
+
+
+def _say(message: str) -> None:
+    click.echo(f"ninja: {message}", err=True)

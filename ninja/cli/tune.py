@@ -25,8 +25,7 @@ from ninja.cli.options import (
     write_config,
     writes,
 )
-from ninja.cli.scales import completes_scales, fitting_acoustic_scale
-from ninja.cli.source import reads_lattices
+from ninja.cli.source import completes_scales, fitting_acoustic_scale, reads_lattices
 from ninja.cli.tune_confidence import ConfidenceFit, fits_confidences
 from ninja.context.augmentation.old_costs import with_unknown
 from ninja.context.augmentation.options import AugmentOptions

@@ -15,7 +15,7 @@ from ninja.cli.confident_words import unboosted_lattices
 from ninja.cli.console import current_console
 from ninja.cli.normalizer import lexical_forms
 from ninja.cli.options import Command, given_on_command_line, reads, section
-from ninja.cli.scales import fitting_acoustic_scale
+from ninja.cli.source import fitting_acoustic_scale
 from ninja.errors import OptionError
 from ninja.evaluate import read_text
 from ninja.files.output import text_output

@@ -12,7 +12,7 @@ import io
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import IO, Any, Protocol, TextIO, cast
 
@@ -22,6 +22,7 @@ from ninja.files.place import STDIN as STDOUT
 from ninja.files.place import Identity, identity_of, is_remote, target
 
 LONGEST_NAME = 255  # bytes of a file name, on all usual file systems
+Facts = Mapping[str, Any]  # facts on which the results of a run depend, see `ninja.io.resume`
 _NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
 _NO_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
 # All except tab and newline, and marks of text direction, which can make one name look like another.
@@ -426,3 +427,38 @@ def printing() -> Iterator[None]:
         yield
     finally:
         sys.stdout, sys.stderr = before
+
+
+def write_facts(place: str, facts: Facts, guard: Guard | None = None) -> None:
+    """Write the facts about the run of an output; its temporary file must be open."""
+    path = facts_path(place)
+    if guard is not None:
+        guard.write(path)
+    with reported(path):
+        remove_facts(place)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)  # does not follow links
+        with open(descriptor, "wb") as file:
+            file.write(dumped(facts))
+
+
+def has_facts(place: str) -> bool:
+    """Return whether there are facts about the run of an output."""
+    return os.path.lexists(facts_path(place))
+
+
+def remove_facts(place: str) -> None:
+    """Remove the facts about the run of an output."""
+    with reported(path := facts_path(place)), contextlib.suppress(FileNotFoundError):
+        os.remove(path)
+
+
+def dumped(facts: Facts) -> bytes:
+    """Encode facts as JSON, in ASCII even if paths are not valid UTF-8."""
+    import json  # for outputs with facts only
+
+    return json.dumps(facts, indent=1).encode() + b"\n"
+
+
+def facts_path(place: str) -> str:
+    """Return the path of the facts about the run of an output."""
+    return part_of(place).removesuffix(".part") + ".run"

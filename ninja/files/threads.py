@@ -8,7 +8,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, TypeVar
 
 from ninja.errors import ThreadError
@@ -71,7 +71,7 @@ def in_order(work: Callable[[Task], Result], tasks: Iterable[Task], jobs: int) -
     Args:
         work: Function that computes the result of a task.
         tasks: The tasks.
-        jobs: Number of threads, ≥ 1; 1 runs all tasks on the caller's thread.
+        jobs: Number of threads, ≥ 1. With 1, or if there is a single task, tasks run on the thread of the caller.
 
     Raises:
         Exception: Raised by `work` or by the iterable, after the results of all earlier tasks.
@@ -79,8 +79,6 @@ def in_order(work: Callable[[Task], Result], tasks: Iterable[Task], jobs: int) -
     if jobs == 1:
         yield from map(work, tasks)
         return
-    from concurrent.futures import ThreadPoolExecutor
-
     rest = iter(tasks)
     waiting: deque[Future[Result]] = deque()
     failure: BaseException | None = None  # raised by the iterable
@@ -91,6 +89,15 @@ def in_order(work: Callable[[Task], Result], tasks: Iterable[Task], jobs: int) -
             yield from islice(rest, count)
         except Exception as error:
             failure = error
+
+    first = list(next_tasks(2))
+    if len(first) < 2:  # no threads for a single task, as a small input is a single batch
+        yield from map(work, first)
+        if failure is not None:
+            raise failure
+        return
+    rest = chain(first, rest)
+    from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(jobs, "ninja-worker") as pool:
         try:

@@ -7,7 +7,6 @@ import os
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
@@ -123,18 +122,13 @@ class NotingEncoder(Encoder, Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class NoOptions:
-    """Options of a format without options."""
-
-
 class Write(NamedTuple):
     """The writer of a format. One of the first three fields is set; none for Kaldi archives, which can be resumed."""
 
     encode: Callable[[Any, WriteSettings], bytes] | None = None  # for formats whose files are concatenated entries
     encoder: Callable[[WriteSettings], Encoder] | None = None  # for formats with a header, footer or state
     encode_files: Callable[[Any, WriteSettings], dict[str, bytes]] | None = None  # file name -> bytes to append
-    options: Callable[..., Any] = NoOptions  # dataclass for ``--to NAME:OPTION=VALUE``
+    options: Callable[..., Any] | None = None  # dataclass for ``--to NAME:OPTION=VALUE``
     files: Literal["one", "each", "named"] = "one"  # one for all lattices, one per lattice, or as by ``encode_files``
     keeps: Callable[[frozenset[Field], Any], frozenset[Field]] | None = None  # fields that are stored, given options
     also_lost: Callable[[Any, WriteSettings], list[str]] | None = None  # other losses of an item, as messages

@@ -13,11 +13,10 @@ from ninja.errors import NinjaError, OptionError
 from ninja.files.output import Guard
 from ninja.files.place import STDIN, Table, identity_of
 from ninja.files.threads import num_cores
+from ninja.io.companions import ChosenScales, Words, find_scales, find_table
 from ninja.io.lookup import Lookup
 from ninja.io.reading import Reading, ReadOptions
-from ninja.io.scales import ChosenScales, find_scales
 from ninja.io.sources import Source, SourceFile, Sources, as_sources
-from ninja.io.symbol_tables import Words, find_table
 from ninja.lattice import Lattice
 from ninja.lattice.batch import Batch
 from ninja.lattice.symbols import SymbolTable
@@ -27,7 +26,7 @@ Name = str | os.PathLike[str]
 Watch = Callable[[Reading], Iterator[tuple[str, Lattice]]]
 
 
-@dataclass
+@dataclass(eq=False)
 class Inputs:
     """Sources of lattices with the options for reading them; each name is resolved once, and each file opened once.
 

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 from ninja._tables import TableWriter
 from ninja.errors import LatticeError, OptionError, SymbolError
 from ninja.files.gzip import GzipWriter
-from ninja.files.output import PartFile, StandardOutput
+from ninja.files.output import PartFile, StandardOutput, has_facts, remove_facts, write_facts
 from ninja.files.place import STDIN as STDOUT
 from ninja.files.place import Target, is_file
+from ninja.io.companions import refuse_other_scales
 from ninja.io.lattice_writer import LONGEST_KEY, LatticeWriter, OutputSettings
-from ninja.io.resume import ResumePoint, has_facts, refuse_other_facts, remove_facts, resume_point, write_facts
-from ninja.io.scales import refuse_other_scales
+from ninja.io.resume import ResumePoint, refuse_other_facts, resume_point
 from ninja.lattice import Kind, Lattice
 from ninja.lattice.batch import Batch
 
@@ -63,22 +63,24 @@ class KaldiWriter(LatticeWriter):
 
     def _open(self) -> None:
         target, tail = self._target, b""
+        entries: list[tuple[str, int]] = []  # of an earlier attempt
         if target.archive == STDOUT:
             if self._resume:
                 raise OptionError("standard output cannot be resumed; name a file with -o")
             self._file = StandardOutput()
         else:
             self._file = PartFile(target.archive, keep=self._resume, guard=self._output.guard)
-            point = self._resume_point(self._file) if self._resume else ResumePoint()
-            tail = point.tail
-            self.resumed = point.description
-            self._position = point.length
-            self.keys_done = Counter(key for key, _ in point.entries)
+            if self._resume:
+                point = self._resume_point(self._file)
+                tail, entries = point.tail, point.entries
+                self.resumed = point.description
+                self._position = point.length
+                self.keys_done = Counter(key for key, _ in entries)
             if self._output.run is not None and not self._file.is_direct and not self._is_closed:
                 write_facts(target.archive, self._output.run, self._output.guard)
             if target.script is not None:
                 self._script = PartFile(target.script, guard=self._output.guard)
-                self._script_lines = [self._script_line(key, offset) for key, offset in point.entries]
+                self._script_lines = [self._script_line(key, offset) for key, offset in entries]
         if target.packed:
             self._packed = GzipWriter(self._file, follows=self._position > 0)
             if tail:

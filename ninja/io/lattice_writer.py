@@ -1,24 +1,29 @@
-"""Base class of all writers, which converts and checks lattices and collects notes about the output."""
+"""Base class of all writers: checks and converts lattices, writes their words, and collects notes about the output."""
 
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from ninja.errors import LatticeError, OptionError, OutputError, SymbolError, named
-from ninja.files.output import Guard
+from ninja.files.output import LONGEST_NAME, Facts, Guard, opened_as_text
+from ninja.files.place import STDIN as STDOUT
+from ninja.files.place import is_file, is_read_once
 from ninja.formats.format import FIELDS, Format, WriteSettings
+from ninja.io.companions import BESIDE, TABLE_NAMES, ChosenScales, ScalesOutput, table_beside
 from ninja.io.losses import COSTS, Item, converted, lost_of_lattice, lost_of_list
-from ninja.io.resume import Facts
-from ninja.io.scales import ChosenScales, ScalesOutput
-from ninja.io.symbol_tables import TableConsistency, TableOutput
 from ninja.lattice import Lattice
 from ninja.lattice.batch import Batch, refuse_pair
 from ninja.lattice.lattice import check_costs
 from ninja.lattice.nbest import NBest
+from ninja.lattice.symbols import SymbolTable
+from ninja.lattice.word_ids import agree, used_words
+
+_BLANK = re.compile(r"[ \t\n\v\f\r]")  # ASCII white space, which separates the fields of a line
 
 LONGEST_KEY = 4096  # bytes, as Kaldi's tools read it
 Lossy = Literal["allow", "refuse"]
@@ -267,3 +272,159 @@ def _losses(lost: Counter[str]) -> str:
         f"{count} {'lattice loses' if count == 1 else 'lattices lose'}: {', '.join(names)}"
         for count, names in sorted(fields.items(), reverse=True)
     )
+
+
+def write_table(table: SymbolTable, path: str, guard: Guard | None = None) -> None:
+    """Write a symbol table in the format of Kaldi's ``words.txt``, except words that contain white space."""
+    with opened_as_text(path, guard) as file:
+        file.writelines(f"{word} {number}\n" for word, number in table if is_one_field(word))
+
+
+def is_one_field(word: str) -> bool:
+    """Return whether a symbol table file can store a word, which must not be empty or contain white space."""
+    return bool(word) and _BLANK.search(word) is None
+
+
+class TableOutput:
+    """The symbol table of an output that contains word ids.
+
+    A table of the words that sources spell is written next to the output, and so is one that was written with another
+    archive. Other tables come from a file that the user knows; they are written only to replace an older table that is
+    already next to the output.
+
+    Args:
+        place: File or folder of the output, ``-`` for stdout.
+        words_out: File for the table; None writes it next to the output.
+        needed: Whether the output contains ids without words.
+        guard: Protects the inputs from being replaced.
+    """
+
+    def __init__(self, place: str, words_out: str | None, *, needed: bool, guard: Guard | None = None) -> None:
+        self._place = place
+        self._words_out = words_out
+        self._guard = guard
+        self._needed = needed and place != os.devnull
+        self._once = is_read_once(place)
+        self._is_begun = False
+        self._existing: SymbolTable | None = None  # table in the output folder
+        self._last: SymbolTable | None = None  # the table checked last
+        self._num_checked = 0  # number of its entries that were checked
+        self._unwritable: dict[int, str] = {}  # its words that cannot be written, by id
+        self._words: SymbolTable | None = None  # table of the written lattices
+
+    def check(self, lattice: Lattice) -> None:
+        """Check that the symbol table of the output can store the words of a lattice.
+
+        Raises:
+            OptionError: The words would be lost, or the output folder has another symbol table; this applies to all
+                further lattices, too.
+            SymbolError: A word of the lattice is empty or contains white space.
+        """
+        words = lattice.words
+        if not self._needed and self._words_out is None:
+            return
+        if words is not None and self._needed and self._words_out is None and self._once and words.path is None:
+            output = "standard output" if self._place == STDOUT else self._place
+            message = f"{output} would contain word ids without a symbol table; use --words, --words-out FILE"
+            raise OptionError(f"{message} (words_out=), or --to with a format that spells words")
+        if not self._is_begun:
+            self._begin(words)
+        if words is None:
+            return
+        if self._last is not words:
+            self._last, self._num_checked, self._unwritable = words, 0, {}
+        if self._num_checked < len(words):
+            new = words.since(self._num_checked)
+            self._num_checked += len(new)
+            self._unwritable |= {number: word for word, number in new if not is_one_field(word)}
+        for number in used_words(lattice) if self._unwritable else ():
+            if number in self._unwritable:
+                problem = "contains white space" if self._unwritable[number] else "is empty"
+                advice = "use a format that spells words" if self._needed else "omit --words-out"
+                message = (
+                    f"the word {self._unwritable[number]!r} {problem}, so a symbol table cannot store it; {advice}"
+                )
+                raise SymbolError(message, key=lattice.key)
+        if self._existing is not None and not agree(words, self._existing, lattice):
+            message = "differs from the symbol table of the lattices; name another folder, or use this table as --words"
+            raise OptionError(f"{self._existing.path} {message}")
+
+    @property
+    def is_particular(self) -> bool:
+        """Whether lattices with the same table must be checked one by one."""
+        return bool(self._unwritable) or self._existing is not None
+
+    def take(self, lattice: Lattice) -> None:
+        """Record the symbol table of a written lattice.
+
+        In an output of ids, the table of the first lattice contains the words of all lattices; see `TableConsistency`.
+        """
+        if self._words is None or not self._needed:
+            self._words = lattice.words
+
+    def write(self) -> str | None:
+        """Write the table if necessary; return its path, or None if it was not written."""
+        path = self._path(self._words)
+        if path is None or self._words is None or self._existing is not None:
+            return None
+        write_table(self._words, path, self._guard)
+        return path
+
+    def _begin(self, words: SymbolTable | None) -> None:
+        """Read an existing table at the path of the output's table."""
+        self._is_begun = True
+        path = self._path(words)
+        if path is None or self._words_out is not None:
+            return
+        if len(os.fsencode(os.path.basename(path))) > LONGEST_NAME:
+            message = "is too long for the name of the symbol table; use a shorter output name, or --words-out"
+            raise OptionError(f"{path} {message} (words_out=)")
+        if not is_file(path):
+            return
+        if words is None:
+            raise OptionError(f"{path} already exists and would become the symbol table of the output; move it")
+        if os.path.basename(path) == TABLE_NAMES[0]:
+            self._existing = SymbolTable.read(path)
+
+    def _path(self, words: SymbolTable | None) -> str | None:
+        """Return the path to which the table will be written, None if it will not be written."""
+        if self._words_out is not None or not self._needed or self._once:
+            return self._words_out
+        folder = os.path.isdir(self._place)
+        path = os.path.join(self._place, TABLE_NAMES[0]) if folder else table_beside(self._place)
+        is_derived = words is not None and (words.path is None or words.path.endswith(BESIDE))
+        return path if is_derived or is_file(path) else None
+
+
+class TableConsistency:
+    """Checks that the symbol tables of all lattices of an output agree on the word of each id.
+
+    Args:
+        words: Symbol table of the output; None uses that of the first lattice.
+        shared: The output stores ids, so its lattices must share a table.
+    """
+
+    def __init__(self, words: SymbolTable | None, *, shared: bool) -> None:
+        self._words = words
+        self._has_table = words is not None
+        self._shared = shared
+        self._is_settled = self._has_table
+
+    def check(self, lattice: Lattice, key: str) -> None:
+        """Raise `SymbolError` if ids of a lattice have other words than in the table of the output."""
+        table = lattice.words
+        if table is self._words or not self._is_settled or (table is None and self._has_table):
+            return
+        if table is None or self._words is None or not agree(table, self._words, lattice):
+            other = "the given table" if self._has_table else "that of earlier lattices"
+            message = f"the symbol table of the lattice contradicts {other}; read all lattices with one table, words="
+            raise SymbolError(message + " (--words), such as ninja.vocabulary(source)", key=key)
+
+    def are_of(self, words: SymbolTable | None) -> bool:
+        """Return whether lattices of a table can be written without checking their words."""
+        return words is self._words or not self._is_settled or (words is None and self._has_table)
+
+    def take(self, lattice: Lattice) -> None:
+        """Record a written lattice."""
+        if self._shared and not self._is_settled:
+            self._words, self._is_settled = lattice.words, True

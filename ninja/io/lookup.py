@@ -13,9 +13,9 @@ import numpy.typing as npt
 from ninja._tables import TableReader, TableWriter
 from ninja.errors import InputError, NinjaError
 from ninja.files.output import reported
+from ninja.io.companions import Words
 from ninja.io.reading import Reading, ReadOptions
 from ninja.io.sources import Source, Sources, as_sources
-from ninja.io.symbol_tables import Words
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
 

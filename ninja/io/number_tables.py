@@ -16,10 +16,11 @@ from ninja.errors import FormatError, OptionError, OutputError
 from ninja.files import text as utf8
 from ninja.files.gzip import GzipWriter
 from ninja.files.output import PartFile, StandardOutput
-from ninja.files.place import STDIN, Place, resolve_listed, target
-from ninja.files.stream import open_stream
+from ninja.files.place import STDIN, Place, Table, resolve_listed, target
+from ninja.files.stream import Stream, open_stream
 from ninja.formats.kaldi.objects import ObjectReader
-from ninja.io.sources import Source, open_tables
+from ninja.io.detection import names_in
+from ninja.io.sources import Source, kind_of, tables
 
 Integers = npt.NDArray[np.int32]
 Value = TypeVar("Value")
@@ -198,3 +199,17 @@ def _read_script(place: Place, lines: str, decode: Decode[Value]) -> Iterator[tu
             reader = ObjectReader(stream, begin=places[0].offset)
             reader.begin_entry(key)
             yield key, decode(reader)
+
+
+def open_tables(source: Source, *, allow_pipes: bool = False) -> Iterator[tuple[Table, Stream]]:
+    """Open the tables of a source one by one; a file list is replaced by the files that it names."""
+    for table in tables(source, allow_pipes=allow_pipes):
+        with closing(open_stream(table.place)) as stream:
+            kind = kind_of(table, stream)
+            if kind != "list":
+                yield table._replace(kind=kind), stream
+                continue
+            listed, errors = names_in(stream.rest(), stream.name)
+        yield from open_tables(listed)
+        if errors:
+            raise errors[0]

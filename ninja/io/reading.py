@@ -20,9 +20,9 @@ from ninja.formats.format import HEAD, Reader, by_name, of_folder, reader
 from ninja.formats.kaldi import archive as kaldi
 from ninja.formats.kaldi.archive import CHUNK, KALDI, MAGIC
 from ninja.io import detection
+from ninja.io.companions import Words
 from ninja.io.scp_reader import ARC_BYTES, ScpReader
 from ninja.io.sources import KALDI_HEAD, KALDI_READ, SourceFile, Sources, is_kaldi, kind_of, recognised
-from ninja.io.symbol_tables import Words
 from ninja.lattice import Lattice
 from ninja.lattice.batch import Batch
 from ninja.lattice.lattice import has_graph_costs

@@ -1,39 +1,31 @@
-"""Resume Kaldi archives: complete entries of an earlier attempt, facts about its run, and states of its sources.
+"""Resume Kaldi archives: find the complete entries of an earlier attempt, and compare the facts about its run.
 
 The facts are stored next to the output in ``.NAME.run`` while the output is incomplete, and with ``--resume`` also
 afterwards. They are a JSON object with ``version``, ``command``, ``options`` by name, and ``sources``, a list of
-`State`. The value of an option is the user's, or a list of the states of its files.
+``State``. The value of an option is the user's, or a list of the states of its files.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import zlib
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 from ninja import _core
 from ninja._tables import TableReader
-from ninja.errors import FormatError, NinjaError, OptionError
-from ninja.files import remote
-from ninja.files.output import Guard, PartFile, part_of, reported
-from ninja.files.place import Place, Target, is_file, is_remote, resolve_listed
+from ninja.errors import FormatError, OptionError
+from ninja.files.output import Facts, PartFile, dumped, facts_path, part_of
+from ninja.files.place import Target, is_file
 from ninja.files.stream import open_raw
-from ninja.formats.format import of_folder, reader
-from ninja.io import detection
-from ninja.io.sources import SourceFile, Sources
 
 CHUNK = 1 << 19  # bytes read at once
 PACKED_CHUNK = 1 << 16
 LARGEST = 1 << 28  # maximum size of a file of facts in bytes
-State = tuple[str, int, int]  # path, size and modification time in ns; -1 and -1 if the file does not exist
-Facts = Mapping[str, Any]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class ResumePoint:
     """The valid part of an unfinished archive."""
 
@@ -141,117 +133,10 @@ def _packed(path: str) -> ResumePoint:
     return point
 
 
-def state_of(path: str) -> State:
-    """Return the state of a file, which shows whether the file has changed."""
-    if is_remote(path):
-        import hashlib  # for URLs only
-
-        size, mark = remote.state_of(path)
-        return path, -1 if size is None else size, int(hashlib.sha256(mark.encode()).hexdigest()[:12], 16)
-    try:
-        status = os.stat(path)
-    except OSError:
-        return path, -1, -1
-    return path, status.st_size, status.st_mtime_ns
-
-
-def states_of(sources: Sources, format: str | None = None) -> list[State]:
-    """Return the states of the files of sources, and of the files that script files name.
-
-    Raises:
-        NinjaError: See `source_files`.
-    """
-    paths: list[str] = []
-    for file in source_files(sources, format):
-        if file.kind == "folder":
-            paths.extend(member.path for member in file.files)
-            continue
-        paths.append(file.path)
-        if file.kind == "scp":
-            paths.extend(place.path for _, place in script_rows(file) or () if place.path)
-    return [state_of(path) for path in dict.fromkeys(paths)]
-
-
-def source_files(sources: Sources, format: str | None) -> Iterator[SourceFile]:
-    """Yield the lattice files of sources, and folders whose format covers the folder as a whole.
-
-    Raises:
-        OptionError: A source is a pipe.
-        NinjaError: A list of files is invalid.
-    """
-    for file in sources.files:
-        if file.is_pipe:
-            raise OptionError(f"{file.name} cannot be divided into shards; use files instead")
-        if file.kind == "folder":
-            whole = of_folder(file.path, "utf-8") if format is None else reader(format)
-            if whole is not None and whole.format.of_folder is not None:
-                yield file
-            elif format is None:
-                yield from file.lattice_files
-            else:
-                yield from (member for member in file.files if not detection.is_companion(member.path))
-        elif file.kind == "list":
-            files, errors = file.listed
-            if errors:
-                raise errors[0]
-            yield from files
-        else:
-            yield file
-
-
-def script_rows(file: SourceFile) -> list[tuple[int, Place]] | None:
-    """Return the offset and the named file of each line of a script file; None if it is compressed or unreadable."""
-    try:
-        if not file.inspect().seekable:
-            return None
-    except NinjaError:  # reported by the reader
-        return None
-    rows: list[tuple[int, Place]] = []
-    begin = 0
-    for line in file.content().split(b"\n"):
-        if fields := line.split(None, 1):
-            name = os.fsdecode(fields[1].strip()) if len(fields) > 1 else None
-            rows.append((begin, Place("") if name is None else _listed(name, file.name)))
-        begin += len(line) + 1
-    return rows
-
-
-def _listed(name: str, script: str) -> Place:
-    """Return the file that a line of a script file names; its path is empty if it cannot be resolved."""
-    try:
-        places = resolve_listed(name, script)
-    except NinjaError:
-        return Place("")
-    return places[0] if len(places) == 1 else Place("")
-
-
-def write_facts(place: str, facts: Facts, guard: Guard | None = None) -> None:
-    """Write the facts about the run of an output; its temporary file must be open."""
-    path = _facts_path(place)
-    if guard is not None:
-        guard.write(path)
-    with reported(path):
-        remove_facts(place)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)  # does not follow links
-        with open(descriptor, "wb") as file:
-            file.write(dumped(facts))
-
-
-def has_facts(place: str) -> bool:
-    """Return whether there are facts about the run of an output."""
-    return os.path.lexists(_facts_path(place))
-
-
-def remove_facts(place: str) -> None:
-    """Remove the facts about the run of an output."""
-    with reported(path := _facts_path(place)), contextlib.suppress(FileNotFoundError):
-        os.remove(path)
-
-
 def refuse_other_facts(place: str, facts: Facts) -> None:
     """Raise `OptionError` if an output belongs to a run with other facts; the message describes the difference."""
     advice = "omit --resume to start again"
-    path = _facts_path(place)
+    path = facts_path(place)
     try:
         if os.path.getsize(path) > LARGEST:
             raise ValueError
@@ -296,11 +181,6 @@ def _changed_file(before: Any, now: Any) -> str | None:
     return next(map(str, changed), None)
 
 
-def dumped(facts: Facts) -> bytes:
-    """Encode facts as JSON, in ASCII even if paths are not valid UTF-8."""
-    return json.dumps(facts, indent=1).encode() + b"\n"
-
-
 def parsed(content: bytes) -> dict[str, Any]:
     """Parse facts; raise ValueError if the content is not a JSON object."""
     try:
@@ -310,7 +190,3 @@ def parsed(content: bytes) -> dict[str, Any]:
     if not isinstance(facts, dict):
         raise ValueError("not an object")
     return facts
-
-
-def _facts_path(place: str) -> str:
-    return part_of(place).removesuffix(".part") + ".run"

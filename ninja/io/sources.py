@@ -6,11 +6,11 @@ import io
 import os
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from functools import cached_property
 from typing import Literal
 
 from ninja.errors import FormatError, InputError, NinjaError, OptionError, named
+from ninja.files import remote
 from ninja.files.output import Guard
 from ninja.files.place import (
     SPECIFIER,
@@ -28,7 +28,7 @@ from ninja.files.place import (
 )
 from ninja.files.stream import BOM, Stream, open_stream
 from ninja.files.text import decoded
-from ninja.formats.format import HEAD, Reader, by_mark, detect
+from ninja.formats.format import HEAD, Reader, by_mark, detect, of_folder, reader
 from ninja.formats.kaldi import archive as kaldi
 from ninja.formats.kaldi.archive import KALDI_IMAGE
 from ninja.io import detection
@@ -44,6 +44,7 @@ MAX_OPEN = 256  # files of a folder that stay open until they are read
 _READ_OPTIONS = {"ark", "scp", "b", "t", "o", "no", "p", "np", "s", "ns", "cs", "ncs", "bg"}
 
 Kind = Literal["ark", "scp", "list", "folder"]
+State = tuple[str, int, int]  # path, size and modification time in ns; -1 and -1 if the file does not exist
 
 
 class SourceFile:
@@ -402,15 +403,85 @@ def kind_of(table: Table, stream: Stream) -> Literal["ark", "scp", "list"]:
     return "scp" if names_script(head) else "list" if is_list(head) else "ark"
 
 
-def open_tables(source: Source, *, allow_pipes: bool = False) -> Iterator[tuple[Table, Stream]]:
-    """Open the tables of a source one by one; a file list is replaced by the files that it names."""
-    for table in tables(source, allow_pipes=allow_pipes):
-        with closing(open_stream(table.place)) as stream:
-            kind = kind_of(table, stream)
-            if kind != "list":
-                yield table._replace(kind=kind), stream
-                continue
-            listed, errors = names_in(stream.rest(), stream.name)
-        yield from open_tables(listed)
-        if errors:
-            raise errors[0]
+def state_of(path: str) -> State:
+    """Return the state of a file, which shows whether the file has changed."""
+    if is_remote(path):
+        import hashlib  # for URLs only
+
+        size, mark = remote.state_of(path)
+        return path, -1 if size is None else size, int(hashlib.sha256(mark.encode()).hexdigest()[:12], 16)
+    try:
+        status = os.stat(path)
+    except OSError:
+        return path, -1, -1
+    return path, status.st_size, status.st_mtime_ns
+
+
+def states_of(sources: Sources, format: str | None = None) -> list[State]:
+    """Return the states of the files of sources, and of the files that script files name.
+
+    Raises:
+        NinjaError: See `source_files`.
+    """
+    paths: list[str] = []
+    for file in source_files(sources, format):
+        if file.kind == "folder":
+            paths.extend(member.path for member in file.files)
+            continue
+        paths.append(file.path)
+        if file.kind == "scp":
+            paths.extend(place.path for _, place in script_rows(file) or () if place.path)
+    return [state_of(path) for path in dict.fromkeys(paths)]
+
+
+def source_files(sources: Sources, format: str | None) -> Iterator[SourceFile]:
+    """Yield the lattice files of sources, and folders whose format covers the folder as a whole.
+
+    Raises:
+        OptionError: A source is a pipe.
+        NinjaError: A list of files is invalid.
+    """
+    for file in sources.files:
+        if file.is_pipe:
+            raise OptionError(f"{file.name} cannot be divided into shards; use files instead")
+        if file.kind == "folder":
+            whole = of_folder(file.path, "utf-8") if format is None else reader(format)
+            if whole is not None and whole.format.of_folder is not None:
+                yield file
+            elif format is None:
+                yield from file.lattice_files
+            else:
+                yield from (member for member in file.files if not detection.is_companion(member.path))
+        elif file.kind == "list":
+            files, errors = file.listed
+            if errors:
+                raise errors[0]
+            yield from files
+        else:
+            yield file
+
+
+def script_rows(file: SourceFile) -> list[tuple[int, Place]] | None:
+    """Return the offset and the named file of each line of a script file; None if it is compressed or unreadable."""
+    try:
+        if not file.inspect().seekable:
+            return None
+    except NinjaError:  # reported by the reader
+        return None
+    rows: list[tuple[int, Place]] = []
+    begin = 0
+    for line in file.content().split(b"\n"):
+        if fields := line.split(None, 1):
+            name = os.fsdecode(fields[1].strip()) if len(fields) > 1 else None
+            rows.append((begin, Place("") if name is None else _listed(name, file.name)))
+        begin += len(line) + 1
+    return rows
+
+
+def _listed(name: str, script: str) -> Place:
+    """Return the file that a line of a script file names; its path is empty if it cannot be resolved."""
+    try:
+        places = resolve_listed(name, script)
+    except NinjaError:
+        return Place("")
+    return places[0] if len(places) == 1 else Place("")

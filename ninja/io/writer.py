@@ -8,16 +8,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple, cast
 
 from ninja.errors import OptionError
-from ninja.files.output import Guard
+from ninja.files.output import Facts, Guard
 from ninja.files.place import STDIN as STDOUT
 from ninja.files.place import Target, is_specifier, target
 from ninja.formats.content import check_encoding
 from ninja.formats.format import Format, WriteSettings, by_extension, by_name, fill_options, split_options
+from ninja.io.companions import ChosenScales
 from ninja.io.kaldi_writer import KaldiWriter
 from ninja.io.lattice_writer import LatticeWriter, OutputSettings
 from ninja.io.layouts import Folder, NamedFiles, OneFile, OneLattice
-from ninja.io.resume import Facts
-from ninja.io.scales import ChosenScales
 from ninja.lattice.lattice import Scales
 from ninja.lattice.symbols import SymbolTable
 
@@ -175,6 +174,8 @@ def _scaled(format: Format, values: Mapping[str, str], scales: Scales) -> tuple[
     Scales that the options already have take precedence. A format without a graph scale gets the ratio of both.
     """
     assert format.write is not None
+    if format.write.options is None:
+        return values, None
     fields = {field.name for field in dataclasses.fields(cast(Any, format.write.options))}
     weights = {"acoustic_scale": scales.acoustic, "lm_scale": scales.lm, "word_penalty": scales.word_penalty}
     has_own = any(name in values for name in weights) or any(values.get(name, "total") != "total" for name in _ONE_COST)

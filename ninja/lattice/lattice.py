@@ -8,14 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from ninja.errors import LatticeError, OptionError
 from ninja.lattice.arrays import Array, frozen, frozen_copy
-from ninja.lattice.origin import Origin
 from ninja.lattice.symbols import EPSILON, SymbolTable
 
 Kind = Literal["compact", "raw"]
@@ -346,8 +345,25 @@ def check_one_cost(name: str, costs: str, acoustic_scale: float) -> None:
         raise OptionError(f"{message}; remove it, or set {name}=total")
 
 
-@dataclass(frozen=True, slots=True)
-class ListRecord:
+class Origin(NamedTuple):
+    """The position of an utterance in its source file, and the fields that the file has for its words.
+
+    Writers of the same format replace the words in that file; other writers take confidences and speakers from here.
+    """
+
+    document: Any  # ``ninja.formats.hypotheses.document.Document``
+    entry: int  # index of the line or block of the file; 0 if the file is read as a whole
+    place: int  # index of the utterance within the entry, from 0
+    words: tuple[str, ...] = ()  # words of the first hypothesis
+    begin: float | None = None  # seconds
+    end: float | None = None  # seconds
+    speaker: str | None = None
+    channel: str | None = None
+    confidences: tuple[float | None, ...] = ()  # [num_words] or empty
+    speakers: tuple[str | None, ...] = ()  # [num_words] or empty
+
+
+class ListRecord(NamedTuple):
     """Additional fields of an utterance and its hypotheses, which a writer of the same format writes again.
 
     Hypotheses are identified by their words.

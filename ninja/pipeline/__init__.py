@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
+from ninja.io.companions import ChosenScales
 from ninja.io.inputs import Inputs
-from ninja.io.scales import ChosenScales
 from ninja.log import Log
 from ninja.pipeline.execution import Summary, run, stream
 from ninja.pipeline.outputs import Output, TextOutput

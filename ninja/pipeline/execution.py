@@ -13,8 +13,8 @@ from ninja.errors import LatticeError, NinjaError, OptionError, VocabularyError
 from ninja.files.output import text_output
 from ninja.files.place import target
 from ninja.files.threads import in_order, num_cores
+from ninja.io.companions import refuse_other_scales
 from ninja.io.inputs import Inputs
-from ninja.io.scales import refuse_other_scales
 from ninja.lattice import Lattice
 from ninja.lattice.batch import Batch, collect_batches, pairs
 from ninja.lattice.lattice import ListLattice

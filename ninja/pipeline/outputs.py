@@ -13,16 +13,14 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 from ninja.errors import NinjaError, OptionError, OutputError, SymbolError
-from ninja.files.output import Guard, part_of
+from ninja.files.output import Facts, Guard, part_of
 from ninja.files.place import STDIN as STDOUT
 from ninja.files.place import is_read_once, is_remote, is_specifier, target
 from ninja.formats.format import HEAD, Format, by_extension, detect, reader
+from ninja.io.companions import ChosenScales
 from ninja.io.inputs import Inputs
-from ninja.io.lattice_writer import LatticeWriter
-from ninja.io.resume import Facts, State, state_of, states_of
-from ninja.io.scales import ChosenScales
-from ninja.io.sources import SourceFile
-from ninja.io.symbol_tables import write_table
+from ninja.io.lattice_writer import LatticeWriter, write_table
+from ninja.io.sources import SourceFile, State, state_of, states_of
 from ninja.io.writer import KALDI, OutputFormat, format_of, write
 from ninja.lattice import Kind, Lattice, Scales
 from ninja.lattice.batch import Batch

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from ninja.errors import FormatError, OptionError
-from ninja.files.output import LONGEST_NAME, reported
+from ninja.files.output import LONGEST_NAME, dumped, reported
 from ninja.io import resume
+from ninja.io.companions import table_beside
 from ninja.io.detection import SCALES_SUFFIX
-from ninja.io.symbol_tables import table_beside
 from ninja.pipeline.plan import MAX_SHARDS, SUFFIX, OutputKind, PartOutput, Plan, Shard, renamed
 from ninja.pipeline.shard_folder import ShardFolder
 
@@ -229,4 +229,4 @@ def _load(parts: ShardFolder, name: str) -> dict[str, Any] | None:
 
 def _dump(facts: dict[str, Any], path: str) -> None:
     with reported(path), open(path, "wb") as file:
-        file.write(resume.dumped(facts))
+        file.write(dumped(facts))

@@ -46,10 +46,12 @@ def test_reading_ahead_says_what_to_do(no_threads):
 
 
 def test_commands_say_what_to_do(no_threads, ninja, tmp_path):
-    write_all(tmp_path / "in.ark", [from_arcs("a", [0], [1], [1], [1.0], finals={1: 0.0})])
-    code, _, said = ninja("prune", tmp_path / "in.ark", "--jobs", "2", "-o", tmp_path / "out.ark")
+    sources = [tmp_path / "a.ark", tmp_path / "b.ark"]  # two batches, as a single one needs no threads
+    for source in sources:
+        write_all(source, [from_arcs(source.stem, [0], [1], [1], [1.0], finals={1: 0.0})])
+    code, _, said = ninja("prune", *sources, "--jobs", "2", "-o", tmp_path / "out.ark")
     assert (code, SAID in said, len(said.splitlines())) == (1, True, 1), said
-    assert sorted(os.listdir(tmp_path)) == ["in.ark"]
+    assert sorted(os.listdir(tmp_path)) == ["a.ark", "b.ark"]
 
 
 # The test takes memory away from the process, which keeps a thread from starting only where stacks count as memory.

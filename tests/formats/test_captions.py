@@ -13,9 +13,8 @@ from small_files import small_lattice
 import ninja as package
 from ninja.errors import LatticeError, OptionError, OutputError
 from ninja.formats.nbest.captions import LINE, LINES, LONGEST, PAUSE, captions
-from ninja.lattice.lattice import ListRecord
+from ninja.lattice.lattice import ListRecord, Origin
 from ninja.lattice.nbest import Hypothesis, NBest, sentence
-from ninja.lattice.origin import Origin
 
 
 def spoken(key, text, begin=0.0, each=0.5, shift=0.01):

@@ -221,7 +221,7 @@ WAITING = {
     ("ninja.pipeline.outputs", "ninja.formats.nbest.json_lists"): "for outputs in JSON only",
     ("ninja.io.losses", "ninja.consensus"): "for formats of networks only",
     ("ninja.io.losses", "ninja.graph"): "for formats of lists only",
-    ("ninja.io.scales", "ninja.formats.slf"): "not for Kaldi's archives: its patterns take 5 ms to compile",
+    ("ninja.io.companions", "ninja.formats.slf"): "not for Kaldi's archives: its patterns take 5 ms to compile",
 }
 MOST_WAITING = 60
 

@@ -28,7 +28,7 @@ from ninja.files import gzip as packed
 from ninja.files import remote, text
 from ninja.files.output import PartFile, printable
 from ninja.files.text import read_toml
-from ninja.io.sources import open_tables
+from ninja.io.number_tables import open_tables
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 ESCAPE = "\x1b]0;title\x07"

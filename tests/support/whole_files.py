@@ -11,7 +11,7 @@ from typing import Any
 
 from ninja.errors import LatticeError, NinjaError
 from ninja.files import text as utf8
-from ninja.formats.format import NoOptions, WriteSettings
+from ninja.formats.format import WriteSettings
 from ninja.formats.mesh import Mesh, whole_blocks
 from ninja.formats.nbest.json_hypotheses import ObjectFields
 from ninja.formats.nbest.json_lists import objects, read_lists
@@ -28,7 +28,7 @@ DSTC10 = ObjectFields(key=None, text="hyp", skip=True)  # dialogues of turns, of
 def write_natives(lattices: Iterable[Lattice], words: SymbolTable | None = None) -> bytes:
     from ninja.formats.native import NativeEncoder
 
-    encoder = NativeEncoder(WriteSettings(NoOptions(), words))
+    encoder = NativeEncoder(WriteSettings(None, words))
     return b"".join([*[encoder.add(each) for each in lattices], encoder.end()])
 
 

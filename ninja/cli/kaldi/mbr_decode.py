@@ -23,8 +23,7 @@ from ninja.cli.kaldi.joined import combines_systems
 from ninja.cli.kaldi.options import shown_words, word_symbol_table_option
 from ninja.cli.normalizer import lexical_forms, normalizer_option
 from ninja.cli.options import Command, command, output_file, section, switch, writes
-from ninja.cli.scales import scales
-from ninja.cli.source import reads_lattices
+from ninja.cli.source import reads_lattices, scales
 from ninja.consensus import Consensus
 from ninja.consensus.ctm import NO_TIMES
 from ninja.consensus.word_confidences import WordConfidenceEstimator, with_confidences

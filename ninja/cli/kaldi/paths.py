@@ -16,8 +16,7 @@ from ninja.cli.files import LatticeFile
 from ninja.cli.kaldi.options import shown_words, word_symbol_table_option
 from ninja.cli.normalizer import lexical_forms, normalizer_option
 from ninja.cli.options import command, lattice_output, output_file, section, switch, writes
-from ninja.cli.scales import scales
-from ninja.cli.source import reads_lattices
+from ninja.cli.source import reads_lattices, scales
 from ninja.errors import LatticeError
 from ninja.graph import Path
 from ninja.io.inputs import Inputs

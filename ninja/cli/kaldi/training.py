@@ -16,8 +16,7 @@ from ninja import graph
 from ninja.cli.console import current_console, results, run
 from ninja.cli.kaldi.options import IDS, ali_option, model_option
 from ninja.cli.options import Command, command, lattice_output, output_file, switch, writes
-from ninja.cli.scales import scales
-from ninja.cli.source import reads_lattices, reads_lattices_alone
+from ninja.cli.source import reads_lattices, reads_lattices_alone, scales
 from ninja.errors import LatticeError
 from ninja.graph.discriminative import FramePosteriors
 from ninja.io.inputs import Inputs

@@ -14,9 +14,8 @@ from ninja.formats.content import Content, numbered_lines
 from ninja.formats.format import WriteSettings
 from ninja.formats.nbest.writing import ListOptions
 from ninja.lattice import Lattice
-from ninja.lattice.lattice import ListLattice
+from ninja.lattice.lattice import ListLattice, Origin
 from ninja.lattice.nbest import NBest
-from ninja.lattice.origin import Origin
 
 CHANGED = "the file has changed since it was read; run the command again"
 

@@ -30,9 +30,8 @@ from ninja.formats.nbest.lattices import list_entries
 from ninja.formats.nbest.text_rows import decoded, each_row
 from ninja.formats.nbest.word_times import frames_of
 from ninja.formats.textual import checked_shift
-from ninja.lattice.lattice import ListRecord
+from ninja.lattice.lattice import ListRecord, Origin
 from ninja.lattice.nbest import Hypothesis, NBest, sentence, with_silence
-from ninja.lattice.origin import Origin
 from ninja.lattice.symbols import SymbolTable
 
 UTF_8 = "utf-8"
@@ -188,8 +187,7 @@ class _Reading:
             for hypothesis, fields, cost in zip(utterance.hypotheses, attributes, self._costs(utterance), strict=True)
         ]
         first = attributes[0] if attributes else Attributes()
-        origin = replace(
-            origin,
+        origin = origin._replace(
             words=tuple(utterance.hypotheses[0].words) if utterance.hypotheses else (),
             begin=utterance.times[0],
             end=utterance.times[1],

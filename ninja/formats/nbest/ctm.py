@@ -15,9 +15,8 @@ from ninja.formats.nbest.lattices import list_entries
 from ninja.formats.nbest.text_rows import Block, Line, blocks, each_row, number, split
 from ninja.formats.nbest.timed import TimedOptions
 from ninja.formats.textual import check_choice, checked_shift
-from ninja.lattice.lattice import ListRecord
+from ninja.lattice.lattice import ListRecord, Origin
 from ninja.lattice.nbest import Hypothesis, NBest
-from ninja.lattice.origin import Origin
 from ninja.lattice.symbols import EPSILON_NAME, SymbolTable
 
 LAST_FRAME = 2**31 - 2

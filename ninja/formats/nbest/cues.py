@@ -18,9 +18,8 @@ from ninja.formats.nbest.text_rows import decoded
 from ninja.formats.nbest.word_times import frames_of
 from ninja.formats.nbest.writing import spelled
 from ninja.formats.textual import check_choice, checked_shift, encoded
-from ninja.lattice.lattice import ListRecord
+from ninja.lattice.lattice import ListRecord, Origin
 from ninja.lattice.nbest import Hypothesis, NBest, sentence
-from ninja.lattice.origin import Origin
 from ninja.lattice.symbols import SymbolTable
 
 LATEST = 2**31 - 2  # largest time in milliseconds or frames

@@ -30,9 +30,8 @@ from ninja.formats.nbest.table_sizes import check_batch, check_parquet, checked_
 from ninja.formats.nbest.table_writing import KEPT, TableEncoder, TableRow, lost_of_table
 from ninja.formats.nbest.writing import ListOptions
 from ninja.formats.unsupported import refusal
-from ninja.lattice.lattice import ListRecord
+from ninja.lattice.lattice import ListRecord, Origin
 from ninja.lattice.nbest import NBest
-from ninja.lattice.origin import Origin
 from ninja.lattice.symbols import SymbolTable
 from ninja.libraries import needed_for
 
@@ -167,7 +166,7 @@ def _lists(batches: Iterator[Any], columns: ObjectFields, content: Content) -> I
         row = None if columns.group or columns.skip else rows.popleft()
         if isinstance(item, NBest) and row is not None:
             record = item.record or ListRecord({}, {}, layout=columns)
-            item = replace(item, record=replace(record, origin=Origin(row, 0, 0)))
+            item = replace(item, record=record._replace(origin=Origin(row, 0, 0)))
         yield item
 
 

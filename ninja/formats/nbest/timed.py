@@ -12,9 +12,8 @@ from ninja.formats.hypotheses.alignment import changed_words
 from ninja.formats.kaldi.tables import read_segments
 from ninja.formats.textual import checked_shift
 from ninja.lattice import Lattice
-from ninja.lattice.lattice import check_finite
+from ninja.lattice.lattice import Origin, check_finite
 from ninja.lattice.nbest import NBest
-from ninja.lattice.origin import Origin
 
 ASSUMED_SHIFT = 0.01  # seconds per frame, as in readers
 

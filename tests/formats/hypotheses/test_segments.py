@@ -8,9 +8,8 @@ from hypothesis_files import FOLDER
 
 import ninja as package
 from ninja.errors import LatticeError, OutputError
-from ninja.lattice.lattice import ListRecord
+from ninja.lattice.lattice import ListRecord, Origin
 from ninja.lattice.nbest import Hypothesis, NBest, sentence
-from ninja.lattice.origin import Origin
 
 NONE = (0.0,) * 3
 SPOKEN = NBest("a", (Hypothesis(("Hello", "é."), NONE, NONE, (10, 50), (40, 75)),), 0.01)

@@ -1,4 +1,4 @@
-"""Scales of lattices, stored in a TOML file next to rescored or tuned lattices, or in HTK lattice headers.
+"""Companions of lattices: their words, the symbol table and the scale file next to them, and scales in HTK headers.
 
 The scale file of ``rescored.ark.gz`` is ``rescored.ark.gz.scales.toml``; that of a folder is ``lattices.scales.toml``
 in the folder. Its keys are options of ``ninja rescore``: ``acoustic_scale``, ``word_penalty``, ``lm_weight``.
@@ -6,20 +6,175 @@ in the folder. Its keys are options of ``ninja rescore``: ``acoustic_scale``, ``
 
 from __future__ import annotations
 
+import glob
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from ninja.errors import FormatError, NinjaError, OptionError
+import numpy as np
+
+from ninja.errors import FormatError, NinjaError, OptionError, SymbolError
 from ninja.files import remote
 from ninja.files.output import Guard, PartFile, part_of, reported
-from ninja.files.place import is_file, is_read_once, is_remote
+from ninja.files.place import SPECIFIER, is_file, is_read_once, is_remote
+from ninja.files.place import STDIN as STDOUT
 from ninja.files.text import read_toml, toml_text
 from ninja.formats.format import HEAD
+from ninja.formats.kaldi.archive import Vocabulary
 from ninja.io import detection
 from ninja.io.detection import SCALES_NAME, SCALES_SUFFIX
 from ninja.io.sources import Source, SourceFile, Sources, as_sources, is_kaldi
-from ninja.lattice import Scales
+from ninja.lattice import Array, Lattice, Scales
+from ninja.lattice.arrays import frozen
+from ninja.lattice.batch import Batch
+from ninja.lattice.symbols import EPSILON, SymbolTable
+
+TABLE_NAMES = ("words.txt", "words.txt.gz")
+BESIDE = ".words.txt"
+_GRAPHS = os.path.join(os.pardir, "graph*", TABLE_NAMES[0])  # from a decode folder of Kaldi
+
+
+class Words:
+    """The words of the lattices of a run.
+
+    Args:
+        table: Symbol table. If it grows, the words that files spell are added to it; otherwise it must contain them.
+        of_ids: Function that finds the symbol table of sources that contain ids, called when the first of them is
+            read. None uses `table`, unless it grows.
+        keep_tables: Lattices of a file that contains a symbol table keep that table, and some files may contain ids
+            while others contain words.
+    """
+
+    def __init__(
+        self,
+        table: SymbolTable,
+        of_ids: Callable[[], SymbolTable | None] | None = None,
+        *,
+        keep_tables: bool = False,
+    ) -> None:
+        self.table = table
+        self._keep_tables = keep_tables and table.grows
+        self._of_ids = of_ids
+        self._vocabulary: Vocabulary | None = None  # of files that contain ids
+        self._ids_in = ""  # the first file that contains ids
+        self._is_spelled = table.grows and len(table) > 1
+        self._last: tuple[SymbolTable, Array] | None = None  # cached, as the lattices of a file share their table
+
+    @property
+    def known(self) -> SymbolTable | None:
+        """Symbol table of the lattices read so far, None if they have only ids."""
+        if self._is_spelled or not self.table.grows:
+            return self.table
+        return None if self._vocabulary is None else self._vocabulary.words
+
+    def vocabulary(self) -> Vocabulary:
+        """Return the vocabulary for files that contain word ids."""
+        if self._vocabulary is None:
+            table = None if self.table.grows else self.table
+            if self._of_ids is not None and self.table.grows and not self._is_spelled:
+                table = self._of_ids()
+            self._vocabulary = Vocabulary.of(table)
+        return self._vocabulary
+
+    def check_ids(self, batches: Iterator[Batch], name: str) -> Iterator[Batch]:
+        """Yield batches of Kaldi lattices; raise `OptionError` if they contain ids, but another file spells words."""
+        for batch in batches:
+            if self.table.grows and not self._keep_tables and not self._ids_in and any(map(self._has_ids, batch)):
+                self._ids_in = name
+                self._refuse_mixture()
+            yield batch
+
+    def _has_ids(self, lattice: Lattice) -> bool:
+        return lattice.words is not self.table and bool(lattice.word.any())
+
+    def attach(self, lattice: Lattice, name: str = "") -> Lattice:
+        """Return a lattice whose word ids are those of the table.
+
+        Raises:
+            SymbolError: A word of the lattice is not in the table.
+            OptionError: One file contains ids, but another spells words.
+        """
+        if lattice.words is None:
+            if lattice.word.any():
+                self._ids_in = self._ids_in or name
+                self._refuse_mixture()
+                return self.vocabulary().attach(lattice)
+            return lattice if self.table.grows else lattice.with_words(self.table)
+        if self.table.grows and not self._is_spelled:
+            self._is_spelled = True
+            self._refuse_mixture()
+        if lattice.words is self.table or self._keep_tables:
+            return lattice
+        id_of = self._ids_of(lattice.words)
+        word = frozen(id_of[np.minimum(lattice.word, len(id_of) - 1)])
+        if (word < 0).any():
+            missing = lattice.words.word(int(lattice.word[np.flatnonzero(word < 0)[0]]))
+            raise SymbolError(f"word {missing!r} is not in the symbol table; is it the right one?", key=lattice.key)
+        return lattice.replace(word=word, words=self.table)
+
+    def _refuse_mixture(self) -> None:
+        if self._is_spelled and self._ids_in and not self._keep_tables:
+            message = "contains word ids, but another source spells words; set their symbol table with --words (words=)"
+            raise OptionError(f"{self._ids_in} {message}")
+
+    def _ids_of(self, other: SymbolTable) -> Array:
+        """Return the id in this table for each id of another table, -1 for missing words; int32 [largest id + 2]."""
+        if self._last is None or self._last[0] is not other:
+            if self.table.grows:
+                self.table.merge(other)
+            entries = dict(other)
+            ids = np.fromiter(entries.values(), np.int64, len(entries))
+            id_of = np.full(max(other.end_of_ids(), 1) + 1, -1, np.int32)
+            id_of[ids] = self.table.ids(entries)
+            id_of[EPSILON] = EPSILON
+            self._last = other, id_of
+        return self._last[1]
+
+
+def table_beside(archive: str) -> str:
+    """Return the path of the symbol table of an archive: ``lat.ark.words.txt`` for ``lat.ark``."""
+    return f"{archive}{BESIDE}"
+
+
+def find_table(source: Sequence[str]) -> str:
+    """Return the path of the symbol table next to lattices, or else that of the decoding graph next to their folder.
+
+    For ``lat.ark``, candidates are ``lat.ark.words.txt``, ``words.txt`` and ``words.txt.gz`` in the same folder, then
+    ``../graph*/words.txt``.
+
+    Args:
+        source: Names of the sources, at least one; ``-`` has no symbol table.
+
+    Raises:
+        OptionError: Some or all sources have no symbol table, or the tables differ.
+    """
+    candidates = {name: _tables_of(name) for name in source}
+    tables = list(dict.fromkeys(table for paths in candidates.values() for table in paths))
+    without = next((name for name, paths in candidates.items() if not paths), None)
+    if without is not None:
+        message = f"{without}: found no {' or '.join(TABLE_NAMES)} next to it"
+        if tables:
+            second = next(name for name, paths in candidates.items() if paths)
+            message = f"{message}, but one next to {second}"
+        raise OptionError(f"{message}; set the symbol table with --words")
+    for second in tables[1:]:
+        import filecmp  # for two tables only
+
+        if not filecmp.cmp(tables[0], second, shallow=False):
+            raise OptionError(f"the symbol tables {tables[0]} and {second} differ; choose one with --words")
+    return tables[0]
+
+
+def _tables_of(source: str) -> list[str]:
+    """Return the symbol table next to a source, or else those of the graphs next to its folder."""
+    if source == STDOUT:
+        return []
+    path = source if os.path.exists(source) or not SPECIFIER.fullmatch(source) else source.partition(":")[2]
+    folder = path if os.path.isdir(path) else os.path.dirname(path)
+    names = [table_beside(path), *(os.path.join(folder, name) for name in TABLE_NAMES)]
+    nearest = next(filter(is_file, names), None)
+    return sorted(glob.glob(os.path.join(glob.escape(folder), _GRAPHS))) if nearest is None else [nearest]
+
 
 KEYS = {"acoustic_scale": "acoustic", "lm_scale": "lm", "word_penalty": "word_penalty"}  # option → field of `Scales`
 _COMMENT = "Scales for the lattices next to this file, used by default by ninja best, score and other commands."
