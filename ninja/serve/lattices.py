@@ -178,17 +178,11 @@ def _named(name: str) -> Format | None:
     """Return the format with a name; None for Kaldi archives.
 
     Raises:
-        OptionError: There is no such format, or the name has options, which may name files.
+        OptionError: There is no such format; options, which may name files, are not allowed.
     """
     if name == KALDI:
         return None
-    _refuse_options(name)
     return by_name(name, "read")
-
-
-def _refuse_options(name: str) -> None:
-    if ":" in name:
-        raise OptionError(f"the format {name!r} has options, which are not allowed in requests; give its name only")
 
 
 def readable() -> list[str]:
@@ -214,7 +208,6 @@ def output_format(name: str) -> Format:
     Raises:
         OptionError: There is no such format, or it cannot be the body of a response.
     """
-    _refuse_options(name)
     format = by_name(KALDI_FORMATS[0] if name == KALDI else name, "write")
     if not _is_writable(format):
         raise OptionError(f"{format.name} cannot be the body of a response; available: {', '.join(writable())}")

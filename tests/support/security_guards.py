@@ -15,6 +15,7 @@ class Promise(NamedTuple):
 
 
 RUNS, OUTSIDE, BOUNDS, SHOWN = "No code is run", "No other file", "Bounded memory and time", "No injection"
+REQUESTS = "Requests of a server"
 MODELS = "project/test_security_models.py::"
 OWN = "project/test_security.py::"
 
@@ -74,5 +75,17 @@ PROMISES: dict[str, list[Promise]] = {
         Promise("a page loads nothing and runs only its own script", "show/test_show.py::test_a_page_fetches_nothing_and_runs_no_script_but_its_own", "ninja/show/page.py", "policy=f\"{POLICY}; script-src {hashes}\"", 'policy=""'),
         Promise("messages contain no escape sequences", OWN + "test_messages_do_not_command_a_terminal", "ninja/files/output.py", "    sys.stderr = cast(TextIO, Printable(sys.stderr))\n"),
         Promise("results on a terminal contain no escape sequences", OWN + "test_words_do_not_command_a_terminal", "ninja/files/output.py", "if sys.stdout.isatty():", "if False:"),
+    ],
+    REQUESTS: [
+        Promise('requests name no files: their phrases have classes only', 'serve/test_serve_api.py::test_no_request_opens_a_file', 'ninja/serve/requests.py', 'if name != NO_CLASS and not is_class(name):', 'if False:'),
+        Promise('bodies above the limit are refused before all of them is received', 'serve/test_serve_api.py::test_limits_are_refused_with_what_to_do', 'ninja/serve/app.py', '            if size > most:', '            if False:'),
+        Promise('bodies unpack to the same limit', 'serve/test_serve_api.py::test_limits_are_refused_with_what_to_do', 'ninja/serve/lattices.py', '        if content.tell() > most:', '        if False:'),
+        Promise('the number of requests in progress is bounded', 'serve/test_serve_api.py::test_requests_beyond_the_limit_are_told_to_come_later', 'ninja/serve/app.py', 'if self._num_requests >= self._options.max_requests:', 'if False:'),
+        Promise('slow bodies are given up', 'serve/test_serve_api.py::test_a_body_that_does_not_arrive_is_given_up', 'ninja/serve/app.py', 'await asyncio.wait_for(self._body(request), self._options.max_seconds)', 'await self._body(request)'),
+        Promise('connections without a request are closed', 'serve/test_serve_api.py::test_a_body_that_does_not_arrive_is_given_up', 'ninja/serve/server.py', '                self.transport.close()\n', '                pass\n'),
+        Promise('the words that requests add take bounded memory', 'serve/test_serve_api.py::test_the_table_of_words_is_renewed_before_it_grows_without_bound', 'ninja/serve/lattices.py', '                self._current = self._new()\n', '                pass\n'),
+        Promise('word ids of one request do not spell words of another', 'serve/test_serve_api.py::test_a_request_cannot_name_a_word_id_that_another_request_has_added', 'ninja/serve/app.py', '            self.scorer.vocabularies.refuse_new_words(rescored)\n', '            pass\n'),
+        Promise('a token is needed if the server has one', 'serve/test_serve_api.py::test_a_token_is_needed_except_for_pages_and_health', 'ninja/serve/app.py', 'if path not in OPEN_PATHS:', 'if False:'),
+        Promise('the page of the server runs only its own script', 'serve/test_serve_page.py::test_the_policy_allows_only_the_script_of_the_page', 'ninja/serve/page.py', "script-src 'sha256-{digest}'", "script-src 'unsafe-inline'"),
     ],
 }  # fmt: skip
