@@ -6,7 +6,7 @@ import os
 import time
 from collections import Counter
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ninja._tables import TableWriter
 from ninja.errors import LatticeError, OptionError, SymbolError
@@ -16,9 +16,11 @@ from ninja.files.place import STDIN as STDOUT
 from ninja.files.place import Target, is_file
 from ninja.io.companions import refuse_other_scales
 from ninja.io.lattice_writer import LONGEST_KEY, LatticeWriter, OutputSettings
-from ninja.io.resume import ResumePoint, refuse_other_facts, resume_point
 from ninja.lattice import Kind, Lattice
 from ninja.lattice.batch import Batch
+
+if TYPE_CHECKING:
+    from ninja.io.resume import ResumePoint
 
 FLUSH = 1 << 19  # bytes buffered before they are written
 CHECKPOINT_INTERVAL = 5.0  # maximum seconds of work that are lost if a run is killed and resumed
@@ -94,6 +96,8 @@ class KaldiWriter(LatticeWriter):
         Raises:
             OptionError: The existing output belongs to another run; it is kept.
         """
+        from ninja.io.resume import refuse_other_facts, resume_point
+
         archive, run = self._target.archive, self._output.run
         is_begun = not file.is_direct and os.path.getsize(file.part) > 0
         is_known = run is not None and has_facts(archive)

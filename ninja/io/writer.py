@@ -16,7 +16,6 @@ from ninja.formats.format import Format, WriteSettings, by_extension, by_name, f
 from ninja.io.companions import ChosenScales
 from ninja.io.kaldi_writer import KaldiWriter
 from ninja.io.lattice_writer import LatticeWriter, OutputSettings
-from ninja.io.layouts import Folder, NamedFiles, OneFile, OneLattice
 from ninja.lattice.lattice import Scales
 from ninja.lattice.symbols import SymbolTable
 
@@ -148,6 +147,8 @@ def write(
         if form.to is not None:
             target = target._replace(text=format.name == KALDI[1])
         return KaldiWriter(output, target, resume=resume, kind=kind)
+    from ninja.io.layouts import Folder, NamedFiles, OneFile, OneLattice
+
     if format.write.files == "named":
         if path == STDOUT:
             raise OptionError(f"{format.name} writes several files; name a folder")
