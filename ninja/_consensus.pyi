@@ -8,7 +8,7 @@ def decode_mbr(
     lattices: Lattice | Batch,
     scales: Scales,
     start: tuple[Int32, Int64] | None,
-    form: Int32 | None,
+    forms: tuple[Int64, Int32] | None,
     search: bool,
     silence: bool,
     whole_words: int = ...,

@@ -34,5 +34,6 @@ cdef extern from "consensus/batches.hpp" namespace "ninja" nogil:
         WrittenForms forms
     const int64_t kWholeWords, kLeastWords, kMostWords
     int64_t decode_mbr_all(const Items& items, const Scales& scales, const int32_t* start, const int64_t* begin,
-                           const int32_t* form, cbool search, cbool silence, int64_t whole_words, int64_t least_words,
-                           int64_t most_words, Consensuses& all) except +
+                           const int32_t* form, const int64_t* written, int64_t num_written, cbool search,
+                           cbool silence, int64_t whole_words, int64_t least_words, int64_t most_words,
+                           Consensuses& all) except +

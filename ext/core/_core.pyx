@@ -3,7 +3,7 @@
 cimport numpy as np
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t
 from libcpp.string cimport string
 from libcpp.vector cimport vector
 
@@ -15,6 +15,11 @@ from core.lattice cimport (
 )
 
 import numpy
+
+cdef extern from "Python.h":
+    int PyUnicode_KIND(object)
+    const void* PyUnicode_DATA(object)
+    Py_ssize_t PyUnicode_GET_LENGTH(object)
 
 np.import_array()
 
@@ -207,6 +212,32 @@ def gathered(lattices not None):
     return capsule_of(items)
 
 
+def irregular_words(words not None):
+    """Return the index and the text of each word that is not only small letters and apostrophes.
+
+    Args:
+        words: Strings.
+    """
+    cdef const void* characters
+    cdef Py_ssize_t size, index = 0
+    cdef int kind
+    cdef bint is_plain
+    irregular = []
+    for item in words:
+        word = <str?>item
+        kind, characters, size = PyUnicode_KIND(word), PyUnicode_DATA(word), PyUnicode_GET_LENGTH(word)
+        if kind == 1:
+            is_plain = c.is_plain_word(<const uint8_t*>characters, size)
+        elif kind == 2:
+            is_plain = c.is_plain_word(<const uint16_t*>characters, size)
+        else:
+            is_plain = c.is_plain_word(<const uint32_t*>characters, size)
+        if not is_plain:
+            irregular.append((index, word))
+        index += 1
+    return irregular
+
+
 def form_words(lattices not None, type lattice_type not None, code not None, begin not None, part not None, bint all):
     """Replace words by the numbers of their lexical words, in all lattices that this changes, or where words clash.
 
@@ -238,22 +269,25 @@ def form_words(lattices not None, type lattice_type not None, code not None, beg
     return int32s(words.unknown), int64s(words.changed), made
 
 
-def arc_forms(lattices not None, type lattice_type not None, object items not None):
-    """Return the written form of each arc of lexical lattices.
+def arc_forms(lattices not None, type lattice_type not None, object items not None, changed not None):
+    """Return the written form of each arc of the lattices whose words were replaced.
 
     Args:
         items: Result of ``form_words`` for `lattices`.
+        changed: Places of these lattices, int64.
 
     Returns:
-        A written word, or -1 - n, int32 [arcs of all items]; and a written word and the place of one of its lexical
-        words, int32 [n] each.
+        A written word, or -1 - n, int32 [arcs of these lattices]; and a written word and the place of one of its
+        lexical words, int32 [n] each.
     """
     cdef Items single
     cdef Items* written = items_in(lattices, single, lattice_type)
     cdef Items* lexical = items_of(items)
+    cdef const int64_t* place = <const int64_t*>data_of(changed, np.NPY_INT64, -1)
+    cdef int64_t num_changed = np.PyArray_DIM(<np.ndarray>changed, 0)
     cdef c.ArcForms forms
     with nogil:
-        forms = c.arc_forms(written[0], lexical[0])
+        forms = c.arc_forms(written[0], lexical[0], place, num_changed)
     return int32s(forms.form), int32s(forms.word), int32s(forms.piece)
 
 

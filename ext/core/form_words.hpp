@@ -194,20 +194,21 @@ inline FormWords form_words(const Items& items, const Forms& forms, bool all) {
   return result;
 }
 
-// The written form of each arc of lexical lattices.
+// The written form of each arc of some lexical lattices.
 struct ArcForms {
   std::vector<int32_t> form;   // a written word, or -1 - n for the n-th part
   std::vector<int32_t> word;   // [num_parts], a written word of several lexical words
   std::vector<int32_t> piece;  // [num_parts], the place of one of them
 };
 
-// `written` are the lattices whose words were replaced in `items`.
-inline ArcForms arc_forms(const Items& written, const Items& items) {
+// `written` are the lattices whose words were replaced in `items`, at the places `changed`.
+inline ArcForms arc_forms(const Items& written, const Items& items, const int64_t* changed, int64_t num_changed) {
   ArcForms result;
   std::vector<int64_t> keys;                       // of the parts of an item, sorted
   std::vector<std::pair<size_t, int64_t>> places;  // of the parts in `form`, and their keys
   std::vector<int32_t> count, piece;               // by written arc
-  for (size_t i = 0; i < items.size(); ++i) {
+  for (const int64_t* place = changed; place != changed + num_changed; ++place) {
+    const int64_t i = *place;
     const Arcs& arcs = written[i].arcs;
     if (items[i].written_arc == nullptr) {
       result.form.insert(result.form.end(), arcs.word, arcs.word + arcs.num_arcs);
@@ -231,9 +232,9 @@ inline ArcForms arc_forms(const Items& written, const Items& items) {
     std::sort(keys.begin(), keys.end());
     keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
     const auto first = static_cast<int64_t>(result.word.size());
-    for (const auto& [place, key] : places) {
+    for (const auto& [arc, key] : places) {
       const int64_t at = std::lower_bound(keys.begin(), keys.end(), key) - keys.begin();
-      result.form[place] = static_cast<int32_t>(-1 - (first + at));
+      result.form[arc] = static_cast<int32_t>(-1 - (first + at));
     }
     for (const int64_t key : keys) {
       result.word.push_back(static_cast<int32_t>(key >> 32));

@@ -72,4 +72,7 @@ cdef extern from "core/form_words.hpp" namespace "ninja" nogil:
         vector[int32_t] word
         vector[int32_t] piece
     FormWords form_words(const Items& items, const Forms& forms, cbool all) except +
-    ArcForms arc_forms(const Items& written, const Items& items) except +
+    ArcForms arc_forms(const Items& written, const Items& items, const int64_t* changed, int64_t num_changed) except +
+
+cdef extern from "core/plain_words.hpp" namespace "ninja" nogil:
+    cbool is_plain_word[Char](const Char* word, int64_t size) noexcept

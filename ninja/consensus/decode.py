@@ -18,7 +18,7 @@ from ninja.graph.path import no_path
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.arrays import offsets, runs
 from ninja.lattice.batch import Batch, as_batch
-from ninja.lattice.symbols import LARGEST_ID, SymbolTable
+from ninja.lattice.symbols import EPSILON, LARGEST_ID, SymbolTable
 from ninja.lattice.text import LexicalTable
 from ninja.lattice.times import state_times
 
@@ -46,7 +46,7 @@ class Consensus:
     bayes_risk: float  # expected number of word errors of the last hypothesis
     rounds: int  # number of times the network was built
     touches_band: bool = False  # whether the search of a long lattice was limited, so that the result is approximate
-    symbols: SymbolTable | None = None  # symbol table for the ids, if that of the lattice lacks some of them
+    symbols: SymbolTable | None = None  # symbol table of all ids, if that of the lattice lacks some of them
 
 
 Words = Sequence[int] | Integers
@@ -143,14 +143,14 @@ def decode_with_limits(
     if hypotheses is not None:
         word_ids = [_check_hypothesis(hypothesis) for hypothesis in hypotheses]
         if arcs is not None:
-            for index in arcs.changed:
+            for index in arcs.changed.tolist():
                 word_ids[index] = arcs.table.numbers.of_written(word_ids[index])
         start = np.concatenate([*word_ids, np.zeros(0, np.int32)]), offsets([len(words) for words in word_ids])
     failed, of_words, of_bins, of_entries, of_lattices, of_forms = _consensus.decode_mbr(
         lattices if arcs is None else arcs.batch,
         scales,
         start,
-        None if arcs is None else arcs.form,
+        None if arcs is None else (arcs.changed, arcs.form),
         decode_mbr,
         print_silence,
         *limits,
@@ -174,10 +174,12 @@ def decode_with_limits(
     if arcs is None or of_forms is None:
         return results
     entry_of_word, form, whole, *marks = of_forms
-    of_word, entry_forms = _split(of_words[0], entry_of_word), _split(of_entries[0], form, whole)
-    fields = list(zip(*of_word, *entry_forms, *_split(bins, *marks), strict=True))
-    for index in arcs.changed:
-        results[index] = _with_written_words(results[index], arcs, BinForms(*fields[index]))
+    of_word, of_entry, of_bin = (
+        offsets(np.diff(begin)[arcs.changed]) for begin in (of_words[0], of_entries[0], bins)
+    )  # of the changed lattices
+    columns = *_split(of_word, entry_of_word), *_split(of_entry, form, whole), *_split(of_bin, *marks)
+    for index, *fields in zip(arcs.changed.tolist(), *columns, strict=True):
+        results[index] = _with_written_words(results[index], arcs, BinForms(*fields))
     return results
 
 
@@ -186,8 +188,7 @@ def _with_written_words(lexical: Consensus, arcs: ArcForms, forms: BinForms) -> 
     decoded_words = lexical.words, lexical.confidences, lexical.times
     words, confidences, times = forms.words(arcs, *decoded_words, lexical.bin_begin)
     word = forms.entries(arcs, lexical.word)
-    table = arcs.table
-    symbols = None if table.spelling is table.words else table.spelling
+    symbols = arcs.table.spelling(np.concatenate((words, word[word != EPSILON])))
     return replace(lexical, words=words, confidences=confidences, times=times, word=word, symbols=symbols)
 
 

@@ -20,12 +20,12 @@ Floats = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ArcForms:
-    """A batch of lexical lattices, with numbers of lexical words where these differ, and its arcs' written forms."""
+    """A batch that has numbers of lexical words where words clash, and the written forms of the arcs there."""
 
     table: LexicalTable
-    changed: list[int]  # indices of the replaced lattices
+    changed: npt.NDArray[np.int64]  # indices of the replaced lattices
     batch: Batch
-    form: Integers  # [num_arcs of all lattices], a written word, 0 = none, or -1 - n for parts[n]
+    form: Integers  # [num_arcs of these lattices], a written word, 0 = none, or -1 - n for parts[n]
     parts: npt.NDArray[np.int64]  # [num_parts, 2], a written word and the index of one of its lexical words
 
     def written_ids(self, numbers: list[int]) -> list[int]:
@@ -43,7 +43,7 @@ def arc_forms(lattices: Lattice | Batch, table: LexicalTable, *, all_changed: bo
         SymbolError: A word id is not in the symbol table.
     """
     numbered = table.numbers.lattices(lattices, all_changed=all_changed)
-    if not numbered.changed:
+    if numbered.items is None:
         return None
     return ArcForms(table, numbered.changed, as_batch(lattices).like(numbered.items), *numbered.forms())
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -26,8 +26,11 @@ class FormFunction(Protocol):
     def __call__(self, word: str) -> Form:
         """Return the lexical form of a word."""
 
-    def changes(self, words: Sequence[str]) -> list[tuple[int, Form]]:
-        """Return the index and the form of each word that is not its own form."""
+    def changes(self, words: Iterable[str]) -> list[tuple[int, str, Form]]:
+        """Return the index, the word and the form of each word that is not its own form."""
+
+    def irregular(self, words: Iterable[str]) -> list[str] | None:
+        """Return the words that may differ from their forms; None if this takes long."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,19 +38,23 @@ class NumberedLattices:
     """Lattices whose word ids are replaced by the numbers of lexical words."""
 
     lattices: Lattice | Batch
-    changed: list[int]  # places of those whose words were replaced
+    changed: npt.NDArray[np.int64]  # indices of those whose words were replaced
     items: object | None  # all lattices as kernels take them, if some are changed; they borrow the arrays
 
     def forms(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-        """Return the form of each arc, a word or -1 - n for the n-th part, and the word and index of each part."""
-        form, word, piece = _core.arc_forms(self.lattices, Lattice, self.items)
+        """Return the written form of each arc of the changed lattices, and the parts.
+
+        A form is a word, or -1 - n for the n-th part, which is a word and the index of one of its lexical words.
+        """
+        form, word, piece = _core.arc_forms(self.lattices, Lattice, self.items, self.changed)
         return form, np.stack((word, piece), axis=1).astype(np.int64)
 
 
 class FormNumbers:
     """Numbers of the lexical words of the words of a symbol table: equal lexical words have equal numbers.
 
-    The number of a lexical word is its id if the table contains it. Each word is normalised when it first occurs.
+    The number of a lexical word is its id if the table contains it. Each word is normalised when it first occurs, unless
+    it is obvious that it is its own form.
     """
 
     def __init__(self, words: SymbolTable, normalizer: FormFunction) -> None:
@@ -59,6 +66,7 @@ class FormNumbers:
         self._parts = np.zeros(1, np.int64), np.zeros(0, np.int32)  # of these: begin of each, and numbers
         self._other: dict[str, int] = {}  # numbers of lexical words that the table lacks
         self._names: list[str] = []  # of these
+        self._is_started = False  # whether `_learn_regular` was called
 
     def lattices(self, lattices: Lattice | Batch, *, all_changed: bool = False) -> NumberedLattices:
         """Replace words by the numbers of their lexical words in lattices in which different words have equal forms.
@@ -68,15 +76,15 @@ class FormNumbers:
                 words.
 
         Raises:
-            SymbolError: A word id is not in the symbol table.
+            SymbolError: A word id that is at least the size of the symbol table is not in it.
         """
-        if len(self._code) < len(self._words):
-            self._extend(len(self._words))
+        if not self._is_started:
+            self._learn_regular()
         unknown, changed, items = _core.form_words(lattices, Lattice, self._code, *self._parts, all_changed)
         if len(unknown):
             self._learn(unknown)
             _, changed, items = _core.form_words(lattices, Lattice, self._code, *self._parts, all_changed)
-        return NumberedLattices(lattices, changed.tolist(), items)
+        return NumberedLattices(lattices, changed, items)
 
     def of(self, words: Iterable[str]) -> list[int]:
         """Return the numbers of lexical words, such as those of a reference."""
@@ -95,8 +103,25 @@ class FormNumbers:
             for number in numbers
         ]
 
+    def _learn_regular(self) -> None:
+        """Number the words that are obviously their own forms, so that only other words are normalised later."""
+        with self._lock:
+            irregular = None if self._words.grows else self._normalizer.irregular(self._words.names)
+            if not self._is_started and irregular is not None:
+                # An id below the size that the table lacks counts as its own form, as without a normalizer.
+                code = np.arange(len(self._words), dtype=np.int32)
+                ids = np.array(self._words.ids(irregular), np.int32)
+                code[ids[ids < len(code)]] = UNKNOWN
+                code[:1] = NO_WORD
+                self._code = code
+            self._is_started = True
+
     def _learn(self, ids: npt.NDArray[np.int32]) -> None:
-        """Number the forms of words, given as ids."""
+        """Number the forms of words, given as ids.
+
+        Raises:
+            SymbolError: An id is not in the symbol table.
+        """
         names = self._words.words_of(ids.tolist())
         changes = self._normalizer.changes(names)
         self._extend(int(ids.max()) + 1)
@@ -104,9 +129,8 @@ class FormNumbers:
             code = ids.copy()
             if self._words.grows and self._other:  # the form of an earlier word may have become a word
                 code[:] = [self._other.get(name, number) for name, number in zip(names, ids.tolist(), strict=True)]
-            forms = [form for _, form in changes]
-            parts = iter(self._numbers_of([part for form in forms for part in form]))
-            for place, form in changes:
+            parts = iter(self._numbers_of([part for _, _, form in changes for part in form]))
+            for place, _, form in changes:
                 numbers = [next(parts) for _ in form]
                 if ids[place] != EPSILON:
                     code[place] = self._code_of(form, numbers)

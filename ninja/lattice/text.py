@@ -18,6 +18,7 @@ from typing import Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
+from ninja._core import irregular_words
 from ninja.errors import FormatError, LatticeError, OptionError, VocabularyError
 from ninja.files import text as utf8
 from ninja.lattice.arrays import offsets
@@ -25,7 +26,7 @@ from ninja.lattice.characters import APOSTROPHES, LABEL
 from ninja.lattice.english import english_forms
 from ninja.lattice.form_numbers import FormNumbers
 from ninja.lattice.lattice import Lattice
-from ninja.lattice.symbols import SymbolTable
+from ninja.lattice.symbols import EPSILON, SymbolTable
 
 Form = tuple[str, ...]
 Name = Literal["none", "basic", "english"]
@@ -37,10 +38,6 @@ NORMALIZER_HELP = (
 )
 NORMALIZERS: tuple[str, ...] = get_args(Name)
 
-# Ranges of letters whose words are their own basic forms.
-PLAIN_LETTERS = (("a", "z"), ("à", "ö"), ("ø", "ÿ"), ("а", "ё"), ("ぁ", "ゖ"), ("ァ", "ヺ"), ("一", "鿿"), ("가", "힣"))
-_LETTER = "[" + "".join(f"{first}-{last}" for first, last in PLAIN_LETTERS) + "]"
-_PLAIN = re.compile(rf"{_LETTER}+(?:'{_LETTER}+)*'?|'{_LETTER}+(?:'{_LETTER}+)*")  # words that are their own basic form
 _PLAIN_TEXT = re.compile(r"[a-z]+(?: [a-z]+)*")
 _SIGNS = (
     string.punctuation.replace("'", "") + "".join(map(chr, range(32))) + "\x7f"
@@ -91,11 +88,15 @@ class Normalizer:
             known.update(zip(missing, self._compute(missing), strict=True))
         return [known[word] for word in words]
 
-    def changes(self, words: Sequence[str]) -> list[tuple[int, Form]]:
-        """Return ``(index, form)`` of each word that is not its own form."""
-        indices = irregular_words(words) if self.name == "basic" else range(len(words))
-        forms = self.forms([words[index] for index in indices])
-        return [(index, form) for index, form in zip(indices, forms, strict=True) if form != (words[index],)]
+    def changes(self, words: Iterable[str]) -> list[tuple[int, str, Form]]:
+        """Return the index, the word and the form of each word that is not its own form."""
+        irregular = irregular_words(words) if self.name == "basic" else list(enumerate(words))
+        forms = self.forms([word for _, word in irregular])
+        return [(index, word, form) for (index, word), form in zip(irregular, forms, strict=True) if form != (word,)]
+
+    def irregular(self, words: Iterable[str]) -> list[str] | None:
+        """Return the words that may differ from their forms; None if this takes long."""
+        return [word for _, word in irregular_words(words)] if self.name == "basic" else None
 
     def words(self, text: Iterable[str]) -> list[str]:
         """Return the lexical words of a sequence of written words."""
@@ -169,31 +170,10 @@ def read_forms(path: str) -> dict[str, Form]:
     return forms
 
 
-def irregular_words(words: Collection[str]) -> list[int]:
-    """Return the indices of words that may differ from their basic form, ascending."""
-    lines = "\n".join(words)
-    encoding, size = ("ascii", np.uint8) if lines.isascii() else ("utf-32-le", np.uint32)
-    text: npt.NDArray[np.unsignedinteger] = np.frombuffer(lines.encode(encoding, "surrogatepass"), size)
-    line_ends = np.flatnonzero(text == ord("\n"))
-    if len(line_ends) != len(words) - 1:  # a word contains a line break, or there are no words
-        return [index for index, word in enumerate(words) if not _PLAIN.fullmatch(word)]
-    is_letter = (text >= ord("a")) & (text <= ord("z"))
-    if not lines.isascii():
-        for first, last in PLAIN_LETTERS[1:]:
-            is_letter |= (text >= ord(first)) & (text <= ord(last))
-    is_plain = is_letter.copy()
-    is_plain[1:] |= (text[1:] == ord("'")) & is_letter[:-1]
-    is_plain[line_ends] = True
-    indices = np.searchsorted(line_ends, np.flatnonzero(~is_plain))  # sorted; np.unique would import numpy.ma
-    indices = indices[np.diff(indices, prepend=-1) > 0].tolist()
-    names = words if isinstance(words, Sequence) else list(words)
-    return [index for index in indices if not _PLAIN.fullmatch(names[index])]
-
-
 def _basic_forms(words: Sequence[str]) -> list[Form]:
     forms: list[Form] = [(word,) for word in words]
-    for index in irregular_words(words):
-        forms[index] = _basic_form(words[index])
+    for index, word in irregular_words(words):
+        forms[index] = _basic_form(word)
     return forms
 
 
@@ -265,10 +245,9 @@ def looks_written(words: Collection[str]) -> bool:
 
 def unknown_forms(words: Iterable[str], table: SymbolTable, normalizer: Normalizer) -> list[str]:
     """Return the words with a lexical word that does not occur in the form of any word of a symbol table."""
-    names = list(table.names)
-    changes = normalizer.changes(names)
-    changed = {names[index] for index, _ in changes}
-    parts = {part for _, form in changes for part in form}
+    changes = normalizer.changes(table.names)
+    changed = {word for _, word, _ in changes}
+    parts = {part for _, _, form in changes for part in form}
     return [
         word
         for word in words
@@ -293,7 +272,8 @@ class LexicalTable:
         self._length = np.full(1, 0, np.int32)  # [size], number of lexical words of each word id; -1 = unknown
         self._first = np.zeros(1, np.int32)  # [size], first lexical word of each word id, 0 = none
         self._number = np.zeros(1, np.int32)  # [lexical words], see `numbers_of`
-        self._extended: SymbolTable | None = None  # see `written_ids`
+        self._added: dict[str, int] = {}  # lexical words that the symbol table lacks, see `written_ids`
+        self._first_added = 0  # id of the first of them
         self._changed_parts: set[str] = set()  # lexical words of the words that are not their own forms
         self._changed_size = -1  # size of the symbol table when they were collected
         self._forms: dict[int, npt.NDArray[np.int32]] = {}  # word id -> lexical ids, for words with several
@@ -338,15 +318,26 @@ class LexicalTable:
         return self.lexical.intern(self.normalizer.words(words))
 
     def written_ids(self, words: Iterable[str]) -> list[int]:
-        """Return the ids of lexical words as written words; those that the table lacks are added to ``spelling``."""
-        words = list(words)
-        ids = self.spelling.intern(words)
+        """Return the ids of lexical words as written words; words that the table lacks get ids above its ids."""
+        names = list(words)
+        ids = self.words.intern(names)
         if -1 in ids:
             with self._lock:
-                if self._extended is None:
-                    self._extended = SymbolTable.growing(self.words)
-            ids = self._extended.intern(words)
+                ids = [self._added_id(name) if number < 0 else number for name, number in zip(names, ids, strict=True)]
         return ids
+
+    def _added_id(self, word: str) -> int:
+        if not self._added:
+            self._first_added = self.words.end_of_ids()
+        return self._added.setdefault(word, self._first_added + len(self._added))
+
+    def spelling(self, ids: npt.NDArray[np.int32]) -> SymbolTable | None:
+        """Return a symbol table of word ids; None if they are all in the symbol table (see `written_ids`)."""
+        if not self._added or int(ids.max(initial=EPSILON)) < self._first_added:
+            return None
+        added = {number: word for word, number in self._added.items()}
+        numbers = dict.fromkeys(ids.tolist())
+        return SymbolTable((added.get(number) or self.words.word(number), number) for number in numbers)
 
     def numbers_of(self, lexical: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
         """Return the numbers of the forms of lexical ids, see ``numbers``; negative ids stay."""
@@ -373,14 +364,9 @@ class LexicalTable:
         """Return whether a lexical word is in the form of a word that differs from its form."""
         word = self.lexical.word(lexical)
         if self._changed_size != (size := len(self.words)):
-            self._changed_parts = {part for _, form in self.normalizer.changes(list(self.words.names)) for part in form}
+            self._changed_parts = {part for _, _, form in self.normalizer.changes(self.words.names) for part in form}
             self._changed_size = size
         return word in self._changed_parts
-
-    @property
-    def spelling(self) -> SymbolTable:
-        """The symbol table of the written words, extended by the lexical words that `written_ids` added."""
-        return self._extended or self.words
 
     def lexical_ids(self, numbers: Iterable[int]) -> list[int]:
         """Return the concatenated lexical ids of written word ids."""

@@ -177,8 +177,8 @@ class _Forms(SymbolTable):
         ids = self._inner.ids(names)
         if normalizer is NONE:
             return ids
-        for place, _ in normalizer.changes(names):
-            number = self._id_by(names[place], normalizer)
+        for place, word, _ in normalizer.changes(names):
+            number = self._id_by(word, normalizer)
             ids[place] = -1 if number is None else number
         return ids
 
@@ -222,12 +222,12 @@ class _Forms(SymbolTable):
         if len(form) > 1 and (number := self._inner.id("-".join(form))) is not None:
             return number
         if self._by_form is None:
-            names = list(self._inner.names)
+            names: Iterable[str] = self._inner.names
             if normalizer is not BASIC:  # other rules are slower, and seldom change words of letters
-                names = [name for name in names if not name.isalpha()]
+                names = (name for name in names if not name.isalpha())
             by_form: dict[Form, int] = {}
-            for place, word_form in normalizer.changes(names):
-                by_form.setdefault(word_form, self._inner._id[names[place]])
+            for _, word, word_form in normalizer.changes(names):
+                by_form.setdefault(word_form, self._inner._id[word])
             self._by_form = by_form
         return self._by_form.get(form)
 
@@ -272,9 +272,8 @@ def merge_forms(words: SymbolTable, lm_word: npt.NDArray[np.int32], normalizer: 
     """
     merged = lm_word.copy()
     first: dict[Form, int] = {}
-    names = list(words.names)
-    for place, form in normalizer.changes(names):
-        number = words.id(names[place])
+    for _, word, form in normalizer.changes(words.names):
+        number = words.id(word)
         if number is not None and lm_word[number] >= 0:
             plain = words.id(form[0]) if len(form) == 1 else None
             known = int(lm_word[number if plain is None else plain])

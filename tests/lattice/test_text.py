@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import unicodedata
 
 import numpy as np
@@ -11,21 +12,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ninja
+from ninja._core import irregular_words
 from ninja.errors import FormatError, OptionError, VocabularyError
 from ninja.lattice.symbols import SymbolTable
 from ninja.lattice.text import (
     BASIC,
     LOOKS_WRITTEN,
     NONE,
-    PLAIN_LETTERS,
     LexicalForms,
     LexicalTable,
-    irregular_words,
     looks_written,
     make_normalizer,
 )
 
-PLAIN = "[a-zé가]+('[a-zé가]+)*'?|'[a-zé가]+('[a-zé가]+)*"
+# Ranges of letters whose words are their own basic forms.
+PLAIN_LETTERS = (("a", "z"), ("à", "ö"), ("ø", "ÿ"), ("а", "ё"), ("ぁ", "ゖ"), ("ァ", "ヺ"), ("一", "鿿"), ("가", "힣"))
+LETTER = "[" + "".join(f"{first}-{last}" for first, last in PLAIN_LETTERS) + "]"
+PLAIN = f"{LETTER}+('{LETTER}+)*'?|'{LETTER}+('{LETTER}+)*"
 BASIC_FORMS = {
     "Clendenin,": "clendenin",
     ",": "",
@@ -197,19 +200,20 @@ def test_a_normalizer_needs_words():
         LexicalForms("basic").table(lattice)
 
 
-@given(st.lists(st.text("abz'A,.-é가\u0301\n ", min_size=1, max_size=5)))
-def test_words_that_are_not_odd_are_their_own_forms(words):
-    odd = irregular_words(words)
-    assert odd == [place for place, word in enumerate(words) if not re.fullmatch(PLAIN, word)]
-    assert all(BASIC(word) == (word,) for place, word in enumerate(words) if place not in odd)
+@given(st.lists(st.text("abz'A,.-é÷가\u0301\U0001f600\n ", max_size=5)))
+def test_words_of_plain_letters_and_apostrophes_are_their_own_forms(words):
+    irregular = irregular_words(words)
+    assert irregular == [(index, word) for index, word in enumerate(words) if not re.fullmatch(PLAIN, word)]
+    assert all(BASIC(word) == (word,) for index, word in enumerate(words) if (index, word) not in irregular)
 
 
 def test_letters_of_plain_words_are_their_own_forms():
-    for first, last in PLAIN_LETTERS:
-        letters = [chr(code) for code in range(ord(first), ord(last) + 1)]
-        assert irregular_words(letters) == []
-        assert all(unicodedata.normalize("NFKC", letter.casefold()) == letter for letter in letters)
-        assert all(letter.isalpha() for letter in letters)
+    letters = list(map(chr, range(sys.maxunicode + 1)))
+    plain = set(letters) - {letter for _, letter in irregular_words(letters)}
+    assert plain == {letter for first, last in PLAIN_LETTERS for letter in map(chr, range(ord(first), ord(last) + 1))}
+    for letter in plain:
+        assert unicodedata.normalize("NFKC", letter.casefold()) == letter
+        assert letter.isalpha()
 
 
 def test_a_lexical_word_is_known_if_a_word_of_the_table_has_it():

@@ -364,8 +364,8 @@ class ContextLM(MixtureLM):
         if self._of_form[0] != len(self.vocabulary):
             names = list(self.vocabulary.names)
             ids = dict(zip(names, self.vocabulary.ids(names), strict=True))
-            for index, form in normalizer.changes(names):
-                number = ids.pop(names[index])
+            for _, word, form in normalizer.changes(names):
+                number = ids.pop(word)
                 if len(form) == 1:
                     ids.setdefault(form[0], number)
             self._of_form = len(self.vocabulary), ids
