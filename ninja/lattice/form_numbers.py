@@ -53,8 +53,8 @@ class NumberedLattices:
 class FormNumbers:
     """Numbers of the lexical words of the words of a symbol table: equal lexical words have equal numbers.
 
-    The number of a lexical word is its id if the table contains it. Each word is normalised when it first occurs, unless
-    it is obvious that it is its own form.
+    The number of a lexical word is its id if the table contains it. Each word is normalised when it first occurs,
+    unless it is obvious that it is its own form.
     """
 
     def __init__(self, words: SymbolTable, normalizer: FormFunction) -> None:

@@ -15,6 +15,7 @@ from ninja.formats.nbest.json_lists import loaded
 Text = tuple[Path, str]
 Entry = TypeVar("Entry")
 _SECONDS = re.compile(r"(?:PT)?(?:([0-9]+)H)?(?:([0-9]+)M)?([0-9]+(?:\.[0-9]*)?|\.[0-9]+)?[sS]?")
+_NUMBER = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")
 _CLOCK = re.compile(r"([0-9]+):([0-5][0-9]):([0-5][0-9](?:[.,][0-9]+)?)")
 SECONDS, NANOS = "seconds", "nanos"  # fields of a time in Google's protocol buffers
 LATEST = 1e9  # seconds, the largest time
@@ -110,12 +111,12 @@ def number_of(value: Any, path: Path) -> float:
 
 
 def seconds_of(value: Any, unit: float, path: Path) -> float:
-    """Return a time in seconds, from a number of units or a text such as "1.2s", "PT1.2S", "1.2" or "00:00:01,200".
+    """Return a time in seconds, from a number of units, also as text, or a text such as "1.2s" or "00:00:01,200".
 
     Raises:
         FormatError: The value is not a time, is negative, or is too large.
     """
-    if isinstance(value, str):
+    if isinstance(value, str) and not _NUMBER.fullmatch(value):
         match = (_SECONDS.fullmatch(value) or _CLOCK.fullmatch(value)) if len(value) < 40 else None
         if match is None or not any(match.groups()):
             raise FormatError(f"expected a time as {spelled_path(path)}, found {shown(value)}")

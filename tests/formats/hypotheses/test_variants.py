@@ -7,6 +7,7 @@ from hypothesis_files import FOLDER, correct, replacing
 
 import ninja
 from ninja.formats.format import HEAD, by_mark
+from ninja.graph import lattice_nbest
 
 
 def sample(name):
@@ -389,3 +390,14 @@ def test_utterances_of_two_channels_change_with_their_channel(tmp_path):
         words = [w["punctuated_word"] for w in after["channels"][number]["alternatives"][0]["words"]]
         inner = [w["punctuated_word"] for one in after["utterances"] if one["channel"] == number for w in one["words"]]
         assert inner == words
+
+
+def test_times_in_ticks_may_be_text(tmp_path):
+    result = sample("azure-pronunciation.json")
+    for word in result["NBest"][0]["Words"]:
+        word |= {name: str(word[name]) for name in ("Offset", "Duration")}
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps(result))
+    [(_, lattice)] = ninja.read(path)
+    [best] = lattice_nbest(lattice, 1).hypotheses
+    assert [time * lattice.frame_shift for time in (*best.begin, *best.end)] == pytest.approx([0.05, 0.53, 0.32, 0.62])

@@ -34,9 +34,13 @@ def test_a_file_is_written_back_byte_for_byte(path, tmp_path, ninja):
 # A word of each file whose letters occur nowhere else in it but in forms of this word.
 WORDS = {
     "aws.json": "hold",
+    "aws-diarization.json": "hold",
     "azure.json": "weather",
     "azure-batch.json": "Hello",
+    "azure-detailed.json": "weather",
+    "azure-pronunciation.json": "Good",
     "deepgram.json": "stop",
+    "deepgram-nova.json": "ordain",
     "google.json": "doing",
     "huggingface.json": "gossoons",
     "huggingface-word.json": "Bartley",
