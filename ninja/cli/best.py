@@ -38,10 +38,11 @@ class Transcript(NamedTuple):
 
 def transcripts(lattice: Lattice, n: int, scales: Scales, forms: LexicalForms | None) -> list[Transcript]:
     """Return the n best transcripts of a lattice, best first; with ``forms``, their lexical forms are distinct."""
-    if n == 1:
+    table = None if forms is None else forms.table(lattice)
+    if n == 1 and table is None:
         paths = [graph.best_path(lattice, scales)]
     else:
-        paths = graph.nbest(lattice, n, scales, forms=None if forms is None else forms.table(lattice))
+        paths = graph.nbest(lattice, n, scales, forms=table)
     return [
         Transcript(spelled(path.words, lattice.words), path.alignment, path.graph_cost, path.acoustic_cost)
         for path in paths

@@ -66,6 +66,14 @@ def test_nbest_prints_each_sequence_of_lexical_words_once(ninja, source, tmp_pat
     assert ninja("best", tmp_path / "paths.jsonl")[1].count("Clendenin") == 2
 
 
+def test_the_word_penalty_of_nbest_counts_lexical_words(ninja, tmp_path):
+    source = write_list(tmp_path / "a.jsonl", ("no , thanks", "no thanks"))  # a difference of 0.2
+    arguments = ("nbest", source, "--word-penalty", "1", "--normalizer", "basic")
+    for n in ("1", "2"):
+        assert ninja(*arguments, "-n", n)[1] == "utt-1 no , thanks\n"
+    assert ninja("best", source, "--word-penalty", "1")[1] == "utt no thanks\n"
+
+
 def test_sentence_confidence_is_that_of_lexical_words(ninja, source):
     assert ninja("confidence", source)[1].split() == ["utt", "0.4"]
     assert ninja("confidence", source, "--normalizer", "none")[1].split() == ["utt", "0.2"]
