@@ -196,7 +196,7 @@ class Queue:
 def measure(data: Path, folder: Path) -> Measured:
     """Measure the times of this machine."""
     import ninja
-    from ninja.pipeline.join import gather
+    from ninja.pipeline.join import join_shards
     from ninja.pipeline.plan import PartOutput, Plan, Shard, units
     from ninja.pipeline.shard import Outcome as Did
     from ninja.pipeline.shard import missing, run_shard
@@ -243,7 +243,7 @@ def measure(data: Path, folder: Path) -> Measured:
     missing(plan)
     look = (time.process_time() - begin) / shards
     begin = time.process_time()
-    gather(target)
+    join_shards(target)
     join = shards * len(part) / (time.process_time() - begin)
     return Measured(
         rescored / hours,

@@ -162,7 +162,7 @@ def test_other_lists_are_not_joined_with_cues_of_a_file(tmp_path):
     ((_, cue),) = package.read(tmp_path / "x.srt")
     with package.write(tmp_path / "y.srt") as output:
         output.write(cue)
-        with pytest.raises(OutputError, match="cannot be joined with others"):
+        with pytest.raises(OutputError, match="cannot be joined with other lists"):
             output.write(spoken("b", "two", 10.0))
 
 
