@@ -25,7 +25,7 @@ def score_file_confidences(
 ) -> None:
     """Print the word error rate of hypotheses and the quality of their confidences, and draw the latter."""
     hypotheses = {key: words for key, lattice in inputs.lattices() if (words := confident_words(lattice)) is not None}
-    if not any(words.confidences for words in hypotheses.values()):
+    if all(confidence is None for words in hypotheses.values() for confidence in words.confidences):
         raise FormatError(
             "the words have no confidences; give CTM, or JSON that has them, such as that of `ninja best --json`",
             inputs.places[0],

@@ -49,7 +49,8 @@ class ConfidenceScores:
     def __str__(self) -> str:
         """Return a line in the style of a word error rate."""
         counts = f"{self.num_correct} correct of {self.num_words} words"
-        return f"NCE {self.nce:.3f}, ECE {self.ece:.3f}, AUC {self.auc:.3f} [ {counts} ]"
+        nce = round(self.nce, 3) + 0.0  # not -0
+        return f"NCE {nce:.3f}, ECE {self.ece:.3f}, AUC {self.auc:.3f} [ {counts} ]"
 
 
 def score_confidences(
