@@ -3,6 +3,7 @@
 from ninja.evaluate.biased import BiasedRate, BiasingList, read_biasing, score_biased
 from ninja.evaluate.bootstrap import Bootstrap, Interval, bootstrap
 from ninja.evaluate.characters import CharacterRate, score_characters
+from ninja.evaluate.confidence import ConfidenceScores, ConfidentWords, label_words, score_confidences
 from ninja.evaluate.details import (
     Operations,
     align_text,
@@ -29,6 +30,8 @@ __all__ = [
     "BiasingList",
     "Bootstrap",
     "CharacterRate",
+    "ConfidenceScores",
+    "ConfidentWords",
     "Entity",
     "EntityRate",
     "EntityReport",
@@ -54,6 +57,7 @@ __all__ = [
     "edits",
     "filtered",
     "hypotheses_under",
+    "label_words",
     "lexical_texts",
     "number",
     "oracle_rate",
@@ -67,6 +71,7 @@ __all__ = [
     "score",
     "score_biased",
     "score_characters",
+    "score_confidences",
     "score_each",
     "score_entities",
     "score_grid",

@@ -1,7 +1,16 @@
 """Tune weights and boosts on development sets."""
 
 from ninja.tune.boosts import DevSet, tune_context
+from ninja.tune.confidence import TunedConfidence, tune_confidence
 from ninja.tune.first_pass import TunedScales, tune_first_pass
 from ninja.tune.weights import tune_weights
 
-__all__ = ["DevSet", "TunedScales", "tune_context", "tune_first_pass", "tune_weights"]
+__all__ = [
+    "DevSet",
+    "TunedConfidence",
+    "TunedScales",
+    "tune_confidence",
+    "tune_context",
+    "tune_first_pass",
+    "tune_weights",
+]
