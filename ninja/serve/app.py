@@ -242,6 +242,8 @@ class _Api:
             message = f"the lattice has {lattice.num_arcs} arcs; at most {most} are allowed, prune it first"
             raise Problem(413, message, lattice.key)
         phrases = scorer.phrases(lattice.key, request.lists, request.entities)
+        if time.monotonic() > received + options.max_seconds:
+            raise Problem(504, "the time limit has passed")  # the client has been told so
         deadline = None
         if request.deadline_ms is not None:
             deadline = max(1e-6, received + request.deadline_ms / 1000 - time.monotonic())

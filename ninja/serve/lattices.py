@@ -182,12 +182,16 @@ def _named(name: str) -> Format | None:
     """
     if name == KALDI:
         return None
-    return by_name(name, "read")
+    format = by_name(name, "read")
+    if format.of_folder is not None:
+        raise OptionError(f"{name} is the format of a folder, but a request has one file; choose another format")
+    return format
 
 
 def readable() -> list[str]:
     """Return the names of the formats that a request may have."""
-    return [KALDI, *(format.name for format in formats() if format.read is not None)]
+    names = (format.name for format in formats() if format.read is not None and format.of_folder is None)
+    return [KALDI, *names]
 
 
 def writable() -> list[str]:

@@ -273,11 +273,12 @@ def test_no_request_opens_a_file(client: Client, tmp_path: Path, monkeypatch: py
             client.rescore_json(nbest=rows, to=f"srt:segments={path}"),
             client.rescore_json(nbest=rows, format=f"json:encoding={path}"),
             client.rescore_json(lattice="w1", format=str(path)),
+            client.rescore_json(lattice="w1", format="espnet"),  # of a folder
         ]
         return [(answer.status, answer.body.decode().replace(str(path), "PATH")) for answer in sent]
 
     existing = answers(secret)
-    assert [status for status, _ in existing] == [422, 422, 400, 400, 422, 422, 400, 422]
+    assert [status for status, _ in existing] == [422, 422, 400, 400, 422, 422, 400, 422, 422]
     assert existing == answers(missing)  # not even whether there is one
 
 
