@@ -1,0 +1,1 @@
+"""Correction of transcripts: phrases of lists replace words that sound like them."""

@@ -1,0 +1,137 @@
+"""Phrase lists compiled for the search in transcripts: the phones or letters of each phrase."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja.context.augmentation.pronounced_list import PhoneStrings, Unpronounced, Variant, pack, pronounce, unpack
+from ninja.context.entities.lists import Phrase, PhraseList
+from ninja.context.retrieval.letter_grams import LetterGrams
+from ninja.context.retrieval.phrase_index import PhraseIndex
+from ninja.context.sound.confusion import Confusion
+from ninja.context.sound.letters import LetterPronouncer, letter_confusion
+from ninja.context.sound.pronunciation import Pronouncer
+from ninja.lattice.symbols import SymbolTable
+from ninja.lattice.text import Form, Normalizer
+
+LONG_LIST = 1000  # variants from which a list is searched by vectors first
+OTHER_LETTER = "\ufffd"  # any letter that no phrase has
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Alphabet:
+    """Pronunciations as strings of symbols, phones or letters, and the costs of confusing them."""
+
+    pronouncer: Pronouncer
+    confusion: Confusion
+
+    def strings(self, word: str) -> list[list[int]]:
+        """Return the symbols of each pronunciation of a word; none if it cannot be compared."""
+        known, other = self.confusion.id, self.confusion.id.get(OTHER_LETTER)
+        strings = []
+        for symbols in self.pronouncer.of(word):
+            numbers = [known.get(symbol, other) for symbol in symbols]
+            if numbers and None not in numbers:
+                strings.append([number for number in numbers if number is not None])
+        return strings
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SymbolStrings:
+    """The pronunciations of phrases in one alphabet."""
+
+    alphabet: Alphabet
+    variants: list[Variant]
+    strings: PhoneStrings
+    length: npt.NDArray[np.int64]  # [variants], symbols
+    index: PhraseIndex | None  # of long lists
+
+    @classmethod
+    def of(cls, alphabet: Alphabet, variants: list[Variant], strings: PhoneStrings) -> SymbolStrings:
+        """Index pronunciations."""
+        length = np.diff(strings[0])
+        index = None
+        if len(variants) >= LONG_LIST:
+            names = alphabet.confusion.phones
+            symbols = [tuple(names[symbol] for symbol in unpack(strings, n)) for n in range(len(variants))]
+            index = PhraseIndex(LetterGrams().vectors([""] * len(symbols), symbols))
+        return cls(alphabet, variants, strings, length, index)
+
+    def some(self, chosen: npt.NDArray[np.int64]) -> tuple[PhoneStrings, npt.NDArray[np.int64]]:
+        """Return the strings and the lengths of some variants."""
+        return pack([unpack(self.strings, number) for number in chosen.tolist()]), self.length[chosen]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CompiledList:
+    """A phrase list with the pronunciations of its phrases."""
+
+    phrases: dict[str, tuple[str, Phrase]]  # class and phrase by written text
+    forms: dict[Form, list[str]]  # written texts by lexical form
+    is_cased: bool
+    strings: tuple[SymbolStrings, ...]  # by phones, and by letters for phrases without phones
+    left_out: tuple[Unpronounced, ...]
+
+
+def compile_list(phrases: PhraseList, sounds: Alphabet | None, normalizer: Normalizer) -> CompiledList:
+    """Compile a phrase list.
+
+    Args:
+        phrases: The list. Phrases with a weight <= 0 are ignored.
+        sounds: Alphabet of phones; phrases that it cannot pronounce are compared by letters.  [default: letters only]
+        normalizer: Returns lexical forms.
+    """
+    members: dict[str, tuple[str, Phrase]] = {}
+    forms: dict[Form, list[str]] = {}
+    for name, listed in phrases.classes.items():
+        for phrase in listed:
+            if phrase.weight > 0 and phrase.text not in members:
+                members[phrase.text] = name, phrase
+                forms.setdefault(tuple(normalizer.words(phrase.text.split())), []).append(phrase.text)
+    forms.pop((), None)
+    strings: list[SymbolStrings] = []
+    rest = phrases
+    left_out: list[Unpronounced] = []
+    if sounds is not None:
+        pronounced = pronounce(phrases, SymbolTable.growing(), sounds.pronouncer, sounds.confusion, normalizer)
+        if pronounced.variants:
+            strings.append(SymbolStrings.of(sounds, _spelled(pronounced.variants), pronounced.strings))
+        unpronounced = {phrase.phrase for phrase in pronounced.left_out}
+        rest = _filtered(phrases, unpronounced)
+    if rest.num_phrases:
+        letters = Alphabet(LetterPronouncer(), _letters([rest]))
+        pronounced = pronounce(rest, SymbolTable.growing(), letters.pronouncer, letters.confusion, normalizer)
+        if pronounced.variants:
+            strings.append(SymbolStrings.of(letters, _spelled(pronounced.variants), pronounced.strings))
+        left_out = pronounced.left_out
+    return CompiledList(members, forms, phrases.has_capitals, tuple(strings), tuple(left_out))
+
+
+def _filtered(phrases: PhraseList, texts: set[str]) -> PhraseList:
+    classes = {
+        name: tuple(phrase for phrase in members if phrase.text in texts) for name, members in phrases.classes.items()
+    }
+    return PhraseList(phrases.name, {name: members for name, members in classes.items() if members})
+
+
+def _spelled(variants: list[Variant]) -> list[Variant]:
+    """Return variants that have written words even if the normalizer is the identity."""
+    return [
+        variant if variant.written else variant._replace(written=tuple(variant.text.split())) for variant in variants
+    ]
+
+
+def _letters(lists: Sequence[PhraseList]) -> Confusion:
+    """Return the confusion costs of the letters of phrases, and of a symbol for other letters."""
+    costs = letter_confusion(lists, ())
+    size = len(costs.phones)
+    edit = costs.insertion[0]
+    substitution = np.full((size + 1, size + 1), edit)
+    substitution[:size, :size] = costs.substitution
+    substitution[size, size] = 0
+    skip = np.full(size + 1, edit)
+    return replace(costs, phones=(*costs.phones, OTHER_LETTER), substitution=substitution, insertion=skip, deletion=skip)

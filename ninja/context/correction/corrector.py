@@ -1,0 +1,249 @@
+"""``Corrector``: correct the words of a transcript by the phrases of lists."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from ninja.context.augmentation.pronounced_list import Unpronounced
+from ninja.context.correction.compiled import Alphabet, CompiledList, compile_list
+from ninja.context.correction.decision import Decision, Doubles
+from ninja.context.correction.evidence import Surprise, evidence
+from ninja.context.correction.search import Match, matches
+from ninja.context.entities.lists import PhraseList
+from ninja.context.entities.written import ends_sentence, in_place_of, is_capitalised
+from ninja.lattice.text import BASIC, Normalizer
+
+COMMON = 11.0  # unigram cost in nats below which a word is common, and is not taken for a name by its spelling
+Kind = Literal["sound", "spelling"]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A phrase that replaces words of a transcript."""
+
+    begin: int  # index of the first replaced word
+    end: int  # after the last one
+    before: tuple[str, ...]  # the replaced words
+    after: tuple[str, ...]  # the words in their place
+    phrase: str  # as in the list
+    cls: str  # class of the phrase, "" for no class
+    kind: Kind  # whether the phrase sounds like the words, or is the words in another spelling
+    distance: float  # per phone of the phrase; 0 for spellings
+    probability: float  # that the change is right; 1 for spellings
+
+
+class Candidates(NamedTuple):
+    """The candidates for corrections by sound, and their features."""
+
+    matches: list[Match]
+    features: Doubles  # [candidates, features]
+    spans: list[tuple[int, int]]  # lexical words
+    log_prior: Doubles  # [candidates]
+
+
+class Transcript(NamedTuple):
+    """The written words of a transcript and their lexical words."""
+
+    written: tuple[str, ...]
+    lexical: list[str]
+    word: list[int]  # index of the written word of each lexical word
+    confidences: list[float] | None  # of each lexical word
+
+    def is_boundary(self, place: int) -> bool:
+        """Return whether a written word begins at a lexical word."""
+        return place in (0, len(self.word)) or self.word[place] != self.word[place - 1]
+
+    def written_span(self, begin: int, end: int) -> tuple[int, int]:
+        """Return the written words of lexical words."""
+        return self.word[begin], self.word[end - 1] + 1
+
+
+class Corrector:
+    """Correct transcripts: phrases of lists replace words that sound like them.
+
+    Args:
+        decision: Probability that a candidate is right.
+        surprise: Costs of words.
+        sounds: Phones and their confusion costs.  [default: compare letters]
+        threshold: Minimum probability of a correction, in [0, 1].  [default: that of the decision]
+        normalizer: Returns the lexical forms by which words are compared.
+    """
+
+    def __init__(
+        self,
+        decision: Decision,
+        surprise: Surprise,
+        sounds: Alphabet | None,
+        threshold: float | None = None,
+        normalizer: Normalizer = BASIC,
+    ) -> None:
+        self.decision = decision
+        self.threshold = decision.threshold if threshold is None else threshold
+        self.normalizer = normalizer
+        self._surprise = surprise
+        self._sounds = sounds
+        self._lists: WeakKeyDictionary[PhraseList, CompiledList] = WeakKeyDictionary()
+
+    def changes(
+        self, words: Sequence[str], lists: Sequence[PhraseList], confidences: Sequence[float] | None = None
+    ) -> list[Change]:
+        """Return the corrections of a transcript, in order; they have no words in common.
+
+        Args:
+            words: Written words.
+            lists: Phrase lists.
+            confidences: Confidence of each word in [0, 1].  [default: unknown]
+        """
+        transcript = self.transcript(words, confidences)
+        compiled = [self.compiled(phrases) for phrases in lists]
+        present = self._present(transcript, compiled)
+        changes = self._spellings(transcript, compiled, present)
+        taken = [(change.begin, change.end) for change in changes]
+        candidates = self._candidates(transcript, compiled, present)
+        for number, probability in self._ranked(candidates):
+            if probability < self.threshold or not probability:
+                break
+            match = candidates.matches[number]
+            begin, end = transcript.written_span(match.begin, match.end)
+            if all(end <= first or begin >= last for first, last in taken):
+                taken.append((begin, end))
+                source = compiled[match.list_number]
+                changes.append(_change(transcript, match, source, begin, end, probability))
+        return sorted(changes, key=lambda change: change.begin)
+
+    def transcript(self, words: Sequence[str], confidences: Sequence[float] | None = None) -> Transcript:
+        """Return the lexical words of written words."""
+        forms = self.normalizer.forms(words)
+        index = [number for number, form in enumerate(forms) for _ in form]
+        lexical = [word for form in forms for word in form]
+        return Transcript(
+            tuple(words), lexical, index, None if confidences is None else [confidences[number] for number in index]
+        )
+
+    def compiled(self, phrases: PhraseList) -> CompiledList:
+        """Return a compiled phrase list, which is cached."""
+        if phrases not in self._lists:
+            self._lists[phrases] = compile_list(phrases, self._sounds, self.normalizer)
+        return self._lists[phrases]
+
+    def left_out(self, lists: Sequence[PhraseList]) -> tuple[Unpronounced, ...]:
+        """Return the phrases that cannot be compared with words, with the reasons."""
+        return tuple(phrase for phrases in lists for phrase in self.compiled(phrases).left_out)
+
+    def candidates(self, transcript: Transcript, lists: Sequence[PhraseList]) -> Candidates:
+        """Return the candidates for corrections by sound."""
+        compiled = [self.compiled(phrases) for phrases in lists]
+        return self._candidates(transcript, compiled, self._present(transcript, compiled))
+
+    def _candidates(
+        self, transcript: Transcript, compiled: Sequence[CompiledList], present: Sequence[tuple[int, int]]
+    ) -> Candidates:
+        words = transcript.lexical
+        similar = [
+            match
+            for match in matches(words, [part.strings for part in compiled])
+            if transcript.is_boundary(match.begin)
+            and transcript.is_boundary(match.end)
+            and match.variant.text != " ".join(words[match.begin : match.end])
+            and all(match.end <= begin or match.begin >= end for begin, end in present)
+        ]
+        num_phrases = len({form for part in compiled for form in part.forms}) if len(compiled) > 1 else 0
+        num_phrases = num_phrases or sum(len(part.forms) for part in compiled)
+        features = evidence(words, transcript.confidences, similar, num_phrases, self._surprise)
+        prior = [
+            math.log(compiled[match.list_number].phrases[" ".join(match.variant.written)][1].weight)
+            for match in similar
+        ]
+        return Candidates(similar, features, [(match.begin, match.end) for match in similar], np.array(prior))
+
+    def _present(self, transcript: Transcript, compiled: Sequence[CompiledList]) -> list[tuple[int, int]]:
+        """Return the spans of lexical words that are phrases already, except single common words."""
+        words = transcript.lexical
+        longest = max((len(form) for part in compiled for form in part.forms), default=0)
+        return [
+            (begin, end)
+            for begin in range(len(words))
+            for end in range(begin + 1, min(begin + longest, len(words)) + 1)
+            if any(tuple(words[begin:end]) in part.forms for part in compiled)
+            and not (end == begin + 1 and self._surprise.word(words[begin]) < COMMON)
+            and transcript.is_boundary(begin)
+            and transcript.is_boundary(end)
+        ]
+
+    def _ranked(self, candidates: Candidates) -> list[tuple[int, float]]:
+        """Return the candidates and their probabilities, the most probable first."""
+        if not candidates.matches:
+            return []
+        probability = self.decision.probabilities(candidates.features, candidates.spans, candidates.log_prior)
+        order = np.argsort(-probability, kind="stable")
+        return list(zip(order.tolist(), probability[order].tolist(), strict=True))
+
+    def _spellings(
+        self, transcript: Transcript, compiled: Sequence[CompiledList], present: Sequence[tuple[int, int]]
+    ) -> list[Change]:
+        """Return the changes of phrases that are present, but spelled differently in their lists.
+
+        A phrase is not changed if lists have several spellings of it, if no list has capitals, or if all its words are
+        common words, such as "may" and "will".
+        """
+        changes: list[Change] = []
+        end_of_last = 0
+        for begin, end in sorted(present, key=lambda span: (span[0], -span[1])):
+            form = tuple(transcript.lexical[begin:end])
+            first, last = transcript.written_span(begin, end)
+            spellings = [(part, text) for part in compiled for text in part.forms.get(form, ())]
+            part, text = spellings[0]
+            is_known = all(self._surprise.word(word) < COMMON for word in form)
+            if first < end_of_last or len({text for _, text in spellings}) > 1 or not part.is_cased or is_known:
+                continue
+            before = transcript.written[first:last]
+            after = _written(transcript, text.split(), first, last, is_cased=True)
+            end_of_last = last
+            if after != before:
+                changes.append(Change(first, last, before, after, text, part.phrases[text][0], "spelling", 0.0, 1.0))
+        return changes
+
+
+def apply_changes(words: Sequence[str], changes: Sequence[Change]) -> list[str]:
+    """Return the words of a transcript with changes, which are in order."""
+    corrected: list[str] = []
+    at = 0
+    for change in changes:
+        corrected += [*words[at : change.begin], *change.after]
+        at = change.end
+    return [*corrected, *words[at:]]
+
+
+def _change(
+    transcript: Transcript, match: Match, source: CompiledList, begin: int, end: int, probability: float
+) -> Change:
+    text = " ".join(match.variant.written)
+    after = _written(transcript, match.variant.written, begin, end, is_cased=source.is_cased)
+    before = transcript.written[begin:end]
+    relative = match.distance / match.length
+    return Change(begin, end, before, after, text, source.phrases[text][0], "sound", relative, probability)
+
+
+def _written(
+    transcript: Transcript, phrase: Sequence[str], begin: int, end: int, *, is_cased: bool
+) -> tuple[str, ...]:
+    """Return the words of a phrase with the punctuation and the capital of the words that it replaces.
+
+    Phrases of a list without capitals get those of the replaced words.
+    """
+    words = transcript.written
+    before = [word for word in words[:begin] if any(map(str.isalnum, word))]
+    begins_sentence = not before or ends_sentence(before[-1])
+    replaced = words[begin:end]
+    phrase = list(phrase)
+    if len(words) > 1 and " ".join(words).isupper():
+        phrase = [word.upper() for word in phrase]
+    elif not is_cased and all(map(is_capitalised, replaced)) and (not begins_sentence or len(replaced) > 1):
+        phrase = [word[:1].upper() + word[1:] for word in phrase]
+    return in_place_of(phrase, replaced[0], replaced[-1], begins_sentence=begins_sentence or not is_cased)

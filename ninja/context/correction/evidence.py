@@ -1,0 +1,163 @@
+"""Evidence for corrections: how similar phrase and words are, and how surprising the words are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja.context.correction.search import Match
+from ninja.context.sound.letters import plain_letters
+from ninja.lm.ngram.model import NgramLM
+
+Doubles = npt.NDArray[np.float64]
+
+FEATURES = (
+    "distance_per_symbol",  # between the phones of the phrase and of the words
+    "edits_per_letter",  # between their letters
+    "distance",  # in units of the confusion costs
+    "edits",
+    "inverse_length",  # 1 / number of phones of the phrase
+    "log_length",
+    "log_phrases",  # ln of the number of phrases of the utterance
+    "surprise",  # cost of the words and the next two, less that with an unknown word in their place, nats
+    "surprise_by_phrase",  # the same with the phrase in their place
+    "rarest_word",  # largest unigram cost of the words, nats
+    "mean_word",  # mean unigram cost of the words
+    "phrase_word",  # mean unigram cost of the words of the phrase
+    "word_difference",  # between the numbers of words
+    "phrase_words",  # number of words of the phrase
+    "doubt",  # mean −ln of the confidences of the words; 0 if they are unknown
+    "has_confidence",  # 1 if the confidences are known
+)
+AFTER = 2  # words after the span by which its surprise is measured
+MAX_SURPRISE = 30.0  # nats
+LEAST_CONFIDENCE = 0.02
+
+
+class Surprise:
+    """Costs of words under an n-gram model.
+
+    Args:
+        lm: A model of lexical words with an unknown word.
+    """
+
+    def __init__(self, lm: NgramLM) -> None:
+        assert lm.unk is not None
+        self._lm = lm
+        self._unk = lm.unk
+        self._unigram: dict[str, float] = {}
+        unknown = np.array([self._unk], np.int32)
+        self._start = lm.start(1)
+        # After two unknown words the model backs off to unigrams.
+        self._empty = lm.advance(lm.advance(self._start, unknown), unknown)
+
+    def word(self, word: str) -> float:
+        """Return the cost of a word without context, nats."""
+        if word not in self._unigram:
+            self._unigram[word] = -float(self._lm.logprob(self._empty, np.array([self._id(word)], np.int32))[0])
+        return self._unigram[word]
+
+    def histories(self, words: Sequence[str]) -> npt.NDArray[np.int64]:
+        """Return the state of the model before each word, and after the last one."""
+        states = [self._start]
+        for word in words:
+            states.append(self._lm.advance(states[-1], np.array([self._id(word)], np.int32)))
+        return np.concatenate(states)
+
+    def paths(self, states: npt.NDArray[np.int64], paths: Sequence[Sequence[str | None]]) -> Doubles:
+        """Return the costs of word sequences after states, float64 [paths]; None is the unknown word."""
+        ids = [[self._unk if word is None else self._id(word) for word in path] for path in paths]
+        cost = np.zeros(len(paths))
+        slots = states.copy()
+        for place in range(max(map(len, ids), default=0)):
+            rows = np.array([row for row, path in enumerate(ids) if len(path) > place])
+            word = np.array([ids[row][place] for row in rows.tolist()], np.int32)
+            logprob, slots[rows] = self._lm.step(slots[rows], word)
+            cost[rows] -= logprob
+        return cost
+
+    def _id(self, word: str) -> int:
+        number = self._lm.vocabulary.id(word)
+        return self._unk if number is None else number
+
+
+def evidence(
+    words: Sequence[str],
+    confidences: Sequence[float] | None,
+    candidates: Sequence[Match],
+    num_phrases: int,
+    surprise: Surprise,
+) -> Doubles:
+    """Return the features of candidates, float64 [candidates, features], in the order of `FEATURES`.
+
+    Args:
+        words: Lexical words of the transcript.
+        confidences: Confidence of each word in [0, 1]; None if they are unknown.
+        candidates: Phrases and the words that they would replace.
+        num_phrases: Number of phrases of the utterance.
+        surprise: Costs of words.
+    """
+    if not candidates:
+        return np.zeros((0, len(FEATURES)))
+    histories = surprise.histories(words)
+    states = histories[[match.begin for match in candidates]]
+    following = [_following(words, match.end) for match in candidates]
+    spans = [list(words[match.begin : match.end]) for match in candidates]
+    phrases = [match.variant.text.split(" ") for match in candidates]
+    of_words, of_unknown, of_phrase = (
+        surprise.paths(states, [[*path, *rest] for path, rest in zip(paths, following, strict=True)])
+        for paths in (spans, [[None]] * len(spans), phrases)
+    )
+    rows = []
+    for number, (match, span, phrase) in enumerate(zip(candidates, spans, phrases, strict=True)):
+        letters, others = plain_letters("".join(span)), plain_letters("".join(phrase))
+        num_edits = _edits(letters, others)
+        costs = [surprise.word(word) for word in span]
+        doubt = 0.0
+        if confidences is not None:
+            doubts = [-math.log(max(confidences[at], LEAST_CONFIDENCE)) for at in range(match.begin, match.end)]
+            doubt = sum(doubts) / len(doubts)
+        rows.append(
+            (
+                match.distance / match.length,
+                num_edits / max(len(letters), len(others), 1),
+                match.distance,
+                num_edits,
+                1 / match.length,
+                math.log(match.length),
+                math.log(max(num_phrases, 1)),
+                _clipped(of_words[number] - of_unknown[number]),
+                _clipped(of_words[number] - of_phrase[number]),
+                max(costs),
+                sum(costs) / len(costs),
+                sum(map(surprise.word, phrase)) / len(phrase),
+                abs(len(span) - len(phrase)),
+                len(phrase),
+                doubt,
+                confidences is not None,
+            )
+        )
+    return np.array(rows, np.float64)
+
+
+def _following(words: Sequence[str], end: int) -> list[str]:
+    following = list(words[end : end + AFTER])
+    return following if end + AFTER <= len(words) else [*following, "</s>"]
+
+
+def _clipped(surprise: float) -> float:
+    return min(max(surprise, -MAX_SURPRISE), MAX_SURPRISE)
+
+
+def _edits(first: str, second: str) -> int:
+    """Return the number of insertions, deletions and substitutions between two strings."""
+    before = list(range(len(second) + 1))
+    for row, letter in enumerate(first, start=1):
+        now = [row]
+        for column, other in enumerate(second):
+            now.append(min(before[column] + (letter != other), before[column + 1] + 1, now[column] + 1))
+        before = now
+    return before[-1]

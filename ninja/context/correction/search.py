@@ -1,0 +1,121 @@
+"""Search of a transcript for words that sound like phrases."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja import _context
+from ninja.context.augmentation.pronounced_list import Variant, pack
+from ninja.context.correction.compiled import Alphabet, SymbolStrings
+from ninja.context.retrieval.letter_grams import LetterGrams
+from ninja.context.sound.pronunciation import Phones
+from ninja.formats.nbest.lattices import nbest_lattice
+from ninja.lattice import Lattice
+from ninja.lattice.nbest import NBest, sentence
+
+MAX_DISTANCE = 0.4  # per symbol of a phrase; substitutions of letters cost 0.5
+MAX_SPANS = 3  # places where a phrase is tried
+MIN_SYMBOLS = 3  # shorter phrases are inserted only if they sound exactly like the words
+RETRIEVED, RETRIEVED_PER_WORD, MAX_RETRIEVED = 200, 10, 1000  # phrases of a long list that are compared
+MAX_SPAN_WORDS = 4  # words of a span by whose vector phrases are retrieved
+CANDIDATES, CANDIDATES_PER_WORD, MAX_CANDIDATES = 40, 2, 400
+
+
+class Match(NamedTuple):
+    """A phrase and the lexical words that it sounds like."""
+
+    variant: Variant
+    list_number: int  # in the lists of the utterance
+    begin: int  # first lexical word
+    end: int  # after the last one
+    distance: float  # in units of the confusion costs
+    length: int  # symbols of the phrase
+
+
+def matches(words: Sequence[str], lists: Sequence[Sequence[SymbolStrings]]) -> list[Match]:
+    """Return the most similar pairs of phrases and word sequences, in order of increasing distance per symbol.
+
+    Args:
+        words: Lexical words of a transcript.
+        lists: The pronunciations of the phrases of each list.
+    """
+    if not words:
+        return []
+    lattice = nbest_lattice(NBest("", (sentence(tuple(words)),)))
+    columns = [
+        (place, strings, _spans(lattice, words, strings)) for place, part in enumerate(lists) for strings in part
+    ]
+    count = min(MAX_CANDIDATES, CANDIDATES + CANDIDATES_PER_WORD * len(words))
+    relative = np.concatenate([spans.distance / spans.length for _, _, spans in columns] or [np.zeros(0)])
+    first = np.cumsum([0, *(len(spans.distance) for _, _, spans in columns)])
+    best: dict[tuple[str, int, int], Match] = {}
+    for number in np.argsort(relative, kind="stable").tolist():
+        group = int(np.searchsorted(first, number, side="right")) - 1
+        place, strings, spans = columns[group]
+        row = number - int(first[group])
+        variant = strings.variants[int(spans.variant[row])]
+        begin, end = int(spans.begin[row]), int(spans.end[row])
+        match = Match(variant, place, begin, end, float(spans.distance[row]), int(spans.length[row]))
+        best.setdefault((variant.text, begin, end), match)
+        if len(best) >= count:
+            break
+    return list(best.values())
+
+
+class _Spans(NamedTuple):
+    variant: npt.NDArray[np.int64]
+    begin: npt.NDArray[np.int32]
+    end: npt.NDArray[np.int32]
+    distance: npt.NDArray[np.float32]
+    length: npt.NDArray[np.int64]
+
+
+def _spans(lattice: Lattice, words: Sequence[str], strings: SymbolStrings) -> _Spans:
+    """Return the spans of one alphabet."""
+    alphabet, confusion = strings.alphabet, strings.alphabet.confusion
+    unit = lattice.word.astype(np.int32) - int(lattice.word.min())
+    names = lattice.words.words_of(range(int(lattice.word.min()), int(lattice.word.max()) + 1)) if lattice.words else []
+    sounds = [alphabet.strings(name) for name in names]
+    chosen = np.arange(len(strings.variants))
+    packed, length = strings.strings, strings.length
+    if strings.index is not None:
+        count = min(MAX_RETRIEVED, RETRIEVED + RETRIEVED_PER_WORD * len(words))
+        symbols = _span_symbols(words, dict(zip(names, sounds, strict=True)), alphabet)
+        chosen = strings.index.nearest(LetterGrams().vectors([""] * len(symbols), symbols), count)
+        packed, length = strings.some(chosen)
+    variant, begin, end, _, distance, _, _ = _context.find_spans(
+        lattice,
+        unit,
+        np.cumsum([0, *map(len, sounds)], dtype=np.int64),
+        *pack([symbols for of_word in sounds for symbols in of_word]),
+        *packed,
+        confusion.substitution,
+        confusion.insertion,
+        confusion.deletion,
+        1.0,
+        1.0,
+        1.0,
+        MAX_DISTANCE,
+        MAX_SPANS,
+    )
+    keep = (length[variant] >= MIN_SYMBOLS) | (distance == 0)
+    variant = variant[keep]
+    return _Spans(chosen[variant], begin[keep], end[keep], distance[keep], length[variant])
+
+
+def _span_symbols(words: Sequence[str], sounds: dict[str, list[list[int]]], alphabet: Alphabet) -> list[Phones]:
+    """Return the distinct symbol strings of short word sequences, by the first pronunciation of each word."""
+    names = alphabet.confusion.phones
+    strings: dict[Phones, None] = {}
+    for begin in range(len(words)):
+        symbols: Phones = ()
+        for word in words[begin : begin + MAX_SPAN_WORDS]:
+            if not sounds[word]:
+                break
+            symbols += tuple(names[symbol] for symbol in sounds[word][0])
+            strings[symbols] = None
+    return list(strings)
