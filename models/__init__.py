@@ -15,4 +15,7 @@ ENGLISH_NGRAM = Path(__file__).with_name("english_ngram.arpa.gz")
 CONTEXT = Path(__file__).with_name("context.safetensors")
 """The shipped encoder of English phrases, which finds those that sound alike; its card is ``context.md``."""
 
-__all__ = ["CONTEXT", "ENGLISH", "ENGLISH_NGRAM"]
+CORRECTION = Path(__file__).with_name("correction.toml")
+"""The weights of `ninja correct`, which decide about corrections; its card is ``correction.md``."""
+
+__all__ = ["CONTEXT", "CORRECTION", "ENGLISH", "ENGLISH_NGRAM"]

@@ -33,6 +33,7 @@ SECTIONS = {
         "lmrescore": Entry("kaldi.lmrescore", "Add exact n-gram model scores to lattices, or subtract them."),
         "context": Entry("context", "Boost names, places and titles that are relevant to each utterance."),
         "serve": Entry("serve", "Rescore lattices that other programs send over HTTP.", has_shards=False),
+        "correct": Entry("correct", "Correct names, places and titles in transcripts, lists and lattices."),
         "train": Entry("train", "Train a neural language model."),
         "train ngram": Entry("train:ngram", "Train an n-gram model with modified Kneser-Ney smoothing."),
         "train context": Entry(

@@ -39,6 +39,7 @@ MODULES = (
     "nbest.srt",
     "nbest.whisper_tsv",
     "nbest.ctm",
+    "nbest.transcripts",
     "fst_text",
     "nbest.nemo",
     "nbest.kaldi",

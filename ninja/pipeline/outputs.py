@@ -235,7 +235,7 @@ def as_it_came(output: Output, inputs: Inputs) -> Output:
     from ninja.formats.nbest.json_lists import no_document
 
     try:
-        format = reader(inputs.format).format if inputs.format is not None else _format_of(files[0])
+        format = reader(inputs.format).format if inputs.format is not None else format_of_file(files[0])
         head = files[0].inspect().head(HEAD)
         lines = head[: head.rfind(b"\n") + 1] if len(head) == HEAD else head
         has_lines = no_document(lines, encoding=inputs.encoding) is not None
@@ -277,7 +277,7 @@ def _paths(inputs: Inputs, format: Format | None = None) -> tuple[str, ...]:
     files = [file for file in _plain_files(inputs) if not file.is_pipe]
     if format is not None:
         by_user = None if inputs.format is None else reader(inputs.format).format
-        files = [file for file in files if (by_user or _format_of(file)) is format]
+        files = [file for file in files if (by_user or format_of_file(file)) is format]
     paths = tuple(file.path for file in files)
     if inputs.tables is None:
         return paths
@@ -435,20 +435,20 @@ def _with_extension(file: SourceFile, output: Output) -> tuple[str, str | None]:
     name = os.path.basename(path)
     formats = by_extension(name)
     form, to = output.resolved.format, output.to
-    if to is None and (input_format := _format_of(file)) is not None and input_format.name not in KALDI:
+    if to is None and (input_format := format_of_file(file)) is not None and input_format.name not in KALDI:
         if input_format.write is not None and (input_format.write.as_it_came or input_format.write.restores):
             return name, input_format.name
         if input_format.write is None or input_format.write.files == "named":
             raise OptionError(f"{path}: {input_format.name} cannot be written to one file per input; use --to")
         form, to = input_format, input_format.name
-    if form in formats or (form.name in KALDI and not formats and not name.endswith(".scp")):
+    if not form.extensions or form in formats or (form.name in KALDI and not formats and not name.endswith(".scp")):
         return name, to
     stem = name.removesuffix(".gz").removesuffix(".scp")
     ending = next((end for candidate in formats for end in candidate.extensions if stem.lower().endswith(end)), "")
     return stem[: len(stem) - len(ending)] + form.extensions[0], to
 
 
-def _format_of(file: SourceFile) -> Format | None:
+def format_of_file(file: SourceFile) -> Format | None:
     """Return the format of an input, detected from its content; None if it is unknown or cannot be read."""
     try:
         return detect(file.inspect().head(HEAD), file.path)

@@ -1,6 +1,7 @@
 """Self-contained HTML pages and pictures of lattices, and of comparisons of lattices before and after rescoring."""
 
 from ninja.show.comparison import Comparison, Outcome, Outcomes, Utterance, compare
+from ninja.show.correction_page import correction_page
 from ninja.show.detours import Detours, detours
 from ninja.show.drawing import Drawing, ShowOptions, draw
 from ninja.show.notebook import picture
@@ -16,6 +17,7 @@ __all__ = [
     "ShowOptions",
     "Utterance",
     "compare",
+    "correction_page",
     "detours",
     "draw",
     "lattice_page",

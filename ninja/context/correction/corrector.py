@@ -132,9 +132,10 @@ class Corrector:
             self._lists[phrases] = compile_list(phrases, self._sounds, self.normalizer)
         return self._lists[phrases]
 
-    def left_out(self, lists: Sequence[PhraseList]) -> tuple[Unpronounced, ...]:
-        """Return the phrases that cannot be compared with words, with the reasons."""
-        return tuple(phrase for phrases in lists for phrase in self.compiled(phrases).left_out)
+    @property
+    def left_out_so_far(self) -> tuple[Unpronounced, ...]:
+        """The phrases of the lists compiled so far that cannot be compared with words, with the reasons."""
+        return tuple(phrase for part in self._lists.values() for phrase in part.left_out)
 
     def candidates(self, transcript: Transcript, lists: Sequence[PhraseList]) -> Candidates:
         """Return the candidates for corrections by sound."""

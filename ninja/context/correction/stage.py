@@ -1,0 +1,316 @@
+"""``Correction``, the stage that corrects lattices and n-best lists, and ``correct``."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from ninja.consensus import mbr_decode
+from ninja.context.augmentation.insertion import Chain, insert
+from ninja.context.correction.compiled import Alphabet
+from ninja.context.correction.corrector import Change, Corrector, apply_changes
+from ninja.context.correction.decision import Decision
+from ninja.context.correction.evidence import Surprise
+from ninja.context.correction.options import CorrectOptions
+from ninja.context.entities.lists import Entities, PhraseList
+from ninja.context.entities.written import WrittenWords
+from ninja.context.sound.confusion import Confusion
+from ninja.context.sound.pronunciation import Pronouncer
+from ninja.errors import DependencyError, NinjaError, OptionError, VocabularyError
+from ninja.files.output import Guard
+from ninja.formats.kaldi.tables import read_speakers
+from ninja.formats.nbest.lattices import nbest_lattice
+from ninja.graph import best_path, lattice_nbest
+from ninja.lattice import Lattice, Scales
+from ninja.lattice.batch import Keyed
+from ninja.lattice.lattice import ListLattice
+from ninja.lattice.nbest import Hypothesis
+from ninja.lattice.symbols import EPSILON, SymbolTable
+from ninja.lattice.text import BASIC, Normalizer, make_normalizer
+from ninja.lm.load import load
+from ninja.lm.ngram.model import NgramLM
+from ninja.log import Log
+from ninja.models import CORRECTION, ENGLISH_NGRAM
+
+Name = str | os.PathLike[str]
+LEAST_GAIN = 0.01  # nats by which a correction is cheaper than the words that it replaces
+
+
+@dataclass(frozen=True, slots=True)
+class Correcting:
+    """Files and options of corrections."""
+
+    entities: Name | Entities
+    groups: Name | None = None  # group of each utterance, in the format of Kaldi's utt2spk
+    options: CorrectOptions = field(default_factory=CorrectOptions)
+    lexicon: Name | None = None  # pronunciations that take precedence over the CMU dictionary
+    confusion: Name | None = None  # phone confusion costs  [default: articulatory costs]
+    normalizer: Name | Normalizer = BASIC  # words match by its lexical forms
+    scales: Scales = Scales()  # noqa: RUF009 - with which the best path of a lattice is found
+    guard: Guard | None = None  # registers the phrase files, so that no output overwrites them
+
+
+@dataclass(frozen=True, slots=True)
+class CorrectedUtterance:
+    """The words of an utterance and their corrections."""
+
+    key: str
+    words: tuple[str, ...]  # before the corrections
+    changes: tuple[Change, ...]
+
+
+class Correction:
+    """Stage of a pipeline that corrects the words of lattices, n-best lists and transcripts.
+
+    The hypotheses of a list are corrected one by one. In any other lattice, the words of the best path are corrected:
+    the phrase is added as a path that is cheaper than the words that it replaces.
+
+    Args:
+        correcting: Files and options. They are loaded when the first lattice is corrected.
+
+    Attributes:
+        num_utterances: Number of utterances that were corrected or left as they are.
+        corrected: Utterances with changes in their best hypothesis, in order.
+    """
+
+    def __init__(self, correcting: Correcting) -> None:
+        self.correcting = correcting
+        self.num_utterances = 0
+        self.corrected: list[CorrectedUtterance] = []
+        self._normalizer = make_normalizer(correcting.normalizer)
+        self._entities: Entities | None = None
+        self._corrector: Corrector | None = None
+        self._written: dict[int, tuple[SymbolTable, WrittenWords]] = {}  # by the id of the symbol table
+
+    def load(self, log: Log) -> Corrector:
+        """Load the files once, and note suspicious contents."""
+        if self._corrector is None:
+            correcting = self.correcting
+            self._entities = _entities(correcting, self._normalizer)
+            self._corrector = make_corrector(correcting, self._normalizer, log)
+            for problem in self._entities.problems:
+                log.note(problem)
+        return self._corrector
+
+    @property
+    def entities(self) -> Entities:
+        """The entities, once loaded."""
+        assert self._entities is not None
+        return self._entities
+
+    def __call__(self, lattices: Iterable[Keyed], log: Log | None = None) -> Iterator[Keyed]:
+        """Yield corrected lattices.
+
+        Args:
+            lattices: Utterance ids and lattices.
+            log: Log of the run. It decides whether the failure of a lattice is raised.
+
+        Raises:
+            NinjaError: A file is invalid, even if the log tolerates failures of lattices.
+        """
+        log = Log() if log is None else log
+        self.load(log)
+        for key, lattice in lattices:
+            try:
+                corrected = self.correct(lattice)
+            except NinjaError as error:
+                log.fail(error, key)
+            else:
+                yield key, corrected
+        self._note_left_out(log)
+
+    def correct(self, lattice: Lattice, entities: Mapping[str, Any] | Entities | None = None) -> Lattice:
+        """Return a lattice with corrected words; the files must be loaded.
+
+        Args:
+            lattice: A lattice with a symbol table.
+            entities: Further phrases, as for `Entities.from_dict`.
+
+        Raises:
+            VocabularyError: The lattice has no symbol table.
+        """
+        if lattice.words is None:
+            raise VocabularyError("the lattice has no symbol table", key=lattice.key)
+        if entities is not None and not isinstance(entities, Entities):
+            entities = Entities.from_dict(entities, normalizer=self._normalizer)
+        more = () if entities is None else entities.of(lattice.key)
+        lists = (*self.entities.of(lattice.key), *more)
+        self.num_utterances += 1
+        if not lists or not lattice.num_arcs:
+            return lattice
+        return self._list(lattice, lists) if isinstance(lattice, ListLattice) else self._lattice(lattice, lists)
+
+    def _changes(
+        self, words: Sequence[str], lists: Sequence[PhraseList], confidences: Sequence[float] | None
+    ) -> list[Change]:
+        assert self._corrector is not None
+        return self._corrector.changes(words, lists, confidences)
+
+    def _list(self, lattice: ListLattice, lists: Sequence[PhraseList]) -> Lattice:
+        """Correct the hypotheses of an n-best list."""
+        nbest = lattice_nbest(lattice, max(lattice.num_hypotheses, 1), self.correcting.scales)
+        origin = None if nbest.record is None else nbest.record.origin
+        hypotheses: list[Hypothesis] = []
+        for number, hypothesis in enumerate(nbest.hypotheses):
+            words = tuple(map(str, hypothesis.words))
+            confidences = None
+            if origin is not None and origin.words == words and None not in origin.confidences:
+                confidences = [value for value in origin.confidences if value is not None] or None
+            changes = self._changes(words, lists, confidences)
+            hypotheses.append(corrected_hypothesis(hypothesis, changes))
+            if number == 0 and changes:
+                self.corrected.append(CorrectedUtterance(lattice.key, words, tuple(changes)))
+        if hypotheses == list(nbest.hypotheses):
+            return lattice
+        written = self._table(lattice)
+        words_of_all = [str(word) for hypothesis in hypotheses for word in hypothesis.words]
+        written.ids(words_of_all)
+        result = nbest_lattice(replace(nbest, hypotheses=tuple(hypotheses)), written.words)
+        return ListLattice.of(result, lattice.num_hypotheses, lattice.record)
+
+    def _lattice(self, lattice: Lattice, lists: Sequence[PhraseList]) -> Lattice:
+        """Correct the best path of a lattice."""
+        scales = self.correcting.scales
+        path = best_path(lattice, scales)
+        arcs = path.arcs[lattice.word[path.arcs] != EPSILON]
+        assert lattice.words is not None
+        words = tuple(lattice.words.words_of(lattice.word[arcs].tolist()))
+        changes = self._changes(words, lists, _confidences(lattice, path.words, scales))
+        written = self._table(lattice)
+        if not changes:
+            return written.in_table(lattice)
+        self.corrected.append(CorrectedUtterance(lattice.key, words, tuple(changes)))
+        position = {arc: place for place, arc in enumerate(path.arcs.tolist())}
+        chains = []
+        for change in changes:
+            first, last = position[int(arcs[change.begin])], position[int(arcs[change.end - 1])]
+            replaced = path.arcs[first : last + 1]
+            num_more = len(change.after) - (change.end - change.begin)
+            odds = math.log(change.probability / (1 - change.probability)) if change.probability < 1 else 0.0
+            gain = max(odds, LEAST_GAIN) + scales.word_penalty * num_more
+            chains.append(_chain(lattice, replaced, written.ids(change.after), gain / (scales.lm or 1.0)))
+        return insert(lattice, chains, written.words)
+
+    def _table(self, lattice: Lattice) -> WrittenWords:
+        """Return the growing symbol table of the results."""
+        words = lattice.words
+        assert words is not None
+        if id(words) not in self._written:
+            self._written[id(words)] = words, WrittenWords(words, self._normalizer)
+        return self._written[id(words)][1]
+
+    def _note_left_out(self, log: Log) -> None:
+        assert self._corrector is not None
+        left_out = self._corrector.left_out_so_far
+        if left_out:
+            subject = "1 phrase" if len(left_out) == 1 else f"{len(left_out)} phrases"
+            log.note(f"{subject} cannot be compared with words, such as {left_out[0].phrase!r}: {left_out[0].reason}")
+
+
+def correct(lattices: Iterable[Keyed], correcting: Correcting | Name | Entities) -> Iterator[Keyed]:
+    """Correct names, places and titles in transcripts, n-best lists and lattices.
+
+    Phrases replace words that sound like them where this is probable enough. See `Correction`.
+
+    Args:
+        lattices: Utterance ids and lattices, as ``ninja.read`` yields them.
+        correcting: Files and options, or only the phrases.
+
+    Returns:
+        An iterator over the corrected lattices, in input order.
+
+    Raises:
+        NinjaError: A file is invalid, or a lattice cannot be corrected.
+    """
+    if not isinstance(correcting, Correcting):
+        correcting = Correcting(correcting)
+    return Correction(correcting)(lattices)
+
+
+def make_corrector(correcting: Correcting, normalizer: Normalizer, log: Log) -> Corrector:
+    """Create a corrector with the shipped models."""
+    options = correcting.options
+    if options.letters_only and (correcting.lexicon is not None or correcting.confusion is not None):
+        raise OptionError("letters_only cannot be used with a lexicon or phone confusion costs; omit them")
+    lm = load(ENGLISH_NGRAM)
+    assert isinstance(lm, NgramLM)
+    sounds = None
+    if not options.letters_only:
+        try:
+            confusion = Confusion.articulatory() if correcting.confusion is None else Confusion.read(correcting.confusion)
+            sounds = Alphabet(Pronouncer.english(correcting.lexicon), confusion)
+        except DependencyError as error:
+            if correcting.lexicon is not None or correcting.confusion is not None:
+                raise
+            log.note(f"letters are compared instead of phones: {error.message}")
+    return Corrector(Decision.read(CORRECTION), Surprise(lm), sounds, options.threshold, normalizer)
+
+
+def corrected_hypothesis(hypothesis: Hypothesis, changes: Sequence[Change]) -> Hypothesis:
+    """Return a hypothesis with changes; costs, times and labels of replaced words are divided among the new words."""
+    words = tuple(apply_changes(list(map(str, hypothesis.words)), changes))
+    graph, acoustic = list(hypothesis.graph), list(hypothesis.acoustic)
+    begin = None if hypothesis.begin is None else list(hypothesis.begin)
+    end = None if hypothesis.end is None else list(hypothesis.end)
+    labels = None if hypothesis.labels is None else list(hypothesis.labels)
+    for change in reversed(changes):
+        place, count = slice(change.begin, change.end), len(change.after)
+        if count == change.end - change.begin:
+            continue
+        graph[place] = [sum(graph[place]) / count] * count
+        acoustic[place] = [sum(acoustic[place]) / count] * count
+        if labels is not None:
+            labels[place] = _divided(sum(labels[place], ()), count)
+        if begin is not None and end is not None:
+            first, last = begin[change.begin], end[change.end - 1]
+            bounds = [first + (last - first) * part // count for part in range(count + 1)]
+            begin[place], end[place] = bounds[:-1], bounds[1:]
+    return replace(
+        hypothesis,
+        words=words,
+        graph=tuple(graph),
+        acoustic=tuple(acoustic),
+        begin=None if begin is None else tuple(begin),
+        end=None if end is None else tuple(end),
+        labels=None if labels is None else tuple(labels),
+    )
+
+
+def _divided(labels: tuple[int, ...], count: int) -> list[tuple[int, ...]]:
+    bounds = [len(labels) * part // count for part in range(count + 1)]
+    return [labels[bounds[part] : bounds[part + 1]] for part in range(count)]
+
+
+def _chain(lattice: Lattice, arcs: np.ndarray[Any, np.dtype[np.int64]], words: Sequence[int], gain: float) -> Chain:
+    """Return the chain of words that replaces a path, whose graph cost is lower by `gain` nats."""
+    share = np.full(len(words), 1 / len(words))
+    graph = float(lattice.graph[arcs].sum(dtype=np.float64)) - gain
+    acoustic = float(lattice.acoustic[arcs].sum(dtype=np.float64))
+    labels = np.concatenate([lattice.ali[lattice.ali_begin[arc] : lattice.ali_begin[arc + 1]] for arc in arcs])
+    start, end = int(lattice.src[arcs[0]]), int(lattice.dst[arcs[-1]])
+    cuts = [len(labels) * part // len(words) for part in range(1, len(words))]
+    return Chain(start, end, tuple(words), graph * share, acoustic * share, tuple(np.split(labels, cuts)))
+
+
+def _confidences(
+    lattice: Lattice, words: np.ndarray[Any, np.dtype[np.int32]], scales: Scales
+) -> list[float] | None:
+    """Return the posteriors of the words of the best path; None if the lattice has only one path."""
+    if (np.diff(lattice.arc_begin) <= 1).all():
+        return None
+    consensus = mbr_decode(lattice, scales, decode_mbr=False, print_silence=True)
+    if not np.array_equal(consensus.words, words):
+        return None
+    return [float(value) for value in consensus.confidences]
+
+
+def _entities(correcting: Correcting, normalizer: Normalizer) -> Entities:
+    if isinstance(correcting.entities, Entities):
+        return correcting.entities
+    groups = None if correcting.groups is None else read_speakers(correcting.groups)
+    return Entities.read(correcting.entities, groups=groups, guard=correcting.guard, normalizer=normalizer)

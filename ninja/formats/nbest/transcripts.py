@@ -1,0 +1,150 @@
+"""Transcripts: a line for each utterance, with or without its key; only selected by name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from ninja.errors import FormatError
+from ninja.formats.content import Content, Entry
+from ninja.formats.format import Field, Format, Read, Write, WriteSettings
+from ninja.formats.hypotheses.document import Corrections, Document, DocumentEncoder, Rewritten
+from ninja.formats.hypotheses.mixed import MixedEncoder, is_of
+from ninja.formats.nbest.cue_text import PLAIN, tokens, with_words
+from ninja.formats.nbest.lattices import list_entries
+from ninja.formats.nbest.text_rows import each_row
+from ninja.formats.nbest.writing import spelled
+from ninja.formats.textual import check_choice, check_encoding, encoded
+from ninja.lattice import Lattice
+from ninja.lattice.lattice import ListRecord, check_finite
+from ninja.lattice.nbest import NBest, sentence
+from ninja.lattice.origin import Origin
+from ninja.lattice.symbols import SymbolTable
+
+NAME = "transcripts"
+KEPT: frozenset[Field] = frozenset({"key", "names", "fields"})
+_KEY = re.compile(r"[ \t]*[^ \t\r\n\v\f]+[ \t]*")
+
+
+@dataclass(frozen=True, slots=True)
+class TranscriptOptions:
+    """Options for reading transcripts."""
+
+    keys: Literal["first", "none"] = "first"  # whether the first word of a line is the key of the utterance
+    encoding: str = "utf-8"
+
+    def __post_init__(self) -> None:
+        check_choice("keys", self.keys, "first", "none")
+        check_encoding(self.encoding)
+
+
+@dataclass(frozen=True, slots=True)
+class TranscriptOutputOptions:
+    """Options for writing the best hypothesis."""
+
+    n: ClassVar[int] = 1
+
+    acoustic_scale: float = 1.0
+    lm_scale: float = 1.0
+    word_penalty: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("acoustic_scale", "lm_scale", "word_penalty"):
+            check_finite(name, getattr(self, name))
+
+    def most(self, lattice: Lattice) -> int:
+        """Return the number of hypotheses to write for a lattice."""
+        return self.n
+
+
+def text_begin(line: str, options: TranscriptOptions) -> int:
+    """Return the index of the text in a line, after its key."""
+    match = _KEY.match(line) if options.keys == "first" else None
+    return 0 if match is None else match.end()
+
+
+def has_keys(lines: list[str]) -> bool:
+    """Return whether the first words of lines look like keys.
+
+    They are distinct, and each contains a digit, a hyphen or an underscore, or is followed by a tab.
+    """
+    rows = [line for line in lines if line.strip()]
+    keys = [row.split(None, 1)[0] for row in rows]
+    is_before_tab = all(row.partition("\t")[:2] == (key, "\t") for row, key in zip(rows, keys, strict=True))
+    has_marks = all(any(char.isdigit() or char in "-_" for char in key) for key in keys)
+    return len(set(keys)) == len(keys) > 0 and (has_marks or is_before_tab)
+
+
+def read_transcripts(content: Content, options: TranscriptOptions) -> Iterator[NBest | FormatError]:
+    """Yield each line with a text as a list with one hypothesis; lines that are blank have no utterance."""
+    document = Document.of(content, NAME, has_lines=True, options=options)
+    blocks = content.blocks() if document.content is None else [document.content]
+    count = 0
+    for number, row in each_row(blocks, content.name, options.encoding, marked=True):
+        count += 1
+        key = content.numbered(count)
+        if isinstance(row, FormatError):
+            row.key = key
+            yield row
+            continue
+        if not row.strip():
+            continue
+        begin = text_begin(row, options)
+        if options.keys == "first":
+            key = row[:begin].strip()
+        words = tuple(token.word for token in tokens(row[begin:], PLAIN))
+        record = ListRecord({}, {}, origin=Origin(document, number, 0, words))
+        yield NBest(key, (sentence(words, line=number),), None, record)
+
+
+def rewrite_line(content: bytes, corrections: Corrections, document: Document) -> Rewritten:
+    """Return a line with new words; all other bytes are unchanged."""
+    text = content.decode(document.encoding)
+    if not corrections:
+        return Rewritten(content, int(bool(text.strip())))
+    nbest = corrections[0]
+    words = spelled(nbest.hypotheses[0], None, nbest.key)
+    begin = text_begin(text, document.options)
+    if words == [token.word for token in tokens(text[begin:], PLAIN)]:
+        return Rewritten(content, 1)
+    return Rewritten(encoded(text[:begin] + with_words(text[begin:], PLAIN, words), document.encoding, nbest.key), 1)
+
+
+class _Lines:
+    """Encoder of lines of a key and words."""
+
+    def __init__(self, settings: WriteSettings) -> None:
+        self._settings = settings
+
+    def add(self, nbest: NBest) -> bytes:
+        words = spelled(nbest.hypotheses[0], self._settings.words, nbest.key)
+        return encoded(" ".join([nbest.key, *words]) + "\n", self._settings.encoding, nbest.key)
+
+    def end(self) -> bytes:
+        return b""
+
+
+def _encoder(settings: WriteSettings) -> MixedEncoder:
+    return MixedEncoder(NAME, DocumentEncoder(settings, NAME, rewrite_line), _Lines(settings))
+
+
+def _entries(content: Content, words: SymbolTable | None, options: TranscriptOptions) -> Iterator[Entry]:
+    return list_entries(read_transcripts(content, options), content, words)
+
+
+def _lost(nbest: NBest, settings: WriteSettings) -> list[str]:
+    has_others = nbest.record is not None and nbest.record.others and not is_of(nbest, NAME)
+    return ["other fields of a list"] if has_others else []
+
+
+FORMAT = Format(
+    name=NAME,
+    about="transcripts: a line for each utterance, its key and its words (keys=none: no keys)",
+    holds="nbest",
+    results=True,
+    read=Read(_entries, TranscriptOptions),
+    keeps=KEPT,
+    write=Write(encoder=_encoder, options=TranscriptOutputOptions, also_lost=_lost, key_is_field=True, restores=True),
+)

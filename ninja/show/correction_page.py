@@ -1,0 +1,30 @@
+"""The page for the review of corrections."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ninja.show.page import render
+
+
+def correction_page(changes: Sequence[Mapping[str, Any]], num_utterances: int) -> str:
+    """Return an HTML page on which each correction can be accepted or rejected.
+
+    The page saves the decisions as JSON: ``{"accepted": [...], "rejected": [...], "undecided": [...]}``, lists of
+    changes.
+
+    Args:
+        changes: Records of changes, see ``ninja.context.correction.report``.
+        num_utterances: Number of utterances, corrected or not.
+    """
+    return render(
+        "corrections.html",
+        ("base.css", "corrections.css"),
+        ("corrections.js",),
+        {"changes": list(changes)},
+        title="Corrections",
+        count=len(changes),
+        utterances=num_utterances,
+        corrected=len({change["utt"] for change in changes}),
+    )
