@@ -15,13 +15,14 @@ from ninja.cli.scales import completes_scales, fitting_acoustic_scale
 from ninja.cli.source import reads_lattices
 from ninja.context.correction.options import CorrectOptions
 from ninja.files.output import text_output
+from ninja.formats.nbest.transcripts import NAME
 from ninja.io.inputs import Inputs
 from ninja.lattice import Scales
 from ninja.lattice.lattice import ListLattice
 from ninja.lattice.text import NORMALIZER_HELP
 from ninja.pipeline import Output
 from ninja.pipeline.outputs import format_of_file
-from ninja.pipeline.transcripts import NAME, detect_transcripts
+from ninja.pipeline.transcripts import detect_transcripts
 from ninja.rescoring.options import HELP
 
 if TYPE_CHECKING:

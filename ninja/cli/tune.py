@@ -27,6 +27,7 @@ from ninja.cli.options import (
 )
 from ninja.cli.source import completes_scales, fitting_acoustic_scale, reads_lattices
 from ninja.cli.tune_confidence import ConfidenceFit, fits_confidences
+from ninja.cli.tune_correction import correction_options, tune_threshold
 from ninja.context.augmentation.old_costs import with_unknown
 from ninja.context.augmentation.options import AugmentOptions
 from ninja.context.loader import load_ngram, load_pointer
@@ -92,6 +93,7 @@ OF_CONTEXT |= {*OF_TUNING}
     writes("--curve", "Write a plot of WER against keyword boost (.svg or .png)."),
 )
 @fits_confidences
+@correction_options
 @output_file("File for the options, which `ninja rescore --config` or `ninja context --config` takes")
 @reads_lattices
 def tune(
@@ -103,6 +105,8 @@ def tune(
     output_file: str,
     num_sentences: int,
     utt2spk: str | None,
+    correct: bool,
+    max_false_corrections: float,
     **values: Any,
 ) -> None:
     """Tune rescoring weights on a development set.
@@ -127,6 +131,9 @@ def tune(
     With --confidence, a map from posteriors and other features of words to the probability that they are correct is
     fitted, which `ninja mbr-decode --confidence` and other commands read.
 
+    With --correct, the threshold of `ninja correct` is chosen instead: the lowest one with which at most
+    --max-false-corrections of the utterances whose references contain no phrase are changed, with 95 % confidence.
+
     \b
     Examples:
       ninja tune dev.ark.gz --ref dev.text --rnnlm model.pt --words words.txt -o weights.toml
@@ -142,6 +149,11 @@ def tune(
     if fit is not None:
         fit.run(inputs, ref, options, speakers, output_file)
     points = context is not None and context.context_model is not None
+    if correct:
+        tune_threshold(inputs, ref, context, options, max_false_corrections, output_file)
+        return
+    if given_on_command_line(["max_false_corrections"]):
+        raise OptionError("--max-false-corrections: only with --correct")
     if not points:
         _refuse_others(context)
     if (current_console().jobs or 1) > 1:

@@ -135,7 +135,7 @@ def test_imports_only_go_down():
 
 
 # Packages of the context, lowest first.
-CONTEXT_FLOORS = ["entities", "sound", "retrieval", "augmentation", "grammar", "deep"]
+CONTEXT_FLOORS = ["entities", "sound", "retrieval", "augmentation", "grammar", "deep", "correction"]
 
 
 def test_packages_of_the_context_only_import_lower_ones():

@@ -134,4 +134,6 @@ def _letters(lists: Sequence[PhraseList]) -> Confusion:
     substitution[:size, :size] = costs.substitution
     substitution[size, size] = 0
     skip = np.full(size + 1, edit)
-    return replace(costs, phones=(*costs.phones, OTHER_LETTER), substitution=substitution, insertion=skip, deletion=skip)
+    return replace(
+        costs, phones=(*costs.phones, OTHER_LETTER), substitution=substitution, insertion=skip, deletion=skip
+    )

@@ -17,7 +17,7 @@ from ninja.context.correction.evidence import Surprise, evidence
 from ninja.context.correction.search import Match, matches
 from ninja.context.entities.lists import PhraseList
 from ninja.context.entities.written import ends_sentence, in_place_of, is_capitalised
-from ninja.lattice.text import BASIC, Normalizer
+from ninja.lattice.text import BASIC, Form, Normalizer
 
 COMMON = 11.0  # unigram cost in nats below which a word is common, and is not taken for a name by its spelling
 Kind = Literal["sound", "spelling"]
@@ -132,6 +132,12 @@ class Corrector:
             self._lists[phrases] = compile_list(phrases, self._sounds, self.normalizer)
         return self._lists[phrases]
 
+    def phrases_in(self, words: Sequence[str], lists: Sequence[PhraseList]) -> list[Form]:
+        """Return the lexical forms of the phrases that words contain, except single common words."""
+        transcript = self.transcript(words)
+        spans = self._present(transcript, [self.compiled(phrases) for phrases in lists])
+        return [tuple(transcript.lexical[begin:end]) for begin, end in spans]
+
     @property
     def left_out_so_far(self) -> tuple[Unpronounced, ...]:
         """The phrases of the lists compiled so far that cannot be compared with words, with the reasons."""
@@ -231,9 +237,7 @@ def _change(
     return Change(begin, end, before, after, text, source.phrases[text][0], "sound", relative, probability)
 
 
-def _written(
-    transcript: Transcript, phrase: Sequence[str], begin: int, end: int, *, is_cased: bool
-) -> tuple[str, ...]:
+def _written(transcript: Transcript, phrase: Sequence[str], begin: int, end: int, *, is_cased: bool) -> tuple[str, ...]:
     """Return the words of a phrase with the punctuation and the capital of the words that it replaces.
 
     Phrases of a list without capitals get those of the replaced words.

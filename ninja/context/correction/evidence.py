@@ -107,9 +107,10 @@ def evidence(
     following = [_following(words, match.end) for match in candidates]
     spans = [list(words[match.begin : match.end]) for match in candidates]
     phrases = [match.variant.text.split(" ") for match in candidates]
+    choices: tuple[Sequence[Sequence[str | None]], ...] = (spans, [[None]] * len(spans), phrases)
     of_words, of_unknown, of_phrase = (
         surprise.paths(states, [[*path, *rest] for path, rest in zip(paths, following, strict=True)])
-        for paths in (spans, [[None]] * len(spans), phrases)
+        for paths in choices
     )
     rows = []
     for number, (match, span, phrase) in enumerate(zip(candidates, spans, phrases, strict=True)):

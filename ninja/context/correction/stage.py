@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ninja.consensus import mbr_decode
 from ninja.context.augmentation.insertion import Chain, insert
@@ -51,7 +52,7 @@ class Correcting:
     lexicon: Name | None = None  # pronunciations that take precedence over the CMU dictionary
     confusion: Name | None = None  # phone confusion costs  [default: articulatory costs]
     normalizer: Name | Normalizer = BASIC  # words match by its lexical forms
-    scales: Scales = Scales()  # noqa: RUF009 - with which the best path of a lattice is found
+    scales: Scales = Scales()  # with which the best path of a lattice is found
     guard: Guard | None = None  # registers the phrase files, so that no output overwrites them
 
 
@@ -95,6 +96,12 @@ class Correction:
             self._corrector = make_corrector(correcting, self._normalizer, log)
             for problem in self._entities.problems:
                 log.note(problem)
+        return self._corrector
+
+    @property
+    def corrector(self) -> Corrector:
+        """The corrector, once loaded."""
+        assert self._corrector is not None
         return self._corrector
 
     @property
@@ -145,51 +152,46 @@ class Correction:
             return lattice
         return self._list(lattice, lists) if isinstance(lattice, ListLattice) else self._lattice(lattice, lists)
 
-    def _changes(
-        self, words: Sequence[str], lists: Sequence[PhraseList], confidences: Sequence[float] | None
-    ) -> list[Change]:
-        assert self._corrector is not None
-        return self._corrector.changes(words, lists, confidences)
+    def best_changes(self, lattice: Lattice, entities: Entities | None = None) -> CorrectedUtterance:
+        """Return the words of the best hypothesis and their corrections; the files must be loaded."""
+        lists = (entities or self.entities).of(lattice.key)
+        assert lattice.words is not None
+        if isinstance(lattice, ListLattice):
+            words, confidences = _words_of(lattice, lattice_nbest(lattice, 1, self.correcting.scales).hypotheses[0])
+        else:
+            words, confidences, _ = _best_path(lattice, self.correcting.scales)
+        return CorrectedUtterance(lattice.key, words, tuple(self.corrector.changes(words, lists, confidences)))
 
     def _list(self, lattice: ListLattice, lists: Sequence[PhraseList]) -> Lattice:
         """Correct the hypotheses of an n-best list."""
         nbest = lattice_nbest(lattice, max(lattice.num_hypotheses, 1), self.correcting.scales)
-        origin = None if nbest.record is None else nbest.record.origin
         hypotheses: list[Hypothesis] = []
         for number, hypothesis in enumerate(nbest.hypotheses):
-            words = tuple(map(str, hypothesis.words))
-            confidences = None
-            if origin is not None and origin.words == words and None not in origin.confidences:
-                confidences = [value for value in origin.confidences if value is not None] or None
-            changes = self._changes(words, lists, confidences)
+            words, confidences = _words_of(lattice, hypothesis)
+            changes = self.corrector.changes(words, lists, confidences)
             hypotheses.append(corrected_hypothesis(hypothesis, changes))
             if number == 0 and changes:
                 self.corrected.append(CorrectedUtterance(lattice.key, words, tuple(changes)))
         if hypotheses == list(nbest.hypotheses):
             return lattice
         written = self._table(lattice)
-        words_of_all = [str(word) for hypothesis in hypotheses for word in hypothesis.words]
-        written.ids(words_of_all)
+        written.ids(str(word) for hypothesis in hypotheses for word in hypothesis.words)
         result = nbest_lattice(replace(nbest, hypotheses=tuple(hypotheses)), written.words)
         return ListLattice.of(result, lattice.num_hypotheses, lattice.record)
 
     def _lattice(self, lattice: Lattice, lists: Sequence[PhraseList]) -> Lattice:
         """Correct the best path of a lattice."""
         scales = self.correcting.scales
-        path = best_path(lattice, scales)
-        arcs = path.arcs[lattice.word[path.arcs] != EPSILON]
-        assert lattice.words is not None
-        words = tuple(lattice.words.words_of(lattice.word[arcs].tolist()))
-        changes = self._changes(words, lists, _confidences(lattice, path.words, scales))
+        words, confidences, path = _best_path(lattice, scales)
+        changes = self.corrector.changes(words, lists, confidences)
         written = self._table(lattice)
         if not changes:
             return written.in_table(lattice)
         self.corrected.append(CorrectedUtterance(lattice.key, words, tuple(changes)))
-        position = {arc: place for place, arc in enumerate(path.arcs.tolist())}
+        places = np.flatnonzero(lattice.word[path] != EPSILON)
         chains = []
         for change in changes:
-            first, last = position[int(arcs[change.begin])], position[int(arcs[change.end - 1])]
-            replaced = path.arcs[first : last + 1]
+            replaced = path[places[change.begin] : places[change.end - 1] + 1]
             num_more = len(change.after) - (change.end - change.begin)
             odds = math.log(change.probability / (1 - change.probability)) if change.probability < 1 else 0.0
             gain = max(odds, LEAST_GAIN) + scales.word_penalty * num_more
@@ -205,8 +207,7 @@ class Correction:
         return self._written[id(words)][1]
 
     def _note_left_out(self, log: Log) -> None:
-        assert self._corrector is not None
-        left_out = self._corrector.left_out_so_far
+        left_out = self.corrector.left_out_so_far
         if left_out:
             subject = "1 phrase" if len(left_out) == 1 else f"{len(left_out)} phrases"
             log.note(f"{subject} cannot be compared with words, such as {left_out[0].phrase!r}: {left_out[0].reason}")
@@ -242,7 +243,8 @@ def make_corrector(correcting: Correcting, normalizer: Normalizer, log: Log) -> 
     sounds = None
     if not options.letters_only:
         try:
-            confusion = Confusion.articulatory() if correcting.confusion is None else Confusion.read(correcting.confusion)
+            path = correcting.confusion
+            confusion = Confusion.articulatory() if path is None else Confusion.read(path)
             sounds = Alphabet(Pronouncer.english(correcting.lexicon), confusion)
         except DependencyError as error:
             if correcting.lexicon is not None or correcting.confusion is not None:
@@ -286,7 +288,7 @@ def _divided(labels: tuple[int, ...], count: int) -> list[tuple[int, ...]]:
     return [labels[bounds[part] : bounds[part + 1]] for part in range(count)]
 
 
-def _chain(lattice: Lattice, arcs: np.ndarray[Any, np.dtype[np.int64]], words: Sequence[int], gain: float) -> Chain:
+def _chain(lattice: Lattice, arcs: npt.NDArray[np.int64], words: Sequence[int], gain: float) -> Chain:
     """Return the chain of words that replaces a path, whose graph cost is lower by `gain` nats."""
     share = np.full(len(words), 1 / len(words))
     graph = float(lattice.graph[arcs].sum(dtype=np.float64)) - gain
@@ -297,16 +299,26 @@ def _chain(lattice: Lattice, arcs: np.ndarray[Any, np.dtype[np.int64]], words: S
     return Chain(start, end, tuple(words), graph * share, acoustic * share, tuple(np.split(labels, cuts)))
 
 
-def _confidences(
-    lattice: Lattice, words: np.ndarray[Any, np.dtype[np.int32]], scales: Scales
-) -> list[float] | None:
-    """Return the posteriors of the words of the best path; None if the lattice has only one path."""
+def _words_of(lattice: ListLattice, hypothesis: Hypothesis) -> tuple[tuple[str, ...], list[float] | None]:
+    """Return the words of a hypothesis, and their confidences if the file has them."""
+    words = tuple(map(str, hypothesis.words))
+    origin = None if lattice.record is None else lattice.record.origin
+    if origin is None or origin.words != words or not origin.confidences:
+        return words, None
+    confidences = [value for value in origin.confidences if value is not None]
+    return words, confidences if len(confidences) == len(words) else None
+
+
+def _best_path(lattice: Lattice, scales: Scales) -> tuple[tuple[str, ...], list[float] | None, npt.NDArray[np.int64]]:
+    """Return the words of the best path, their posteriors if there are other paths, and its arcs."""
+    path = best_path(lattice, scales)
+    assert lattice.words is not None
+    words = tuple(lattice.words.spell(path.words.tolist()))
     if (np.diff(lattice.arc_begin) <= 1).all():
-        return None
+        return words, None, path.arcs
     consensus = mbr_decode(lattice, scales, decode_mbr=False, print_silence=True)
-    if not np.array_equal(consensus.words, words):
-        return None
-    return [float(value) for value in consensus.confidences]
+    is_same = np.array_equal(consensus.words, path.words)
+    return words, [float(value) for value in consensus.confidences] if is_same else None, path.arcs
 
 
 def _entities(correcting: Correcting, normalizer: Normalizer) -> Entities:

@@ -1,0 +1,69 @@
+"""``ninja tune --correct``."""
+
+from __future__ import annotations
+
+import shlex
+
+import click
+
+from ninja.cli.console import current_console
+from ninja.cli.options import given_on_command_line, section, write_config
+from ninja.context.correction.options import CorrectOptions
+from ninja.context.settings import Context
+from ninja.errors import OptionError
+from ninja.evaluate import read_text
+from ninja.io.inputs import Inputs
+from ninja.lattice import Scales
+from ninja.lattice.text import BASIC
+from ninja.pipeline.transcripts import detect_transcripts
+from ninja.rescoring.options import RescoreOptions
+
+OF_CORRECTIONS = {"source", "ref", "entities", "utt2group", "correct", "max_false_corrections", "output_file"}
+OF_CORRECTIONS |= {"acoustic_scale", "word_penalty", "normalizer", "words", "format", "encoding", "on_error"}
+OF_CORRECTIONS |= {"jobs", "allow_pipes"}
+
+correction_options = section(
+    "Tuning of corrections",
+    click.option("--correct", is_flag=True, help="Choose the threshold of `ninja correct`; requires --entities."),
+    click.option(
+        "--max-false-corrections",
+        type=click.FloatRange(0, 1, min_open=True, max_open=True),
+        default=0.01,
+        help="Maximum share of utterances without phrases that are changed, with 95 % confidence.",
+    ),
+)
+
+
+def tune_threshold(
+    inputs: Inputs,
+    ref: str,
+    context: Context | None,
+    options: RescoreOptions,
+    max_false_corrections: float,
+    output_file: str,
+) -> None:
+    """Choose the threshold of corrections, and write it for ``ninja correct --config``."""
+    from ninja.context.correction.stage import Correcting, Correction
+    from ninja.tune.correction import tune_correction
+
+    if context is None:
+        raise OptionError("--correct requires --entities, the phrases of the utterances")
+    others = {parameter.name or "" for parameter in click.get_current_context().command.params} - OF_CORRECTIONS
+    if wrong := given_on_command_line(others):
+        raise OptionError(f"with --correct only the threshold of corrections is chosen: omit {', '.join(wrong)}")
+    inputs.format = inputs.format or detect_transcripts(inputs)
+    scales = Scales(options.acoustic_scale, 1.0, options.word_penalty)
+    normalizer = BASIC if options.normalizer == "auto" else options.normalizer
+    correcting = Correcting(
+        context.entities, context.groups, CorrectOptions(0.0), normalizer=normalizer, scales=scales, guard=context.guard
+    )
+    with current_console().progress("utterances", by_reading=True):
+        tuned = tune_correction(
+            inputs.lattices(), read_text(ref), Correction(correcting), max_false_corrections, inputs.log
+        )
+    if tuned.bound is None:
+        current_console().say(f"{tuned.story}; no options are written")
+        click.get_current_context().exit(1)
+    command = shlex.join(["ninja", "tune", *inputs.places, "--ref", ref, "--correct"])
+    write_config(output_file, {"threshold": tuned.bound.threshold}, [command, tuned.story])
+    current_console().close(f"{tuned.story}, {current_console().seconds:.1f} s")

@@ -1,0 +1,89 @@
+"""Tune the threshold of corrections on a development set."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ninja.context.correction.corrector import apply_changes
+from ninja.context.correction.stage import Correction
+from ninja.errors import NinjaError
+from ninja.lattice.batch import Keyed
+from ninja.log import Log
+from ninja.tune.false_corrections import CONFIDENCE, BoundedRate, choose_threshold
+
+
+@dataclass(frozen=True, slots=True)
+class TunedCorrection:
+    """A threshold of corrections, and the results with it."""
+
+    bound: BoundedRate | None  # None if no threshold keeps the rate below its maximum
+    max_rate: float
+    num_phrases: int  # phrases in the references of the other utterances
+    num_before: int  # of these, phrases in the hypotheses
+    num_after: int  # of these, phrases in the corrected hypotheses
+
+    @property
+    def story(self) -> str:
+        """The result in one line."""
+        if self.bound is None:
+            return f"no threshold keeps the rate of false corrections below {self.max_rate:g}"
+        bound = self.bound
+        changed = f"{bound.changed} of {bound.utterances} utterances without phrases are changed"
+        confident = f"the rate is at most {bound.upper:.2%} with {CONFIDENCE:.0%} confidence"
+        phrases = f"{self.num_before} of {self.num_phrases} spoken phrases are whole before, {self.num_after} after"
+        return f"threshold {bound.threshold:g}: {changed}, {confident}; {phrases}"
+
+
+def tune_correction(
+    lattices: Iterable[Keyed],
+    references: Mapping[str, Sequence[str]],
+    stage: Correction,
+    max_rate: float = 0.01,
+    log: Log | None = None,
+) -> TunedCorrection:
+    """Choose the threshold with the most corrections whose rate of false corrections is bounded.
+
+    Utterances without phrases are those whose references contain none of the phrases of their lists. The rate is the
+    share of them that is changed.
+
+    Args:
+        lattices: Hypotheses of a development set.
+        references: Words of each utterance; utterances without a reference are skipped.
+        stage: The corrections, with threshold 0.
+        max_rate: Maximum rate of false corrections, in (0, 1).
+        log: Log of the run.
+
+    Raises:
+        OptionError: There are too few utterances without phrases.
+    """
+    log = Log() if log is None else log
+    corrector = stage.load(log)
+    scores: list[float] = []
+    spoken = []
+    for key, lattice in lattices:
+        if key not in references:
+            continue
+        try:
+            utterance = stage.best_changes(lattice)
+        except NinjaError as error:
+            log.fail(error, key)
+            continue
+        lists = stage.entities.of(lattice.key)
+        phrases = corrector.phrases_in(references[key], lists)
+        if phrases:
+            spoken.append((utterance, phrases, lists))
+        else:
+            scores.append(max((change.probability for change in utterance.changes), default=0.0))
+    bound = choose_threshold(scores, max_rate)
+    num_phrases = num_before = num_after = 0
+    for utterance, phrases, lists in spoken:
+        limit = 2.0 if bound is None else bound.threshold
+        chosen = [change for change in utterance.changes if change.probability >= limit]
+        after = corrector.phrases_in(apply_changes(utterance.words, chosen), lists)
+        expected = Counter(phrases)
+        num_phrases += len(phrases)
+        num_before += (Counter(corrector.phrases_in(utterance.words, lists)) & expected).total()
+        num_after += (Counter(after) & expected).total()
+    return TunedCorrection(bound, max_rate, num_phrases, num_before, num_after)
