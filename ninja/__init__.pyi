@@ -16,6 +16,7 @@ from . import (
     train as train,
     tune as tune,
 )
+from .context.correction.stage import Correcting as Correcting, Correction as Correction, correct as correct
 from .decoding import from_ctc as from_ctc
 from .errors import (
     BusyError as BusyError,

@@ -8,17 +8,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from ninja.context.augmentation.pronounced_list import PhoneStrings, Unpronounced, Variant, pack, pronounce, unpack
+from ninja.context.augmentation.pronounced_list import PhoneStrings, Unpronounced, Variant, pronounce, unpack
 from ninja.context.entities.lists import Phrase, PhraseList
 from ninja.context.retrieval.letter_grams import LetterGrams
 from ninja.context.retrieval.phrase_index import PhraseIndex
 from ninja.context.sound.confusion import Confusion
 from ninja.context.sound.letters import LetterPronouncer, letter_confusion
-from ninja.context.sound.pronunciation import Pronouncer
+from ninja.context.sound.pronunciation import Phones, Pronouncer
+from ninja.lattice.arrays import gather, offsets
 from ninja.lattice.symbols import SymbolTable
 from ninja.lattice.text import Form, Normalizer
 
-LONG_LIST = 1000  # variants from which a list is searched by vectors first
+LONG_LIST = 1000  # phrases from which a list is searched by vectors first
 OTHER_LETTER = "\ufffd"  # any letter that no phrase has
 
 
@@ -48,22 +49,45 @@ class SymbolStrings:
     variants: list[Variant]
     strings: PhoneStrings
     length: npt.NDArray[np.int64]  # [variants], symbols
-    index: PhraseIndex | None  # of long lists
+    first: npt.NDArray[np.int64]  # [phrases + 1], first variant of each phrase, and the number of variants
+    index: PhraseIndex | None  # of the first variants in long lists
 
     @classmethod
     def of(cls, alphabet: Alphabet, variants: list[Variant], strings: PhoneStrings) -> SymbolStrings:
         """Index pronunciations."""
         length = np.diff(strings[0])
+        is_first = [
+            number == 0 or variant.written != variants[number - 1].written for number, variant in enumerate(variants)
+        ]
+        first = np.append(np.flatnonzero(is_first), len(variants))
         index = None
-        if len(variants) >= LONG_LIST:
+        if len(first) > LONG_LIST:
             names = alphabet.confusion.phones
-            symbols = [tuple(names[symbol] for symbol in unpack(strings, n)) for n in range(len(variants))]
+            symbols = [tuple(names[symbol] for symbol in unpack(strings, n)) for n in first[:-1].tolist()]
             index = PhraseIndex(LetterGrams().vectors([""] * len(symbols), symbols))
-        return cls(alphabet, variants, strings, length, index)
+        return cls(alphabet, variants, strings, length, first, index)
 
-    def some(self, chosen: npt.NDArray[np.int64]) -> tuple[PhoneStrings, npt.NDArray[np.int64]]:
+    def nearest(self, symbols: Sequence[Phones], count: int) -> npt.NDArray[np.int64]:
+        """Return the variants of the phrases that are most similar to any of some symbol strings, sorted.
+
+        Args:
+            symbols: Symbol strings of spans of a transcript.
+            count: Maximum number of phrases.
+        """
+        assert self.index is not None
+        phrase = self.index.nearest(LetterGrams().vectors([""] * len(symbols), symbols), count)
+        size = self.first[phrase + 1] - self.first[phrase]
+        variants: npt.NDArray[np.int64] = np.repeat(self.first[phrase] - offsets(size)[:-1], size) + np.arange(
+            size.sum()
+        )
+        return variants
+
+    def some(self, variants: npt.NDArray[np.int64]) -> tuple[PhoneStrings, npt.NDArray[np.int64]]:
         """Return the strings and the lengths of some variants."""
-        return pack([unpack(self.strings, number) for number in chosen.tolist()]), self.length[chosen]
+        begin, symbol = self.strings
+        length = self.length[variants]
+        bounds, symbols = gather(symbol, begin[variants], length)
+        return (bounds, symbols), length
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,6 +96,7 @@ class CompiledList:
 
     phrases: dict[str, tuple[str, Phrase]]  # class and phrase by written text
     forms: dict[Form, list[str]]  # written texts by lexical form
+    longest: int  # lexical words of the longest phrase
     is_cased: bool
     strings: tuple[SymbolStrings, ...]  # by phones, and by letters for phrases without phones
     left_out: tuple[Unpronounced, ...]
@@ -108,7 +133,8 @@ def compile_list(phrases: PhraseList, sounds: Alphabet | None, normalizer: Norma
         if pronounced.variants:
             strings.append(SymbolStrings.of(letters, _spelled(pronounced.variants), pronounced.strings))
         left_out = pronounced.left_out
-    return CompiledList(members, forms, phrases.has_capitals, tuple(strings), tuple(left_out))
+    longest = max(map(len, forms), default=0)
+    return CompiledList(members, forms, longest, phrases.has_capitals, tuple(strings), tuple(left_out))
 
 
 def _filtered(phrases: PhraseList, texts: set[str]) -> PhraseList:

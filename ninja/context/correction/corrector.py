@@ -172,7 +172,7 @@ class Corrector:
     def _present(self, transcript: Transcript, compiled: Sequence[CompiledList]) -> list[tuple[int, int]]:
         """Return the spans of lexical words that are phrases already, except single common words."""
         words = transcript.lexical
-        longest = max((len(form) for part in compiled for form in part.forms), default=0)
+        longest = max((part.longest for part in compiled), default=0)
         return [
             (begin, end)
             for begin in range(len(words))

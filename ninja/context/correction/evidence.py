@@ -35,6 +35,7 @@ FEATURES = (
 AFTER = 2  # words after the span by which its surprise is measured
 MAX_SURPRISE = 30.0  # nats
 LEAST_CONFIDENCE = 0.02
+UNKNOWN_WORD = 16.0  # unigram cost of a word that the model lacks, nats; above that of all words
 
 
 class Surprise:
@@ -57,7 +58,9 @@ class Surprise:
     def word(self, word: str) -> float:
         """Return the cost of a word without context, nats."""
         if word not in self._unigram:
-            self._unigram[word] = -float(self._lm.logprob(self._empty, np.array([self._id(word)], np.int32))[0])
+            number = self._id(word)
+            cost = -float(self._lm.logprob(self._empty, np.array([number], np.int32))[0])
+            self._unigram[word] = UNKNOWN_WORD if number == self._unk else cost
         return self._unigram[word]
 
     def histories(self, words: Sequence[str]) -> npt.NDArray[np.int64]:
@@ -155,6 +158,10 @@ def _clipped(surprise: float) -> float:
 
 def _edits(first: str, second: str) -> int:
     """Return the number of insertions, deletions and substitutions between two strings."""
+    while first and second and first[0] == second[0]:
+        first, second = first[1:], second[1:]
+    while first and second and first[-1] == second[-1]:
+        first, second = first[:-1], second[:-1]
     before = list(range(len(second) + 1))
     for row, letter in enumerate(first, start=1):
         now = [row]

@@ -11,7 +11,6 @@ import numpy.typing as npt
 from ninja import _context
 from ninja.context.augmentation.pronounced_list import Variant, pack
 from ninja.context.correction.compiled import Alphabet, SymbolStrings
-from ninja.context.retrieval.letter_grams import LetterGrams
 from ninja.context.sound.pronunciation import Phones
 from ninja.formats.nbest.lattices import nbest_lattice
 from ninja.lattice import Lattice
@@ -20,9 +19,9 @@ from ninja.lattice.nbest import NBest, sentence
 MAX_DISTANCE = 0.4  # per symbol of a phrase; substitutions of letters cost 0.5
 MAX_SPANS = 3  # places where a phrase is tried
 MIN_SYMBOLS = 3  # shorter phrases are inserted only if they sound exactly like the words
-RETRIEVED, RETRIEVED_PER_WORD, MAX_RETRIEVED = 200, 10, 1000  # phrases of a long list that are compared
-MAX_SPAN_WORDS = 4  # words of a span by whose vector phrases are retrieved
-CANDIDATES, CANDIDATES_PER_WORD, MAX_CANDIDATES = 40, 2, 400
+RETRIEVED, RETRIEVED_PER_WORD, MAX_RETRIEVED = 100, 10, 1000  # phrases of a long list that are compared
+MAX_SPAN_WORDS = 3  # words of a span by whose vector phrases are retrieved
+CANDIDATES, CANDIDATES_PER_WORD, MAX_CANDIDATES = 20, 2, 400
 
 
 class Match(NamedTuple):
@@ -85,7 +84,7 @@ def _spans(lattice: Lattice, words: Sequence[str], strings: SymbolStrings) -> _S
     if strings.index is not None:
         count = min(MAX_RETRIEVED, RETRIEVED + RETRIEVED_PER_WORD * len(words))
         symbols = _span_symbols(words, dict(zip(names, sounds, strict=True)), alphabet)
-        chosen = strings.index.nearest(LetterGrams().vectors([""] * len(symbols), symbols), count)
+        chosen = strings.nearest(symbols, count)
         packed, length = strings.some(chosen)
     variant, begin, end, _, distance, _, _ = _context.find_spans(
         lattice,

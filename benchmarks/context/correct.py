@@ -1,0 +1,104 @@
+"""Corrections of 1-best transcripts: phrases found, false corrections and word errors, by number of phrases.
+
+    python -m benchmarks.context correct ../shared/data/english ../shared/data/real           the tables of docs/context.md
+    python -m benchmarks.context correct ../shared/data/english ../shared/data/real --fit models/correction.toml
+
+With --fit, the weights and the threshold are estimated on the development sets and written; figures are of test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import click
+
+from benchmarks.command import argument, command, option, path_option
+from benchmarks.context.correct_cases import Case, cases, is_in, whisper_best
+from benchmarks.tables import head, row, show
+from ninja.context.correction.corrector import Corrector, apply_changes
+from ninja.context.correction.stage import Correcting, make_corrector
+from ninja.context.entities.lists import Entities
+from ninja.evaluate import read_biasing, score, score_biased
+from ninja.files.text import toml_text
+from ninja.lattice.text import BASIC
+from ninja.log import Log
+
+TITLES = {
+    "calls": "commands with names",
+    "general": "commands without",
+    "libri": "read sentences",
+    "whisper": "Whisper",
+    "pocketsphinx": "PocketSphinx",
+}
+
+
+def table(corrector: Corrector, utterances: Sequence[Case]) -> Iterator[str]:
+    """Count the phrases that are whole before and after, and false corrections."""
+    yield from head("set", "phrases", "utterances", "WER before", "after", "phrases whole before", "after", "changed")
+    groups: dict[tuple[str, int], list[Case]] = {}
+    for case in utterances:
+        groups.setdefault((case.bed, case.size), []).append(case)
+    for (bed, size), group in groups.items():
+        before, after, references = {}, {}, {}
+        whole = [0, 0]
+        num_spoken = num_changed = num_without = 0
+        for case in group:
+            reference = BASIC.words(case.reference)
+            changes = corrector.changes(case.words, case.lists)
+            corrected = BASIC.words(apply_changes(case.words, changes))
+            before[case.key], after[case.key], references[case.key] = BASIC.words(case.words), corrected, reference
+            if not case.spoken:
+                num_without += 1
+                num_changed += bool(changes)
+            elif case.is_known:
+                spoken = [BASIC.words(phrase.split()) for phrase in case.spoken]
+                num_spoken += len(spoken)
+                for number, words in enumerate((before[case.key], corrected)):
+                    whole[number] += sum(is_in(phrase, words) for phrase in spoken)
+        rates = [f"{score(references, words).wer:.2f}" for words in (before, after)]
+        found = (f"{whole[0]} of {num_spoken}", whole[1]) if num_spoken else ("–", "–")
+        changed = f"{num_changed} of {num_without}" if num_without else "–"
+        yield row(TITLES[bed], size, len(group), *rates, *found, changed)
+
+
+def rare_words(corrector: Corrector, folder: Path, sizes: Sequence[int]) -> Iterator[str]:
+    """Score rare and other words of Whisper's best hypotheses before and after."""
+    from ninja.evaluate import read_text
+
+    references = read_text(folder / "text")
+    yield from head("Whisper's", "phrases", "WER", "after", "rare words", "after", "other words", "after")
+    for name in ("nbest", "nbest_written"):
+        best = {key: words for key, (words, _) in whisper_best(folder, name).items()}
+        for size in sizes:
+            biasing = read_biasing(folder / f"biasing_{size}.jsonl.gz")
+            phrases = {key: {"phrases": list(entry.bias)} for key, entry in biasing.items()}
+            entities = Entities.from_dict({"utterances": phrases}, normalizer=BASIC)
+            corrected = {
+                key: apply_changes(words, corrector.changes(words, entities.of(key))) for key, words in best.items()
+            }
+            sides = [score_biased(references, texts, biasing, normalizer="english") for texts in (best, corrected)]
+            rates = [(side.overall.wer, side.biased.wer, side.unbiased.wer) for side in sides]
+            cells = [f"{rate:.2f}" for pair in zip(*rates, strict=True) for rate in pair]
+            yield row("words" if name == "nbest" else "written text", size, *cells)
+
+
+@command
+@argument("english")
+@argument("real")
+@path_option("--fit", metavar="FILE", help="Estimate weights and threshold on the development sets, and write them.")
+@option("--part", type=click.Choice(["dev", "test"]), default="test", help="Sets of the figures.")
+@option("--sizes", default="100,1000,5000", help="Numbers of phrases.")
+def main(english: Path, real: Path, fit: Path | None, part: str, sizes: str) -> None:
+    corrector = make_corrector(Correcting(Entities.from_dict({})), BASIC, Log())
+    if fit is not None:
+        from benchmarks.context.correct_fit import fit as estimate
+
+        decision, story = estimate(corrector, english, real)
+        fit.write_text(toml_text(decision.values(), [f"Weights of `ninja correct`; {story}"]))
+        print(story)
+        return
+    numbers = [int(size) for size in sizes.split(",")]
+    show(table(corrector, list(cases(english, real, part, numbers))))
+    print()
+    show(rare_words(corrector, real / "whisper" / part, [size for size in numbers if size <= 1000]))

@@ -1,0 +1,152 @@
+"""``ninja correct``: only words change in files of any kind; reports; refusals."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from lattice_files import write_all
+
+import ninja as package
+from ninja.graph import best_path, from_arcs
+from ninja.lattice import Scales
+from ninja.lattice.symbols import SymbolTable
+
+NAMES = "Kathy Clendenin\nFugazi\n"
+OPTIONS = ("--letters-only", "--threshold", "0.1")
+SRT = (
+    "1\n00:00:01,000 --> 00:00:03,000\n<i>Please call Kathy\nClendening,</i> now!\n\n"
+    "2\n00:00:04,000 --> 00:00:05,000\nGood night.\n"
+)
+WORDS = ["Please", "call", "Kathy", "Clendening,", "now!"]
+WHISPER = {
+    "text": " Please call Kathy Clendening, now!",
+    "segments": [
+        {
+            "id": 0, "start": 0.0, "end": 2.5, "text": " Please call Kathy Clendening, now!", "avg_logprob": -0.2,
+            "words": [
+                {"word": f" {word}", "start": place / 2, "end": (place + 1) / 2, "probability": 0.5}
+                for place, word in enumerate(WORDS)
+            ],
+        }
+    ],
+    "language": "en",
+}  # fmt: skip
+CTM = "".join(f"u1 1 {place / 2:.2f} 0.50 {word} 0.50\n" for place, word in enumerate(WORDS))
+FILES = {
+    "talk.srt": SRT,
+    "talk.vtt": "WEBVTT\n\nNOTE by hand\n\n" + SRT.replace(",000", ".000"),
+    "talk.json": json.dumps(WHISPER, indent=2),
+    "talk.ctm": ";; made by hand\n" + CTM,
+    "text": "utt-1 Please call Kathy Clendening, now!\nutt-2  good   night\n\nutt-3\n",
+    "keyed.tsv": "first\tPlease call Kathy Clendening, now!\nsecond\tgood night\n",
+    "plain.txt": "Please call Kathy Clendening, now!\n  good night\n",
+    "talk.whisper.tsv": "start\tend\ttext\n0\t2500\tPlease call Kathy Clendening, now!\n",
+}
+
+
+@pytest.fixture
+def names(tmp_path):
+    path = tmp_path / "names.txt"
+    path.write_text(NAMES)
+    return path
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_only_the_words_of_the_phrase_change(ninja, names, tmp_path, name):
+    source, output = tmp_path / name, tmp_path / "fixed" / name
+    output.parent.mkdir()
+    source.write_text(FILES[name])
+    code, _, errors = ninja("correct", source, "--entities", names, *OPTIONS, "-o", output)
+    assert (code, "1 correction in 1 of" in errors) == (0, True), errors
+    assert output.read_text() == FILES[name].replace("Clendening", "Clendenin")
+
+
+def test_stdout_has_the_format_of_the_input(ninja, names, tmp_path):
+    (tmp_path / "talk.srt").write_text(SRT)
+    code, printed, _ = ninja("correct", tmp_path / "talk.srt", "--entities", names, *OPTIONS)
+    assert (code, printed) == (0, SRT.replace("Clendening", "Clendenin"))
+
+
+def test_a_phrase_of_fewer_words_divides_the_time_of_what_it_replaces(ninja, names, tmp_path):
+    (tmp_path / "talk.ctm").write_text("u1 1 0.00 0.40 hear 0.90\nu1 1 0.40 0.20 fu 0.40\nu1 1 0.60 0.40 gazi 0.40\n")
+    code, _, errors = ninja("correct", tmp_path / "talk.ctm", "--entities", names, *OPTIONS, "-o", tmp_path / "out.ctm")
+    assert code == 0, errors
+    assert (tmp_path / "out.ctm").read_text() == "u1 1 0.00 0.40 hear 0.90\nu1 1 0.40 0.60 Fugazi NA\n"
+
+
+def test_each_hypothesis_of_a_list_is_corrected(ninja, names, tmp_path):
+    texts = {"call kathy clendening": -1.0, "call cathy clendening": -2.0}
+    record = {"key": "u", "nbest": [{"text": text, "score": score} for text, score in texts.items()]}
+    (tmp_path / "a.jsonl").write_text(json.dumps(record) + "\n")
+    code, _, _ = ninja("correct", tmp_path / "a.jsonl", "--entities", names, *OPTIONS, "-o", tmp_path / "b.jsonl")
+    assert code == 0
+    written = json.loads((tmp_path / "b.jsonl").read_text())
+    assert {hypothesis["text"] for hypothesis in written["nbest"]} == {"call Kathy Clendenin"}
+
+
+def test_the_best_path_of_a_lattice_is_corrected_and_the_others_stay(ninja, names, tmp_path):
+    table = SymbolTable.from_words(["<eps>", "call", "kathy", "clendening", "home"])
+    src, dst, word, graph = [0, 1, 2, 1], [1, 2, 3, 3], [1, 2, 3, 4], [1.0, 1.0, 1.0, 3.0]
+    lattice = from_arcs("u", src, dst, word, graph, finals={3: (0.0, 0.0)}, words=table)
+    write_all(str(tmp_path / "lat.ark"), [lattice])
+    (tmp_path / "words.txt").write_text("".join(f"{word} {number}\n" for word, number in table))
+    code, _, errors = ninja(
+        "correct", tmp_path / "lat.ark", "--words", tmp_path / "words.txt", "--entities", names, *OPTIONS,
+        "--acoustic-scale", 1, "-o", tmp_path / "out.ark",
+    )  # fmt: skip
+    assert code == 0, errors
+    words = SymbolTable.read(tmp_path / "out.ark.words.txt")
+    ((_, corrected),) = package.read(tmp_path / "out.ark", words=words)
+    assert words.spell(best_path(corrected, Scales()).words) == ["call", "Kathy", "Clendenin"]
+    assert corrected.num_arcs == lattice.num_arcs + 2
+
+
+def test_the_report_has_each_change(ninja, names, tmp_path):
+    (tmp_path / "talk.srt").write_text(SRT)
+    report = tmp_path / "report.jsonl"
+    ninja("correct", tmp_path / "talk.srt", "--entities", names, *OPTIONS, "-o", tmp_path / "o.srt", "--report", report)
+    (record,) = map(json.loads, report.read_text().splitlines())
+    probability, distance = record.pop("probability"), record.pop("distance")
+    assert 0.1 <= probability <= 1
+    assert distance == pytest.approx(0.5 / 14, abs=1e-3)  # one letter more than the phrase
+    assert record == {
+        "utt": "talk-1", "begin": 2, "end": 4, "before": "Kathy Clendening,", "after": "Kathy Clendenin,",
+        "phrase": "Kathy Clendenin", "class": "", "kind": "sound", "left": "Please call", "right": "now!",
+    }  # fmt: skip
+
+
+def test_a_threshold_comes_from_the_file_that_tune_writes(ninja, names, tmp_path):
+    texts = [f"utt-{number} please call me tomorrow evening" for number in range(310)]
+    (tmp_path / "text").write_text("\n".join([*texts, "utt-x call Kathy Clendening now"]) + "\n")
+    (tmp_path / "ref").write_text("\n".join([*texts, "utt-x call Kathy Clendenin now"]) + "\n")
+    code, _, errors = ninja(
+        "tune", tmp_path / "text", "--ref", tmp_path / "ref", "--entities", names, "--correct",
+        "--max-false-corrections", 0.01, "-o", tmp_path / "correct.toml",
+    )  # fmt: skip
+    assert code == 0, errors
+    assert "0 of 310 utterances without phrases are changed, the rate is at most 0.96% with 95% confidence" in errors
+    assert "\nthreshold = 0.01\n" in (tmp_path / "correct.toml").read_text()
+    code, printed, _ = ninja(
+        "correct", tmp_path / "text", "--entities", names, "--config", tmp_path / "correct.toml", "--letters-only"
+    )
+    assert (code, printed.splitlines()[-1]) == (0, "utt-x call Kathy Clendenin now")
+
+
+def test_too_few_utterances_choose_no_threshold(ninja, names, tmp_path):
+    (tmp_path / "text").write_text("utt-1 good night\n")
+    (tmp_path / "ref").write_text("utt-1 good night\n")
+    code, _, errors = ninja("tune", tmp_path / "text", "--ref", tmp_path / "ref", "--entities", names, "--correct")
+    assert code == 2
+    assert "1 utterance has no phrases, but at least 299 are needed" in errors
+
+
+def test_other_options_of_tuning_are_refused(ninja, names, tmp_path):
+    (tmp_path / "text").write_text("utt-1 good night\n")
+    source = ["tune", tmp_path / "text", "--ref", tmp_path / "text"]
+    code, _, errors = ninja(*source, "--entities", names, "--correct", "--margin", 2)
+    assert (code, "omit --margin" in errors) == (2, True)
+    code, _, errors = ninja(*source, "--correct")
+    assert (code, "--correct requires --entities" in errors) == (2, True)
+    code, _, errors = ninja(*source, "--max-false-corrections", 0.02)
+    assert (code, "--max-false-corrections: only with --correct" in errors) == (2, True)

@@ -1,0 +1,157 @@
+"""Corrections of transcripts: candidates, their probabilities, and how they are written."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ninja.context.correction.compiled import Alphabet
+from ninja.context.correction.corrector import Corrector, apply_changes
+from ninja.context.correction.decision import Decision
+from ninja.context.correction.evidence import FEATURES, Surprise, evidence
+from ninja.context.correction.options import CorrectOptions
+from ninja.context.correction.search import matches
+from ninja.context.entities.lists import Phrase, PhraseList
+from ninja.context.sound.confusion import Confusion
+from ninja.context.sound.pronunciation import Pronouncer
+from ninja.errors import FormatError, OptionError
+from ninja.lm import load
+from ninja.models import CORRECTION, ENGLISH_NGRAM
+
+LEXICON = {
+    "call": "K AO L", "now": "N AW", "and": "AH N D", "ask": "AE S K", "kathy": "K AE TH IY", "cathy": "K AE TH IY",
+    "clendenin": "K L EH N D AH N IH N", "clendening": "K L EH N D AH N IH NG", "clendennin": "K L EH N D AH N IH N",
+    "may": "M EY", "will": "W IH L", "you": "Y UW", "i": "AY", "go": "G OW", "home": "HH OW M", "we": "W IY",
+    "young": "Y AH NG", "k": "K EY", "okay": "OW K EY", "the": "DH AH", "weather": "W EH DH ER", "is": "IH Z",
+    "nice": "N AY S", "today": "T AH D EY", "fugazi": "F UW G AA Z IY", "foo": "F UW", "gauzy": "G AO Z IY",
+    "play": "P L EY", "by": "B AY", "something": "S AH M TH IH NG",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def corrector():
+    sounds = Alphabet(Pronouncer({word: [phones] for word, phones in LEXICON.items()}), Confusion.articulatory())
+    return Corrector(Decision.read(CORRECTION), Surprise(load(ENGLISH_NGRAM)), sounds)
+
+
+def names(*phrases, weight=1.0):
+    return PhraseList("*", {"": tuple(Phrase(text, weight) for text in phrases)})
+
+
+def corrected(corrector, text, *phrases, weight=1.0):
+    words = text.split()
+    return " ".join(apply_changes(words, corrector.changes(words, [names(*phrases, weight=weight)])))
+
+
+def test_a_name_replaces_words_that_sound_like_it_with_their_punctuation(corrector):
+    assert corrected(corrector, "Call cathy clendening, now!", "Kathy Clendenin") == "Call Kathy Clendenin, now!"
+    assert corrected(corrector, "play something by foo gauzy.", "Fugazi") == "play something by Fugazi."
+
+
+def test_a_phrase_in_another_case_is_written_as_in_the_list(corrector):
+    assert corrected(corrector, "call kathy clendenin.", "Kathy Clendenin") == "call Kathy Clendenin."
+    assert corrected(corrector, "call kathy clendenin.", "kathy clendenin") == "call kathy clendenin."
+    assert (
+        corrected(corrector, "call kathy clendenin.", "Kathy Clendenin", "KATHY Clendenin") == "call kathy clendenin."
+    )
+
+
+def test_phrases_of_a_list_without_capitals_take_those_of_the_words(corrector):
+    assert corrected(corrector, "Ask Cathy Clendening today.", "kathy clendenin") == "Ask Kathy Clendenin today."
+    assert corrected(corrector, "ASK CATHY CLENDENING TODAY", "Kathy Clendenin") == "ASK KATHY CLENDENIN TODAY"
+
+
+@pytest.mark.parametrize("text", ["you may go home", "will you go", "the weather is nice today", "okay we go"])
+def test_common_words_are_not_taken_for_names(corrector, text):
+    assert corrected(corrector, text, "May", "Will", "Will Young", "K", "I", "Kathy Clendenin") == text
+
+
+def test_phrases_of_one_letter_replace_nothing(corrector):
+    assert corrected(corrector, "call okay now", "K", "X") == "call okay now"
+
+
+def test_a_misspelled_list_is_followed_to_the_letter(corrector):
+    assert corrected(corrector, "call cathy clendening now", "Kathy Clendennin") == "call Kathy Clendennin now"
+
+
+def test_names_in_other_scripts_are_compared_by_letters(corrector):
+    words = ["어제", "김민소", "씨를", "만났다"]
+    changes = corrector.candidates(corrector.transcript(words), [names("김민수", "Fugazi")])
+    assert [(match.variant.text, match.begin, match.end) for match in changes.matches][:1] == [("김민수", 1, 2)]
+    assert corrected(corrector, "call cathy now", "김민수") == "call cathy now"
+
+
+def test_phrases_without_weight_are_not_inserted(corrector):
+    text = "call cathy clendening now"
+    assert corrected(corrector, text, "Kathy Clendenin", weight=-1.0) == text
+
+
+def test_corrections_do_not_overlap_and_say_what_they_replace(corrector):
+    words = ["ask", "cathy", "clendening", "and", "play", "foo", "gauzy"]
+    changes = corrector.changes(words, [names("Kathy Clendenin", "Clendenin", "Fugazi")])
+    assert [(change.begin, change.end, change.phrase) for change in changes] == [
+        (1, 3, "Kathy Clendenin"),
+        (5, 7, "Fugazi"),
+    ]
+    assert all(change.before == tuple(words[change.begin : change.end]) for change in changes)
+    assert all(corrector.threshold <= change.probability <= 1 for change in changes)
+
+
+def test_a_name_that_is_there_keeps_others_away(corrector):
+    assert (
+        corrected(corrector, "call cathy clendening", "Kathy Clendenin", "cathy clendening") == "call cathy clendening"
+    )
+
+
+def test_low_confidence_makes_a_correction_more_probable(corrector):
+    words = ["call", "cathy", "clendening", "now"]
+    lists = [names("Kathy Clendenin")]
+    decision, rank = corrector.decision, []
+    for value in (0.99, 0.2):
+        found = corrector.candidates(corrector.transcript(words, [0.9, value, value, 0.9]), lists)
+        rank.append(decision.probabilities(found.features, found.spans)[0])
+    assert rank[1] > rank[0]
+
+
+def test_matches_are_those_of_the_distance_of_each_pair(corrector):
+    words = ["ask", "cathy", "clendening", "and", "play", "foo", "gauzy"]
+    confusion, pronouncer = Confusion.articulatory(), Pronouncer({word: [phones] for word, phones in LEXICON.items()})
+    strings = [corrector.compiled(names("fugazi", "kathy clendenin")).strings]
+    for match in matches(words, strings):
+        phrase = sum((pronouncer.of(word)[0] for word in match.variant.text.split()), ())
+        span = sum((pronouncer.of(word)[0] for word in words[match.begin : match.end]), ())
+        assert match.distance == pytest.approx(confusion.distance(phrase, span), abs=1e-4)
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(1, 3), st.floats(-40, 40)), min_size=1, max_size=8))
+def test_probabilities_compete_with_overlapping_candidates_and_no_change(rows):
+    spans = [(begin, begin + length) for begin, length, _ in rows]
+    features = np.zeros((len(rows), len(FEATURES)))
+    features[:, 0] = [score for _, _, score in rows]
+    decision = Decision(np.eye(len(FEATURES))[0], 0.0, 0.5)
+    probability = decision.probabilities(features, spans)
+    for number, (begin, end) in enumerate(spans):
+        others = [row[2] for row, (first, last) in zip(rows, spans, strict=True) if first < end and begin < last]
+        total = sum(np.exp(score - max(0, *others, 0)) for score in others) + np.exp(-max(0, *others, 0))
+        assert probability[number] == pytest.approx(np.exp(rows[number][2] - max(0, *others, 0)) / total, abs=1e-9)
+
+
+def test_features_of_a_word_depend_on_no_other_candidate(corrector):
+    transcript = corrector.transcript(["ask", "cathy", "clendening", "and", "play", "foo", "gauzy"])
+    found = corrector.candidates(transcript, [names("Kathy Clendenin", "Fugazi")])
+    surprise = Surprise(load(ENGLISH_NGRAM))
+    for number, match in enumerate(found.matches):
+        alone = evidence(transcript.lexical, None, [match], 2, surprise)
+        assert found.features[number] == pytest.approx(alone[0], abs=1e-5)
+
+
+def test_a_file_of_weights_is_checked(tmp_path):
+    (tmp_path / "w.toml").write_text('format = "other"\n')
+    with pytest.raises(FormatError, match="not a decision about corrections"):
+        Decision.read(tmp_path / "w.toml")
+    text = CORRECTION.read_text().replace("weight_doubt", "weight_of_doubt")
+    (tmp_path / "w.toml").write_text(text)
+    with pytest.raises(FormatError, match="weight_doubt is None, but must be a number"):
+        Decision.read(tmp_path / "w.toml")
+    with pytest.raises(OptionError, match="threshold"):
+        CorrectOptions(1.5)
