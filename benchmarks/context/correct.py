@@ -1,6 +1,6 @@
 """Corrections of 1-best transcripts: phrases found, false corrections and word errors, by number of phrases.
 
-    python -m benchmarks.context correct ../shared/data/english ../shared/data/real           the tables of docs/context.md
+    python -m benchmarks.context correct ../shared/data/english ../shared/data/real    the tables
     python -m benchmarks.context correct ../shared/data/english ../shared/data/real --fit models/correction.toml
 
 With --fit, the weights and the threshold are estimated on the development sets and written; figures are of test.

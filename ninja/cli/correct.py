@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import click
 
@@ -14,6 +13,8 @@ from ninja.cli.options import command, config, from_fields, lattice_output, read
 from ninja.cli.scales import completes_scales, fitting_acoustic_scale
 from ninja.cli.source import reads_lattices
 from ninja.context.correction.options import CorrectOptions
+from ninja.context.correction.report import records
+from ninja.context.correction.stage import Correcting, Correction
 from ninja.files.output import text_output
 from ninja.formats.nbest.transcripts import NAME
 from ninja.io.inputs import Inputs
@@ -24,9 +25,7 @@ from ninja.pipeline import Output
 from ninja.pipeline.outputs import format_of_file
 from ninja.pipeline.transcripts import detect_transcripts
 from ninja.rescoring.options import HELP
-
-if TYPE_CHECKING:
-    from ninja.context.correction.stage import Correction
+from ninja.show import correction_page
 
 PAGE = (".html", ".htm")
 
@@ -93,8 +92,6 @@ def correct(
       ninja correct talk.srt --entities names.txt -o fixed.srt --report changes.html
       ninja correct whisper.json --entities names.json -o fixed.json
     """
-    from ninja.context.correction.stage import Correcting, Correction
-
     files: CommandFiles = click.get_current_context().obj
     inputs.format = inputs.format or detect_transcripts(inputs)
     destination = in_format_of(inputs, destination)
@@ -137,9 +134,6 @@ def summary(stage: Correction) -> str:
 
 def write_report(stage: Correction, path: str) -> None:
     """Write the corrections as JSON lines, or as a page."""
-    from ninja.context.correction.report import records
-    from ninja.show import correction_page
-
     changes = list(records(stage.corrected))
     with text_output(path) as output:
         if path.lower().endswith(PAGE):

@@ -9,6 +9,7 @@ import click
 from ninja.cli.console import current_console
 from ninja.cli.options import given_on_command_line, section, write_config
 from ninja.context.correction.options import CorrectOptions
+from ninja.context.correction.stage import Correcting, Correction
 from ninja.context.settings import Context
 from ninja.errors import OptionError
 from ninja.evaluate import read_text
@@ -17,6 +18,7 @@ from ninja.lattice import Scales
 from ninja.lattice.text import BASIC
 from ninja.pipeline.transcripts import detect_transcripts
 from ninja.rescoring.options import RescoreOptions
+from ninja.tune.correction import tune_correction
 
 OF_CORRECTIONS = {"source", "ref", "entities", "utt2group", "correct", "max_false_corrections", "output_file"}
 OF_CORRECTIONS |= {"acoustic_scale", "word_penalty", "normalizer", "words", "format", "encoding", "on_error"}
@@ -43,9 +45,6 @@ def tune_threshold(
     output_file: str,
 ) -> None:
     """Choose the threshold of corrections, and write it for ``ninja correct --config``."""
-    from ninja.context.correction.stage import Correcting, Correction
-    from ninja.tune.correction import tune_correction
-
     if context is None:
         raise OptionError("--correct requires --entities, the phrases of the utterances")
     others = {parameter.name or "" for parameter in click.get_current_context().command.params} - OF_CORRECTIONS
