@@ -44,15 +44,20 @@ def example(corrector: Corrector, case: Case) -> Example:
     transcript = corrector.transcript(case.words, case.confidences)
     found = corrector.candidates(transcript, case.lists)
     reference, words = corrector.normalizer.words(case.reference), transcript.lexical
-    errors = align(reference, words).errors
+    errors = num_errors(reference, words)
     right = []
     for match in found.matches:
         phrase = match.variant.text.split(" ")
         corrected = [*words[: match.begin], *phrase, *words[match.end :]]
-        right.append(is_in(phrase, reference) and align(reference, corrected).errors < errors)
+        right.append(is_in(phrase, reference) and num_errors(reference, corrected) < errors)
     order = np.sort(np.argsort(found.features[:, 0], kind="stable")[:NEAREST])
     spans = [found.spans[number] for number in order.tolist()]
     return Example(case, found.features[order], spans, np.array(right, np.bool_)[order])
+
+
+def num_errors(reference: Sequence[str], words: Sequence[str]) -> int:
+    """Return the number of word errors."""
+    return sum(first != second for first, second in align(reference, words).pairs)
 
 
 def estimate(examples: Sequence[Example]) -> Decision:
