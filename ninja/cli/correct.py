@@ -83,8 +83,8 @@ def correct(
     corrected. A text file has a key and words on each line, or only words if its first words do not look like keys;
     --from transcripts:keys=none tells so.
 
-    A correction is made if its probability is at least --threshold. The default threshold was calibrated on the
-    development sets of the test-bed: with 95 % confidence, at most 1 % of utterances without phrases are changed.
+    A correction is made if its probability is at least --threshold. The default was calibrated on the development sets
+    of the test-bed: with 95 % confidence, at most 1 % of utterances with a list of names, none spoken, are changed.
     `ninja tune --correct` chooses a threshold for your data.
 
     \b

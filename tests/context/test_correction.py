@@ -94,7 +94,7 @@ def test_corrections_do_not_overlap_and_say_what_they_replace(corrector):
         (5, 7, "Fugazi"),
     ]
     assert all(change.before == tuple(words[change.begin : change.end]) for change in changes)
-    assert all(corrector.threshold <= change.probability <= 1 for change in changes)
+    assert all(corrector.threshold(has_confidences=False) <= change.probability <= 1 for change in changes)
 
 
 def test_a_name_that_is_there_keeps_others_away(corrector):
@@ -128,7 +128,7 @@ def test_probabilities_compete_with_overlapping_candidates_and_no_change(rows):
     spans = [(begin, begin + length) for begin, length, _ in rows]
     features = np.zeros((len(rows), len(FEATURES)))
     features[:, 0] = [score for _, _, score in rows]
-    decision = Decision(np.eye(len(FEATURES))[0], 0.0, 0.5)
+    decision = Decision(np.eye(len(FEATURES))[0], 0.0, 0.5, 0.5)
     probability = decision.probabilities(features, spans)
     for number, (begin, end) in enumerate(spans):
         others = [row[2] for row, (first, last) in zip(rows, spans, strict=True) if first < end and begin < last]

@@ -71,7 +71,7 @@ class Corrector:
         decision: Probability that a candidate is right.
         surprise: Costs of words.
         sounds: Phones and their confusion costs.  [default: compare letters]
-        threshold: Minimum probability of a correction, in [0, 1].  [default: that of the decision]
+        threshold: Minimum probability of a correction, in [0, 1].  [default: those of the decision]
         normalizer: Returns the lexical forms by which words are compared.
     """
 
@@ -84,7 +84,7 @@ class Corrector:
         normalizer: Normalizer = BASIC,
     ) -> None:
         self.decision = decision
-        self.threshold = decision.threshold if threshold is None else threshold
+        self._threshold = threshold
         self.normalizer = normalizer
         self._surprise = surprise
         self._sounds = sounds
@@ -101,13 +101,14 @@ class Corrector:
             confidences: Confidence of each word in [0, 1].  [default: unknown]
         """
         transcript = self.transcript(words, confidences)
+        threshold = self.threshold(has_confidences=confidences is not None)
         compiled = [self.compiled(phrases) for phrases in lists]
         present = self._present(transcript, compiled)
         changes = self._spellings(transcript, compiled, present)
         taken = [(change.begin, change.end) for change in changes]
         candidates = self._candidates(transcript, compiled, present)
         for number, probability in self._ranked(candidates):
-            if probability < self.threshold or not probability:
+            if probability < threshold or not probability:
                 break
             match = candidates.matches[number]
             begin, end = transcript.written_span(match.begin, match.end)
@@ -116,6 +117,12 @@ class Corrector:
                 source = compiled[match.list_number]
                 changes.append(_change(transcript, match, source, begin, end, probability))
         return sorted(changes, key=lambda change: change.begin)
+
+    def threshold(self, *, has_confidences: bool) -> float:
+        """Return the minimum probability of a correction."""
+        if self._threshold is not None:
+            return self._threshold
+        return self.decision.confident_threshold if has_confidences else self.decision.threshold
 
     def transcript(self, words: Sequence[str], confidences: Sequence[float] | None = None) -> Transcript:
         """Return the lexical words of written words."""

@@ -24,6 +24,7 @@ class Decision:
     weights: Doubles  # [features]
     bias: float
     threshold: float  # minimum probability of a correction, in [0, 1]
+    confident_threshold: float  # the same for transcripts with confidences
     origin: str = ""  # data from which weights and threshold were estimated
 
     @classmethod
@@ -36,17 +37,19 @@ class Decision:
         table = read_toml(path)
         if table.get("format") != FORMAT:
             raise FormatError(f'not a decision about corrections: format = "{FORMAT}" is missing', path)
-        names = ("bias", "threshold", *(f"weight_{name}" for name in FEATURES))
+        names = ("bias", "threshold", "confident_threshold", *(f"weight_{name}" for name in FEATURES))
         for name in names:
             if not isinstance(table.get(name), int | float) or isinstance(table[name], bool):
                 raise FormatError(f"{name} is {table.get(name)!r}, but must be a number", path)
         weights = np.array([table[f"weight_{name}"] for name in FEATURES], np.float64)
-        return cls(weights, float(table["bias"]), float(table["threshold"]), str(table.get("origin", "")))
+        bias, threshold, confident_threshold = (float(table[name]) for name in names[:3])
+        return cls(weights, bias, threshold, confident_threshold, str(table.get("origin", "")))
 
     def values(self) -> dict[str, object]:
         """Return the contents of a TOML file."""
         weights = {f"weight_{name}": round(float(w), 5) for name, w in zip(FEATURES, self.weights, strict=True)}
-        head = {"format": FORMAT, "origin": self.origin, "threshold": self.threshold, "bias": round(self.bias, 5)}
+        thresholds = {"threshold": self.threshold, "confident_threshold": self.confident_threshold}
+        head = {"format": FORMAT, "origin": self.origin, **thresholds, "bias": round(self.bias, 5)}
         return {**head, **weights}
 
     def probabilities(
