@@ -10,8 +10,7 @@ import click
 from ninja.cli.console import current_console, write
 from ninja.cli.files import CommandFiles
 from ninja.cli.options import command, config, from_fields, lattice_output, reads, section, writes
-from ninja.cli.scales import completes_scales, fitting_acoustic_scale
-from ninja.cli.source import reads_lattices
+from ninja.cli.source import completes_scales, fitting_acoustic_scale, reads_lattices
 from ninja.context.correction.options import CorrectOptions
 from ninja.context.correction.report import records
 from ninja.context.correction.stage import Correcting, Correction

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from ninja.errors import FormatError
-from ninja.formats.content import Content, Entry
+from ninja.formats.content import Content, Entry, check_encoding
 from ninja.formats.format import Field, Format, Read, Write, WriteSettings
 from ninja.formats.hypotheses.document import Corrections, Document, DocumentEncoder, Rewritten
 from ninja.formats.hypotheses.mixed import MixedEncoder, is_of
@@ -16,11 +16,10 @@ from ninja.formats.nbest.cue_text import PLAIN, tokens, with_words
 from ninja.formats.nbest.lattices import list_entries
 from ninja.formats.nbest.text_rows import each_row
 from ninja.formats.nbest.writing import spelled
-from ninja.formats.textual import check_choice, check_encoding, encoded
+from ninja.formats.textual import check_choice, encoded
 from ninja.lattice import Lattice
-from ninja.lattice.lattice import ListRecord, check_finite
+from ninja.lattice.lattice import ListRecord, Origin, check_finite
 from ninja.lattice.nbest import NBest, sentence
-from ninja.lattice.origin import Origin
 from ninja.lattice.symbols import SymbolTable
 
 NAME = "transcripts"
