@@ -179,7 +179,11 @@ def _protocol(seconds: float) -> type[asyncio.Protocol]:
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
-            self.loop.call_later(seconds, self._close_without_request)
+            self._timer = self.loop.call_later(seconds, self._close_without_request)
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._timer.cancel()  # it would keep the connection and its last request in memory
+            super().connection_lost(exc)
 
         def _close_without_request(self) -> None:
             if self.cycle is None and not self.transport.is_closing():
