@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,6 +15,7 @@ from ninja.files.gzip import GzipWriter
 from ninja.files.output import PartFile, StandardOutput, has_facts, remove_facts, write_facts
 from ninja.files.place import STDIN as STDOUT
 from ninja.files.place import Target, is_file
+from ninja.files.write_queue import WriteQueue
 from ninja.io.companions import refuse_other_scales
 from ninja.io.lattice_writer import LONGEST_KEY, LatticeWriter, OutputSettings
 from ninja.lattice import Kind, Lattice
@@ -59,6 +61,7 @@ class KaldiWriter(LatticeWriter):
         self._file: PartFile | StandardOutput | None = None
         self._script: PartFile | None = None
         self._packed: GzipWriter | None = None
+        self._queue: WriteQueue | None = None  # thread that writes prepared batches
         self._spare: list[TableWriter] = []  # buffers to reuse for prepared batches
         self._is_closed = False  # the existing output is complete, and its run is unknown
         self._checkpoint_time = 0.0  # when the output was last flushed so that it can be resumed
@@ -168,23 +171,40 @@ class KaldiWriter(LatticeWriter):
         self._refuse_own_words(first)
         self._flush()
         content = prepared.entries.view()
-        (self._packed or self._opened).write(content)
         if self._script is not None:
             rows = zip(prepared.keys, prepared.begins, strict=True)
             self._script.write(b"".join(self._script_line(key, self._position + begin) for key, begin in rows))
         self._position += len(content)
-        content.release()
-        prepared.entries.clear()
-        self._spare.append(prepared.entries)
+        release = partial(self._reuse, prepared.entries)
+        if self._queue is not None:
+            self._queue.put(content, release)
+        else:
+            (self._packed or self._opened).write(content)
+            content.release()
+            release()
         self._keys.update(prepared.keys)
         self._names.take(first)
         self._table.take(first)
         self._checkpoint()
         return True
 
+    def write_on_thread(self) -> None:
+        """See `LatticeWriter.write_on_thread`."""
+        self._queue = WriteQueue(self._packed or self._opened)
+
+    def _reuse(self, entries: TableWriter) -> None:
+        entries.clear()
+        self._spare.append(entries)
+
+    def _wait(self) -> None:
+        """Wait until prepared batches are written."""
+        if self._queue is not None:
+            self._queue.wait()
+
     def _checkpoint(self) -> None:
         """Flush the output every few seconds, so that a run that is killed can be resumed."""
         if self._resume and time.monotonic() - self._checkpoint_time >= CHECKPOINT_INTERVAL:
+            self._wait()
             self._flush()
             if self._packed is not None:
                 self._packed.end_member()
@@ -204,6 +224,7 @@ class KaldiWriter(LatticeWriter):
         super().__exit__(kind, error, trace)
 
     def _end(self) -> None:
+        self._wait()
         self._flush()
         if self._packed is not None:
             self._packed.close()
@@ -221,6 +242,8 @@ class KaldiWriter(LatticeWriter):
         return self._resume and not self._is_closed and bool(self.keys_done or self._keys)
 
     def _abandon(self) -> None:
+        if self._queue is not None:
+            self._queue.stop()
         for file in (self._file, self._script):
             if file is not None:
                 file.abandon(keep=file is self._file and self._is_kept())
@@ -244,11 +267,13 @@ class KaldiWriter(LatticeWriter):
         return self._file
 
     def _flush(self) -> None:
-        content = self._entries.view()
-        (self._packed or self._opened).write(content)
-        self._position += len(content)
-        content.release()
-        self._entries.clear()
+        if self._entries.pending:
+            self._wait()
+            content = self._entries.view()
+            (self._packed or self._opened).write(content)
+            self._position += len(content)
+            content.release()
+            self._entries.clear()
         if self._script is not None:
             self._script.write(b"".join(self._script_lines))
             self._script_lines = []

@@ -187,6 +187,9 @@ class LatticeWriter:
         """Append a batch encoded by `prepared`; return False if its lattices must be written one by one."""
         raise NotImplementedError
 
+    def write_on_thread(self) -> None:
+        """Write encoded batches on a thread from now on, if the format supports it."""
+
     def notes(self) -> list[str]:
         """Return messages for the user, once the output is complete."""
         notes = []

@@ -87,7 +87,7 @@ def run(
         jobs: Number of threads, ≥ 1; None uses all cores.
         read: Function that yields the key and the lattice of each entry to process, given the inputs or one of their
             files; None reads all with ``Inputs.lattices``.
-        on_result: Called in order with each lattice, or with its lines, after it is written.
+        on_result: Called in order with each lattice, or with its lines, after it is passed to the output.
         progress: Called with the last key, the number of lattices done, and the fraction of the inputs read, in [0, 1],
             or None if it is unknown.
         may_be_empty: Write an empty output if the inputs contain no lattices, instead of raising an error.
@@ -266,6 +266,8 @@ class _RunLoop:
         is_expanding = getattr(stage, "is_expanding", False)
         times = _Times()
         with open_output(output, inputs) as sink:
+            if self.threads > 1:
+                sink.write_on_thread()
             chunks = self._chunks(inputs, stage, sink.keys_done, partial(_note_source, times, sink), sink)
             with closing(chunks):
                 for chunk in chunks:

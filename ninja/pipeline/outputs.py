@@ -118,6 +118,7 @@ class LatticeSink:
     def __init__(self, writer: LatticeWriter, inputs: Inputs, *, has_originals: bool = False) -> None:
         self.has_originals = has_originals
         self.prepared = writer.prepared
+        self.write_on_thread = writer.write_on_thread
         self._writer = writer
         self._inputs = inputs
         assert writer.format.write is not None

@@ -1,0 +1,97 @@
+"""The write queue: all bytes in order, errors in the caller's thread, bounded waiting."""
+
+import threading
+
+import numpy as np
+import pytest
+from lattice_files import write_all
+
+from ninja.errors import OutputError
+from ninja.files.write_queue import LARGEST, WriteQueue
+from ninja.graph import from_arcs
+
+
+class Recorder:
+    """An output that records bytes and the thread that wrote them, and fails at a given write."""
+
+    def __init__(self, fails_at=None, gate=None):
+        self.content, self.threads, self.fails_at, self.gate = b"", set(), fails_at, gate
+
+    def write(self, content):
+        if self.gate is not None:
+            self.gate.wait(10)
+        if len(self.content) == self.fails_at:
+            raise OutputError("cannot be written: disk full", "out")
+        self.content += bytes(content)
+        self.threads.add(threading.current_thread().name)
+
+
+def put(queue, numbers, released):
+    for number in numbers:
+        queue.put(memoryview(bytes([number])), lambda number=number: released.append(number))
+
+
+def test_all_bytes_are_written_in_order_by_a_thread_that_may_start_again():
+    output, released = Recorder(), []
+    queue = WriteQueue(output)
+    queue.wait()
+    for begin in (0, 50):
+        put(queue, range(begin, begin + 50), released)
+        queue.wait()
+    assert (output.content, released) == (bytes(range(100)), list(range(100)))
+    assert output.threads == {"ninja-write"}
+
+
+def test_an_error_is_raised_in_the_callers_thread_and_nothing_more_is_written():
+    output, released = Recorder(fails_at=3), []
+    queue = WriteQueue(output)
+    with pytest.raises(OutputError, match="disk full"):
+        put(queue, range(100), released)
+    with pytest.raises(OutputError, match="disk full"):
+        queue.wait()
+    queue.stop()
+    assert output.content == bytes(range(3))
+    assert released == list(range(len(released)))  # buffers return even if they are not written
+
+
+def test_contents_that_wait_are_bounded():
+    gate, released = threading.Event(), []
+    queue = WriteQueue(Recorder(gate=gate))
+    caller = threading.Thread(target=put, args=(queue, range(20), released))
+    caller.start()
+    caller.join(0.05)
+    assert caller.is_alive()
+    assert queue._contents.qsize() <= LARGEST
+    gate.set()
+    caller.join(10)
+    queue.wait()
+    assert released == list(range(20))
+
+
+@pytest.mark.parametrize("name", ["out.ark", "out.ark.gz", "ark,scp:out.ark,out.scp"])
+def test_outputs_of_threads_are_those_of_one_thread(ninja, tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    random = np.random.default_rng(0)
+    lattices = [
+        from_arcs(f"u{number}", [0, 0, 1], [1, 2, 2], [1, 2, 3], random.random(3), finals={2: 0.0})
+        for number in range(3000)
+    ]
+    write_all("in.ark", lattices)
+    contents = []
+    for jobs in ("1", "2"):
+        assert ninja("copy", "in.ark", "-o", name, "--jobs", jobs)[0] == 0
+        contents.append([path.read_bytes() for path in sorted(tmp_path.glob("out.*"))])
+    assert contents[0] == contents[1]
+    assert len(contents[0][0]) > 1000
+
+
+def test_a_full_disk_fails_the_run_and_leaves_no_output(ninja, tmp_path, monkeypatch):
+    write_all(tmp_path / "in.ark", [from_arcs("a", [0], [1], [1], [1.0], finals={1: 0.0})])
+
+    def full(self, content):
+        raise OutputError("cannot be written: No space left on device", self.name)
+
+    monkeypatch.setattr("ninja.files.output.PartFile.write", full)
+    code, _, stderr = ninja("copy", tmp_path / "in.ark", "-o", tmp_path / "out.ark", "--jobs", "2")
+    assert (code, "No space left on device" in stderr, "Traceback" in stderr) == (1, True, False), stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["in.ark"]
