@@ -136,30 +136,36 @@ def language_models(command: Callable[..., None]) -> Callable[..., None]:
     return collected
 
 
+_CARRY_OVER = click.option(
+    "--carry-over", is_flag=True, help="Use the preceding words of the recording as history of the models."
+)
+_SEGMENTS = reads("--segments", "With --carry-over: recording and times of each utterance (Kaldi's segments).")
+_CARRY_WORDS = click.option(
+    "--carry-words",
+    type=click.IntRange(0),
+    default=MAX_WORDS,
+    help="With --carry-over: maximum number of preceding words; 0 for no limit.",
+)
+history_of_speakers = section("History across utterances", _CARRY_OVER, _SEGMENTS, _CARRY_WORDS)
+
+
 def history_across_utterances(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options for history across utterances, passed to the command as ``carry_over``."""
 
     @section(
         "History across utterances",
-        click.option(
-            "--carry-over", is_flag=True, help="Use the preceding words of the recording as history of the models."
-        ),
+        _CARRY_OVER,
         reads(
             "--utt2spk", "With --carry-over: speaker of each utterance; the utterances of a speaker are one recording."
         ),
-        reads("--segments", "With --carry-over: recording and times of each utterance (Kaldi's segments)."),
-        click.option(
-            "--carry-words",
-            type=click.IntRange(0),
-            default=MAX_WORDS,
-            help="With --carry-over: maximum number of preceding words; 0 for no limit.",
-        ),
+        _SEGMENTS,
+        _CARRY_WORDS,
     )
     @functools.wraps(command)
     def collected(
         carry_over: bool, utt2spk: str | None, segments: str | None, carry_words: int, **options: Any
     ) -> None:
-        command(carry_over=_carry_over(carry_over, utt2spk, segments, carry_words), **options)
+        command(carry_over=recordings(carry_over, utt2spk, segments, carry_words), **options)
 
     return collected
 
@@ -184,7 +190,8 @@ def _files(rnnlm: tuple[str, ...]) -> tuple[str | None, ...]:
     return ()
 
 
-def _carry_over(is_on: bool, utt2spk: str | None, segments: str | None, words: int) -> CarryOver | None:
+def recordings(is_on: bool, utt2spk: str | None, segments: str | None, words: int) -> CarryOver | None:
+    """Return the recordings of ``--carry-over``; None without this option."""
     if not is_on:
         if utt2spk or segments:
             raise OptionError("--utt2spk and --segments require --carry-over")

@@ -14,7 +14,15 @@ import numpy as np
 from ninja.cli.console import current_console, use_log
 from ninja.cli.context import AUGMENTING, BOOSTS, OF_AUGMENTING, OF_RESCORING, entities, with_acoustic_scale
 from ninja.cli.files import Lattices
-from ninja.cli.models import NO_MODEL, WORD_OPTIONS, fitting_weights, language_models, map_words
+from ninja.cli.models import (
+    NO_MODEL,
+    WORD_OPTIONS,
+    fitting_weights,
+    history_of_speakers,
+    language_models,
+    map_words,
+    recordings,
+)
 from ninja.cli.options import (
     command,
     from_fields,
@@ -42,6 +50,7 @@ from ninja.lattice import Lattice, Scales
 from ninja.lattice.text import NONE, LexicalForms, LexicalTable
 from ninja.lm import LanguageModel
 from ninja.lm.ngram.model import NgramLM
+from ninja.rescoring.carry_over import CarryOver
 from ninja.rescoring.models import ModelFiles
 from ninja.rescoring.options import RescoreOptions
 from ninja.rescoring.report import RescoreReport
@@ -79,6 +88,7 @@ OF_CONTEXT |= {*OF_TUNING}
 @click.option("--num-sentences", type=click.IntRange(1), default=300, help="Number of n-best sentences.")
 @language_models
 @map_words
+@history_of_speakers
 @from_fields(RescoreOptions, skip=("map_words", "output"))
 @entities(required=False, skip=SKIPPED, points=True)
 @section(
@@ -107,6 +117,9 @@ def tune(
     utt2spk: str | None,
     correct: bool,
     max_false_corrections: float,
+    carry_over: bool,
+    segments: str | None,
+    carry_words: int,
     **values: Any,
 ) -> None:
     """Tune rescoring weights on a development set.
@@ -120,6 +133,8 @@ def tune(
     kept and written unless the set shows that others are better, for which it needs at least 500 words. Among weights
     within one standard error of the best, the simplest are chosen. The 95 % interval of the difference to the initial
     weights is printed, cross-validated by the speakers of --utt2spk or by utterance.
+
+    With --carry-over, the recordings are those of --segments, or the speakers of --utt2spk; there must be one model.
 
     With --rnnlm none, the lattices are not rescored: acoustic scale and word penalty are chosen for `ninja best`,
     `ninja score` and other commands, which read them with --config.
@@ -146,6 +161,7 @@ def tune(
     of_context = {name: values.pop(name) for name in OF_TUNING}
     options = RescoreOptions(**values)
     speakers = None if utt2spk is None else read_speakers(utt2spk)
+    history = recordings(carry_over, utt2spk if carry_over and segments is None else None, segments, carry_words)
     if fit is not None:
         fit.run(inputs, ref, options, speakers, output_file)
     points = context is not None and context.context_model is not None
@@ -166,9 +182,11 @@ def tune(
     elif models.directions:
         raise OptionError("weights are chosen for one pass; omit --iterate")
     elif not models.models and models.old_lm is None:
+        if history is not None:
+            raise OptionError("--carry-over requires a language model; omit it, or give a model with --rnnlm")
         _tune_first_pass(inputs, ref, options, speakers, output_file)
     else:
-        _tune_weights(inputs, ref, models, options, num_sentences, speakers, output_file)
+        _tune_weights(inputs, ref, models, options, num_sentences, speakers, history, output_file)
 
 
 def _tune_weights(
@@ -178,6 +196,7 @@ def _tune_weights(
     options: RescoreOptions,
     num_sentences: int,
     speakers: Mapping[str, str] | None,
+    carry_over: CarryOver | None,
     output_file: str,
 ) -> None:
     if not models.models:
@@ -204,10 +223,12 @@ def _tune_weights(
             old_lm=old_lm,
             num_best=num_sentences,
             speakers=speakers,
+            carry_over=carry_over,
             report=log,
         )
     comments = [f"ninja tune {shlex.join(inputs.places)} --ref {shlex.quote(ref)}", f"{tuned.story} ({tuned.basis})"]
-    write_config(output_file, _weights(tuned, models, options), [*comments, tuned.evidence])
+    history = {} if carry_over is None else {"carry_over": True, "carry_words": carry_over.max_words}
+    write_config(output_file, _weights(tuned, models, options) | history, [*comments, tuned.evidence])
     for edge in tuned.edges:
         log.note(f"note: {edge}")
     current_console().say(tuned.evidence)

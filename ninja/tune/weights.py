@@ -22,6 +22,7 @@ from ninja.lm import LanguageModel, Mixture
 from ninja.lm.lexical import with_lexical_forms
 from ninja.lm.mixture import How
 from ninja.log import Log
+from ninja.rescoring.carry_over import CarryOver
 from ninja.rescoring.options import RescoreOptions
 from ninja.rescoring.report import RescoreReport
 from ninja.rescoring.rescorer import rescore
@@ -96,6 +97,7 @@ def tune_weights(
     old_lm: LanguageModel | Mixture | None = None,
     num_best: int = 300,
     speakers: Mapping[str, str] | None = None,
+    carry_over: CarryOver | None = None,
     min_words: int = MIN_WORDS,
     report: RescoreReport | None = None,
 ) -> Tuned:
@@ -115,16 +117,20 @@ def tune_weights(
         old_lm: The language model of the first pass, as in ``rescore``.
         num_best: Number of sentences per lattice, ≥ 1.
         speakers: Speaker by key; intervals and cross-validation are by utterance without it.
+        carry_over: Recordings of the utterances, as in ``rescore``, for a single model. Where the LM weight is below
+            0.05, the model scores the sentences without a history.
         min_words: Number of reference words below which the initial weights are kept.
         report: As in ``rescore``.
 
     Raises:
-        OptionError: ``num_best`` is below 1.
+        OptionError: ``num_best`` is below 1, or ``carry_over`` is given for a mixture.
         FormatError: No lattice has a reference, or an utterance has no speaker.
         NinjaError: As ``rescore``.
     """
     if num_best < 1:
         raise OptionError(f"num_best is {num_best}, but must be 1 or more")
+    if carry_over is not None and isinstance(lm, Mixture):
+        raise OptionError("carry_over (--carry-over) is possible with one model only; omit it, or the other models")
     options = replace(options or RescoreOptions(), output="lattice")
     how: How = lm.how if isinstance(lm, Mixture) else "loglinear"
     models, model_weights = zip(*(lm.models if isinstance(lm, Mixture) else [(lm, 1.0)]), strict=True)
@@ -147,7 +153,7 @@ def tune_weights(
         )
         return features(
             lattices,
-            lambda source: rescore(source, chosen_lm, at, old_lm=old_lm, report=log),
+            lambda source: rescore(source, chosen_lm, at, old_lm=old_lm, carry_over=carry_over, report=log),
             references,
             [model for model in bound[:-1] if model is not None],
             at,

@@ -72,6 +72,23 @@ def test_mixtures_are_tuned_and_written(ninja, bed, tuning, tmp_path):
     assert ninja("rescore", bed / "lat.ark", "--config", weights, "-o", tmp_path / "out.ark")[0] == 0
 
 
+def test_weights_are_tuned_with_the_words_of_earlier_utterances(ninja, bed, tuning, tmp_path):
+    arguments, weights = tuning
+    keys = list(package.keys(bed / "lat.ark"))
+    (tmp_path / "utt2spk").write_text("".join(f"{key} spk\n" for key in keys))
+    (tmp_path / "segments").write_text("".join(f"{key} rec {place} {place + 1}\n" for place, key in enumerate(keys)))
+    common = [*arguments, "--rnnlm", bed / "lm.arpa", "--carry-over", "--carry-words", 5, "-o", weights]
+    texts = []
+    for recordings in (["--utt2spk", tmp_path / "utt2spk"], ["--segments", tmp_path / "segments"]):
+        code, _, errors = ninja(*common, *recordings)
+        assert code == 0, errors
+        texts.append([line for line in weights.read_text().splitlines() if not line.startswith("#")])
+    assert texts[0] == texts[1]
+    assert {"carry_over = true", "carry_words = 5"} <= set(texts[0])
+    code, _, errors = ninja("rescore", bed / "lat.ark", "--config", weights, "-o", tmp_path / "out.ark")
+    assert (code, "all lattices are treated as one recording" in errors) == (0, True), errors
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -99,6 +116,8 @@ def test_a_wrong_file_of_options_is_named(ninja, bed, tmp_path, content, message
         (["--jobs", 2], "omit --jobs"),
         (["--iterate", "forward"], "omit --iterate"),
         (["--rnnlm", "none", "--old-lm", "lm.arpa"], "no language model to choose a weight for"),
+        (["--rnnlm", "none", "--carry-over"], "--carry-over requires a language model"),
+        (["--segments", "f"], "require --carry-over"),
     ],
 )
 def test_tune_weights_refuses_inputs_that_cannot_be_tuned(ninja, tuning, extra, message):

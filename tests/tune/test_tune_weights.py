@@ -24,7 +24,7 @@ from ninja.graph import best_path, determinize, nbest
 from ninja.lattice import Scales
 from ninja.lm import Mixture
 from ninja.log import Log
-from ninja.rescoring import RescoreOptions, Rescorer, RescoreReport, rescore
+from ninja.rescoring import CarryOver, RescoreOptions, Rescorer, RescoreReport, rescore
 from ninja.tune import weights as weights_module
 from ninja.tune.features import Features, features
 from ninja.tune.first_pass import tune_first_pass
@@ -130,6 +130,22 @@ def test_a_weight_that_leaves_nothing_to_see_of_the_model_has_it_asked() -> None
     found, unweighted = taken([lm], OPTIONS), taken([lm], replace(OPTIONS, lm_weight=0.0))
     weights = Weights(0.6, 0.5, 0.25)
     assert np.sort(total(found, weights)) == pytest.approx(np.sort(total(unweighted, weights)), abs=1e-3)
+
+
+def test_weights_are_tuned_with_the_history_that_a_rescoring_carries_over() -> None:
+    said, rates = references(), []
+    for carry_over in (None, CarryOver(max_words=3)):
+        tuned = tune_weights(LATTICES, said, FakeLM(), OPTIONS, carry_over=carry_over, num_best=50)
+        results = rescore(LATTICES, FakeLM(), replace(OPTIONS, output="best"), carry_over=carry_over)
+        rates.append(word_error_rate(results, said, OPTIONS.scales))
+        assert tuned.wer_before == pytest.approx(rates[-1])
+    assert rates[0] != rates[1]  # the history changes the words
+
+
+def test_a_mixture_carries_nothing_over() -> None:
+    lm = Mixture([(FakeLM(), 0.5), (Other(), 0.5)])
+    with pytest.raises(OptionError, match="carry_over .* is possible with one model only"):
+        tune_weights(LATTICES, references(), lm, OPTIONS, carry_over=CarryOver())
 
 
 def test_backward_models_read_the_words_in_reverse() -> None:
