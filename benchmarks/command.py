@@ -31,11 +31,20 @@ def command(function: Callable[..., Any]) -> click.Command:
 
 
 class Group(click.Group):
-    """A command whose subcommands are the functions ``main`` of modules in its package, imported when they are run."""
+    """A command whose subcommands are the functions ``main`` of modules in its package, imported when they are run.
 
-    def __init__(self, package: str, *names: str) -> None:
+    Args:
+        default: Subcommand of a command line that names none.
+    """
+
+    def __init__(self, package: str, *names: str, default: str | None = None) -> None:
         super().__init__(help=import_module(package).__doc__)
-        self.package, self.names = package, names
+        self.package, self.names, self.default = package, names, default
+
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        if self.default is not None and args[:1] not in [[name] for name in (*self.names, "--help")]:
+            args = [self.default, *args]
+        return super().parse_args(context, args)
 
     def list_commands(self, context: click.Context) -> list[str]:
         return list(self.names)

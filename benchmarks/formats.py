@@ -13,9 +13,9 @@ import random
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from benchmarks.command import EXAMPLES, KOREAN, argument, command, option
+from benchmarks.command import EXAMPLES, KOREAN, argument, command, option, output
 from benchmarks.measure import by_turns, repeat_archive, scratch_folder
-from benchmarks.tables import head, row, show
+from benchmarks.tables import head, put, row, show
 from ninja.formats.k2 import read_k2s
 from ninja.formats.native import NativeFile
 from ninja.graph import prune
@@ -129,8 +129,10 @@ def rows(archive: Path, copies: int, only: str) -> Iterator[str]:
 @argument("archive", default=DEFAULT if DEFAULT.exists() else EXAMPLES / "lat.ark.gz")
 @option("--copies", default=20, help="Copies of the archive in one file.")
 @option("--only", default="", help="Measure rows with this in their name.")
-def main(archive: Path, copies: int, only: str) -> None:
-    show(rows(archive, copies, only))
+@output
+def main(archive: Path, copies: int, only: str, output: Path | None) -> None:
+    lines = show(rows(archive, copies, only))
+    put(output, "formats", [*lines[:2], *(line for line in lines[2:] if "×" in line)])  # those of Kaldi's programs
 
 
 if __name__ == "__main__":

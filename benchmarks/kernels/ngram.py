@@ -1,19 +1,21 @@
 """Speed of n-gram models in CPU time of one core: loading, look-up after the histories of a text, composition.
 
-python -m benchmarks.kernels ngram MODEL [--text TEXT] [--lattices ARCHIVE --words words.txt]
+python -m benchmarks.kernels ngram MODEL [--text TEXT] [--lattices ARCHIVE --words words.txt] [--output docs/results.md]
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.command import argument, command, path_option
+from benchmarks.command import argument, command, output, path_option
 from benchmarks.measure import cpu_seconds
+from benchmarks.tables import head, put, row, show
 from ninja.io import read
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm import load
@@ -51,29 +53,37 @@ def questions(lm: NgramLM, text: Path | None) -> tuple[npt.NDArray[np.int64], np
     return np.concatenate(states)[order], np.concatenate(following)[order]
 
 
-@command
-@argument("model", default=ENGLISH_NGRAM)
-@path_option("--text", help="Sentences whose words are looked up; without it words are drawn.")
-@path_option("--lattices", help="Archive to compose with the model.")
-@path_option("--words", help="Symbol table of the lattices.")
-def main(model: Path, text: Path | None, lattices: Path | None, words: Path | None) -> None:
+def rows(model: Path, text: Path | None, lattices: Path | None, words: Path | None) -> Iterator[str]:
+    """Measure; yield the rows of the table."""
     begin = time.process_time()
     lm = load(model)
-    print(f"load {model} ({model.stat().st_size / 1e6:.0f} MB): {time.process_time() - begin:.2f} s")
     assert isinstance(lm, NgramLM)
-    print(f"{lm.model.num_ngrams} n-grams, order {lm.order}, {lm.model.num_bytes / 1e6:.0f} MB")
+    loading = time.process_time() - begin
+    yield from head(f"{model.name}: {lm.model.num_ngrams:,} n-grams, order {lm.order}", "")
+    yield row(
+        f"load {model.stat().st_size / 1e6:.0f} MB into {lm.model.num_bytes / 1e6:.0f} MB", f"{loading:.2f} CPU s"
+    )
     state, word = questions(lm, text)
     for name, ask in (("logprob and advance", lm.step), ("logprob", lm.logprob), ("advance", lm.advance)):
         for batch in BATCHES:
             cuts = [(state[at : at + batch], word[at : at + batch]) for at in range(0, state.size, batch)]
             seconds = cpu_seconds(lambda ask=ask, cuts=cuts: [ask(*cut) for cut in cuts], REPEATS)
-            print(f"{name}, batches of {batch}: {state.size / seconds / 1e6:.1f} M words/s", flush=True)
+            yield row(f"{name}, batches of {batch:,}", f"{state.size / seconds / 1e6:.1f} M words/s")
     if lattices is not None:
         table = None if words is None else SymbolTable.read(words)
         batch = [lattice for _, lattice in read(lattices, words=table)]
         word_map = WordMap(batch[0].words, lm, unk_penalty=0.0)
         num_arcs = sum(compose_ngram(lattice, lm, word_map=word_map).num_arcs for lattice in batch)
         seconds = cpu_seconds(lambda: [compose_ngram(lattice, lm, word_map=word_map) for lattice in batch], REPEATS)
-        print(
-            f"compose {len(batch)} lattices into {num_arcs} arcs: {seconds:.3f} s, {num_arcs / seconds / 1e6:.1f} M/s"
-        )
+        rate = f"{seconds:.3f} CPU s, {num_arcs / seconds / 1e6:.1f} M arcs/s"
+        yield row(f"compose {len(batch)} lattices into {num_arcs:,} arcs", rate)
+
+
+@command
+@argument("model", default=ENGLISH_NGRAM)
+@path_option("--text", help="Sentences whose words are looked up; without it words are drawn.")
+@path_option("--lattices", help="Archive to compose with the model.")
+@path_option("--words", help="Symbol table of the lattices.")
+@output
+def main(model: Path, text: Path | None, lattices: Path | None, words: Path | None, output: Path | None) -> None:
+    put(output, "ngram", show(rows(model, text, lattices, words)))

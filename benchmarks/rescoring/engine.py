@@ -1,6 +1,6 @@
 """Speed of rescoring: the search alone, and the speed-up by batches with a real network.
 
-    python -m benchmarks.rescoring engine [DATA] [--lattices 20] [--threads 1]
+    python -m benchmarks.rescoring engine [DATA] [--lattices 20] [--threads 1] [--output docs/results.md]
 
 DATA holds ``words.txt.gz`` and ``test/libri/lat.ark.gz``; without it the example archive is rescored. Times are CPU
 seconds of the whole process, all threads; the gain of batches is of wall time.
@@ -9,13 +9,16 @@ seconds of the whole process, all threads; the gain of batches is of wall time.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import ninja
-from benchmarks.command import ENGLISH, EXAMPLES, argument, command, option, path_option
+from benchmarks.command import ENGLISH, EXAMPLES, argument, command, option, output, path_option
+from benchmarks.tables import head, put, row, show
 from ninja.lm import LanguageModel
 from ninja.rescoring import RescoreOptions, RescoreReport, rescore
 
@@ -110,18 +113,19 @@ def run(lattices: Keyed, lm: LanguageModel, options: RescoreOptions) -> tuple[Re
     return report, time.process_time() - cpu, time.perf_counter() - wall
 
 
-def bookkeeping(lattices: Keyed, words: ninja.SymbolTable) -> None:
-    """Print expanded arcs per second with a language model of negligible cost."""
+def bookkeeping(lattices: Keyed, words: ninja.SymbolTable) -> Iterator[str]:
+    """Yield expanded arcs per second with a language model of negligible cost."""
     known = [word for word, _ in words if word not in ("<eps>", "<s>", "</s>", "<unk>")]
     lm = HashLM(ninja.SymbolTable.from_words(["<s>", "</s>", "<unk>", *known]))
     for algorithm in ("arcbeam", "pushforward"):
         runs = (run(lattices, lm, RescoreOptions(algorithm=algorithm)) for _ in range(3))
         report, cpu, _ = min(runs, key=lambda measured: measured[1])
-        print(f"bookkeeping, {algorithm:12} {report.expanded_arcs / cpu / 1e6:6.2f} M expanded arcs/s  {cpu:.3f} CPU s")
+        name = f"search alone (a model of negligible cost), {algorithm}"
+        yield row(name, f"{report.expanded_arcs / cpu / 1e6:.2f} M expanded arcs/s of CPU time")
 
 
-def batching(lattices: Keyed, model: str, num_single: int) -> None:
-    """Print the gain of large batches over one history at a time: the same engine, model, options and lattices."""
+def batching(lattices: Keyed, model: str, num_single: int) -> Iterator[str]:
+    """Yield the gain of large batches over one history at a time: the same engine, model, options and lattices."""
     from ninja.lm.load import load
 
     single = RescoreOptions(batch_arcs=1)  # one lattice in flight in each half
@@ -131,18 +135,15 @@ def batching(lattices: Keyed, model: str, num_single: int) -> None:
         "one at a time, Ninja's step": (load(model, max_batch=1), single, lattices[:num_single]),
         "one at a time, plain torch": (PlainTorch(model), single, lattices[:num_single]),
     }
-    speed = {}
+    batched = 0.0
     for name, (lm, options, some) in runs.items():
         run(some[:1], lm, options)  # warm up
         report, cpu, wall = run(some, lm, options)
-        speed[name] = report.arcs / wall
-        print(
-            f"shipped model, {name:26} {report.arcs / wall:8.0f} arcs/s  {report.histories / wall:8.0f} histories/s  "
-            f"{wall:6.2f} s  {cpu:6.2f} CPU s  {report.lm_seconds / wall:.0%} in the network"
-        )
-    batched = speed.pop("all in flight")
-    for name, slow in speed.items():
-        print(f"all in flight is {batched / slow:.1f} times as fast as {name}")
+        speed = report.arcs / wall
+        batched = batched or speed
+        gain = "" if speed == batched else f": batching is {batched / speed:.1f}× as fast"
+        rates = f"{speed:,.0f} arcs/s, {report.histories / wall:,.0f} histories/s, {cpu / wall:.1f} cores"
+        yield row(f"shipped model, {name}", rates + gain)
 
 
 @command
@@ -151,7 +152,8 @@ def batching(lattices: Keyed, model: str, num_single: int) -> None:
 @option("--single", default=8, help="Number of these that are also rescored one history at a time.")
 @option("--threads", default=2)
 @path_option("--rnnlm", help="Language model; by default the shipped LSTM.")
-def main(data: Path, lattices: int, single: int, threads: int, rnnlm: Path | None) -> None:
+@output
+def main(data: Path, lattices: int, single: int, threads: int, rnnlm: Path | None, output: Path | None) -> None:
     import torch
 
     from ninja.models import ENGLISH as SHIPPED
@@ -162,5 +164,5 @@ def main(data: Path, lattices: int, single: int, threads: int, rnnlm: Path | Non
         table, archive = EXAMPLES / "words.txt", EXAMPLES / "lat.ark.gz"
     words = ninja.SymbolTable.read(table)
     keyed = list(ninja.read(archive, words=words))
-    bookkeeping(keyed, words)
-    batching(keyed[:lattices], str(rnnlm or SHIPPED), single)
+    parts = bookkeeping(keyed, words), batching(keyed[:lattices], str(rnnlm or SHIPPED), single)
+    put(output, "engine", show(chain(head(f"{threads} threads", ""), *parts)))

@@ -1,3 +1,3 @@
 from benchmarks.command import Group
 
-Group("benchmarks.results", "confidence", "evidence", "models", "splits")()
+Group("benchmarks.results", "confidence", "evidence", "models", "splits", "page", default="page")()

@@ -16,6 +16,7 @@ from ninja.evaluate import ErrorRate, read_text, score
 from ninja.graph import best_path
 from ninja.lattice import Lattice, Scales
 from ninja.lm import LanguageModel, load
+from ninja.lm.protocol import Backend
 from ninja.lm.trie import sentence_logprobs
 from ninja.rescoring import RescoreOptions, rescore
 
@@ -23,6 +24,7 @@ ENGLISH = SHARED / "data" / "english"
 GOLDEN = SHARED / "golden" / "english"
 WER = {3: 25.20, 4: 24.82}  # Kaldi's, at LM weight 12 and word penalty 1
 T = TypeVar("T")
+BACKENDS: tuple[Backend, ...] = ("numpy", "torch")
 
 # In CI conftest refuses to run without them.
 pytestmark = pytest.mark.skipif(
@@ -90,6 +92,24 @@ def test_the_expansion_and_its_best_path_are_kaldis(setting: Setting, order: int
     assert same_words >= 0.99 * len(expected) == pytest.approx(236.61)
     assert same_size >= 0.99 * len(expected)
     assert error_rate(setting, found).wer == pytest.approx(WER[order], abs=0.05)
+
+
+def test_best_paths_are_the_same_with_numpy_and_torch(setting: Setting) -> None:
+    pytest.importorskip("torch")
+    path = SHARED / "data/rnnlm/feat_english"
+    settings = [
+        setting._replace(rnnlm=load(path, backend=backend), lattices=setting.lattices[::10]) for backend in BACKENDS
+    ]
+    for options in RescoreOptions(algorithm="pruned", max_ngram_order=4), RescoreOptions(algorithm="arcbeam"):
+        first, second = (rescored(one, options) for one in settings)
+        is_kaldis = []
+        for key, lattice in first.items():
+            paths = [best_path(found, Scales(0.1)) for found in (lattice, second[key])]
+            assert paths[0].words.tolist() == paths[1].words.tolist()
+            assert paths[0].graph_cost == pytest.approx(paths[1].graph_cost, abs=1e-3)
+            is_kaldis.append(paths[0].words.tolist() == best_of_kaldi(4)[key][0])
+        if options.algorithm == "pruned":
+            assert sum(is_kaldis) >= len(is_kaldis) - 1
 
 
 def test_arc_beam_with_full_histories_is_no_worse_than_kaldi(setting: Setting) -> None:
