@@ -11,7 +11,7 @@ a file: an interrupted run continues, and a transcript is made again when its mo
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -37,6 +37,7 @@ from ninja.tune.first_pass import tune_first_pass
 from ninja.tune.weights import tune_weights
 
 Texts = dict[str, list[str]]
+Rates = dict[str, tuple[float, Interval]]  # word error rate and its interval, by corpus and system
 FIRST, KALDI = "first pass", "Kaldi's RNNLM"
 
 
@@ -271,9 +272,9 @@ def compute(cells: Cells, corpus: Corpus, wanted: Sequence[System], data: Path) 
         print(f"{name}: {oracle.wer:.2f}", file=sys.stderr, flush=True)
 
 
-def table(cells: Cells, corpus: Corpus, wanted: Sequence[System], references: Texts,
-          speakers: Mapping[str, str] | None) -> Iterator[str]:  # fmt: skip
-    """Return the table of a corpus as lines of Markdown."""
+def table(cells: Cells, corpus: Corpus, wanted: Sequence[System], test: Half, rates: Rates) -> Iterator[str]:
+    """Return the table of a corpus as lines of Markdown, and add its word error rates to others."""
+    references, speakers = test.references, test.speakers
     texts = {
         system.name: {key: line.split() for key, line in cell["texts"].items()}
         for system in wanted
@@ -287,32 +288,30 @@ def table(cells: Cells, corpus: Corpus, wanted: Sequence[System], references: Te
     others = [name for name in (FIRST, KALDI) if name in texts]
     yield from head("", "dev WER %", "WER % [95 %]", *(f"to {name} [95 %], p" for name in others), "weights")
     for name, hypotheses in texts.items():
-        rate = bootstrap(references, hypotheses, speakers=speakers).first
-        rates = [f"{score(references, hypotheses).wer:.2f} {shown(rate)}"]
+        wer, interval = score(references, hypotheses).wer, bootstrap(references, hypotheses, speakers=speakers).first
+        rates[f"{corpus.name}/{name}"] = wer, interval
+        columns = [f"{wer:.2f} {shown(interval)}"]
         for other in others:
             change = bootstrap(references, texts[other], hypotheses, speakers=speakers)
             assert change.difference is not None
-            difference = score(references, hypotheses).wer - score(references, texts[other]).wer
+            difference = wer - score(references, texts[other]).wer
             p_value = f"{difference:+.2f} {shown(change.difference, '+')}, {rounded(change.p_value)}"
-            rates.append("" if name == other else p_value)
+            columns.append("" if name == other else p_value)
         cell = cells[f"{corpus.name}/{name}"]
-        yield row(name, f"{cell['dev_wer']:.2f}", *rates, cell["weights"])
+        yield row(name, f"{cell['dev_wer']:.2f}", *columns, cell["weights"])
     yield ""
 
 
-def draw(cells: Cells, corpora: Sequence[Corpus], wanted: Sequence[System], data: Path, path: Path) -> None:
+def draw(cells: Cells, corpora: Sequence[Corpus], wanted: Sequence[System], rates: Rates, path: Path) -> None:
     """Draw the word error rate of each system with its interval, one panel for each set."""
     with svg(path, ncols=len(corpora), figsize=(3.2 * len(corpora), 3.6), sharey=True, squeeze=False) as axes:
         names = [system.name for system in wanted]
         for corpus, panel in zip(corpora, axes[0], strict=True):
-            test = corpus.half(data, "test")
             for position, name in enumerate(names):
-                if (cell := cells.get(f"{corpus.name}/{name}")) is None:
+                if f"{corpus.name}/{name}" not in rates:
                     continue
-                texts = {key: line.split() for key, line in cell["texts"].items()}
-                rate = bootstrap(test.references, texts, speakers=test.speakers).first
-                wer = score(test.references, texts).wer
-                panel.plot([rate.low, rate.high], [position] * 2, color="tab:blue", lw=1.5)
+                wer, interval = rates[f"{corpus.name}/{name}"]
+                panel.plot([interval.low, interval.high], [position] * 2, color="tab:blue", lw=1.5)
                 panel.plot(wer, position, "o", ms=4, color="tab:blue")
             panel.axvline(cells[f"{corpus.name}/oracle"]["wer"], color="grey", ls=":", lw=1)
             panel.set_title(corpus.name, fontsize=9)
@@ -344,16 +343,17 @@ def main(shared: Path, cells: Path, only: tuple[str, ...], picture: Path, output
 
     torch.set_num_threads(1)
     data, stored = shared / "data", Cells(cells)
+    rates: Rates = {}
     wanted = systems(data)
     lines = ["![Word error rates with 95 % intervals; the dotted line is the oracle](pictures/evidence.svg)", ""]
     corpora = [corpus for corpus in CORPORA if not only or corpus.name in only]
     for corpus in corpora:
         compute(stored, corpus, wanted, data)
         test = corpus.half(data, "test")
-        for line in table(stored, corpus, wanted, test.references, test.speakers):
+        for line in table(stored, corpus, wanted, test, rates):
             print(line, flush=True)
             lines.append(line)
-    draw(stored, corpora, wanted, data, picture)
+    draw(stored, corpora, wanted, rates, picture)
     put(output, "evidence", lines)
 
 
