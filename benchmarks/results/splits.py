@@ -5,7 +5,8 @@
 SHARED is that of ``evidence``. Both halves of a set are joined and rescored with the fixed weights and with those that
 tuning chooses on the whole set; its sentences are scored once. For each of 20 splits weights are chosen on the speakers
 of one half. Rates are those of rescorings of the other half. A difference is predicted by cross-validation on the first
-half. The synthetic set is split by the readers whose sentences were synthesised, the others by speaker.
+half. The synthetic set is split by the readers whose sentences were synthesised, the others by speaker. Rows are stored,
+and made again when the model has changed; remove the file when `ninja tune` has.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ import click
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.command import SHARED, argument, command, option, output
+from benchmarks.command import ROOT, SHARED, argument, command, option, output, path_option
 from benchmarks.results.evidence import CORPORA, Corpus
-from benchmarks.tables import head, put, row
+from benchmarks.results.models import Row
+from benchmarks.tables import Cells, head, put, row
 from ninja.lattice import Lattice
 from ninja.lattice.text import LexicalForms, make_normalizer
 from ninja.lm import LanguageModel, load
@@ -169,12 +171,13 @@ def line(corpus: Corpus, fixed: Weights, results: list[Split]) -> str:
 @command
 @argument("shared", default=SHARED)
 @option("--only", multiple=True, type=click.Choice([corpus.name for corpus in CORPORA]), help="Set; may be repeated.")
+@path_option("--cells", default=ROOT / "build/splits.jsonl", help="File that keeps the rows.")
 @output
-def main(shared: Path, only: tuple[str, ...], output: Path | None) -> None:
+def main(shared: Path, only: tuple[str, ...], cells: Path, output: Path | None) -> None:
     import torch
 
     torch.set_num_threads(1)
-    lm = load(ENGLISH)
+    lm, stored, stamp = load(ENGLISH), Cells(cells), Row("LSTM", (ENGLISH,), 0.5).stamp()
     lines = head(
         "",
         "fixed weights",
@@ -190,9 +193,13 @@ def main(shared: Path, only: tuple[str, ...], output: Path | None) -> None:
     print("\n".join(lines))
     for corpus in CORPORA:
         if not only or corpus.name in only:
-            scored = Scored.read(corpus, shared / "data", lm)
+            scored: Scored | None = None
             for fixed in FIXED[corpus.name]:
-                lines.append(line(corpus, fixed, list(splits(scored, fixed))))
+                name = f"{corpus.name}/{fixed}"
+                if name not in stored or stored[name]["stamp"] != stamp:
+                    scored = scored or Scored.read(corpus, shared / "data", lm)
+                    stored.add(name, stamp=stamp, row=line(corpus, fixed, list(splits(scored, fixed))))
+                lines.append(stored[name]["row"])
                 print(lines[-1], flush=True)
     put(output, "splits", lines)
 
