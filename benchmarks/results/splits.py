@@ -5,8 +5,8 @@
 SHARED is that of ``evidence``. Both halves of a set are joined and rescored with the fixed weights and with those that
 tuning chooses on the whole set; its sentences are scored once. For each of 20 splits weights are chosen on the speakers
 of one half. Rates are those of rescorings of the other half. A difference is predicted by cross-validation on the first
-half. The synthetic set is split by the readers whose sentences were synthesised, the others by speaker. Rows are stored,
-and made again when the model has changed; remove the file when `ninja tune` has.
+half. The synthetic set is split by the readers whose sentences were synthesised, the others by speaker. Rows are
+stored, and made again when the model has changed; remove the file when `ninja tune` has.
 """
 
 from __future__ import annotations
