@@ -61,19 +61,8 @@ from ninja.tune.pointer import PointerSet, tune_pointer
 from ninja.tune.weights import Tuned, tune_weights, word_error_rate
 
 CHOSEN = ("lm_weight", "acoustic_scale", "word_penalty")
-OF_BOTH = {
-    "source",
-    "ref",
-    "utt2spk",
-    "output_file",
-    "old_lm",
-    "acoustic_scale",
-    "word_penalty",
-    *OF_RESCORING,
-    "map_words",
-    *WORD_OPTIONS,
-}
-OF_BOTH |= {"words", "jobs", "on_error", "allow_pipes"}
+OF_BOTH = {"source", "ref", "utt2spk", "output_file", "old_lm", "acoustic_scale", "word_penalty", "map_words"}
+OF_BOTH |= {*OF_RESCORING, *WORD_OPTIONS, "words", "jobs", "on_error", "allow_pipes"}
 SKIPPED = (*OF_RESCORING, "max_arcs")  # shared with the rescoring
 OF_CONTEXT = {"entities", "utt2group", "class_lm", *BOOSTS} - {*SKIPPED}
 OF_CONTEXT |= {"augment", *OF_AUGMENTING, *AUGMENTING}
