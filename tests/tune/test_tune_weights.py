@@ -144,7 +144,7 @@ def test_weights_are_tuned_with_the_history_that_a_rescoring_carries_over() -> N
 
 def test_a_mixture_carries_nothing_over() -> None:
     lm = Mixture([(FakeLM(), 0.5), (Other(), 0.5)])
-    with pytest.raises(OptionError, match="carry_over .* is possible with one model only"):
+    with pytest.raises(OptionError, match=r"carry_over .* is possible with one model only"):
         tune_weights(LATTICES, references(), lm, OPTIONS, carry_over=CarryOver())
 
 
