@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from ninja.rescoring import RescoreOptions
-from ninja.rescoring.usual_weights import LATTICES, LISTS
+from ninja.rescoring.options import LATTICES, LISTS
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/howto/scales.md"
 
