@@ -1,0 +1,285 @@
+"""Boosts and weights of context models on development data, for ``ninja tune --entities``."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields, replace
+from typing import Any
+
+import click
+import numpy as np
+
+from ninja.cli.console import current_console, use_log
+from ninja.cli.context import OF_AUGMENTING, OF_RESCORING, with_acoustic_scale
+from ninja.cli.models import (
+    WORD_OPTIONS,
+)
+from ninja.cli.options import (
+    write_config,
+)
+from ninja.cli.source import fitting_acoustic_scale
+from ninja.context.augmentation.old_costs import with_unknown
+from ninja.context.augmentation.options import AugmentOptions
+from ninja.context.loader import load_ngram, load_pointer
+from ninja.context.options import ContextOptions
+from ninja.context.settings import Context
+from ninja.context.stage import Contextual
+from ninja.errors import OptionError
+from ninja.evaluate import read_text
+from ninja.graph.lexical import lexical_lattice
+from ninja.io.inputs import Inputs
+from ninja.lattice import Lattice, Scales
+from ninja.lattice.text import NONE, LexicalForms, LexicalTable
+from ninja.lm import LanguageModel
+from ninja.lm.ngram.model import NgramLM
+from ninja.rescoring.models import ModelFiles
+from ninja.rescoring.options import RescoreOptions
+from ninja.rescoring.report import RescoreReport
+from ninja.tune.boosts import ContextSettings, DevSet, TunedContext, tune_context
+from ninja.tune.plot import check_picture, plot_trade_off
+from ninja.tune.pointer import PointerSet, tune_pointer
+from ninja.tune.weights import word_error_rate
+
+CHOSEN = ("lm_weight", "acoustic_scale", "word_penalty")
+
+
+def tune_boosts(
+    inputs: Inputs,
+    ref: str,
+    context: Context,
+    options: RescoreOptions,
+    old_lm: Any,
+    speakers: Mapping[str, str] | None,
+    output_file: str,
+    general: tuple[str, ...],
+    general_ref: str | None,
+    general_entities: str | None,
+    curve: str | None,
+    max_general_rise: float,
+    margin: float,
+) -> None:
+    """Choose the boosts of ``ninja context``, and write its options.
+
+    Raises:
+        OptionError: Options cannot be combined.
+    """
+    if not general or general_ref is None:
+        raise OptionError(
+            "--entities requires --general and --general-ref with utterances that contain no phrases; without "
+            "them, the largest boosts always seem best"
+        )
+    if context.class_lm is None and context.augmentation is None and old_lm is not None:
+        raise OptionError("--old-lm is mixed with --class-lm; give both or neither")
+    if curve is not None:
+        check_picture(curve)
+    shared = {name: getattr(options, name) for name in (*OF_RESCORING, "map_words")}
+    context = replace(context, options=replace(context.options, **shared))
+    inputs.beside = general
+    words, log = inputs.need_table(), inputs.log
+    options = replace(options, acoustic_scale=fitting_acoustic_scale(inputs, options.acoustic_scale))
+    context = with_acoustic_scale(context, options.acoustic_scale)
+    words.complete()
+    forms = LexicalForms(options.normalizer, log.note)
+    if not (normalizer := forms.normalizer(words)).is_identity:  # lattices and references are made lexical
+        lexical = LexicalTable(words, normalizer)
+        lexical.learn(np.array([number for _, number in words], np.int64))
+        words = lexical.lexical.snapshot()
+    context = replace(context, normalizer=NONE)
+    old = None if old_lm is None else load_ngram(old_lm, words, log, context.load_options)
+    stage = other = Contextual(context)
+    tracker = stage.bind(words, log)
+    if general_entities is not None:
+        other = Contextual(replace(context, entities=general_entities))
+        tracker = other.bind(tracker.words, log)
+    mixed = None if tracker.class_lm is None else old
+    if mixed is not None and context.augmentation is not None:
+        mixed = with_unknown(mixed)  # as `Contextual` does
+    with current_console().progress("lattices", by_reading=True):
+        sides = [list(side) for side in (inputs.lattices(), inputs.with_names(general).lattices())]
+        references = [
+            {key: normalizer.words(text) for key, text in read_text(path).items()} for path in (ref, general_ref)
+        ]
+        if not normalizer.is_identity:
+            sides = [
+                [(key, lexical_lattice(lattice, lexical).lattice.with_words(words)) for key, lattice in side]
+                for side in sides
+            ]
+        tuned = tune_context(
+            _dev_set(inputs, sides[0], references[0], stage, old),
+            _dev_set(inputs, sides[1], references[1], other, old),
+            tracker.words,
+            tracker.class_lm,
+            context.options,
+            old_lm=mixed,
+            fixed=() if context.augmentation is None else ("acoustic_scale",),
+            log=log,
+            acoustic_scale=options.acoustic_scale,
+            word_penalty=options.word_penalty,
+            speakers=speakers,
+            max_general_rise=max_general_rise,
+            margin=margin,
+        )
+    if curve is not None:
+        plot_trade_off(curve, tuned)
+    for note in (*tuned.edges, *tuned.warnings):
+        current_console().say(f"note: {note}")
+    current_console().say(tuned.evidence)
+    table = list(_table(tuned, "no context" if context.augmentation is None else "no context, phrases added"))
+    for line in table:
+        current_console().say(line)
+    if tuned.settings is None:
+        current_console().say(f"no boosts are chosen, and no options are written; {current_console().seconds:.1f} s")
+        click.get_current_context().exit(1)
+    rates = [
+        _context_wer(*side, replace(part.context, options=tuned.settings.options), old, tuned.settings)
+        for side, part in zip(zip(sides, references, strict=True), (stage, other), strict=True)
+    ]
+    table.append(f"{'by ninja context':24}{rates[0]:14.2f}  {rates[1]:11.2f}")
+    current_console().say(table[-1])
+    values = _boosts(tuned.settings, context, old_lm)
+    command_line = ["ninja", "tune", *inputs.places, "--ref", ref, "--entities", str(context.entities)]
+    command_line += [part for place in general for part in ("--general", place)]
+    write_config(
+        output_file,
+        values,
+        [shlex.join([*command_line, "--general-ref", general_ref]), *table, *tuned.warnings, tuned.evidence],
+    )
+    options_text = shlex.join(
+        option if value is True else f"{option}={value}"
+        for option, setting in ((f"--{name.replace('_', '-')}", setting) for name, setting in values.items())
+        for value in (setting if isinstance(setting, list) else [setting])
+    )
+    current_console().close(f"ninja context LATTICES --entities FILE {options_text}; {current_console().seconds:.1f} s")
+
+
+def choose_pointer_weights(
+    inputs: Inputs,
+    ref: str,
+    context: Context,
+    models: ModelFiles,
+    options: RescoreOptions,
+    speakers: Mapping[str, str] | None,
+    output_file: str,
+    general: tuple[str, ...],
+    general_ref: str | None,
+    general_entities: str | None,
+    max_general_rise: float,
+    **of_boosts: Any,
+) -> None:
+    """Choose the weights of a context model, and write the options of ``ninja rescore``.
+
+    Raises:
+        OptionError: Options cannot be combined.
+    """
+    if bool(general) != (general_ref is not None):
+        raise OptionError("--general and --general-ref must be used together; give both or neither")
+    inputs.beside = general
+    words, log = inputs.need_table(), use_log(inputs, RescoreReport())
+    options = replace(options, acoustic_scale=fitting_acoustic_scale(inputs, options.acoustic_scale))
+    words.complete()
+    file = context.context_model
+    assert file is not None
+    [(lm, options)], old_lm = models.load(options, words, log)
+    if old_lm is not None:
+        raise OptionError("--old-lm cannot be used when weights of a context model are chosen; omit it")
+    if not isinstance(lm, LanguageModel):
+        raise OptionError("a context model needs exactly one language model; give one --rnnlm")
+
+    context = replace(context, context_model=load_pointer(file))
+
+    def part(lattices: Iterable[tuple[str, Lattice]], text: str, part_context: Context) -> PointerSet:
+        stage = Contextual.before(part_context, models, options)
+        stage.bind(words, log)
+        return PointerSet(
+            list(lattices),
+            read_text(text),
+            lambda chosen: stage.with_weights(chosen.context_prior, chosen.context_weight),
+        )
+
+    with current_console().progress("lattices", by_reading=True):
+        contextual = part(inputs.lattices(), ref, context)
+        general_set = None
+        if general_ref is not None:
+            others = replace(context, entities=general_entities or context.entities)
+            general_set = part(inputs.with_names(general).lattices(), general_ref, others)
+        tuned = tune_pointer(contextual, general_set, lm, options, context.options, max_general_rise, speakers=speakers)
+    for trial in (tuned.before, *tuned.trials):
+        current_console().say(str(trial))
+    if tuned.chosen is None:
+        current_console().say(f"no weights are chosen, and no options are written; {current_console().seconds:.1f} s")
+        click.get_current_context().exit(1)
+    values: dict[str, Any] = {name: getattr(options, name) for name in CHOSEN}
+    values |= {"rnnlm": [str(model) for model in models.models if model is not None]} if any(models.models) else {}
+    values |= {"context_model": str(file)}
+    values |= {"context_prior": tuned.chosen.prior, "context_weight": tuned.chosen.weight}
+    current_console().say(tuned.evidence)
+    write_config(output_file, values, [*(str(trial) for trial in (tuned.before, *tuned.trials)), tuned.evidence])
+    current_console().close(f"chosen: {str(tuned.chosen).strip()}; {current_console().seconds:.1f} s")
+
+
+def _context_wer(
+    lattices: list[tuple[str, Lattice]],
+    references: dict[str, list[str]],
+    context: Context,
+    old_lm: NgramLM | None,
+    settings: ContextSettings,
+) -> float:
+    """Return the word error rate of the output of ``ninja context``, percent."""
+    report = RescoreReport(on_error=lambda error: None)  # already reported
+    scales = Scales(settings.acoustic_scale, word_penalty=settings.word_penalty)
+    return word_error_rate(Contextual(context, old_lm)(lattices, report), references, scales)
+
+
+def _dev_set(
+    inputs: Inputs,
+    lattices: Iterable[tuple[str, Lattice]],
+    references: dict[str, list[str]],
+    stage: Contextual,
+    old_lm: NgramLM | None,
+) -> DevSet:
+    """Create a development set; phrases are added to its lattices once, as they do not depend on boosts."""
+    assert stage.entities is not None
+    if stage.context.augmentation is not None:
+        unboosted = ContextOptions(keyword_boost=0.0)
+        augmented = Contextual(Context(stage.entities, None, None, unboosted, stage.context.augmentation), old_lm)
+        known = ((key, lattice.with_words(stage.words)) for key, lattice in lattices)
+        lattices = augmented(known, RescoreReport(on_error=inputs.on_failure))
+    return DevSet(lattices, references, stage.entities)
+
+
+def _table(tuned: TunedContext, before: str) -> Iterator[str]:
+    """Format error rates without boosts and with the chosen boosts."""
+    yield f"{'':24}contextual WER  general WER  entities found  false alarms"
+    rows = {before: tuned.before, "best without entities": tuned.without, "chosen": tuned.after}
+    for name, row in rows.items():
+        recall = "-" if math.isnan(row.recall) else f"{row.recall:.1f} %"
+        yield f"{name:24}{row.contextual_wer:14.2f}  {row.general_wer:11.2f}  {recall:>14}  {row.false_alarms:12}"
+
+
+def _boosts(settings: ContextSettings, context: Context, old_lm: Any) -> dict[str, Any]:
+    """Return the equivalent options of ``ninja context``."""
+    models = {"class_lm": context.class_lm, "old_lm": old_lm}
+    values: dict[str, Any] = {name: str(path) for name, path in models.items() if path is not None}
+    boosts = ("keyword_boost",) if context.class_lm is None else ("keyword_boost", "class_boost", "class_weight")
+    values |= {name: getattr(settings.options, name) for name in boosts}
+    values |= {"acoustic_scale": settings.acoustic_scale, "word_penalty": settings.word_penalty}
+    values |= changed_options(settings.options, ("max_tokens", "unk_penalty", "max_unknown", "map_words"))
+    values |= changed_options(context.load_options, WORD_OPTIONS)
+    if context.augmentation is not None:
+        values["augment"] = True
+        names = [field.name for field in fields(AugmentOptions) if field.name != "acoustic_scale"]
+        changed = changed_options(context.augmentation.options, names)
+        values |= {f"augment_{name}": value for name, value in changed.items()}
+        files = {name: getattr(context.augmentation, name) for name in OF_AUGMENTING}
+        values |= {name: str(path) for name, path in files.items() if path is not None}
+    return values
+
+
+def changed_options(options: Any, names: Iterable[str]) -> dict[str, Any]:
+    """Return the options that differ from their defaults."""
+    defaults = type(options)()
+    values = {name: getattr(options, name) for name in names}
+    changed = {name: value for name, value in values.items() if value != getattr(defaults, name)}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in changed.items()}
