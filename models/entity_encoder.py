@@ -41,7 +41,7 @@ class Config:
         "boundary"  # attention: decoders attend while training; s2s-last: none; nnlm-last: next symbol
     )
     embedding: int = 32
-    hidden: int = 64  # of each direction
+    hidden: int = 64  # size of the GRU in each direction
     bottleneck: int = 128
     vector: int = 64
     decoder: int = 96

@@ -24,7 +24,7 @@ from typing import Any, TypeAlias
 
 INPUT = "input"
 OUTPUT = "output"
-Matrix: TypeAlias = Any  # of the library
+Matrix: TypeAlias = Any  # a matrix of the array library
 Operation = Callable[[list[Matrix]], Matrix]  # parts of a node's input -> its value
 Fetcher = Callable[[dict[str, Matrix], Matrix], Matrix]  # values computed in this step, rows -> a part
 
@@ -37,7 +37,7 @@ class Component:
     input_dim: int
     output_dim: int
     numbers: dict[str, float] = field(default_factory=dict)
-    arrays: dict[str, Any] = field(default_factory=dict)  # of NumPy: float32; int64 for indices
+    arrays: dict[str, Any] = field(default_factory=dict)  # NumPy arrays: float32, or int64 for indices
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ class Config:
 
     state: int  # width of the language model's hidden state and word vectors
     vector: int  # width of a phrase's vector
-    width: int = 64  # of queries and keys
+    width: int = 64  # width of queries and keys
     hidden: int = 128  # width of the hidden layers
 
 

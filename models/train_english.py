@@ -27,7 +27,7 @@ OPTIONS = TrainOptions(
     workers=2,
     parallel="bmuf",
     check_steps=200,
-    patience=1000,  # with a rate that falls to 0 the last is the best
+    patience=1000,  # the learning rate falls to 0, so the last measurement is the best
 )
 NORMALISER = 256  # width of its layers
 OUTPUT = Path(__file__).resolve().with_name("english.safetensors")

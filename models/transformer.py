@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-SLOWEST_TURN = 10_000.0  # words in which the slowest pair of a head turns by one radian
+SLOWEST_TURN = 10_000.0  # number of words after which the slowest pair of a head has turned by one radian
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Config:
     embedding: int = 256  # width of embeddings and of the residual stream
     hidden: int = 768  # width of the hidden layer of a block
     layers: int = 2  # blocks
-    heads: int = 4  # of attention; each has embedding / heads numbers, an even count
+    heads: int = 4  # number of attention heads; the width of a head, embedding / heads, must be even
     dropout: float = 0.0  # on embeddings, on both residual branches of a block, before the softmax; in training only
 
 

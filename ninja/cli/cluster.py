@@ -23,7 +23,7 @@ from ninja.pipeline.record import Record, read_plan
 from ninja.pipeline.shard import Work
 
 COMPRESSED, UNCOMPRESSED = 32e6, 512e6  # bytes per shard, about a minute of rescoring; see docs/scale.md
-SHARDS_PER_WORKER = 8  # at least, so that all workers finish at about the same time
+SHARDS_PER_WORKER = 8  # minimum, so that all workers finish at about the same time
 MAX_SHARDS = 100_000
 _ADDRESS = re.compile(r"auto|[\w.-]+:\d+|\[[\da-f:]+\]:\d+")
 

@@ -68,7 +68,7 @@ _FILTERS = ("ignore", "filter", "hyp_filter", "glm")
 _DETAILS = ("utt2spk", "most_often", "per_utt", "ops")
 Texts = Mapping[str, Sequence[str]]
 Segments = Mapping[str, tuple[str, float, float]]
-_TREATMENT = {"all": "scored as empty", "present": "ignored"}  # of references without a hypothesis
+_TREATMENT = {"all": "scored as empty", "present": "ignored"}  # treatment of references without a hypothesis
 
 
 @command
@@ -221,7 +221,7 @@ def score(
             best = evaluate.filtered(best, of_hypotheses)
             spoken = {key: list(chain.from_iterable(texts.words)) for key, texts in best.items()}
             chosen = evaluate.choose_normalizer(forms, references, spoken)
-            index = 0  # of the scales with the fewest errors
+            index = 0  # index of the scales with the fewest errors
             if len(scales) > 1 or wer_dir is not None:
                 index = _score_grid(evaluate.score_grid(references, best, scales, mode, normalizer=chosen), wer_dir)
             transcripts = {key: texts.words[texts.under[index]] for key, texts in best.items()}

@@ -33,7 +33,7 @@ from ninja.rescoring.report import RescoreReport, VocabularyCheck
 from ninja.rescoring.utterances import Utterance
 
 Keyed = tuple[str, Lattice]
-MAX_ARCS, MAX_LATTICES = 100_000, 100  # of a thread's batch
+MAX_ARCS, MAX_LATTICES = 100_000, 100  # limits of a thread's batch
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ class CtcResult:
     """
 
     number: npt.NDArray[np.int64]  # [sequences], index of the unit sequence
-    logprob: npt.NDArray[np.float64]  # [sequences], of all alignments
+    logprob: npt.NDArray[np.float64]  # [sequences], log-probability of all alignments
     word_begin: npt.NDArray[np.int64]  # words of unit sequence n are word_begin[n] : word_begin[n + 1]
     node: npt.NDArray[np.int32]  # [words]
     begin: npt.NDArray[np.int32]  # [words], first frame in the best alignment

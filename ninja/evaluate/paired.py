@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ninja.evaluate.bootstrap import Interval
 
-CONFIDENCE = 0.95  # of intervals and tests, two-sided
+CONFIDENCE = 0.95  # confidence of intervals and two-sided tests
 POWER = 0.8  # probability that a test finds the difference
 
 Values = npt.NDArray[np.float64] | npt.NDArray[np.int64]
@@ -22,7 +22,7 @@ _NORMAL = NormalDist()
 class PairedDifference:
     """Word error rate of the second system minus that of the first, on the same utterances."""
 
-    interval: Interval  # of 95 % confidence, in percent absolute
+    interval: Interval  # 95 % confidence interval, in percent absolute
     standard_error: float  # percent absolute; infinite for fewer than two groups
     num_groups: int
     num_words: int

@@ -32,7 +32,7 @@ _DIGITS = len(str(LARGEST_ID))
 class Numbered:
     """References converted to word ids, and their words without an id."""
 
-    ids: Mapping[str, npt.NDArray[np.int32]]  # by utterance id
+    ids: Mapping[str, npt.NDArray[np.int32]]  # word ids by utterance id
     unknown: Mapping[str, tuple[str, ...]]  # words without an id, by utterance id
     words: Mapping[str, Sequence[str]] | None = None  # the references, if the symbol table grows with each lattice
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 AHEAD = 3  # tasks per thread: running, waiting to run, or done and waiting for an earlier task
-_QUOTAS = ("/sys/fs/cgroup/cpu.max", "/sys/fs/cgroup/cpu/cpu.cfs_quota_us")  # of cgroups, versions 2 and 1
+_QUOTAS = ("/sys/fs/cgroup/cpu.max", "/sys/fs/cgroup/cpu/cpu.cfs_quota_us")  # quota files of cgroups, versions 2 and 1
 _PERIOD = "/sys/fs/cgroup/cpu/cpu.cfs_period_us"
 _NO_THREAD = ("can't start new thread", os.strerror(errno.EAGAIN))  # messages of Python and of the kernels
 

@@ -27,7 +27,7 @@ from ninja.lattice.times import is_timed, state_times
 
 _FIRST = re.compile(rb"\s*(?:name[ \t]+\S+[ \t\r]*\n\s*)?numaligns[ \t]+\d+[ \t\r]*(?:\n|\Z)")
 _LAST_FRAME = 2**31 - 1
-MAX_DIGITS = 17  # of a float64
+MAX_DIGITS = 17  # significant digits of a float64
 
 NO_WORD = "*DELETE*"
 LARGEST_POSTERIOR = 1.01  # may exceed 1 by rounding

@@ -33,10 +33,10 @@ DTYPES = {
     **{"I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "i1", "U8": "u1"},
 }
 NAMES = {np.dtype(dtype): name for name, dtype in DTYPES.items() if name != "BF16"}
-LENGTH = 8  # bytes of the header's length, and the alignment of the arrays
-MAX_HEADER = 100_000_000  # bytes; the library has the same limit
+LENGTH = 8  # number of bytes of the header length, and alignment of the arrays
+MAX_HEADER = 100_000_000  # maximum number of bytes of the header, as in the library
 MAX_DIMENSIONS = 8
-MAX_DIGITS = 18  # of a number in the header
+MAX_DIGITS = 18  # maximum number of digits of a number in the header
 METADATA = "__metadata__"
 CHECKSUM = "crc32"
 ENTRY = {"dtype", "shape", "data_offsets"}
@@ -111,7 +111,8 @@ def _header(whole: memoryview) -> tuple[dict[str, Any], int]:
     except json.JSONDecodeError as error:
         place = LENGTH + len(text[: error.pos].encode("utf-8", "surrogatepass"))
         raise FormatError(f"the header is not JSON: {error.msg}", byte=place) from error
-    except (ValueError, RecursionError) as error:  # a name twice, a number of thousands of digits, too deep
+    # a duplicate name, a number of thousands of digits, or too deep nesting
+    except (ValueError, RecursionError) as error:
         message = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)[:200]
         raise FormatError(f"invalid safetensors header: {message}", byte=LENGTH) from error
     if not isinstance(header, dict):

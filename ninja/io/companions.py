@@ -329,7 +329,7 @@ class ScalesOutput:
         self._chosen = chosen
         self._guard = guard
         self._parts: list[PartFile] = []
-        self.path: str | None = None  # of the first scale file, once it is written
+        self.path: str | None = None  # path of the first scale file, once it is written
 
     def begin(self) -> None:
         """Write the scale files under temporary names, replacing those of an earlier attempt."""

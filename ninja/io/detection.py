@@ -15,8 +15,8 @@ from ninja.files.text import kind_of
 from ninja.formats.format import by_extension, by_mark
 from ninja.formats.unsupported import is_utf_16, refusal
 
-# Patterns are compiled when they are first used, as most commands need none of them.
-_NAME = rb"\S*\.(?:ark|scp|slf|lat|fst|pt|arrow|pfsg|plf|mesh|nbest)(?:\.gz)?|\S+\.gz"  # of lattice files
+# Patterns are compiled when they are first used, because most commands need none of them.
+_NAME = rb"\S*\.(?:ark|scp|slf|lat|fst|pt|arrow|pfsg|plf|mesh|nbest)(?:\.gz)?|\S+\.gz"  # names of lattice files
 LIST_HEAD = 1 << 13  # bytes in which a file list is detected
 _OFFSET_OF = rb"[^\s|]+:\d+"  # archive and offset of a lattice
 _LONGEST_NAME = 4096  # bytes
@@ -35,7 +35,7 @@ COMPANIONS = (
     r"num_jobs|frame_subsampling_factor|(?:cmvn|splice|delta)_opts|(?:best_)?[wc]er(?:_.*)?|text|utt2spk|spk2utt|"
     r"segments|word_boundary\.(?:int|txt)|(?:log|q|scoring(?:_.*)?)/"
 )
-_SHARED = (".txt", ".json", ".jsonl", ".tsv")  # extensions that do not tell the content
+_SHARED = (".txt", ".json", ".jsonl", ".tsv")  # extensions that do not determine the content
 _KALDI_OBJECT = rb"\S{1,4096} \0B"  # matrices, vectors, alignments
 _PACKED = r"\.(?:bz2|xz|lzma|zst|lz4|Z|7z|zip|tar)$"
 NAMED = 5  # number of skipped files in a message

@@ -89,7 +89,7 @@ class Reading:
         self.options = options
         self.file: str | None = None  # file of the last lattice, or the script file that lists it
         self._on_error = on_error
-        self._reader: Reader | None = None  # of the format in the options, None for Kaldi archives
+        self._reader: Reader | None = None  # reader of the format in the options, None for Kaldi archives
         if options.format is not None:
             chosen = reader(options.format, options.encoding)
             self._reader = None if chosen.format.read == KALDI_READ else chosen

@@ -108,7 +108,7 @@ def _packed(path: str) -> ResumePoint:
         while content:
             unpacker = isal_zlib.decompressobj(wbits=31)
             member = bytearray()
-            begin = end = reader.position  # of its complete entries
+            begin = end = reader.position  # range of its complete entries
             try:
                 while content and not unpacker.eof:
                     piece = unpacker.decompress(content)

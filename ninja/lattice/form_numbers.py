@@ -17,7 +17,7 @@ from ninja.lattice.symbols import EPSILON, SymbolTable
 
 Form = tuple[str, ...]
 NO_WORD, UNKNOWN, SEVERAL = 0, -1, -2  # codes of words, see ext/core/form_words.hpp
-FIRST_OTHER = 1 << 30  # number of the first lexical word that is no word of the table
+FIRST_OTHER = 1 << 30  # number of the first lexical word that is not a word of the table
 
 
 class FormFunction(Protocol):
@@ -38,8 +38,8 @@ class NumberedLattices:
     """Lattices whose word ids are replaced by the numbers of lexical words."""
 
     lattices: Lattice | Batch
-    changed: npt.NDArray[np.int64]  # indices of those whose words were replaced
-    items: object | None  # all lattices as kernels take them, if some are changed; they borrow the arrays
+    changed: npt.NDArray[np.int64]  # indices of the lattices whose words were replaced
+    items: object | None  # all lattices in the form for kernels, if some are changed; they borrow the arrays
 
     def forms(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
         """Return the written form of each arc of the changed lattices, and the parts.
@@ -61,9 +61,10 @@ class FormNumbers:
         self._words = words
         self._normalizer = normalizer
         self._lock = threading.Lock()
-        self._code = np.full(1, NO_WORD, np.int32)  # [size], of each word
+        self._code = np.full(1, NO_WORD, np.int32)  # [size], code of each word
         self._several: dict[Form, int] = {}  # codes of forms of several words
-        self._parts = np.zeros(1, np.int64), np.zeros(0, np.int32)  # of these: begin of each, and numbers
+        # numbers of the words of these forms: offsets and pool
+        self._parts = np.zeros(1, np.int64), np.zeros(0, np.int32)
         self._other: dict[str, int] = {}  # numbers of lexical words that the table lacks
         self._names: list[str] = []  # of these
         self._is_started = False  # whether `_learn_regular` was called

@@ -39,8 +39,8 @@ from ninja.lm.stored_network import (
 )
 from ninja.models import lstm, transformer
 
-LARGEST = 127  # number of int8 in use: rows are symmetric around 0
-NETWORKS: dict[str, tuple[Any, Any]] = {  # configuration and network of the other kinds
+LARGEST = 127  # largest int8 that is used, as rows are symmetric around 0
+NETWORKS: dict[str, tuple[Any, Any]] = {  # configuration and network class of the other kinds
     "lstm": (lstm.Config, lstm.LSTMLanguageModel),
     "transformer": (transformer.Config, transformer.TransformerLanguageModel),
 }
@@ -52,8 +52,8 @@ class Checkpoint:
 
     module: Module | KaldiModel  # float32, in evaluation mode
     words: list[str]  # by id
-    card: dict[str, CardEntry]  # how it was made: data, digest, seed, steps, perplexity, …
-    storage: Storage = "half"  # of Ninja's own networks in the file
+    card: dict[str, CardEntry]  # how the model was trained: data, digest, seed, steps, perplexity, …
+    storage: Storage = "half"  # storage format of Ninja's own networks in the file
 
     @property
     def kind(self) -> str:

@@ -19,14 +19,14 @@ from ninja.lm.recurrent.pool import RowThreads
 # Messages of libraries without a type for such errors; file names may contain the word "memory".
 _NO_MEMORY = re.compile(r"out of memory|(?:can't|cannot|failed to) allocate|bad[_ ]alloc", re.IGNORECASE)
 _ISA_WITH_HALF = ("DEFAULT", "BF16", "FP16", "AMX", "AVX10")  # in the names of oneDNN's instruction sets with bfloat16
-EXACT_ROWS, ROUNDED = 32, 8  # above 32 rows, products are padded to multiples of 8, see `_even`
+EXACT_ROWS, ROUNDED = 32, 8  # batches of more than 32 rows are padded to multiples of 8, see `_pad_batches`
 
 
 def device_of(name: str) -> torch.device:
     """Return a device, ``"auto"`` as in `ninja.lm.load`; raise an `OptionError` if torch cannot use it."""
     try:
         return torch.empty(0, device=chosen_device(name)).device
-    except (RuntimeError, AssertionError) as error:  # for an unknown and for a missing device
+    except (RuntimeError, AssertionError) as error:  # for an unknown or a missing device
         raise OptionError(f"torch cannot use the device {name!r}: {error}") from error
 
 

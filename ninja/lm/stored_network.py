@@ -38,11 +38,11 @@ CardEntry = str | int | float | bool | None
 Storage: TypeAlias = Literal["half", "int8"]
 
 FORMAT = "ninja-lm"
-VERSIONS: dict[Storage, int] = {"half": 1, "int8": 2}  # older versions of Ninja read the first only
-SCALE = ".scale"  # end of the names of what matrices of int8 are multiplied by
+VERSIONS: dict[Storage, int] = {"half": 1, "int8": 2}  # older versions of Ninja can read only the first
+SCALE = ".scale"  # suffix of the names of the scales of int8 matrices
 LSTM, TRANSFORMER, KALDI = "lstm", "transformer", "nnet3"
 KINDS = (LSTM, TRANSFORMER, KALDI)
-# Sizes of the configuration of Ninja's own networks, with the least value of each; `dropout` is the other entry.
+# Sizes in the configuration of Ninja's own networks, with the smallest value of each; the other entry is `dropout`.
 SIZES = {
     LSTM: {"vocabulary": 1, "embedding": 1, "hidden": 1, "layers": 1, "normaliser": 0, "projection": 0},
     TRANSFORMER: {"vocabulary": 1, "embedding": 1, "hidden": 1, "layers": 1, "heads": 1},
@@ -51,7 +51,7 @@ MAX_LAYERS = 64
 ENDING = ".safetensors"
 VALUES = {"version", "config", "card", "pointer"}  # keys of values that are not strings
 STATE = "state"
-AGAIN = "train it again, or copy it again from its source"  # advice for most damage
+AGAIN = "train it again, or copy it again from its source"  # advice in most messages about damage
 _NAMES = PLAIN | set(STORAGES)
 _ONLY = "contains more than weights; Ninja does not load files that may run code"
 
@@ -61,9 +61,9 @@ class StoredNetwork:
     """A network as stored in a file, with plausible sizes and finite arrays; `check_shapes` checks their shapes."""
 
     kind: str  # one of `KINDS`
-    config: dict[str, Any]  # of Ninja's own networks complete and in range
+    config: dict[str, Any]  # for Ninja's own networks, complete and within range
     words: list[str]  # by id
-    card: dict[str, CardEntry]  # how it was made: data, digest, seed, steps, perplexity, …
+    card: dict[str, CardEntry]  # how the model was trained: data, digest, seed, steps, perplexity, …
     arrays: dict[str, Array]  # read-only: float16, float32 or, with NAME.scale, int8; views of a mapped file
     storage: Storage
     path: str  # for messages

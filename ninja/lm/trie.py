@@ -16,8 +16,8 @@ from ninja.lm.protocol import FIRST_MARK, LanguageModel
 
 __all__ = ["WordTrie", "score_by_levels", "score_trie", "sentence_logprobs", "word_logprobs"]
 
-MAX_HISTORIES = 4096  # advanced per call
-MAX_SCORES = 65_536  # computed per call
+MAX_HISTORIES = 4096  # maximum number of histories advanced per call
+MAX_SCORES = 65_536  # maximum number of scores computed per call
 
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
@@ -139,7 +139,7 @@ class _Descent:
         self.max_histories = max_histories
         self.on_call = on_call
         self.child = np.argsort(parent, kind="stable")  # children of a node are adjacent
-        count = np.bincount(parent + 1, minlength=parent.size + 1)  # of the root, then of each node
+        count = np.bincount(parent + 1, minlength=parent.size + 1)  # number of children of the root, then of each node
         self.begin = np.concatenate([[0], np.cumsum(count)])
         self.score = np.empty(parent.size, np.float32)
         self.stack: list[_Histories] = []

@@ -386,7 +386,7 @@ class _Chunk(NamedTuple):
     prepared: Any  # content of the output, see LatticeWriter.prepared
     num_lattices: int  # input lattices processed without a failure
     share: float | None  # fraction of the inputs' bytes that were read up to here
-    key: str  # of the last lattice
+    key: str  # key of the last lattice
 
     def entries(self) -> Iterator[tuple[str, Any]]:
         return self.results.entries() if isinstance(self.results, Batch) else iter(self.results)

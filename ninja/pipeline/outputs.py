@@ -45,8 +45,8 @@ class Output:
     lossy: Literal["allow", "refuse"] = "allow"
     words_out: str | None = None  # file for the symbol table
     resume: bool = False  # continue the output of an interrupted run
-    kind: Kind | None = None  # of lattices in Kaldi archives; None keeps the kind of each lattice
-    scales: Scales | None = None  # with which paths were compared
+    kind: Kind | None = None  # kind of lattices in Kaldi archives; None keeps the kind of each lattice
+    scales: Scales | None = None  # scales with which paths were compared
     chosen: ChosenScales | None = None  # scales for the lattices, written to a scale file next to the output
     keeps_scales: bool = True  # if `chosen` is None, copy the scale file of the inputs
     settings: Mapping[str, object] | None = None  # options that affect the results; `resume` requires equal ones

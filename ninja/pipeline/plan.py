@@ -73,11 +73,12 @@ class Unit:
 
     table: Table
     size: int  # in bytes; for a script file, the total size of its lattices
-    lines: tuple[tuple[int, int], ...] = ()  # of a script file: position, and total size of the preceding lattices
+    # lines of a script file: position, and total size of the preceding lattices
+    lines: tuple[tuple[int, int], ...] = ()
     whole: bool = False  # the file is never divided
 
 
-SUFFIX = ".shards"  # of the folder of the shards of an output
+SUFFIX = ".shards"  # suffix of the folder of the shards of an output
 
 
 def shard_folder_of(output: str) -> str:

@@ -39,7 +39,7 @@ class Failure:
 class ShardFile:
     """A file that a shard wrote."""
 
-    option: str | None  # of the output; None for a symbol table or scale file
+    option: str | None  # option of the output; None for a symbol table or scale file
     size: int
     sha256: str
 

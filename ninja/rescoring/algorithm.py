@@ -17,7 +17,7 @@ Output = Literal["lattice", "input", "best"]
 LookAhead = Literal["calibrated", "first-pass", "none"]
 
 LARGEST = 2**31 - 1  # the kernel counts in int32
-MAX_ARCS = 10_000_000  # per expanded lattice; a lattice that needs more fails instead of exhausting the memory
+MAX_ARCS = 10_000_000  # maximum number of arcs per expanded lattice, to limit memory
 DEFAULT_ALGORITHM = "arcbeam"
 DEFAULT_LIST_ALGORITHM = "nbest"  # for n-best lists
 DEFAULT_MERGE_ORDER = 5

@@ -50,7 +50,7 @@ class InFlight:
     """
 
     def __init__(self) -> None:
-        self.num_arcs = 0  # of all utterances
+        self.num_arcs = 0  # number of arcs of all utterances
         self.has_ended = False  # no utterance follows in the source
         self.has_threads = False  # several threads rescore
         self.lock = threading.RLock()

@@ -49,7 +49,7 @@ class RescoreOptions(SentenceOptions, PrunedOptions, EngineOptions):
         """Validate the values."""
         for setting in fields(self):
             value, low, high = getattr(self, setting.name), setting.metadata["low"], setting.metadata["high"]
-            if isinstance(value, int | float) and not low <= value <= high:  # NaN fails too
+            if isinstance(value, int | float) and not low <= value <= high:  # also rejects NaN
                 raise OptionError(f"{setting.name} is {value}, but must lie in [{low}, {high}]")
             choices = setting.metadata["choices"] or CHOICES.get(setting.name)
             if choices and value not in choices and (value is not None or setting.default is not None):
@@ -86,9 +86,9 @@ class UsualWeights:
         return f"LM weight {self.lm_weight:g}, word penalty {self.word_penalty:g}"
 
 
-# Of lattices of hybrid recognisers: PocketSphinx on real and synthetic speech; `python -m benchmarks.results splits`.
+# Weights for the lattices of hybrid recognisers, chosen for PocketSphinx by `python -m benchmarks.results splits`.
 LATTICES = UsualWeights("lattices with graph costs", 0.8, 0.5)
-# Of models with attention: lists of Whisper on real speech; the same benchmark.
+# Weights for the lists of models with attention, chosen for Whisper by the same benchmark.
 LISTS = UsualWeights("n-best lists without graph costs", 0.15, -1.0)
 
 

@@ -54,7 +54,7 @@ class VocabularyCheck:
         self._num_judged = 0  # number of coverages, from the first, that are tested
         self._all_fail = True  # every lattice of the file has a word that a model without <unk> lacks
         self._of_file: tuple[Coverage, ...] = ()  # one per model
-        self._of_single: tuple[Coverage, ...] = ()  # of all files that contain a single lattice
+        self._of_single: tuple[Coverage, ...] = ()  # coverages of all files that contain a single lattice
 
     def __call__(self, lattices: Iterable[Keyed]) -> Iterator[Keyed]:
         """Yield the lattices, testing them as one file.

@@ -45,7 +45,7 @@ class _HalfBatch:
     def __init__(self, expander: _search.Expander) -> None:
         self.expander = expander
         self.utterances: dict[int, Utterance] = {}  # by the number that the expander assigned
-        self.num_arcs = 0  # of all utterances
+        self.num_arcs = 0  # number of arcs of all utterances
         self.answers: Future[Answers] | None = None
 
 

@@ -145,7 +145,7 @@ def unfold_best_paths(lattice: Lattice, lm_word: Int32s, eos: int, num_best: int
     arcs = np.concatenate([path.arcs for path in paths]).astype(np.int32)
     tree = WordTrie()
     branch = tree.add(arcs, begin)  # tree branch of each arc of each path
-    arc, above = tree.word, tree.parent  # of each branch; branch b enters state b + 1
+    arc, above = tree.word, tree.parent  # arc and parent of each branch; branch b enters state b + 1
 
     # The same paths as word sequences: the model's words, each followed by </s>.
     word = np.insert(lm_word[arcs], begin[1:], eos)

@@ -30,9 +30,9 @@ class Initial:
 
     words: list[str]  # the vocabulary, by id
     state: dict[str, torch.Tensor]  # weights, float32, without those of the normaliser
-    normaliser: dict[str, torch.Tensor] | None  # its weights, which are trained further at the end
-    unk_words: int  # distinct words for which <unk> stood in its training text; 0 if the card does not tell
-    sha256: str  # of the file
+    normaliser: dict[str, torch.Tensor] | None  # weights of the normaliser, which are trained further at the end
+    unk_words: int  # number of distinct words that <unk> replaced in its training text; 0 if unknown
+    sha256: str  # digest of the file
 
 
 def read_initial(options: TrainOptions) -> tuple[TrainOptions, Initial]:

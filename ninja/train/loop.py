@@ -30,9 +30,9 @@ from ninja.train.parallel.workers import Workers
 from ninja.train.recipe import CHANGEABLE, Progress, Trained, TrainOptions
 from ninja.train.step import gradient, learning_rate, make_sampler, update, uses_bfloat16
 
-REPORT_STEPS = 50  # steps between two calls of `progress`
-# Number of batch shapes for which oneDNN keeps code of half a megabyte each. With its default of 1024 workers grew by
-# gigabytes, since batches of sentences have ever new shapes.
+REPORT_STEPS = 50  # number of steps between two calls of `progress`
+# Number of batch shapes for which oneDNN caches code, half a megabyte each. With its default of 1024, the memory of
+# workers grew by gigabytes, since batches of sentences have many different shapes.
 ONEDNN_SHAPES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
 
 
@@ -72,7 +72,7 @@ def train(
     options = dataclasses.replace(options, device=chosen_device(options.device))
     output = os.fspath(output)
     folder = os.path.dirname(os.path.abspath(output))
-    if not os.path.isdir(folder):  # before hours of training
+    if not os.path.isdir(folder):  # checked before hours of training
         raise OutputError("its folder does not exist; create it first", output)
     texts = os.fspath(train_text), None if dev_text is None else os.fspath(dev_text)
     if launch.started_by_torchrun():
@@ -91,7 +91,7 @@ def train(
         return _train(*texts, output, options, progress, workers)
 
 
-@torch.random.fork_rng(devices=[])  # keeps the caller's random state
+@torch.random.fork_rng(devices=[])  # preserves the caller's random state
 def _train(
     train_text: str,
     dev_text: str | None,
@@ -104,7 +104,7 @@ def _train(
     if options.threads:
         torch.set_num_threads(options.threads)
     options = dataclasses.replace(options, device=launch.worker_device(options.device, workers))
-    [in_float] = workers.total(float(not uses_bfloat16(options)))  # one precision for all, if machines differ
+    [in_float] = workers.total(float(not uses_bfloat16(options)))  # the same precision on all machines
     options = dataclasses.replace(options, precision="float32" if in_float else "bfloat16")
     initial = None
     if options.init is not None:

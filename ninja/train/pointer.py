@@ -119,7 +119,7 @@ def _read(lm: LanguageModel, sentences: list[list[str]]) -> _States:
     lacking = {word for sentence, found in zip(sentences, ids, strict=True)
                for word, number in zip(sentence, found, strict=True) if number < 0}  # fmt: skip
     penalty = np.float32(math.log(lm.unk_words or max(2, len(lacking))))
-    assert lm.unk is not None  # as train_pointer demands
+    assert lm.unk is not None  # checked by train_pointer
     order = sorted(range(len(sentences)), key=lambda number: len(sentences[number]))
     for first in range(0, len(order), READ_AT_ONCE):
         alive = np.array(order[first : first + READ_AT_ONCE])
@@ -144,7 +144,7 @@ class _Phrases:
     """Vectors and first words of phrases, from which keys are computed."""
 
     def __init__(self, lm: LanguageModel, encoder: PhraseEncoder, simulated: SimulatedText) -> None:
-        assert lm.unk is not None  # as train_pointer demands
+        assert lm.unk is not None  # checked by train_pointer
         texts = simulated.phrases
         self.vector = torch.from_numpy(encoder.vectors(texts, [()] * len(texts)))
         words = [text.split(" ") for text in texts]
@@ -179,7 +179,7 @@ def _loss(
     others = _others(simulated, set(said.tolist()), options, rng)
     key = phrases.keys(network, np.concatenate([others, said]), np.concatenate([np.zeros(len(others), np.bool_), new]))
     query, alone = network.queries(states.state[torch.from_numpy(position)].float())
-    score = query @ key.T  # [positions, others and said]
+    score = query @ key.T  # [positions, other and spoken phrases]
     foreign = owner[:, None] != owners[None]  # phrases of other sentences
     own = score[:, len(others) :].masked_fill(torch.from_numpy(foreign), NOTHING)
     length = len(others) + np.bincount(owners, minlength=options.batch)[owner]  # size of the list at each position

@@ -26,14 +26,14 @@ from ninja.tune.trials import DevSet, Errors, LoadedSet, Setting, Trials, Words
 __all__ = ["ContextSettings", "DevSet", "Figures", "Point", "TunedContext", "tune_context"]
 
 # The initial grid. Acoustic scales are factors of the initial one.
-KEYWORD_BOOSTS = (np.arange(0.0, 21.0), np.array([0.0, 2.0, 4.0, 12.0, 20.0]))  # without a class model, with one
+KEYWORD_BOOSTS = (np.arange(0.0, 21.0), np.array([0.0, 2.0, 4.0, 12.0, 20.0]))  # without and with a class model
 CLASS_BOOSTS = np.linspace(-16.0, 8.0, 5)
 CLASS_WEIGHTS = np.linspace(0.0, 1.0, 5)
 ACOUSTIC_FACTORS = 2.0 ** np.linspace(-1.0, 1.0, 5)
 WORD_PENALTIES = np.linspace(-2.0, 4.0, 7)
 CURVE = np.arange(0.0, 21.0)  # keyword boosts of the trade-off curve
 
-MEANINGS = {  # of the lower and the upper end of the range
+MEANINGS = {  # meaning of the lower and the upper end of each range
     "keyword_boost": (
         "words of phrases need no boost beyond that for entering a phrase",
         "does the general set contain words that are similar to phrases?",
@@ -41,7 +41,7 @@ MEANINGS = {  # of the lower and the upper end of the range
     "class_boost": ("the class model expects phrases far too often", "the class model expects phrases far too rarely"),
     "class_weight": ("the class model adds nothing outside phrases", "the first pass's language model adds nothing"),
 }
-DIGITS = 4  # significant digits of settings, as they are written
+DIGITS = 4  # significant digits of written settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Figures:
 
     contextual_wer: float  # percent
     general_wer: float  # percent
-    recall: float  # of entities in the contextual set, percent; nan without any
+    recall: float  # recall of entities in the contextual set, percent; nan without entities
     false_alarms: int  # inserted entities in the general set
 
 
@@ -75,13 +75,14 @@ class Point:
 class TunedContext:
     """The result of ``tune_context``."""
 
-    settings: ContextSettings | None  # None if all settings raise general WER too far
+    settings: ContextSettings | None  # None if all settings raise general WER by more than the allowed rise
     before: Figures  # without context, at the initial scale and penalty
     without: Figures  # without entities, with the best class weight, scale and penalty
-    after: Figures  # as chosen; without settings, as before
+    after: Figures  # with the chosen settings, or the same as `before` without settings
     curve: tuple[Point, ...]  # other keyword boosts with the chosen settings, in increasing order
     max_general_wer: float  # bound at the chosen settings, percent
-    difference: PairedDifference  # of the contextual set: the chosen settings to the best without entities
+    # difference on the contextual set between the chosen settings and the best ones without entities
+    difference: PairedDifference
     edges: tuple[str, ...]  # settings at the ends of their ranges, and their possible causes
     warnings: tuple[str, ...]
 

@@ -11,11 +11,11 @@ import numpy.typing as npt
 from ninja.evaluate.bootstrap import Interval
 from ninja.evaluate.paired import PairedDifference, paired_difference, ratio_error, student_quantile
 
-MIN_WORDS = 500  # reference words, below which the defaults are kept
-MAX_FOLDS = 10  # of the cross-validation
+MIN_WORDS = 500  # number of reference words below which the defaults are kept
+MAX_FOLDS = 10  # maximum number of folds of the cross-validation
 CONFIRMED = 0.9  # one-sided confidence of the cross-validated difference
-MIN_GROUPS = 5  # speakers; with fewer of them, utterances are resampled
-MAX_GROUPS = 200  # of utterances or speakers, to bound the memory
+MIN_GROUPS = 5  # number of speakers below which utterances are resampled instead
+MAX_GROUPS = 200  # maximum number of groups of utterances or speakers, to limit memory
 
 Doubles = npt.NDArray[np.float64]
 Int64s = npt.NDArray[np.int64]
@@ -26,9 +26,9 @@ Reason = Literal["better", "best", "too few words", "chance"]
 class Outcomes:
     """Word errors of each point of a search on each group of utterances."""
 
-    expected: Doubles  # [points, groups], over the posteriors of the sentences
-    errors: Doubles  # [points, groups], of the best sentences
-    words: Int64s  # [groups], of the references
+    expected: Doubles  # [points, groups], expected errors over the posteriors of the sentences
+    errors: Doubles  # [points, groups], errors of the best sentences
+    words: Int64s  # [groups], number of reference words
 
     def of_groups(self, groups: npt.NDArray[np.int64]) -> Outcomes:
         """Return the outcomes of some groups."""
@@ -49,8 +49,9 @@ class Choice:
 
     point: int
     candidate: int  # the simplest point within one standard error of the best
-    reason: Reason  # for the point: better than the defaults; the defaults are best, or kept for one of the others
-    difference: PairedDifference  # of the candidate to the defaults, cross-validated; negative if it is better
+    reason: Reason  # reason for the choice of the point
+    # cross-validated difference of the candidate to the defaults; negative if the candidate is better
+    difference: PairedDifference
 
     @property
     def expected_difference(self) -> Interval:

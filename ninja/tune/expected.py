@@ -14,7 +14,8 @@ from ninja.lm.mixture import How
 from ninja.tune.choice import MAX_GROUPS, MIN_GROUPS, Outcomes
 from ninja.tune.features import Features
 
-SHARPNESS = 2.0  # factor of costs in posteriors; the larger, the nearer expected errors are to those of the best path
+# factor of costs in posteriors; with larger values, expected errors are nearer to those of the best path
+SHARPNESS = 2.0
 DIGITS = 4  # decimal places of written weights
 
 Doubles = npt.NDArray[np.float64]
@@ -28,7 +29,7 @@ class Weights:
     lm_weight: float
     acoustic_scale: float
     word_penalty: float
-    mixture: tuple[float, ...] = (1.0,)  # of the models, summing to 1; empty without models
+    mixture: tuple[float, ...] = (1.0,)  # shares of the models, which sum to 1; empty without models
 
     def num_moved(self, start: Weights) -> int:
         """Count the weights that differ from `start`; all shares of a mixture count as one weight."""

@@ -28,7 +28,7 @@ from ninja.log import Log
 from ninja.rescoring.options import RescoreOptions
 from ninja.tune.word_errors import Reference
 
-MAX_TOKENS = 500_000  # words scored at once
+MAX_TOKENS = 500_000  # number of words scored at once
 LEAST_WEIGHT = 0.05  # LM weight below which scores cannot be recovered from the costs of the rescored lattice
 
 Keyed = tuple[str, Lattice]
@@ -46,19 +46,19 @@ class Features:
     with a single model it is a whole sentence.
     """
 
-    keys: tuple[str, ...]  # of the lattices
+    keys: tuple[str, ...]  # keys of the lattices
     lattice: Int64s  # [sentences], number of the lattice, increasing from 0
-    errors: Int64s  # [sentences], against the reference
+    errors: Int64s  # [sentences], number of errors
     graph: Doubles  # [sentences], first-pass graph cost
     acoustic: Doubles  # [sentences]
     num_words: Int64s  # [sentences]
     word: Int32s  # [words of all sentences], ids in the lattice's symbol table
     token_begin: Int64s  # [sentences + 1]; tokens of sentence s are token_begin[s] : token_begin[s + 1]
-    logprob: Floats  # [models, tokens], penalties of unknown words included
-    old_logprob: Floats | None  # [tokens], of the old language model; 0 if already subtracted from `logprob`
+    logprob: Floats  # [models, tokens], including penalties of unknown words
+    old_logprob: Floats | None  # [tokens], scores of the old language model; 0 if already subtracted from `logprob`
     reference_words: Int64s  # [lattices]
-    first_pass_errors: Int64s  # [lattices], of the best paths before rescoring, without word penalty
-    rescored_errors: Int64s  # [lattices], of the best paths after the latest rescoring
+    first_pass_errors: Int64s  # [lattices], errors of the best paths before rescoring, without word penalty
+    rescored_errors: Int64s  # [lattices], errors of the best paths after the latest rescoring
 
     @property
     def num_lattices(self) -> int:
@@ -156,7 +156,7 @@ def features(
     sentences: list[_Sentences] = []
     for key, result in rescored(tracked()):
         while pending[0][0] != key:
-            pending.popleft()  # a lattice that failed
+            pending.popleft()  # the lattice had an error
         _, source = pending.popleft()
         try:
             sentences.append(_sentences_of(source, result, references[key], forms or LexicalForms(), scales, num_best))

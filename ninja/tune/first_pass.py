@@ -17,7 +17,7 @@ from ninja.tune.expected import Weights
 from ninja.tune.features import Features, features
 from ninja.tune.weights import Tuned, choose_repeatedly
 
-NUM_BEST = 100  # sentences of a lattice and round
+NUM_BEST = 100  # number of sentences per lattice and round
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class TunedScales:
     """The result of ``tune_first_pass``; word error rates in percent."""
 
     scales: Scales
-    tuned: Tuned  # the choice among sentences
+    tuned: Tuned  # the choice between the sentences
 
     @property
     def wer(self) -> float:

@@ -18,7 +18,7 @@ from ninja.tune.boosts import TunedContext
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 GREY = "#606060"
-WIDTH, HEIGHT = 6.4, 2.2  # of a panel, in inches
+WIDTH, HEIGHT = 6.4, 2.2  # size of a panel in inches
 
 STYLE: dict[Any, Any] = {
     "axes.grid": True,

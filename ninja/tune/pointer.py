@@ -63,8 +63,8 @@ class PointerTrial:
 
     prior: float
     weight: float
-    wer: float  # of the contextual set
-    general_wer: float | None = None  # of the general set
+    wer: float  # WER of the contextual set
+    general_wer: float | None = None  # WER of the general set
 
     def __str__(self) -> str:
         general = "" if self.general_wer is None else f"  {self.general_wer:11.2f}"
@@ -81,9 +81,9 @@ class TunedPointer:
     """The result of ``tune_pointer``."""
 
     chosen: PointerTrial | None  # None if all raise general WER by more than the allowed rise
-    before: PointerTrial  # with weight 0, the language model alone
+    before: PointerTrial  # with weight 0, i.e. the language model alone
     trials: tuple[PointerTrial, ...]
-    evidence: str = ""  # for the chosen weights, or why the initial ones are kept
+    evidence: str = ""  # message about the evidence for the chosen weights, or the reason why the initial ones are kept
 
 
 def tune_pointer(

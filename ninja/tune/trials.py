@@ -96,8 +96,8 @@ class Errors:
 
     contextual: int
     general: int
-    general_beyond: int  # with the margin added to the keyword boost
-    general_without: int  # the same run without entities
+    general_beyond: int  # number of general errors with the margin added to the keyword boost
+    general_without: int  # number of general errors of the same run without entities
 
 
 class Trials:
@@ -216,7 +216,7 @@ class Trials:
                 continue
             try:
                 lists = part.entities.of(key)
-                best_path(add_context(lattice, self._tracker, lists))  # a failure here would occur in every trial
+                best_path(add_context(lattice, self._tracker, lists))  # an error here would occur in every trial
             except NinjaError as failure:
                 log.fail(failure, key)
                 continue

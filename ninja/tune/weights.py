@@ -39,7 +39,7 @@ LM_WEIGHTS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 ACOUSTIC_FACTORS = 2.0 ** np.linspace(-1.0, 1.0, 9)
 WORD_PENALTIES = np.linspace(-2.0, 4.0, 13)
 MAX_MIXTURES = 12  # mixtures in the grid
-MAX_ROUNDS = 4  # rescorings of the development set with chosen weights
+MAX_ROUNDS = 4  # maximum number of rescorings with chosen weights
 
 Points = Sequence[Weights]
 
@@ -52,16 +52,16 @@ class Tuned:
     start: Weights  # the initial weights
     candidate: Weights  # the best simple weights, which are chosen if the set shows that they are better
     choice: Choice
-    wer: float  # of the n-best sentences at the weights
-    wer_before: float  # rescored with the initial weights
-    wer_first_pass: float  # of the original lattices, at the initial acoustic scale, without word penalty
-    wer_oracle: float  # of the best sentence of each lattice, a lower bound for all weights
-    wer_rescored: float  # of the lattices rescored with the weights
+    wer: float  # WER of the n-best sentences at the weights
+    wer_before: float  # WER after rescoring with the initial weights
+    wer_first_pass: float  # WER of the original lattices, at the initial acoustic scale, without word penalty
+    wer_oracle: float  # WER of the sentence with the fewest errors of each lattice, a lower bound for all weights
+    wer_rescored: float  # WER after rescoring with the weights
     edges: tuple[str, ...]  # weights at the ends of their ranges, and models that are not used
     num_lattices: int
     num_sentences: int
-    num_words: int  # of the references
-    by_speaker: bool  # whether differences are paired by speaker, not by utterance
+    num_words: int  # number of reference words
+    by_speaker: bool  # whether differences are paired by speaker instead of by utterance
 
     @property
     def difference(self) -> Interval:
@@ -187,7 +187,7 @@ def choose_repeatedly(
     sentences = sentences_at(start, log)
     wer_first_pass = sentences.wer(sentences.first_pass_errors)
     rescored = {start: sentences.wer(sentences.rescored_errors)}  # word error rates by weights
-    repeated = type(log)(on_error=None if log.on_error is None else lambda error: None)  # failures were reported
+    repeated = type(log)(on_error=None if log.on_error is None else lambda error: None)  # errors were reported
     tuned = choose(sentences, start, how, speakers=speakers, min_words=min_words)
     for number in range(MAX_ROUNDS):
         if tuned.weights in rescored:

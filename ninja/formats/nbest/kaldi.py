@@ -153,7 +153,7 @@ class _Line:
             [],
             [],
             [],
-        )  # of arcs without a word
+        )  # costs and labels of arcs without a word
 
     def arc(self, word: str | int, graph: float, acoustic: float, labels: list[int]) -> None:
         self._add(graph, acoustic, labels)

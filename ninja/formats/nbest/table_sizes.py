@@ -9,11 +9,12 @@ import numpy as np
 
 from ninja.errors import FormatError
 
-MOST_VALUES = 16  # of a column for each byte of the file
-LEAST_VALUES = 1_000_000  # that any file may have in a column
-MOST_BYTES = 100  # of strings in memory, of the rows that are read at once, for each byte of the file
-LEAST_BYTES = 1 << 24  # that any file may need
-AHEAD = 16  # batches whose size is computed at once
+MOST_VALUES = 16  # maximum number of values of a column per byte of the file
+LEAST_VALUES = 1_000_000  # number of values of a column that is allowed for any file
+# maximum number of bytes of strings in memory per byte of the file, for the rows that are read at once
+MOST_BYTES = 100
+LEAST_BYTES = 1 << 24  # number of bytes that is allowed for any file
+AHEAD = 16  # number of batches whose size is computed at once
 
 
 def check_parquet(metadata: Any, size: int, path: str | None) -> None:
@@ -26,7 +27,8 @@ def check_parquet(metadata: Any, size: int, path: str | None) -> None:
     Raises:
         FormatError: The file has more rows, or needs more memory, than is allowed for its size.
     """
-    # The footer's columns are not looked at: those of a damaged file end the process (std::terminate in pyarrow).
+    # The columns in the footer are not accessed, as pyarrow terminates the process (std::terminate) if they are
+    # damaged.
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     num_rows = max(metadata.num_rows, sum(group.num_rows for group in groups))
     _check("the table", num_rows, sum(group.total_byte_size for group in groups), size, path)

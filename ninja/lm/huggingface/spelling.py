@@ -69,7 +69,7 @@ class Spelling:
         (self._carrier,) = self._split([CARRIER])
         self._begin = np.full((2, len(special)), -1, np.int64)  # [inside or first, words], -1 if not split yet
         self._count = np.zeros((2, len(special)), np.int64)
-        self.piece: npt.NDArray[np.int64] = np.empty(0, np.int64)  # of all words split so far
+        self.piece: npt.NDArray[np.int64] = np.empty(0, np.int64)  # pieces of all words split so far
         self.vocabulary: SymbolTable = _Words(self, list(special), path)
         for first in (0, 1):
             self._add_pieces(first, np.arange(len(special)), [[piece] for piece in special.values()])

@@ -14,7 +14,7 @@ from ninja import _networks
 from ninja.lm.recurrent.pool import Floats
 from ninja.models.nnet3 import Component, Library, Operation
 
-SMALLEST_POWER = 2.0**-66  # of a block that is normalised
+SMALLEST_POWER = 2.0**-66  # smallest power of a block that is normalised
 LARGEST_EXPONENT = 87.0
 
 

@@ -20,7 +20,7 @@ GATE_ORDER = [
     1,
     3,
     2,
-]  # from torch's input, forget, cell, output, to that of `_networks.lstm_step`
+]  # converts torch's order input, forget, cell, output to that of `_networks.lstm_step`
 
 
 class ArrayLstm(ArrayPoolLM):

@@ -22,7 +22,7 @@ class Embedding:
     """A vector for each word, in the precision of its file."""
 
     weight: npt.NDArray[Any]  # float32 or int8 [words, width]
-    scale: Floats | None = None  # of each row of int8, float32 [words]
+    scale: Floats | None = None  # scale of each int8 row, float32 [words]
 
     def rows(self, words: np.ndarray, width: int | None = None) -> Floats:
         """Return the vectors of words, or their first `width` numbers, float32 [n, width]."""
@@ -68,7 +68,7 @@ class FeatureEmbedding:
     def _sums(self, words: np.ndarray) -> Floats:
         result = np.zeros((len(words), self.shape[1]), np.float32)
         count = self._begin[words + 1] - self._begin[words]
-        for number in range(int(count.max(initial=0))):  # a feature of each word at once: few words have many
+        for number in range(int(count.max(initial=0))):  # one feature of each word at a time, as few words have many
             rows = np.flatnonzero(count > number)
             entry = self._begin[words[rows]] + number
             result[rows] += self._weight[self._index[entry]] * self._value[entry, None]
@@ -116,7 +116,7 @@ class ArrayPoolLM(PoolLM):
         ]
         self._bias = bias
         self._row_width = width
-        self._columns = slice(output, output + self.state_size)  # of the output
+        self._columns = slice(output, output + self.state_size)  # columns of the output
         self._start_row = np.zeros(width, np.float32)
         self._empty()
 

@@ -205,6 +205,6 @@ class RowThreads:
         from concurrent.futures import wait
 
         futures = [self._started().submit(compute, piece) for piece in pieces]
-        wait(futures)  # also after a failure, so that no piece writes rows that the caller then reuses
+        wait(futures)  # also after an error, so that no piece writes rows that the caller reuses
         for future in futures:
             future.result()

@@ -15,8 +15,8 @@ from ninja.lm.protocol import LanguageModel, LoadOptions
 from ninja.lm.recurrent.pool import PoolLM
 from ninja.lm.word_map import Words
 
-ROWS_ON_DEVICE = 8192  # histories that a device other than the CPU computes on at once
-EVEN_ROWS = 32  # CPU batches are padded to a multiple, as oneDNN plans each size not used recently anew
+ROWS_ON_DEVICE = 8192  # number of histories that a GPU processes at once
+EVEN_ROWS = 32  # CPU batches are padded to a multiple of this, as oneDNN plans each batch size that is not in its cache
 LOGIT_WORDS = 4096  # words whose logits are computed at once for the normaliser
 
 
