@@ -37,7 +37,7 @@ SLOW = ("test_tutorials", "test_train_torchrun", "test_readme", "test_train_para
 
 
 def pytest_collection_modifyitems(items):
-    """Put the slow files first."""
+    """Run slow files first."""
     items.sort(key=lambda item: item.path.stem not in SLOW)
 
 
@@ -50,7 +50,7 @@ NEEDED_LIBRARIES += ("pocketsphinx",)
 
 
 def pytest_sessionstart():
-    """Refuse to let comparisons skip themselves in CI, where they must run."""
+    """Raise an error in CI if comparisons would be skipped, as they must run there."""
     if not os.environ.get("CI"):
         return
     missing = [str(SHARED / name) for name in NEEDED_DATA if not (SHARED / name).is_dir()]
@@ -80,18 +80,18 @@ MAY_SKIP = (
 
 
 def pytest_make_parametrize_id(val, argname):
-    """Name bytes by their place: gzip's hold the time, and each process of xdist collects the tests for itself."""
+    """Name bytes by their index, as gzip data contain the time and each xdist process collects the tests separately."""
     return argname if isinstance(val, bytes) else None
 
 
 def pytest_collection_finish():
-    """Let collections of garbage pass over what was imported: it stays."""
+    """Exclude imported objects from garbage collection."""
     gc.freeze()
 
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item):
-    """Fail what skips itself in CI for want of what must be there."""
+    """Fail tests that are skipped in CI because of missing requirements."""
     outcome = yield
     report = outcome.get_result()
     if not (report.skipped and os.environ.get("CI")):  # elsewhere a machine may lack programs and data
@@ -104,7 +104,8 @@ def pytest_runtest_makereport(item):
 
 @pytest.fixture(autouse=True)
 def one_thread():
-    """Run torch on one thread, which a command may have changed: small networks wait for each other on several."""
+    """Run torch on one thread, as a command may have changed the number, and small networks are slower on several
+    threads."""
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(1)
 

@@ -1,4 +1,4 @@
-"""Fixtures of the command line's tests."""
+"""Fixtures for tests of the command line."""
 
 import pytest
 from example_lattices import write_first
@@ -13,7 +13,7 @@ def small(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def korean():
-    """The folder of Kaldi's answers."""
+    """Return the folder of Kaldi's results."""
     folder = SHARED / "golden" / "korean"
     if not folder.exists():
         # A user's checkout has no ../shared; in CI tests/conftest.py turns this skip into a failure.

@@ -1,4 +1,5 @@
-"""Commands that print what they find in batches: the same bytes however these are cut, and failures of one's own."""
+"""Output of commands that process batches: it does not depend on the batch size, and errors affect single lattices
+only."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ CROOKED = from_arcs("crooked", [0, 0], [1, 1], [1, 2], [0.0] * 2, finals={1: 0.0
 
 
 def spoken(number: int) -> Lattice:
-    """Return a lattice of up to eight words, each with another."""
+    """Return a lattice of up to eight words, each with an alternative."""
     random = np.random.default_rng(number)
     states = int(random.integers(2, 10))
     src = np.repeat(np.arange(states - 1), 2)
@@ -39,7 +40,7 @@ def spoken(number: int) -> Lattice:
 
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Sound lattices, the same with damaged ones between, and references of most."""
+    """Write valid lattices, the same lattices mixed with damaged ones, and references for most of them."""
     monkeypatch.chdir(tmp_path)
     sound = [spoken(number) for number in range(40)]
     (tmp_path / "words").write_text("".join(f"{word} {number}\n" for number, word in enumerate(["<eps>", *"abcd"])))
@@ -50,7 +51,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def written(ninja: Ninja, files: Path, *arguments: object) -> tuple[int, str, dict[str, bytes]]:
-    """Run a command; return its exit code, what it says, and what it writes."""
+    """Run a command; return its exit code, its messages and its output."""
     before = {path: path.read_bytes() for path in files.iterdir()}
     code, _, errors = ninja(*arguments, "-o", "out")
     made = {path.name: path.read_bytes() for path in files.iterdir() if path.read_bytes() != before.get(path)}

@@ -1,4 +1,4 @@
-"""The commands: what they print, where, and with which exit code."""
+"""Output, messages and exit codes of commands."""
 
 import json
 import os
@@ -16,7 +16,7 @@ import ninja as package
 
 @pytest.fixture
 def damaged(small, tmp_path):
-    """A text archive whose second lattice has a cycle."""
+    """Write a text archive whose second lattice has a cycle."""
 
     path = tmp_path / "damaged.txt"
     write_all(f"ark,t:{path}", (lattice for _, lattice in package.read(small)))

@@ -1,4 +1,4 @@
-"""The commands of the algebra of lattices, from union to expand-ngram."""
+"""Commands that combine and transform lattices, from union to expand-ngram."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 
 def lattice_of(key: str, *costs: float) -> Lattice:
-    """Words 1, 2, ... at these costs, then word 9."""
+    """Return a lattice with words 1, 2, ... at these costs, followed by word 9."""
     count = len(costs)
     src, dst = [*[0] * count, 1], [*[1] * count, 2]
     word, cost = [*range(1, count + 1), 9], [*costs, 0.5]

@@ -1,4 +1,5 @@
-"""``ninja lm``: what a model is, the probability of each word of a text, and messages about texts it cannot score."""
+"""``ninja lm``: description of models, probabilities of the words of a text, and messages about texts that cannot be
+scored."""
 
 import io
 import json
@@ -27,7 +28,7 @@ IDS = {"one": [4, 5], "two": [], "three": [6, 3, 4]}  # of the text below
 
 @pytest.fixture(scope="module")
 def bed(tmp_path_factory):
-    """A folder with a Kaldi RNNLM, one without a word for unknown ones, a checkpoint, and a text."""
+    """Create a folder with a Kaldi RNNLM, an RNNLM without <unk>, a checkpoint, and a text."""
     folder = tmp_path_factory.mktemp("lm")
     builder = Builder(1)
     last = builder.node(builder.affine(4, 4), "input")
@@ -207,7 +208,7 @@ ngram 2=3
 
 @pytest.fixture
 def closed(tmp_path):
-    """An ARPA file without <unk>, and a text with two words that it lacks, and one of probability zero."""
+    """Write an ARPA file without <unk>, and a text with two unknown words and a word of probability zero."""
     (tmp_path / "lm.arpa").write_text(ARPA)
     (tmp_path / "text").write_text("u1 a zebra b\nu2 <unk> a b\nu3 never\n")
     return tmp_path

@@ -1,4 +1,4 @@
-"""``ninja lmrescore``: an n-gram model's costs added to lattices, or taken out."""
+"""``ninja lmrescore``: addition and subtraction of the costs of n-gram models."""
 
 import math
 
@@ -40,7 +40,7 @@ def inputs(tmp_path):
 
 
 def graph_costs(path):
-    """Graph cost of each word's path, and its acoustic cost."""
+    """Return the graph cost and the acoustic cost of the path of each word."""
     (_, lattice), *_ = read(path)
     state = [(0, 0.0, 0.0, ())]
     found = {}

@@ -1,4 +1,4 @@
-"""``ninja rescore`` with several language models: mixtures, the old one, one after the other, and context."""
+"""``ninja rescore`` with several language models: mixtures, old models, several passes, and context."""
 
 import shutil
 from pathlib import Path
@@ -20,7 +20,7 @@ KEYS = 4
 
 @pytest.fixture(scope="module")
 def bed(tmp_path_factory):
-    """A folder with some lattices, their words, and two small n-gram models."""
+    """Create a folder with some lattices, their words, and two small n-gram models."""
     folder = tmp_path_factory.mktemp("bed")
     used = set()
     with package.write(folder / "lat.ark") as output:
@@ -38,7 +38,7 @@ def bed(tmp_path_factory):
 
 
 def write_arpa(path, words, seed, unk=("<unk>",)):
-    """Write a bigram model of made-up scores."""
+    """Write a bigram model with random scores."""
     random = np.random.default_rng(seed)
     unigrams = ["<s>", "</s>", *unk, *(word for word in words if not word.startswith("<"))]
     pairs = sorted({tuple(random.choice(unigrams[3:], 2)) for _ in range(300)})

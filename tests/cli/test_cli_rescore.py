@@ -1,4 +1,4 @@
-"""``ninja train`` and ``ninja rescore``, from a text to rescored lattices, with a model of a few words."""
+"""``ninja train`` and ``ninja rescore``, from a text to rescored lattices, with a model with few words."""
 
 import os
 import pty
@@ -22,7 +22,7 @@ TINY = [f"--{name}={value}" for name, value in {**SIZES, **PACE}.items()]
 
 @pytest.fixture(scope="module")
 def bed(tmp_path_factory):
-    """A folder with four lattices, their words, and a model that knows all of these."""
+    """Create a folder with four lattices, their words, and a model that contains all of these words."""
     folder = tmp_path_factory.mktemp("bed")
     with package.write(folder / "lat.ark") as output:
         for number, (_, lattice) in enumerate(package.read(EXAMPLES / "lat.ark.gz")):

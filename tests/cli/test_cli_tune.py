@@ -1,4 +1,4 @@
-"""``ninja tune``: the file of weights that other commands take, and the figures printed."""
+"""``ninja tune``: the file of weights that other commands read, and the printed results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ninja.files.text import read_toml
 
 @pytest.fixture(scope="module")
 def bed(tmp_path_factory):
-    """A folder with four lattices, their words, and a unigram that knows all of these."""
+    """Create a folder with four lattices, their words, and a unigram model that contains all of these words."""
     folder = tmp_path_factory.mktemp("bed")
     examples = Path(__file__).parents[2] / "examples"
     with package.write(folder / "lat.ark") as output:
@@ -34,7 +34,7 @@ def bed(tmp_path_factory):
 
 @pytest.fixture
 def tuning(bed, tmp_path):
-    """Arguments of ``ninja tune`` on a set of four lattices, and the file it is to write."""
+    """Return arguments of ``ninja tune`` for a set of four lattices, and the output file."""
     return ["tune", bed / "lat.ark", "--ref", bed / "text"], tmp_path / "weights.toml"
 
 
@@ -129,7 +129,7 @@ def test_tune_weights_refuses_inputs_that_cannot_be_tuned(ninja, tuning, extra, 
 
 @pytest.fixture(scope="module")
 def large_bed(bed, tmp_path_factory):
-    """The set of four lattices twenty times: enough words to choose weights."""
+    """Repeat the set of four lattices twenty times, so that it has enough words to choose weights."""
     folder = tmp_path_factory.mktemp("large")
     references = read_text(bed / "text")
     with package.write(folder / "lat.ark") as output, (folder / "text").open("w") as text:

@@ -1,4 +1,4 @@
-"""``ninja tune --entities``: the file it writes, what it says, what it refuses."""
+"""``ninja tune --entities``: output file, messages, and rejected arguments."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ninja.tune import boosts as tuning
 
 @pytest.fixture
 def bed(tmp_path):
-    """A folder with both sets and their phrases, and the arguments that name them."""
+    """Create a folder with both sets and their phrases, and return the arguments that name them."""
     for name, part in {
         "calls": dev_set(NAMES, near=NEAR, far=FAR),
         "talk": dev_set(NAMES, misled=MISLED, other=OTHER),
@@ -40,7 +40,7 @@ def command(bed):
 
 @pytest.fixture(autouse=True)
 def few_words_suffice(monkeypatch):
-    """The sets of these tests have few words."""
+    """Allow sets with few words, as in these tests."""
     monkeypatch.setattr(tuning, "MIN_WORDS", 0)
 
 

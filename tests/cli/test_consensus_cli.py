@@ -1,4 +1,4 @@
-"""The commands of consensus decoding: what they write, what they say, how they end."""
+"""Output, messages and exit codes of the commands of consensus decoding."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def lattice(key, costs=(0.5, 1.5, 0.7), labels=((1,) * 3, (2,) * 4, (2,) * 4)):
 
 @pytest.fixture
 def archives(tmp_path):
-    """Write the lattices of two systems, in other orders; the second lacks one key."""
+    """Write the lattices of two systems in different orders; the second system lacks one key."""
     write_all(tmp_path / "a.ark", (lattice(key) for key in ("one", "two", "three")))
     write_all(tmp_path / "b.ark", (lattice(key, (0.5, 0.1, 2.0)) for key in ("two", "one")))
     (tmp_path / "words.txt").write_text("<eps> 0\nthe 5\ncat 6\nhat 7\n")

@@ -1,4 +1,4 @@
-"""Pruned determinization by command."""
+"""Commands for pruned determinization."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The launcher: which calls are ours, which the build tool's, and how the two are told apart."""
+"""The launcher: how calls of this program and calls of the build tool are distinguished."""
 
 import os
 import pty
@@ -18,7 +18,7 @@ START = "import sys; sys.path.insert(0, {root!r}); sys.argv[0] = 'ninja'; from n
 
 @pytest.fixture
 def tool(tmp_path):
-    """A build tool that tells how it was called."""
+    """Write a build tool that prints its arguments."""
     folder = tmp_path / "bin"
     folder.mkdir()
     path = folder / "ninja"
@@ -206,7 +206,7 @@ def test_importing_the_writers_is_light():
 
 
 def least_seconds(arguments, runs=5):
-    """Least processor time of several runs: what else the machine does must not decide a test."""
+    """Return the smallest processor time of several runs, so that other load does not affect the test."""
     seconds = []
     for _ in range(runs):
         process = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, cwd=ROOT)

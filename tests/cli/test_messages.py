@@ -1,4 +1,4 @@
-"""One cause, one message; messages that say what a file is, which option to use and what was meant."""
+"""Messages: one per cause, with the kind of a file, the option to use, and suggestions for misspelled names."""
 
 from __future__ import annotations
 

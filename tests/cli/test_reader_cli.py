@@ -1,4 +1,4 @@
-"""What a reader who knows Kaldi tripped over in the verbs: files, the standard input, options, and what fails."""
+"""Problems that a Kaldi user found in commands: files, standard input, options, and errors."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ninja.io.number_tables import read_integers
 
 
 def lattice(key, costs=(0.5, 1.5, 0.7)):
-    """Return a lattice that says 5, then 6 or 7."""
+    """Return a lattice with the word 5, followed by 6 or 7."""
     labels = ((1,) * 3, (2,) * 4, (2,) * 4)
     return from_arcs(key, [0, 1, 1], [1, 2, 2], [5, 6, 7], costs, finals={2: 0.0}, labels=labels)
 
 
 def lattice_with_pause(key):
-    """Return one path whose second arc has no word."""
+    """Return a lattice with a single path whose second arc has no word."""
     labels = ((1,) * 3, (2,) * 4, (3,) * 5)
     return from_arcs(key, [0, 1, 2], [1, 2, 3], [5, 0, 6], [0.5, 0.5, 0.5], finals={3: 0.0}, labels=labels)
 
@@ -33,7 +33,7 @@ def write(path, *lattices):
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
-    """A folder with an archive of two lattices, one of the first only, and a symbol table, as the current one."""
+    """Change to a folder with an archive of two lattices, an archive of the first one, and a symbol table."""
     monkeypatch.chdir(tmp_path)
     write("a.ark", lattice("one"), lattice("two"))
     write("b.ark", lattice("one", (0.5, 0.1, 2.0)))

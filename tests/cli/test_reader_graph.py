@@ -1,4 +1,4 @@
-"""What a reader with odd lattices found: dead ends, lattices by states, costs and labels beyond what can be written."""
+"""Problems with unusual lattices: dead ends, state-level lattices, and costs and labels that cannot be written."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MODEL = model_of({1: 1, 2: 1, 3: 1})  # phone p: its loop is 2p - 1, its end 2p
 
 
 def spoken(kind: str = "compact", key: str = "utt") -> Lattice:
-    """Two ways to say two words, with a frame of silence between."""
+    """Return a lattice with two paths of two words, with a frame of silence between them."""
     lattice = from_arcs(
         key,
         [0, 0, 1, 2],
@@ -49,7 +49,7 @@ def path(kind: str = "compact") -> Lattice:
 
 
 def with_dead_ends(lattice: Lattice) -> Lattice:
-    """Add an arc to a state that leads nowhere, and a state that nothing enters, which has an arc of many labels."""
+    """Add an arc to a dead end, and an unreachable state with an arc of many labels."""
     last = lattice.num_states - 1
     arcs = [
         (0, last + 1, 9, 1.0, [2] * 50),

@@ -1,4 +1,4 @@
-"""Refusals that no other test asks for: each call, and the words of its message."""
+"""Errors that no other test covers: calls, and parts of their messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``ninja rescore`` from each format to each, on folders, patterns, lists, script files and the standard input."""
+"""``ninja rescore`` between all formats, with folders, patterns, lists, script files and standard input."""
 
 import gzip
 import io
@@ -75,7 +75,7 @@ UNKEYED = ("plf", "nemo")  # of which lattices are numbered
 
 
 def lattice(key, third):
-    """Make a lattice of three words, of which each may be either of two."""
+    """Create a lattice of three words, each with an alternative."""
     return Lattice.from_arrays(
         key,
         [0, 2, 4, 6, 6],
@@ -100,7 +100,7 @@ def without(lattice, cost):
 
 
 def named(path):
-    """Return a text archive with names for ids."""
+    """Return a text archive with words instead of ids."""
     rows = [row.split() for row in path.read_text().splitlines()]
     return "".join(
         " ".join([*row[:2], WORDS.word(int(row[2])), *row[3:]] if len(row) == 4 else row) + "\n" for row in rows
@@ -125,7 +125,7 @@ def written(folder, lattices):
 
 @pytest.fixture(scope="module")
 def bed(tmp_path_factory):
-    """A folder with a model and a folder of all formats for each kind of costs."""
+    """Create a folder with a model, and with a folder of all formats for each kind of costs."""
     folder = tmp_path_factory.mktemp("formats")
     (folder / "lm.arpa").write_text(ARPA)
     written(folder / "both", LATTICES)
@@ -136,7 +136,7 @@ def bed(tmp_path_factory):
 
 @pytest.fixture
 def rescore(ninja, bed):
-    """Rescore with the model; return the exit code and stderr's lines."""
+    """Rescore with the model; return the exit code and the lines of stderr."""
 
     def run(*arguments):
         code, output, errors = ninja("rescore", "--rnnlm", bed / "lm.arpa", *arguments)
@@ -152,7 +152,7 @@ def arguments(folder, form):
 
 
 def read(path, **options):
-    """Return lattices without what they were called."""
+    """Return lattices without their keys."""
     return [each for _, each in sorted(package.read(str(path), **options), key=lambda item: item[0])]
 
 
@@ -272,7 +272,7 @@ def test_the_symbol_table_is_never_written_over_lattices(rescore, ninja, home):
 
 @pytest.fixture
 def home(bed, tmp_path, monkeypatch):
-    """A folder of its own, in which the command runs, with the lattices in HTK's and Kaldi's form."""
+    """Change to a separate folder with the lattices in HTK's and Kaldi's formats."""
     monkeypatch.chdir(tmp_path)
     for name in ("a.slf", "b.slf"):
         (tmp_path / "in").mkdir(exist_ok=True)

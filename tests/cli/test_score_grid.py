@@ -1,4 +1,4 @@
-"""`ninja score` under many scales at once, and with words filtered."""
+"""`ninja score` with several scales, and with filtered words."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_a_hypothesis_is_aligned_once_and_a_missing_one_is_scored_as_empty(monke
 
 @pytest.fixture
 def texts(tmp_path: Path) -> tuple[Path, Path]:
-    """References and hypotheses that differ in noise."""
+    """Write references and hypotheses that differ in noise words."""
     reference, hypothesis = tmp_path / "ref", tmp_path / "hyp"
     reference.write_text("u1 a b <unk> c\nu2 um d\n")
     hypothesis.write_text("u1 a <noise> b c\nu2 uh d\n")

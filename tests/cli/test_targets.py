@@ -1,4 +1,5 @@
-"""What ``ninja.write`` writes where: formats by extension or name, one lattice a file or many, whole or not at all."""
+"""Outputs of ``ninja.write``: formats by extension or name, one or several lattices per file, complete files or
+none."""
 
 import gzip
 import io

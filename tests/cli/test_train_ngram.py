@@ -1,4 +1,4 @@
-"""``ninja train ngram``: what it writes, says and refuses; and that ``ninja train`` is what it was."""
+"""``ninja train ngram``: output, messages and errors; ``ninja train`` is unchanged."""
 
 import dataclasses
 import gzip

@@ -1,4 +1,4 @@
-"""The verbs for archives, equivalent included: which lattices go where, and what is said of those that are missing."""
+"""Commands for archives, including equivalent: distribution of lattices, and messages about missing ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verbs named after Kaldi's everyday programs: what they print and write, and with which exit code."""
+"""Output and exit codes of the commands that are named after Kaldi's common programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``ninja ctc-decode``: from the matrices of CTC models to lattices."""
+"""``ninja ctc-decode``, from matrices of CTC models to lattices."""
 
 import gzip
 import io
@@ -26,7 +26,7 @@ HOW = ("--letters", LETTERS, "--blank", "3", "--scale", "logit")
 
 
 def spoken(*columns, sure=20.0, width=4):
-    """Logits of a model that is sure of one column at each frame."""
+    """Return logits with one probable column at each frame."""
     return (sure * np.eye(width)[list(columns)]).astype(np.float32)
 
 
@@ -80,7 +80,7 @@ def test_a_lattice_is_the_one_that_python_makes(ninja, folder):
 
 
 def written(how, matrices):
-    """Matrices in a file or folder of some kind; what to call it on the command line."""
+    """Write matrices to a file or folder of some kind; return its name on the command line."""
     kaldiio = pytest.importorskip("kaldiio")
     torch = pytest.importorskip("torch")
     if how in ("folder", "list of files", "list by content", "list"):

@@ -1,4 +1,4 @@
-"""Every verb on lattices of other formats: the same answer as on the same lattices in a Kaldi archive."""
+"""All commands on lattices in other formats: the same results as for a Kaldi archive."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ TIMED = [name for name, (_, _, has_times) in SOURCES.items() if has_times]
 
 @pytest.fixture(scope="module")
 def bed(tmp_path_factory):
-    """A folder with three lattices in all formats, a symbol table, and ``said``, what was said."""
+    """Create a folder with three lattices in all formats, a symbol table, and their references in ``said``."""
     folder = tmp_path_factory.mktemp("bed")
     table = SymbolTable.read(EXAMPLES / "words.txt")
     chosen, used = [], {0}
@@ -77,7 +77,7 @@ def bed(tmp_path_factory):
 
 @pytest.fixture
 def there(bed, monkeypatch, tmp_path):
-    """Work in a folder beside which no symbol table lies."""
+    """Change to a folder without a symbol table next to it."""
     for each in bed.iterdir():
         (tmp_path / each.name).symlink_to(each)
     monkeypatch.chdir(tmp_path)
@@ -94,7 +94,7 @@ KALDI = ["kaldi.ark", "--words", "table.txt"]
 
 
 def in_order(text):
-    """Lines of a table, without keys, which PLF does not hold."""
+    """Return the lines of a table without keys, which PLF does not store."""
     return [line.split(maxsplit=1)[1:] for line in text.splitlines()]
 
 

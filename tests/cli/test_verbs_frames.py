@@ -1,4 +1,4 @@
-"""Posteriors of frames, expected accuracies and pronunciations."""
+"""Frame posteriors, expected accuracies and pronunciations."""
 
 from __future__ import annotations
 
@@ -56,7 +56,8 @@ def test_posteriors_of_final_labels_count_too():
 
 
 def small_model():
-    """Two phones of one state: 1 and 3 leave it, 2 and 4 are self-loops with densities of their own."""
+    """Create a model of two phones with one state: transitions 1 and 3 leave it, 2 and 4 are self-loops with separate
+    densities."""
 
     def of(kind, *values):
         return np.array(values, kind)

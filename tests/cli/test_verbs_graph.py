@@ -1,4 +1,4 @@
-"""The light operations behind Kaldi's everyday programs: kinds, projection, scales, boosts, FSTs, single paths."""
+"""Simple operations of Kaldi's common programs: kinds, projection, scales, boosts, FSTs, single paths."""
 
 from __future__ import annotations
 

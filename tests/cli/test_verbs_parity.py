@@ -1,4 +1,4 @@
-"""The comparisons behind docs/parity.md: they find what is equal equal, and what is not, not."""
+"""The comparisons for docs/parity.md recognise equal and different results."""
 
 from pathlib import Path
 

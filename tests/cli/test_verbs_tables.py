@@ -1,4 +1,4 @@
-"""Tables of numbers, lists of keys, and what stands along with lattices."""
+"""Tables of numbers, lists of keys, and files next to lattices."""
 
 from __future__ import annotations
 

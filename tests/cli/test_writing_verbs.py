@@ -1,4 +1,4 @@
-"""What verbs write in formats of one cost is joined by their scales, and words that no table holds cost one lattice."""
+"""Commands combine costs with their scales for formats with one cost; unknown words affect single lattices."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def there(tmp_path, monkeypatch):
 
 
 def run(ninja, verb, *arguments):
-    """Run a verb on the archive; return stderr."""
+    """Run a command on the archive; return stderr."""
     name, *options = verb.split()
     code, _, errors = ninja(name, "lat.ark", *options, *arguments, "--words", "words.txt")
     assert code == 0, errors

@@ -1,4 +1,4 @@
-"""Reversal of lattices, models that read sentences from their end, and several models in turn."""
+"""Reversal of lattices, backward language models, and several models in turn."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def turned(costs: list[PathCost]) -> list[PathCost]:
 def path_costs_backward(
     lattice: Lattice, logprob: LogProb, options: RescoreOptions, graph_share: float
 ) -> list[PathCost]:
-    """Costs of every path under a model of reversed sentences."""
+    """Return the costs of all paths with a model of reversed sentences."""
     whole = reverse(lattice)  # the same paths, as the next test but one says
     return turned(path_costs_under(whole, logprob, options, graph_share))
 

@@ -1,4 +1,4 @@
-"""Consensus decoding: the kernel and its slow twin, laws, and Kaldi's own answers."""
+"""Consensus decoding: comparison with a slow implementation and with Kaldi's results, and laws."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ GOLDEN = {"korean": 1.0, "english": 0.1}
 
 @st.composite
 def spoken_lattices(draw: st.DrawFn) -> Lattice:
-    """Draw a lattice with times and few words, so that some stand in several places."""
+    """Draw a lattice with times and few words, so that some words occur several times."""
     lattice = draw(timed_lattices())
     word = draw(st.lists(st.integers(0, 3), min_size=lattice.num_arcs, max_size=lattice.num_arcs))
     return replace(lattice, word=np.array(word, np.int32))
@@ -40,7 +40,7 @@ def spoken_lattices(draw: st.DrawFn) -> Lattice:
 
 @st.composite
 def parallel_paths(draw: st.DrawFn) -> Lattice:
-    """Draw a lattice of paths that meet at their ends only: there the recursion makes no approximation."""
+    """Draw a lattice whose paths meet only at their ends, for which the recursion is exact."""
     src, dst, word, cost = [], [], [], []
     state = 1
     sentences = draw(st.lists(st.lists(st.integers(1, 4), min_size=1, max_size=4), min_size=1, max_size=5))
@@ -329,7 +329,7 @@ def test_real_lattices_decode_in_narrow_bands_to_the_bit_as_in_the_whole(languag
 
 
 def within(lattice: Lattice, limits: tuple[int, ...], hypothesis: Any = None, scales: Scales = Scales()) -> Consensus:
-    """Decode a lattice, or only build the network around a hypothesis, within limits of the comparison."""
+    """Decode a lattice, or only build the network of a hypothesis, with limits on comparisons."""
     start = None if hypothesis is None else [hypothesis]
     return decode_with_limits(Batch.of([lattice]), start, scales, hypothesis is None, False, *limits)[0]
 
@@ -339,7 +339,7 @@ def bin_of(found: Consensus, entry: int) -> int:
 
 
 def long_lattice(states: int, timed: bool, seed: int = 400, scale: float = 4.0) -> Lattice:
-    """A recording of states in a row, arcs over one to four of them, and few enough words that many come again."""
+    """Create a long lattice with arcs over one to four states, and with few words, so that many are repeated."""
     random = np.random.default_rng(seed)
     src = np.repeat(np.arange(states - 1), 4)
     dst = np.minimum(src + random.integers(1, 5, len(src)), states - 1)

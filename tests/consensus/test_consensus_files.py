@@ -1,4 +1,4 @@
-"""CTM lines, word meshes and JSON: as Kaldi and SRILM have them, read back as they were written, refused if damaged."""
+"""CTM, word meshes and JSON: as written by Kaldi and SRILM, unchanged when read again, and rejected if damaged."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ seconds = st.none() | st.floats(0, 1000, width=32)
 
 @st.composite
 def networks(draw: st.DrawFn) -> ConfusionNetwork:
-    """Draw a network: words of a bin differ, times are known or not."""
+    """Draw a network with distinct words per bin, with or without times."""
 
     def times() -> tuple[float | None, float | None]:
         start = draw(seconds)

@@ -1,4 +1,4 @@
-"""Consensus of words by their lexical forms, and the written forms of its words."""
+"""Consensus decoding with lexical forms, and the written forms of its words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Lattices of written words give the words, confidences and errors of the lexical lattices they were made of."""
+"""Lattices of written words have the same words, confidences and errors as the lexical lattices they were created
+from."""
 
 from __future__ import annotations
 
@@ -20,18 +21,19 @@ EPSILON = 0
 
 
 def capital(word: str) -> str:
-    """Write a word as in the middle of a text; words that are written already stay as they are."""
+    """Write a word as within a text; written words are unchanged."""
     return word.capitalize() + ",.?"[len(word) % 3] if BASIC(word) == (word,) else word
 
 
 def shouted(word: str) -> str:
-    """Write the word in another way."""
+    """Write a word in upper case."""
     return f"“{word.upper()}!”" if BASIC(word) == (word,) else f"({word})"
 
 
 @pytest.fixture(scope="module")
 def tables():
-    """Return the lexical table, and that of both written forms: the second one of word n has the id n + its size."""
+    """Return the lexical table, and the table of both written forms, in which the second form of word n has the id n +
+    size."""
     if not ENGLISH.exists():
         # A user's checkout has no ../shared; in CI tests/conftest.py turns this skip into a failure.
         pytest.skip("the English test-bed does not come with the project")

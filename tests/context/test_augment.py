@@ -1,4 +1,4 @@
-"""Augmentation: the spans that sound like phrases, what is inserted, and the laws of a lattice that grew."""
+"""Augmentation: spans that sound like phrases, inserted paths, and laws of augmented lattices."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def phrases(*texts: str, cls: str = "@name") -> PhraseList:
 
 
 def confusions() -> st.SearchStrategy[Confusion]:
-    """Costs in which no two sums are equal by accident."""
+    """Return costs whose sums are distinct."""
 
     def made(seed: int) -> Confusion:
         random = np.random.default_rng(seed)
@@ -222,7 +222,7 @@ def test_augmenting_keeps_every_path_and_its_costs(lattice, texts, max_spans, ma
 
 
 def chain_lattice(*words: str, **more: object) -> Lattice:
-    """A lattice of one path, 3 labels a word."""
+    """Return a lattice with a single path and 3 labels per word."""
     count = len(words)
     return from_arcs(
         "utt",
@@ -417,7 +417,7 @@ def test_names_the_recogniser_missed_come_into_reach() -> None:
 
 
 def has(lattice: Lattice, words: list[int]) -> bool:
-    """Tell whether a lattice holds words in a row."""
+    """Return whether a lattice contains a sequence of words."""
     read = np.zeros((lattice.num_states, len(words) + 1), bool)
     read[:, 0] = True
     for arc, src in enumerate(lattice.src):

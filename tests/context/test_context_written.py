@@ -1,4 +1,4 @@
-"""Cased and punctuated English lattices and lists give the lexical words and the boosts of the originals."""
+"""Cased and punctuated English lattices and lists have the same lexical words and boosts as the originals."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def words():
 
 @pytest.fixture(scope="module")
 def lattices(words):
-    """The first lattices, and for each the union of two written versions."""
+    """Return the first lattices, and for each the union of two written versions."""
     originals = [lattice for _, lattice in islice(ninja.read(CALLS / "lat.ark.gz", words=words), NUM_LATTICES)]
     table = SymbolTable.growing(words)
     unions = []
@@ -66,7 +66,7 @@ def lattices(words):
 
 @pytest.fixture(scope="module")
 def phrases(lattices):
-    """The phrases of each utterance, and the same with capitals."""
+    """Return the phrases of each utterance, and the same phrases with capitals."""
     keys = {lattice.key for lattice in lattices[0]}
     with gzip.open(CALLS / "entities.jsonl.gz", "rt") as lines:
         records = [record for record in map(json.loads, lines) if record["utt"] in keys]

@@ -1,4 +1,4 @@
-"""Entities: the lists of each utterance, and likely mistakes that are reported."""
+"""Entities: the lists of each utterance, and reports of probable mistakes."""
 
 from __future__ import annotations
 

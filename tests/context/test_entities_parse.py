@@ -1,4 +1,4 @@
-"""Entity files: three forms of one model, and what is refused."""
+"""Entity files: three formats with the same content, and rejected files."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ NAMED_CLASSES = st.dictionaries(NAMES, CLASSES.filter(bool), max_size=3)
 
 @st.composite
 def models(draw: st.DrawFn) -> dict[str, Any]:
-    """What a file says: classes by section, and who uses which list."""
+    """Draw the content of a file: classes by section, and the lists of each section."""
     lists, groups = draw(NAMED_CLASSES), draw(NAMED_CLASSES)
     utterances = draw(NAMED_CLASSES)
     everyone = draw(CLASSES)
@@ -81,7 +81,7 @@ def as_jsonl(model: dict[str, Any]) -> str:
 
 
 def as_entities_key(model: dict[str, Any]) -> str:
-    """JSONL in which each phrase names its class."""
+    """Return JSONL in which each phrase names its class."""
     lines = []
     for kind, name, classes, *rest in model["sections"]:
         content = as_object({}, *rest)
@@ -114,7 +114,7 @@ def seen(lists: Any) -> list[Any]:
 
 
 def expected(model: dict[str, Any], key: str) -> list[Any]:
-    """Return the lists of an utterance, from the model itself."""
+    """Return the lists of an utterance, computed from the drawn content."""
     by = {(kind, name): rest for kind, name, *rest in model["sections"]}
     group = by.get(("utt", key), ({}, [], None))[2]
     scopes = [by[which] for which in [("all", "*"), ("group", group), ("utt", key)] if which in by]
@@ -166,7 +166,7 @@ def test_every_form_gives_the_same_entities(
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Two pools of phrases in a folder of their own."""
+    """Create two files of phrases in a separate folder."""
     (tmp_path / "pools").mkdir()
     rows = "# class, phrase\n@name\ttom chen\n@place\trome\t2\n\n@name\tkathi\t\tK AE1 TH IY0\n-\thello there\n"
     (tmp_path / "pools" / "p.tsv.gz").write_bytes(gzip.compress(rows.encode()))

@@ -1,4 +1,4 @@
-"""Phrases compared by their letters, and lists of any length: indices, hashes of letters, the stage."""
+"""Comparison of phrases by letters, for lists of any length: indices, hashes of letters, and the stage."""
 
 import numpy as np
 import pytest
@@ -93,7 +93,7 @@ def heard():
 
 @pytest.mark.parametrize("number", [3, 1500])
 def test_names_of_any_script_are_found_by_letters(number, tmp_path):
-    """In short lists and, by hashes of letters, in long ones; each in a list of names that share no sound."""
+    """Names are found in short lists and, by hashes of letters, in long lists of names with different sounds."""
     rng = np.random.default_rng(1)
     others = ["".join(chr(0xAC00 + each) for each in rng.integers(0, 11172, size=3)) for _ in range(number)]
     made = stage(["москва", *dict.fromkeys(others)], tmp_path)

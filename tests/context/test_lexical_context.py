@@ -1,4 +1,4 @@
-"""Phrases match the words of a lattice by lexical form, and are written as their lists write them."""
+"""Phrases match the words of a lattice by lexical form, and are written as in their lists."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_results_of_threads_have_one_table():
 
 
 def test_added_phrases_have_the_lists_spelling_and_the_punctuation_of_what_they_replace():
-    """Letters were inserted without capitals, and the period of «folder.» was lost."""
+    """Formerly, letters were inserted without capitals, and the period of «folder.» was lost."""
     lattice = listed("Folder. Call Cathie Clendening, (now).", "call Cathie Clendening, no")
     entities = {"phrases": ["Kathy Clendenin", "Moulder", "NOW", "moulder's"]}
     options = ContextOptions(keyword_boost=30.0)
@@ -195,7 +195,7 @@ def test_written_words_of_a_phrase_divide_its_arcs():
 
 
 def test_words_of_the_old_model_are_lexical(tmp_path):
-    """A model that knows «folder» knows «Folder.», too: a phrase in its place costs more."""
+    """A model with «folder» also has «Folder.», so a phrase in its place has a higher cost."""
     ngrams = {("<s>",): (-99.0, 0.0), ("</s>",): (-1.0, 0.0), ("<unk>",): (-9.0, 0.0), ("folder",): (-1.0, 0.0)}
     path = tmp_path / "old.arpa"
     path.write_bytes(write_arpa(SlowNgram(1, ngrams)))

@@ -1,4 +1,4 @@
-"""The spelling of phrases: each is brought into that of the symbol table, once and for all."""
+"""Normalisation of phrases to the spelling of the symbol table, which is idempotent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How words sound, how far sounds are apart, and what can be learned of that."""
+"""Pronunciations of words, distances of phones, and learned confusion costs."""
 
 from __future__ import annotations
 

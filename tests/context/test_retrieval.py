@@ -1,4 +1,4 @@
-"""Retrieval: the sounds of a lattice's spans, and the phrases of long lists that are most like them."""
+"""Retrieval: the phones of a lattice's spans, and the most similar phrases of long lists."""
 
 from itertools import pairwise
 
@@ -37,7 +37,7 @@ def encoder(seed=1):
 
 
 def enumerated(lattice, unit, options):
-    """Return the sounds of all spans, path by path, each with the least -ln posterior of such a path."""
+    """Return the phones of all spans, path by path, each with the smallest -ln posterior of such a path."""
     both = forward_backward(lattice, Scales(acoustic=SCALE))
     cost = lattice.graph.astype(float) + SCALE * lattice.acoustic.astype(float)
     found = {}
@@ -61,7 +61,7 @@ def enumerated(lattice, unit, options):
 
 
 def dense(seed: int) -> Lattice:
-    """A lattice of few words with many paths, so that equal sequences end in several states."""
+    """Return a lattice with few words and many paths, so that equal sequences end in several states."""
     rng = np.random.default_rng(seed)
     dst = np.concatenate([np.minimum(state + rng.integers(1, 4, size=3), 7) for state in range(7)])
     final = np.where(np.arange(8) == 7, 0.0, np.inf)

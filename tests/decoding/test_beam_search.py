@@ -1,4 +1,4 @@
-"""Beam searches with context: with endless beams they find what trying all sequences finds."""
+"""Beam searches with context: without beams, they find the same results as an exhaustive search."""
 
 import itertools
 import math
@@ -29,7 +29,7 @@ BOS, EOS = 0, 1
 
 
 def drawn_model(seed, num_units, impossible=0.1):
-    """A model whose states are its histories, each unit's probability drawn by the history."""
+    """Return a model whose states are histories, with random probabilities for each history."""
 
     def logprob_of(utterance, history):
         random = np.random.default_rng([seed, utterance, *history])
@@ -56,7 +56,7 @@ def starts_of(utterances):
 
 
 def score_of_all(logprob_of, utterance, tracker, lists, num_units, longest, options):
-    """Every unit sequence's score."""
+    """Return the scores of all unit sequences."""
     scores = {}
     start = tracker.start(lists)
     for length in range(longest + 1):
@@ -236,7 +236,7 @@ def test_options_out_of_range_are_refused(options, message):
 
 
 def ctc_probability(logprob, units, blank):
-    """The probability of all alignments of a unit sequence."""
+    """Return the probability of all alignments of a unit sequence."""
     total = -math.inf
     for labels in itertools.product(range(logprob.shape[1]), repeat=len(logprob)):
         merged = [label for at, label in enumerate(labels) if at == 0 or labels[at - 1] != label]
@@ -326,7 +326,7 @@ def test_of_equally_probable_sequences_no_more_than_the_beam_are_kept():
 
 
 class Forbidding:
-    """A tracker that allows a unit nowhere."""
+    """A tracker that never allows a unit."""
 
     def __init__(self, unit):
         self.unit = unit

@@ -99,7 +99,7 @@ def test_a_long_search_forgets_only_what_it_does_not_need(seed):
 
 
 class Silent:
-    """A tracker that says nothing."""
+    """A tracker without scores."""
 
     def clear(self):
         pass

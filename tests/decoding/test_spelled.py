@@ -1,4 +1,4 @@
-"""Context for decoders: the units of a sentence score what its words score."""
+"""Context for decoders: the scores of a sentence's units have the same sum as those of its words."""
 
 import gc
 import itertools

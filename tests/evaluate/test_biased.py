@@ -1,4 +1,4 @@
-"""Biased and unbiased word error rates: the benchmark's figures, to the last digit."""
+"""Biased and unbiased word error rates: the same digits as the benchmark."""
 
 from __future__ import annotations
 

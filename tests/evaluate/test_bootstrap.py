@@ -1,4 +1,4 @@
-"""Confidence of word error rates."""
+"""Confidence intervals of word error rates."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_system_that_is_always_better_is_so_with_certainty() -> None:
 
 
 def slow_p_value(differences: list[int]) -> float:
-    """Exchange the two systems in every way."""
+    """Compute the p-value by enumerating all exchanges of the two systems."""
     sums = [abs(sum(sign * value for sign, value in zip(signs, differences, strict=True)))
             for signs in product((1, -1), repeat=len(differences))]  # fmt: skip
     return sum(total >= abs(sum(differences)) for total in sums) / len(sums)

@@ -1,4 +1,4 @@
-"""Character errors: the kernel beside its slow twin, and rates beside jiwer and meeteval on the same texts."""
+"""Character errors: comparison of the kernel with a slow implementation, and of rates with jiwer and meeteval."""
 
 from __future__ import annotations
 

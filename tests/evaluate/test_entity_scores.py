@@ -1,4 +1,4 @@
-"""Entities in transcripts: found, missed, put in wrongly."""
+"""Entities in transcripts: found, missed and inserted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of errors: of utterances, speakers and words, and the verbs that print Kaldi's own lines."""
+"""Tables of errors by utterance, speaker and word, and the commands that print Kaldi's lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `ninja score` reads: filters beside --oracle, STM and trn by their content, normal forms, byte-order marks."""
+"""Inputs of `ninja score`: filters with --oracle, detection of STM and trn, Unicode normal forms, byte-order marks."""
 
 import json
 import unicodedata

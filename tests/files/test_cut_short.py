@@ -1,4 +1,4 @@
-"""Files cut short anywhere: a typed error, or lattices that are equal to those of the whole file; never others."""
+"""Files truncated anywhere cause a typed error, or yield the lattices of the whole file."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def found_in(path: Path, name: str) -> tuple[dict[str, tuple[object, ...]], list
 
 
 def spoken(lattice: Lattice) -> tuple[object, ...]:
-    """Return all that a lattice says, with words by their names, for files with fewer words number them differently."""
+    """Return the content of a lattice with words instead of ids, as files with fewer words have other ids."""
     names = lattice.words.spell(lattice.word) if lattice.words else lattice.word[lattice.word != 0].tolist()
     arrays = (lattice.dst, lattice.graph, lattice.acoustic, lattice.final_graph, lattice.final_acoustic, lattice.ali)
     time = None if lattice.time is None else lattice.time.tolist()

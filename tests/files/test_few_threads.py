@@ -1,4 +1,4 @@
-"""A system without threads for a process: a typed error that says what to do."""
+"""Systems without free threads: a typed error with advice."""
 
 import os
 import subprocess

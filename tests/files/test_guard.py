@@ -1,4 +1,4 @@
-"""No output of any command replaces one of its inputs; the commands' own tables say what names a file."""
+"""No output of a command replaces one of its inputs; parameter types determine which parameters name files."""
 
 import os
 import subprocess
@@ -20,7 +20,7 @@ REFUSED = "is an input and would be overwritten"
 
 
 def commands():
-    """Yield the words that call each command, and the command."""
+    """Yield each command with the words that call it."""
     for name in COMMANDS:
         command = group.get_command(None, name)
         if isinstance(command, click.Group):
@@ -34,12 +34,12 @@ def of_type(command, kind):
 
 
 def said(parameter, value):
-    """Return how a parameter is typed."""
+    """Return the parameter as it is typed on the command line."""
     return [f"{parameter.opts[0]}={value}"] if parameter.opts[0].startswith("--") else [parameter.opts[0], str(value)]
 
 
 def call(words, command, values):
-    """Return a command line that gives some parameters a file each, and junk to the others that are required."""
+    """Return a command line with files for some parameters, and arbitrary values for other required parameters."""
     needed = [each for each in command.params if each.required or each.name in values]
     line = list(words)
     for each in needed:
@@ -95,7 +95,7 @@ def test_each_command_refuses_each_of_its_inputs_as_each_of_its_outputs(
 
 @pytest.fixture
 def there(tmp_path, monkeypatch):
-    """A folder with an archive of a lattice, one of another, and a list and a script file that name them."""
+    """Change to a folder with two archives of a lattice each, and a list and a script file that name them."""
     monkeypatch.chdir(tmp_path)
     os.mkdir("d")
     for name in ("lat.1.ark", "lat.2.ark"):

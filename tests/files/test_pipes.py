@@ -1,4 +1,4 @@
-"""What gives its bytes once is read as files are: pipes with a name, process substitution, the standard input."""
+"""Sources that can be read only once are read like files: named pipes, process substitution, and standard input."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def archive(*keys):
 
 @pytest.fixture
 def pipe(folder):
-    """Make a pipe with a name, out of which bytes come once."""
+    """Create a named pipe, from which bytes can be read once."""
     writers = []
 
     def made(name, content):

@@ -1,4 +1,4 @@
-"""Files named by URLs: fsspec's memory:// always, s3:// against moto's server where the extra test-cloud is."""
+"""Files named by URLs: fsspec's memory://, and s3:// with moto's server if the extra test-cloud is installed."""
 
 import gzip
 import io
@@ -31,14 +31,14 @@ PRUNE = ("prune", "--beam", 6, "--acoustic-scale", 0.1)
 
 @pytest.fixture(autouse=True)
 def scratch(tmp_path, monkeypatch):
-    """A folder of one's own for outputs that are not whole yet."""
+    """Create a separate folder for incomplete outputs."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     return tmp_path / f"ninja-{os.getuid()}"
 
 
 @pytest.fixture
 def memory():
-    """The file system of memory://, with the example's lattices and words in the folder in/."""
+    """Return the file system of memory://, with the example's lattices and words in the folder in/."""
     system = fsspec.filesystem("memory")
     system.store.clear()
     system.pseudo_dirs[:] = [""]
@@ -50,13 +50,13 @@ def memory():
 
 @pytest.fixture
 def pruned(ninja, tmp_path):
-    """The example pruned from file to file."""
+    """Prune the example from file to file."""
     assert ninja(*PRUNE, ARCHIVE, "-o", tmp_path / "pruned.ark")[0] == 0
     return (tmp_path / "pruned.ark").read_bytes()
 
 
 def half_written(place):
-    """Let an exception end an output of several lattices."""
+    """Raise an exception while an output of several lattices is written."""
 
     def lattices():
         yield from (lattice for _, lattice in package.read(ARCHIVE))
@@ -276,7 +276,7 @@ def test_ranges_give_the_bytes_of_the_file(size, steps, first):
 
 @pytest.fixture(scope="module")
 def server():
-    """The address of a server of S3 in this process, with a bucket."""
+    """Return the address of an S3 server in this process, with a bucket."""
     moto = pytest.importorskip("moto.server", reason="the extra test-cloud is not installed")
     pytest.importorskip("s3fs", reason="the extra test-cloud is not installed")
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
@@ -289,7 +289,7 @@ def server():
 
 @pytest.fixture
 def bucket(server, monkeypatch):
-    """An empty bucket, and the environment that programs find it by."""
+    """Create an empty bucket, and set the environment for programs that access it."""
     for name, value in {
         "AWS_ENDPOINT_URL": server,
         "AWS_ACCESS_KEY_ID": "key",

@@ -1,4 +1,4 @@
-"""Two writers of one output, of which one is refused, and writers that are interrupted or forked."""
+"""Two writers of one output, one of which is rejected, and writers that are interrupted or forked."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ for name in outputs.split("|"):
 
 @contextlib.contextmanager
 def workers(names, options=(), environment=None):
-    """Two processes that write the outputs of these names, one after the other, each when it is told to."""
+    """Start two processes that write outputs with these names on request."""
     given = {**os.environ, "PYTHONPATH": str(ROOT), **(environment or {})}
     line = [sys.executable, "-c", WORKER, "|".join(names)]
     running = [
@@ -77,7 +77,7 @@ def workers(names, options=(), environment=None):
 
 
 def together(running):
-    """Let both write their next output; return what each says."""
+    """Let both processes write their next output; return their messages."""
     for each in running:
         each.stdin.write("go\n")
         each.stdin.flush()
@@ -112,7 +112,7 @@ def test_of_two_processes_with_one_output_one_says_that_the_other_writes_it(form
 
 
 def entered(name, **how):
-    """A writer in its block."""
+    """Return a writer within its ``with`` block."""
     return package.write(name, **how).__enter__()
 
 
@@ -153,7 +153,7 @@ os.kill(os.getpid(), 9)
 
 @pytest.fixture
 def no_locks(monkeypatch):
-    """A file system without locks."""
+    """Simulate a file system without locks."""
 
     def refused(descriptor, flags):
         raise OSError(95, "Operation not supported")

@@ -1,4 +1,4 @@
-"""What is not a format of lattices is said to be what it is; lists of files are read from the standard input, too."""
+"""Messages name the kind of files that are not lattices; lists of files can also be read from standard input."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_parquet_converted_as_the_message_says_is_read(folder: Path) -> None:
 
 @pytest.fixture
 def best(folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Any:
-    """Run ``ninja best`` on what comes in, and return the exit code, keys and messages."""
+    """Run ``ninja best`` on standard input, and return the exit code, keys and messages."""
 
     def run(given: bytes, source: str = "-") -> tuple[int, list[str], str]:
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(given)))
