@@ -1,4 +1,4 @@
-"""Lattices and lists with times become captions."""
+"""Lattices and lists with times are converted to captions."""
 
 import json
 from dataclasses import replace

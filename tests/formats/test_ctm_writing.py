@@ -1,4 +1,4 @@
-"""CTM is written back as it came, and written from other lists with times."""
+"""CTM files are written back unchanged except for corrected words, and written from other lists with times."""
 
 from dataclasses import replace
 

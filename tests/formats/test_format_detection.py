@@ -1,4 +1,4 @@
-"""Every format is known by its content: what our writers write, real files, and what is not a lattice at all."""
+"""Every format is detected by its content: output of our writers, real files, and files that are not lattices."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def kaldi(lattice, *, text, kind):
 
 
 def int2sym(lattice, words, kind):
-    """Return a text archive with names where they should be."""
+    """Return a text archive with the given names in place of ids."""
     key, *rows = kaldi(lattice, text=True, kind=kind).decode().split("\n")
     column = 2 if kind == "compact" else 3
     parted = [row.split() for row in rows]
@@ -118,18 +118,18 @@ BINARY = ("openfst", "k2", "native", "fst-ark", "kaldi, compact", "kaldi, raw")
 
 
 def name_of(content):
-    """Return the format that content is taken for, Kaldi's own as "kaldi"."""
+    """Return the detected format of some content, "kaldi" for Kaldi's own."""
     found = by_mark(content[:HEAD])
     return {"binary": "kaldi", "text": "kaldi"}.get(found.name, found.name) if found else "unknown"
 
 
 def holds_lattices(content):
-    """Return what a file that begins so holds when it lies in a folder."""
+    """Return whether a file with this content is read as lattices if it lies in a folder."""
     return detection.holds(content, "file")
 
 
 def says_nothing(writer, content, lattice, words):
-    """Tell whether a file looks like another format's for a reason."""
+    """Return whether a file may be detected as another format, for a known reason."""
     if writer == "fst-ark, text":  # without weights, FSTs and lattices look the same
         ends = (lattice.final_graph + lattice.final_acoustic)[lattice.is_final]
         return not ((lattice.graph + lattice.acoustic).any() or ends.any())

@@ -1,4 +1,4 @@
-"""Formats named with options: each value becomes what the field of the dataclass holds, or is refused by name."""
+"""Format names with options: each value is converted to the type of its dataclass field, or rejected by name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ninja.formats.format import Reader, by_name, fill_options, formats, split_o
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """One field of each kind."""
+    """One field of each type."""
 
     count: int = 1
     shift: float = 0.5

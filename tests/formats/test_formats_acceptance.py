@@ -1,4 +1,4 @@
-"""Every real file of other toolkits, read and checked by a witness that shares nothing with the readers."""
+"""Real files of other toolkits, read and compared with independent readers."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def plain(name):
 
 
 def same_best(lattice, reference, scales):
-    """Compare sizes and best paths, words and all."""
+    """Compare sizes and best paths, including words."""
     assert (lattice.num_states, lattice.num_arcs) == (reference.num_nodes, len(reference.links))
     same_words(lattice, reference, scales)
     if reference.frames:

@@ -1,4 +1,4 @@
-"""Bad archives: every fault is typed and says where it is; what can still be read, is."""
+"""Damaged archives: every error has a type and a position, and the readable lattices are still read."""
 
 import gzip
 import math

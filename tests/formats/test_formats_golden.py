@@ -1,4 +1,4 @@
-"""Archives that Kaldi's own tools wrote, read and written again."""
+"""Archives that Kaldi's own tools wrote are read and written again."""
 
 import gzip
 import os
@@ -23,7 +23,7 @@ def archives(pattern):
 
 
 def same_up_to_numbers(one, other):
-    """Tell whether two lattices are equal when states are matched from the start on, along arcs in their order."""
+    """Return whether two lattices are equal if states are matched from the start, along arcs in order."""
     if one.num_states != other.num_states or one.num_arcs != other.num_arcs or one.kind != other.kind:
         return False
     match = {0: 0}
@@ -70,7 +70,7 @@ def test_english_archives_are_written_again_byte_by_byte(path):
 
 
 def all_sorted(content):
-    """Tell whether Kaldi wrote the states in topological order: then ours come in the same order."""
+    """Return whether Kaldi wrote the states in topological order; ours then have the same order."""
     import reference_formats as slow
 
     place = slow.Bytes(content)
@@ -103,7 +103,7 @@ def test_korean_archives_keep_their_lattices_up_to_state_numbers(path):
 
 
 def unsorted(content):
-    """Yield the lattices of an archive sorted breadth first by the slow twin: another order than the kernel's."""
+    """Yield the lattices of an archive in breadth-first order, an order that the kernel does not produce."""
     import reference_formats as slow
 
     place = slow.Bytes(content)

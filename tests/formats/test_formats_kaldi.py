@@ -1,4 +1,4 @@
-"""Kaldi's lattices, byte by byte: what is read and written equals the slow twin, and what Kaldi wrote."""
+"""Kaldi's lattices, byte by byte: reading and writing agree with slow implementations and with Kaldi's files."""
 
 import gzip
 import itertools
@@ -24,7 +24,7 @@ SAMPLE = Path(__file__).parents[1] / "data/english/formats"
 
 
 def paths(lattice):
-    """Every path as (words, alignment, graph cost, acoustic cost)."""
+    """Return every path as (words, alignment, graph cost, acoustic cost)."""
     return sorted(
         (words_of(lattice, path), tuple(labels_of(lattice, path)), *costs_of(lattice, path))
         for path in reference_graph.paths(lattice)

@@ -1,4 +1,4 @@
-"""The registry of formats: a format is one module and one line, and nothing else names it."""
+"""The registry of formats: a format is one module and one entry, and is named nowhere else."""
 
 import ast
 import runpy

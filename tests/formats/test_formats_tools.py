@@ -1,4 +1,4 @@
-"""OpenFst's own programs and a strict checker of HTK's format on what is written of real lattices."""
+"""Real lattices that we write are checked with OpenFst's programs and a strict checker of HTK's format."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ARC_TYPES = ("standard", "log", "log64")
 
 
 def tool(*arguments, given=None):
-    """Run a program of OpenFst; return what it says."""
+    """Run a program of OpenFst; return its output."""
     done = subprocess.run([str(each) for each in arguments], input=given, check=True, capture_output=True)
     assert not done.stderr, done.stderr
     return done.stdout
@@ -39,7 +39,7 @@ def tool(*arguments, given=None):
 
 @lru_cache
 def real_lattices():
-    """The sample that comes with the project, and all others where they are there, by a slow reader."""
+    """Return the sample in this repository, and all others that are available, read by a slow reader."""
     return [
         lattice
         for path in (SAMPLE / "lat.ark.gz", GOLDEN)
@@ -49,7 +49,7 @@ def real_lattices():
 
 
 def printed(lattice, words=None):
-    """What fstprint should print: the arcs of each state, then its final cost."""
+    """Return the expected output of fstprint: the arcs of each state, then its final cost."""
     finals, arcs = unpack(lattice)
     rows = []
     for state, (leaving, (graph, acoustic, _)) in enumerate(zip(arcs, finals, strict=True)):
@@ -138,7 +138,7 @@ NAMES = ["<eps>", "a", "b c", "'em", '"', "네", "back\\slash"]
 
 
 def same_as_checked(lattice, content, names, base=1.0):
-    """Compare a lattice with what the checker finds in the file: every word and score, and the end node."""
+    """Compare a lattice with the result of the checker: every word and score, and the end node."""
     header, nodes, links = check_htk(content)
     unit = math.log(float(header.get("base", math.e)))
     finals = np.flatnonzero(lattice.is_final)

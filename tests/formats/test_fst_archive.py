@@ -1,4 +1,4 @@
-"""Kaldi archives of FSTs: Kaldi's own output, what OpenFst makes of ours, and damage."""
+"""Kaldi archives of FSTs: Kaldi's own output, OpenFst's reading of ours, and damage."""
 
 from __future__ import annotations
 

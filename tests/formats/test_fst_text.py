@@ -1,4 +1,4 @@
-"""OpenFst's text and const files: with its own tools and its Python face as witnesses."""
+"""OpenFst's text and const files, compared with its own tools and Python library."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ BLANKS = st.sampled_from([" ", "\t", "  ", " \t", "\r", "\v", "\f "])
 
 @st.composite
 def texts(draw: st.DrawFn) -> bytes:
-    """Lines as they may be, mostly of small states and sound labels and weights."""
+    """Draw text lines, mostly with small states and valid labels and weights."""
     acceptor = draw(st.booleans())
     lines = []
     for _ in range(draw(st.integers(0, 6))):

@@ -1,4 +1,4 @@
-"""N-best lists of JSON in the shapes that recognisers write them in, and what names them where they have no key."""
+"""N-best lists in the JSON forms of several recognisers, and the keys of lists that have none."""
 
 import io
 import json

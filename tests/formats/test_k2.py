@@ -1,4 +1,4 @@
-"""k2's files: written and read, also as k2 itself would, damaged ones, and ones that want to do harm."""
+"""k2's files: written and read, also by k2 itself; damaged and malicious ones."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_costs_are_exact_where_they_do_not_add_up_exactly(lattice: Lattice) -> N
 
 @st.composite
 def dictionaries(draw: st.DrawFn) -> tuple[dict[str, Any], Any]:
-    """FSAs as k2 may hold them: states in any order, dead ends, several words an arc, arcs twice into the end."""
+    """Draw FSAs that k2 allows: unordered states, dead ends, several words per arc, parallel arcs into the end."""
     machines, ragged = draw(st.integers(1, 3)), draw(st.booleans())
     rows, words, begins, states = [], [], [0], [0]
     for _ in range(machines):
@@ -131,7 +131,7 @@ def dictionaries(draw: st.DrawFn) -> tuple[dict[str, Any], Any]:
 
 
 class _Modules:
-    """k2's classes under their own names, as long as a file is written."""
+    """k2's classes under their own names while a file is written."""
 
     def __enter__(self) -> Any:
         self.ragged, self.table = types.ModuleType("_k2.ragged"), types.ModuleType("k2.symbol_table")

@@ -1,4 +1,4 @@
-"""Kaldi's vectors and matrices, binary, text and compressed; and files that are none."""
+"""Kaldi's vectors and matrices, binary, text and compressed; and files that are neither."""
 
 import gzip
 import io
@@ -68,7 +68,7 @@ def test_values_of_all_kinds_follow_one_another(binary):
 
 
 def decoded(mark, lowest, span, columns, header, byte):
-    """Column by column, as Kaldi's CompressedMatrix does it, in Python's own numbers."""
+    """Decode column by column, as Kaldi's CompressedMatrix does, with Python's own numbers."""
     rows = []
     for column in range(columns):
         values = []

@@ -1,4 +1,4 @@
-"""Kaldi's tables of text: transcripts, speakers, segments."""
+"""Kaldi's text tables: transcripts, speakers, segments."""
 
 from __future__ import annotations
 

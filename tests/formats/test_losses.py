@@ -1,4 +1,4 @@
-"""Fields that an output names as lost are those that reading it lacks: no more and no less."""
+"""The fields that an output reports as lost are exactly those that are missing when it is read."""
 
 import tempfile
 from dataclasses import replace
@@ -66,7 +66,7 @@ EXTENSIONS = {"slf": ".slf", "sphinx": ".sphinx", "openfst": ".fst", "fst-text":
 
 
 def there_and_back(lattice, to, reader=None, **options):
-    """Write a lattice to a file that does not say its key, and read it."""
+    """Write a lattice to a file that does not contain its key, and read it."""
     form = to.partition(":")[0]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, f"x{EXTENSIONS.get(form, '')}")
@@ -77,7 +77,7 @@ def there_and_back(lattice, to, reader=None, **options):
 
 @st.composite
 def whole_lattices(draw):
-    """Draw a lattice with anything that a lattice may have."""
+    """Draw a lattice with any field that a lattice may have."""
     lattice = draw(lattices(max_states=5, kind="any")).with_words(WORDS)
     which = draw(st.sampled_from(["both", "graph", "acoustic", "none", "odd"]))
     zero = np.zeros_like(lattice.graph)
@@ -102,7 +102,7 @@ MAKES_KEYS = ("plf", "plf:scores=both", "k2:extras=false")
 
 
 def lacks(one, other):
-    """Return what the second lattice, which has the states of the first one, does not have of it."""
+    """Return the fields of the first lattice that the second one, with the same states, does not have."""
     lost = set()
     labelled = len(one.ali) + len(one.final_ali) > 0
     if not all(np.array_equal(getattr(one, name), getattr(other, name)) for name in ("ali", "final_ali", "ali_begin")):
@@ -223,7 +223,7 @@ def test_pfsg_names_what_it_leaves_out(lattice):
 
 
 def lists(labels=True):
-    """Lists of hypotheses with anything that these may have."""
+    """Draw lists of hypotheses with any field that they may have."""
     cost = st.sampled_from([0.0, 0.0, 1.5, -2.25, 1 / 3, 1e3 + 1 / 7])
 
     @st.composite
@@ -331,7 +331,7 @@ LIST = NBest("k", (Hypothesis(("a",), (1.0, 0.0), (2.0, 1 / 3), (0,), (9,), ((7,
 
 
 def contents(path):
-    """Return what a file holds, or a folder."""
+    """Return the contents of a file or folder."""
     if path.is_dir():
         return {str(each.relative_to(path)): each.read_bytes() for each in path.rglob("*") if each.is_file()}
     return path.read_bytes()

@@ -1,4 +1,4 @@
-"""Real lattices that lost a field, a line or their end: refused, or read as the whole, but for what no file tells.
+"""Real lattices without a field, a line or their end are rejected, unless the format cannot detect the loss.
 
 What the files cannot tell is listed in ``untold_slf`` and ``untold_fst``.
 """
@@ -42,7 +42,7 @@ def body(lines: list[bytes]) -> list[int]:
 
 
 def untold_slf(content: bytes, line: bytes, field: str) -> bool:
-    """Tell whether an HTK lattice means another thing without a field, and nobody can see that it was there.
+    """Return whether an HTK lattice without a field is still valid, but has another meaning.
 
     * A score of a link that is known to have no word: SRILM leaves it out, where it is 1.
     * The word of the node to begin or to end with.
@@ -90,7 +90,7 @@ def real_slf(name: str) -> tuple[bytes, Lattice]:
 
 
 def untold_fst(lines: list[bytes], place: int, index: int) -> bool:
-    """Tell whether an FST in text means another thing without a field, and nobody can see that it was there.
+    """Return whether an FST in text without a field is still valid, but has another meaning.
 
     Nor can they see a line gone, if each state that is still entered has another one: an arc, a final state, the start.
 

@@ -1,4 +1,4 @@
-"""Matrices of archives, lists and folders: one at a time, and each with its own failure."""
+"""Matrices of archives, lists and folders are read one at a time, each with its own error."""
 
 import random
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""Word meshes as lattices: costs are posteriors, times are there where words agree, one bad mesh costs no other."""
+"""Word meshes as lattices: costs are posteriors, times exist where words agree, an invalid mesh affects no other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lattices as word meshes: those of meshes come back as they were, other rows with the posteriors of their paths."""
+"""Lattices as word meshes: those from meshes are written back unchanged, others with the posteriors of their paths."""
 
 from __future__ import annotations
 
@@ -52,19 +52,19 @@ def lattice_mesh(lattice, acoustic_scale=1.0, lm_scale=1.0, **options):
 
 
 def is_whole(lattice, acoustic_scale=1.0, lm_scale=1.0):
-    """Tell whether the positions of a lattice say its paths and costs."""
+    """Return whether the positions of a lattice represent its paths and costs completely."""
     return consensus.lattice_mesh(lattice, Scales(acoustic_scale, lm_scale))[1]
 
 
 def written(lattice, path, **options):
-    """Return what a writer says is lost of a lattice."""
+    """Return the fields of a lattice that a writer reports as lost."""
     with package.write(path, **options) as output:
         output.write(lattice)
     return {*output.lost}
 
 
 def columns(text):
-    """Return the words of each position with their posteriors, in their order, with times."""
+    """Return the words of each position with their posteriors, in order, with times."""
     mesh = Mesh("m", 1)
     for number, row in enumerate(text.splitlines(), start=1):
         mesh.add(row, number)
@@ -72,7 +72,7 @@ def columns(text):
 
 
 def same(one, other):
-    """Tell whether two lattices agree bit for bit, each word by its name."""
+    """Return whether two lattices agree bit for bit, with words compared by name."""
     names = [field.name for field in fields(Lattice) if field.name not in ("words", "time")]
     return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names) and (
         np.array_equal(one.time, other.time) and one.words.spell(one.word) == other.words.spell(other.word)
@@ -80,7 +80,7 @@ def same(one, other):
 
 
 def row(*shown, **given):
-    """Return a lattice of positions, each some (word, graph cost, acoustic cost)."""
+    """Return a lattice of positions, each with some (word, graph cost, acoustic cost)."""
     src = [place for place, arcs in enumerate(shown) for _ in arcs]
     word, graph, acoustic = zip(*(arc for arcs in shown for arc in arcs), strict=True)
     dst = [place + 1 for place in src]
@@ -105,7 +105,7 @@ def test_numbers_come_back_shorter_and_divided_by_the_total():
 
 @st.composite
 def meshes(draw):
-    """Draw a mesh as SRILM writes it, whose words of a position add up to 1, or less; and whether it has times."""
+    """Draw a mesh in SRILM's form, with posteriors that add up to at most 1, and whether it has times."""
     word = st.none() | st.text("abcXYZ가é-_'<>", min_size=1, max_size=3).filter(lambda name: name != "<eps>")
     size = draw(st.integers(1, 6))
     timed = draw(st.booleans())
@@ -141,7 +141,7 @@ def test_meshes_come_back_as_they_were(drawn):
 
 @st.composite
 def rows(draw):
-    """Draw a lattice of positions in a row, which may have a word several times, and scales."""
+    """Draw a lattice of consecutive positions, which may contain a word several times, and scales."""
     cost = st.floats(-8, 8, width=32)
     arcs = st.lists(st.tuples(st.sampled_from([0, 5, 6, 7]), cost, cost), min_size=1, max_size=4)
     lattice = row(*draw(st.lists(arcs, min_size=1, max_size=4)), words=TABLE)

@@ -1,4 +1,4 @@
-"""Mutated files are read as valid lattices, or refused with an error of Ninja.
+"""Mutated files are read as valid lattices, or rejected with a NinjaError.
 
 Mutations move, copy and change bytes, words of four bytes, fields and lines. NINJA_MUTATIONS says how many inputs each
 reader gets, NINJA_MUTATIONS_FROM where their numbers begin. Readers in C++ have fuzz/ besides.
@@ -24,7 +24,7 @@ SEPARATORS = (b"\n", b" ", b"\t", b",", b'"', b"=")
 
 
 def mutated(content: bytes, chance: random.Random) -> bytes:
-    """Return a file with one to four changes."""
+    """Return a file with one to four mutations."""
     for _ in range(chance.randint(1, 4)):
         kind = chance.randrange(5)
         if kind == 0 and content:  # a byte

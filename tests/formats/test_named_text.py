@@ -1,4 +1,4 @@
-"""Kaldi's text with names of words, or with keys of several words: what Kaldi's own reader reads of the ids."""
+"""Kaldi's text with word names, or with keys of several words, is read like the same text with ids by Kaldi."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def kaldi_text(lattice):
 
 
 def with_names(text, names):
-    """Put names in place of ids, as ``int2sym.pl -f 3`` does, or ``-f 4`` where arcs have two labels."""
+    """Replace ids with names, as ``int2sym.pl -f 3`` does, or ``-f 4`` if arcs have two labels."""
     rows, begins = [], True
     for row in text.decode().split("\n"):
         fields = row.split()

@@ -1,4 +1,4 @@
-"""Our own files: written, mapped, fetched by key, read by Arrow's tools, and damaged."""
+"""Our own files: written, mapped, read by key, read by Arrow's tools, and damaged."""
 
 from __future__ import annotations
 
@@ -434,7 +434,7 @@ def test_real_lattices_come_through_k2_and_our_own_files_unchanged(name: str) ->
 
 
 def write_natives_of(found: Any) -> bytes:
-    """Out of k2's file, through one of ours, into k2's again."""
+    """Convert a k2 file to our format and back."""
     return write_k2s(NativeFile(write_natives(found)))
 
 

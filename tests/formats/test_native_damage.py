@@ -1,4 +1,4 @@
-"""Damage of a lattice in a mapped file of our own format, raised at the latest when the lattice is used."""
+"""Damage of a lattice in a mapped native file raises an error, at the latest when the lattice is used."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ J=1 S=1 E=2 W=b a=-1.0 l=-2.0
 
 @pytest.fixture
 def damaged(tmp_path: Path) -> Path:
-    """A file of ours with the lattices a and b; of the first a bit is flipped."""
+    """Write a native file with the lattices a and b; one bit of the first is flipped."""
     pytest.importorskip("pyarrow")  # an extra; CI has it (conftest.py)
     (tmp_path / "u.slf").write_text(SLF)
     [(_, lattice)] = ninja.read(tmp_path / "u.slf")

@@ -1,4 +1,4 @@
-"""N-best lists in columns: what is read of them, what is refused."""
+"""N-best lists in columns: reading and rejected files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SRILM's lists: words that are silence, and words that last for no time."""
+"""SRILM's lists: words that are silence, and words of zero duration."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_silent_words_that_are_written_are_named_as_lost(tmp_path: Path) -> None
 
 @st.composite
 def timed(draw: st.DrawFn) -> NBest:
-    """A list of which many words last for no time."""
+    """Draw a list with many words of zero duration."""
     shift = draw(st.sampled_from([0.01, 0.01, 0.02, 0.0125, 0.005, 0.001, 0.03]))
     hypotheses = []
     for _ in range(draw(st.integers(1, 3))):

@@ -206,7 +206,7 @@ def test_a_truncated_table_is_an_error(tmp_path):
 
 
 def repeated(text, count):
-    """Return a row with a list of one string, which is encoded once."""
+    """Return a row with a list of one repeated string, which is encoded only once."""
     strings = pa.DictionaryArray.from_arrays(pa.array([0] * count, pa.int32()), pa.array([text]))
     return pa.table({"id": ["a"], "nbest": pa.ListArray.from_arrays(pa.array([0, count], pa.int32()), strings)})
 

@@ -1,4 +1,4 @@
-"""SRILM's PFSGs: read as a slow reader reads them, written so that they read back as they were."""
+"""SRILM's PFSGs: reading agrees with a slow reader, and written files are read back unchanged."""
 
 from __future__ import annotations
 

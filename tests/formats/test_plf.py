@@ -1,4 +1,4 @@
-"""Moses' lattices: read as Python itself reads them, written so that they read back bit for bit."""
+"""Moses' lattices: reading agrees with Python's own parser, and written files are read back bit for bit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What reading must not pass over: damaged files, missing files, fields without a place, keys."""
+"""Errors that reading must report: damaged files, missing files, unexpected fields, invalid keys."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def small(key="utt"):
 
 
 def reads(source, **how):
-    """Return the keys that are read, and what is wrong with the rest."""
+    """Return the keys that are read, and the errors of the others."""
     errors = []
     return [key for key, _ in read(source, on_error=errors.append, **how)], [str(error) for error in errors]
 

@@ -1,4 +1,4 @@
-"""Every reader takes time in proportion to a file's bytes, whatever these are.
+"""The time of every reader is proportional to the number of bytes, whatever they are.
 
 Inputs are made of a small valid file: a line, a field, a byte or an opened quote, bracket or group that nothing closes
 comes many times at some place of it. NINJA_READING_TIME=1 tries all of them; else each reader gets some.
@@ -47,7 +47,7 @@ OPENED = [b'="', b"='", b'a="a ', b"a='a ", b'"a" ', b"('", b'{"', b'["', b'"a",
 
 
 def torch_pickle(content: bytes) -> bytes:
-    """Return a file of torch's with some pickled content."""
+    """Return a torch file with the given pickled content."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for name, part in {"data.pkl": content, "data/0": bytes(16), "version": b"3\n"}.items():
@@ -65,7 +65,7 @@ def read_header(path: str) -> object:
 
 
 def read_whole(name: str) -> Read:
-    """Return a reader of all entries of a file of a format, in this thread."""
+    """Return a function that reads all entries of a file of a format in this thread."""
 
     def read(path: str) -> object:
         with mock.patch.object(reading, "read_ahead", lambda batches: batches):
@@ -101,7 +101,7 @@ FAULTY = {  # files of formats with a fault behind which reading goes on
 
 
 def inputs(content: bytes) -> dict[str, Callable[[int], bytes]]:
-    """Return functions that make a file of at least so many bytes, by what each repeats where."""
+    """Return functions that create a file of at least the given size, each by the element that it repeats."""
     lines = re.findall(rb"[^\n]*\n|[^\n]+", content)[:40]
     fields = re.findall(rb"[^ \t\n,]+[ \t\n,]*", content)[:40] if len(content) < 4096 else []
     pieces = dict.fromkeys([content, *lines, *fields, *LETTERS, *OPENED])
@@ -119,7 +119,7 @@ def repeated(before: bytes, piece: bytes, behind: bytes, size: int) -> bytes:
 
 
 def chosen(name: str, content: bytes) -> Iterator[tuple[str, Callable[[int], bytes]]]:
-    """Yield the inputs of a file of a reader to try."""
+    """Yield the inputs to try for a reader."""
     made = inputs(content)
     names, most = list(made), MORE if content in FAULTY.get(name, ()) else SOME
     if not ALL:
@@ -128,7 +128,7 @@ def chosen(name: str, content: bytes) -> Iterator[tuple[str, Callable[[int], byt
 
 
 def timed(read: Read, path: Path, make: Callable[[int], bytes], size: int) -> Callable[[], object]:
-    """Return a function that reads a file of a size, or is refused it."""
+    """Return a function that reads, or rejects, a file of a given size."""
     path.write_bytes(make(size))
 
     def run() -> None:

@@ -1,4 +1,4 @@
-"""Files of safetensors: read and written as the library does, bounded by their bytes; damage is reported by place."""
+"""Files of safetensors: read and written as by the library, within the file's size; errors give the position."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def written(content: dict[str, Any], metadata: dict[str, str]) -> bytes:
 
 
 def forged(header: object, part: bytes = b"", size: int | None = None) -> bytes:
-    """Return a file with this header; bytes are taken as they are."""
+    """Return a file with this header; bytes are used unchanged."""
     packed = header if isinstance(header, bytes) else json.dumps(header).encode()
     return (len(packed) if size is None else size).to_bytes(8, "little") + packed + part
 

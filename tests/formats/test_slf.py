@@ -1,4 +1,4 @@
-"""HTK's lattices: read as a strict slow reader reads them, written so that they read back as they were."""
+"""HTK's lattices: reading agrees with a strict slow reader, and written files are read back unchanged."""
 
 from __future__ import annotations
 

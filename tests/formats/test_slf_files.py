@@ -1,4 +1,4 @@
-"""HTK's lattices in real, bad and damaged files."""
+"""HTK's lattices in real, invalid and damaged files."""
 
 from __future__ import annotations
 

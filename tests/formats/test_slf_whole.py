@@ -1,4 +1,4 @@
-"""HTK's lattices that lack something: no word and no score is made up, and no path is lost behind the ends."""
+"""Incomplete HTK lattices: no word or score is invented, and no path beyond the ends is lost."""
 
 from __future__ import annotations
 

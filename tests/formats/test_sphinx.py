@@ -1,4 +1,4 @@
-"""Lattices of Sphinx: equal to their twins in SLF, written so that they read back as they were."""
+"""Lattices of Sphinx: equal to the same lattices in SLF, and written files are read back unchanged."""
 
 from __future__ import annotations
 

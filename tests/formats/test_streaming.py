@@ -1,4 +1,4 @@
-"""Files of many lattices are read piece by piece: where a piece ends makes no difference, and none is held whole."""
+"""Files of many lattices are read piece by piece: results do not depend on the pieces, and memory is bounded."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def fst(number: int) -> Lattice:
 
 
 def endless(image: bytes) -> bytes:
-    """Return an image that goes on to the end of its file, as old writers to pipes left it."""
+    """Return an image that extends to the end of its file, as old writers to pipes wrote it."""
     return image[:50] + b"\xff" * 8 + image[58:]
 
 
@@ -154,7 +154,7 @@ def entries(file: Content, format: str) -> list[Any]:
 
 
 def both(data: bytes, format: str, size: int) -> tuple[list[Any], list[Any]]:
-    """Return what is read of a file that is held as a whole, and of one that comes in pieces."""
+    """Return the results of reading a file as a whole, and of reading it piece by piece."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setattr(fst_archive, "LONGEST_KEY", 8)

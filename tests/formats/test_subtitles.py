@@ -1,4 +1,4 @@
-"""Subtitles are recognised by their content, and written back byte for byte but for changed words."""
+"""Subtitles are detected by their content, and written back byte for byte except for changed words."""
 
 import re
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Text lattices as a whole: each is known by its first bytes, and goes from one format into the others."""
+"""All text formats of lattices: each is detected by its first bytes, and can be converted to the others."""
 
 from __future__ import annotations
 

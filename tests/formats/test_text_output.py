@@ -1,4 +1,4 @@
-"""Where text results go: files, Kaldi's names for them, and standard output."""
+"""Destinations of text results: files, Kaldi's names for them, and standard output."""
 
 import pytest
 from lattice_files import write_all

@@ -1,4 +1,4 @@
-"""Texts from wherever Kaldi's users name them, and what the commands make of Kaldi's way of calling."""
+"""Texts in all forms that Kaldi's users name them, and the commands' use of Kaldi's syntax."""
 
 import gzip
 import io

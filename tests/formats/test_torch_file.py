@@ -1,4 +1,4 @@
-"""Files of torch's, read without torch: what torch itself makes of them, damaged ones, and forged ones."""
+"""Files of torch, read without torch: comparison with torch itself, damaged and forged files."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def read(content: bytes, names: Any = NAMES) -> Any:
 
 @st.composite
 def tensors(draw: st.DrawFn) -> Any:
-    """Tensors that are plain, turned, cut out, repeated, empty or single numbers."""
+    """Draw tensors that are plain, transposed, sliced, repeated, empty or scalars."""
     shape = draw(st.lists(st.integers(0, 4), max_size=3))
     size = int(np.prod(shape, dtype=int))
     values = torch.arange(size).remainder(2 if draw(st.booleans()) else 120)
@@ -140,7 +140,7 @@ class Storage:
 
 
 class Forged:
-    """A tensor that says of itself what it likes."""
+    """A tensor that declares arbitrary properties."""
 
     def __init__(self, *arguments: object) -> None:
         self.arguments = arguments
@@ -155,7 +155,7 @@ class Pickler(pickle.Pickler):
 
 
 def forged(value: object = None, *, pickled: bytes | None = None, **more: bytes) -> bytes:
-    """A file with sound checksums around a pickle and 16 bytes of numbers."""
+    """Return a file with valid checksums around a pickle and 16 bytes of numbers."""
     steps = io.BytesIO()
     Pickler(steps, 2).dump(value)
     parts = {"data.pkl": steps.getvalue() if pickled is None else pickled, "data/0": bytes(16), **more}
@@ -167,7 +167,7 @@ def forged(value: object = None, *, pickled: bytes | None = None, **more: bytes)
 
 
 def deep(levels: int) -> bytes:
-    """A dictionary whose key is a tuple in a tuple in a tuple …"""
+    """Return a dictionary whose key is a tuple in a tuple in a tuple …"""
     return b"\x80\x02}(" + b")" + b"\x85" * levels + b"Nu."
 
 

@@ -1,4 +1,4 @@
-"""Inputs as people have them: strays in folders, padded columns, fields in any order, tokenizers that join words."""
+"""Untidy inputs: unrelated files in folders, padded columns, fields in any order, tokenizers that join words."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_folder_of_matrices_may_hold_other_things(tmp_path: Path) -> None:
 
 
 def likeliest(*units: int, count: int) -> np.ndarray:
-    """Return log-probabilities of frames, each with a unit of 0.9."""
+    """Return log-probabilities of frames, each with one unit of probability 0.9."""
     chance = np.full((len(units), count), 0.1 / (count - 1))
     chance[np.arange(len(units)), units] = 0.9
     return np.log(chance)
@@ -123,7 +123,7 @@ def test_fields_and_lines_of_slf_come_in_any_order(tmp_path: Path, seed: int) ->
 
 
 class Joining:
-    """A tokenizer of letters, which joins the carrier and a word that begins with x in one piece."""
+    """A tokenizer of letters that joins the carrier and a word that begins with x in one piece."""
 
     unk_token_id = None
 

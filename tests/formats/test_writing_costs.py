@@ -1,4 +1,4 @@
-"""Costs that no file holds, sums beyond a float: the lattice fails, and the others are written."""
+"""Costs that no file can represent, sums beyond a float: the lattice fails, and the others are written."""
 
 import os
 import re
@@ -15,7 +15,7 @@ HUGE = 3e38  # twice as much is more than a float holds
 
 
 def lattice(key, cost=1.0):
-    """Two paths of two words, whose costs add up to more than a float holds."""
+    """Return two paths of two words, whose costs add up to more than a float can represent."""
     arcs = [0, 0, 1, 2], [1, 2, 3, 3], [5, 6, 7, 8], [cost, cost, cost, cost], [cost, cost, cost, cost]
     return from_arcs(key, *arcs, finals={3: (cost, cost)})
 
@@ -94,7 +94,7 @@ def test_no_path_of_a_reversed_lattice_is_lost_by_its_costs(costs):
 
 
 def broken(**changed):
-    """A lattice with costs that no file holds."""
+    """Return a lattice with costs that no file can represent."""
     whole = lattice("k")
     return whole.replace(**{name: np.array(value, np.float32) for name, value in changed.items()})
 

@@ -1,4 +1,4 @@
-"""One bad entry costs itself, one cost has one meaning, and what is lost or unclear is said."""
+"""An invalid entry affects no other, costs are unambiguous, and losses are reported."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ ROW = json.dumps({"key": "{}", "nbest": [{"text": "a b", "score": -1}]}).replace
 
 
 def entries(form, content):
-    """Return what is read of a file ``u`` of a format."""
+    """Return the result of reading a file ``u`` of a format."""
     return list(named(form).entries(Content(Stream(io.BytesIO(content), "u"), "u"), None))
 
 
 def keys(found):
-    """Return the keys of lattices, and of errors their messages."""
+    """Return the keys of lattices, and the messages of errors."""
     return [str(entry) if isinstance(entry, NinjaError) else entry.key for entry in found]
 
 

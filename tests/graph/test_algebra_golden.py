@@ -1,4 +1,4 @@
-"""The algebra of lattices against Kaldi's own answers, where they are there to ask."""
+"""The algebra of lattices, compared with Kaldi's own results if these are available."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def archive(name: str) -> dict[str, Lattice]:
 
 
 def assert_like(ours: Lattice, theirs: Lattice, best: int = 50) -> None:
-    """The same word sequences and costs, and of the best ones the same alignments."""
+    """Check that word sequences and costs agree, and that the best ones have the same alignments."""
     assert equivalent(ours, theirs, 1e-3, costs="both"), ours.key
     wanted = {tuple(path.words): path for path in nbest(theirs, best)}
     shared = 0

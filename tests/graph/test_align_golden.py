@@ -1,4 +1,4 @@
-"""Alignment beside Kaldi's own tools, on all golden lattices where they are, and by the commands."""
+"""Alignment compared with Kaldi's own tools, on all golden lattices if available, and by the commands."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def boundary() -> WordBoundary:
 
 
 def arcs_of(lattice: Lattice, digits: int | None = None) -> list[tuple[object, ...]]:
-    """Arcs without state numbers: time, labels, word and, where asked for, costs."""
+    """Return arcs without state numbers: time, labels, word and optionally costs."""
     time = state_times(lattice)
     costs = np.stack([lattice.graph, lattice.acoustic], axis=1)
     return sorted(
@@ -61,7 +61,7 @@ def arcs_of(lattice: Lattice, digits: int | None = None) -> list[tuple[object, .
 
 
 def assert_same(lattice: Lattice, expected: Lattice) -> None:
-    """Arc for arc the same, costs to 1e-3 (Kaldi adds them up in single precision)."""
+    """Check that all arcs agree, with costs to 1e-3 (Kaldi adds them in single precision)."""
     assert (lattice.num_states, lattice.num_arcs) == (expected.num_states, expected.num_arcs)
     ours, theirs = arcs_of(lattice, 3), arcs_of(expected, 3)
     assert [arc[:3] for arc in ours] == [arc[:3] for arc in theirs]
@@ -69,7 +69,7 @@ def assert_same(lattice: Lattice, expected: Lattice) -> None:
 
 
 def assert_identical(lattice: Lattice, expected: Lattice) -> None:
-    """The same arrays: states and arcs in Kaldi's order, and every bit of their costs."""
+    """Check that the arrays agree: states and arcs in Kaldi's order, and every bit of their costs."""
     for field in ARRAYS:
         ours, theirs = getattr(lattice, field), getattr(expected, field)
         assert ours.dtype == theirs.dtype
@@ -172,7 +172,7 @@ def test_transition_costs_are_those_of_the_labels(model: TransitionModel) -> Non
 
 @pytest.fixture
 def some(tmp_path: Path, model: TransitionModel, boundary: WordBoundary) -> Path:
-    """Four lattices, the second of them cut off within a word, and a fifth of another model."""
+    """Create four lattices, the second of them cut off within a word, and a fifth of another model."""
     few = list(archive("lat.ark.gz").values())[:5]
     begins = np.flatnonzero((boundary.kinds(model.phone) == KINDS["begin"]) & model.is_final)[:1].astype(np.int32)
     ends = np.concatenate([[0], np.cumsum(few[1].is_final)])

@@ -1,4 +1,4 @@
-"""Alignment to words by a lexicon: agreement with a slow twin, and what is said where the lexicon does not fit."""
+"""Alignment to words by a lexicon: agreement with a slow implementation, and errors if the lexicon does not fit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Alignment to words and phones: agreement with slow twins, laws, and what is said of damaged lattices."""
+"""Alignment to words and phones: agreement with slow implementations, invariants, and errors of damaged lattices."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ slowly = settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow, 
 
 
 def generally(function, *arguments):
-    """Call a function with the fast way closed."""
+    """Call a function with the fast algorithm disabled."""
     with mock.patch.object(_align, "align", return_value=None):
         return function(*arguments)
 
 
 def assert_paths_agree(found: Lattice, expected: Paths, *, every: bool) -> None:
-    """Every path is an expected one at one of its costs, and the best of each sequence is there.
+    """Check that every path is expected, at one of its costs, and that the best of each sequence exists.
 
     Args:
         every: All paths must be there; otherwise paths that differ in labels only may have been left out.

@@ -1,4 +1,4 @@
-"""Phones of arcs, by their alignments."""
+"""Phones of arcs, computed from their alignments."""
 
 import pytest
 from hypothesis import given
@@ -26,7 +26,7 @@ PHONES = SymbolTable.from_words(NAMES)
 
 
 def model_text(num_phones=5):
-    """A transition model with one state a phone: the odd ids are loops, the even ones end the phone."""
+    """Return a transition model with one state per phone: odd ids are loops, even ones end the phone."""
     numbers = " ".join(map(str, range(1, num_phones + 1)))
     rows = "\n".join(f"{phone} 0 {phone - 1}" for phone in range(1, num_phones + 1))
     return (
@@ -45,12 +45,12 @@ def model(tmp_path_factory):
 
 
 def spoken(*phones):
-    """Labels of phones, each ended and then held for a frame, as a reordered model has them."""
+    """Return labels of phones, each ended and then held for a frame, as in a reordered model."""
     return [label for phone in phones for label in (2 * phone, 2 * phone - 1)]
 
 
 def line(*labels, words=("<eps>", "said")):
-    """A lattice of one path, with these labels on its arcs."""
+    """Return a lattice of one path, with these labels on its arcs."""
     table = SymbolTable.from_words(words)
     count = len(labels)
     ids = [min(1, len(each)) for each in labels]

@@ -1,4 +1,4 @@
-"""Composition, interpolation, difference and n-gram expansion against written-out paths."""
+"""Composition, interpolation, difference and n-gram expansion, compared with enumerated paths."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_composition_with_an_fst_is_that_of_all_its_paths(lattice: Lattice, mach
 
 
 def image(rows: list[tuple[int, int, int, int, float]], finals: list[float]) -> bytes:
-    """An OpenFst file of arcs (source, destination, input, output, cost), given in the order of their sources."""
+    """Return an OpenFst file of arcs (source, destination, input, output, cost), ordered by source."""
     columns = list(zip(*rows, strict=True)) if rows else [()] * 5
     return _core.write_image(
         "standard",

@@ -1,4 +1,4 @@
-"""Determinization, minimization, epsilon removal and equivalence against written-out paths."""
+"""Determinization, minimization, epsilon removal and equivalence, compared with enumerated paths."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_minimize_keeps_every_path_of_a_lattice(lattice: Lattice, seed: int, sca
 
 
 def doubled(lattice: Lattice, shift: float) -> Lattice:
-    """Begin with word 98 or 99 and go on in one of two copies of a lattice, the second's final costs shifted, both."""
+    """Begin with word 98 or 99 and continue in one of two copies of a lattice; shift the final costs of the second."""
     n, m = lattice.num_states, lattice.num_arcs
     copy_graph = np.where(lattice.is_final, lattice.final_graph + np.float32(shift), np.float32(np.inf))
     copy_acoustic = np.where(lattice.is_final, lattice.final_acoustic - np.float32(3 * shift), np.float32(np.inf))

@@ -1,4 +1,4 @@
-"""Pruned determinization against written-out paths, against Kaldi's answers and at its bounds."""
+"""Pruned determinization, compared with enumerated paths and with Kaldi's results, and its limits."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def phones(seed: int, size: int = 12000) -> TransitionModel:
 
 
 def assert_part(result: Lattice, lattice: Lattice, beam: float) -> None:
-    """The result is a part of the lattice that holds all within the beam."""
+    """Check that the result is a part of the lattice that contains everything within the beam."""
     check(result)
     assert connect(result) is result
     assert is_deterministic(result)
@@ -211,13 +211,13 @@ def test_phone_passes_keep_what_the_word_pass_keeps(
 
 
 def is_near(one: Way, other: Way) -> bool:
-    """Tell whether two paths are the same but for rounding."""
+    """Return whether two paths agree except for rounding."""
     costs = [abs(one.graph - other.graph), abs(one.acoustic - other.acoustic)]
     return (one.words, one.alignment) == (other.words, other.alignment) and max(costs) < 1e-3
 
 
 def two_ways(graph: float, first: list[int], second: list[int]) -> Lattice:
-    """Two paths of the same word, the second's graph cost given, the first's 1."""
+    """Return a lattice of two paths with the same word, with the given graph costs."""
     return from_arcs("two", (0, 0), (1, 1), (5, 5), (1.0, graph), (2.0, 2.0), finals={1: 0.0}, labels=[first, second])
 
 
@@ -235,7 +235,7 @@ def test_of_equal_paths_the_one_that_kaldi_keeps_stays() -> None:
 
 
 def alike(graph: float, acoustic: float) -> Lattice:
-    """Word 1 or 2, then two ways of word 3, the second dearer by 1; more so after word 2 by the costs given."""
+    """Word 1 or 2, then two paths of word 3, the second costlier by 1, and by more after word 2."""
     src, dst, word = (0, 0, 0, 0, 1, 2), (1, 2, 1, 2, 3, 3), (1, 1, 2, 2, 3, 4)
     return from_arcs("alike", src, dst, word, (0, 1, 0, 1 + graph, 0, 0), (0, 0, 0, acoustic, 0, 0), finals={3: 0.0})
 

@@ -1,4 +1,4 @@
-"""Making lattices of loose arcs; scaling them; telling their times."""
+"""Construction of lattices from arcs; scaling; times."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from ninja.lattice import Lattice, check
 
 
 def spoken(lattice: Lattice) -> list[tuple[object, ...]]:
-    """Words, labels and costs of every path."""
+    """Return words, labels and costs of every path."""
     return sorted((words_of(lattice, p), labels_of(lattice, p), costs_of(lattice, p)) for p in paths(lattice))
 
 

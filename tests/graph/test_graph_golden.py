@@ -1,4 +1,4 @@
-"""What Kaldi's own tools answer, on a few lattices that ship with the tests and on all golden ones where they are."""
+"""Results of Kaldi's own tools, on a few lattices in this repository, and on all golden ones if available."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SETS = [(HERE, 0.1), (SHARED / "golden" / "english", 0.1), (SHARED / "golden" / 
 
 @pytest.fixture(params=SETS, ids=["sample", "english", "korean"])
 def golden(request: pytest.FixtureRequest) -> tuple[Path, float]:
-    """Folder of Kaldi's answers and the acoustic scale they were made with."""
+    """Return the folder of Kaldi's results and their acoustic scale."""
     folder, acoustic_scale = request.param
     if not folder.exists():
         # In CI conftest refuses to run without them.
@@ -48,7 +48,7 @@ def archive(path: Path) -> dict[str, Lattice]:
 
 
 def table(path: Path) -> dict[str, list[str]]:
-    """Read lines of a key and its fields."""
+    """Read lines of a key and fields."""
     if not path.exists():
         # Which operation was run on which set is fixed by the files that came from Kaldi.
         pytest.skip(f"Kaldi was not asked for {path.name} on this set")
@@ -57,7 +57,7 @@ def table(path: Path) -> dict[str, list[str]]:
 
 
 def arcs_of(lattice: Lattice) -> list[tuple[object, ...]]:
-    """Arcs without state numbers, and without acoustic costs: Kaldi's went through a scale and back."""
+    """Return arcs without state numbers, and without acoustic costs, which Kaldi scaled and rescaled."""
     time = state_times(lattice)
     return sorted(
         (

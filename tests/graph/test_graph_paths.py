@@ -1,4 +1,4 @@
-"""Best path and n-best against enumeration of all paths."""
+"""Best path and n-best lists, compared with an enumeration of all paths."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ninja.lattice import Lattice, Scales, check
 
 
 def assert_describes_itself(path: Path, lattice: Lattice) -> None:
-    """Words, labels and costs of a path are those of its arcs, which run from the start to a final state."""
+    """Check words, labels and costs of a path against its arcs, from the start to a final state."""
     arcs = tuple(path.arcs.tolist())
     states = [0, *lattice.dst[path.arcs].tolist()]
     assert lattice.src[path.arcs].tolist() == states[:-1]

@@ -1,4 +1,4 @@
-"""Forward-backward against log additions one by one, and its laws."""
+"""Forward-backward, compared with successive log additions, and its invariants."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connection, beam pruning and the depth limit: what stays, and what it looks like afterwards."""
+"""Connection, beam pruning and the depth limit: the remaining states and arcs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ninja.lattice import Lattice, Scales, check
 
 
 def assert_is_part(smaller: Lattice, lattice: Lattice, arc_map: np.ndarray) -> None:
-    """The smaller lattice holds the mapped arcs as they were, all of them on whole paths."""
+    """Check that the smaller lattice consists of the mapped arcs, unchanged, all of them on complete paths."""
     check(smaller)
     for name in ("word", "graph", "acoustic"):
         assert np.array_equal(getattr(smaller, name), getattr(lattice, name)[arc_map])

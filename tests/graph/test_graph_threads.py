@@ -1,4 +1,4 @@
-"""The kernels give up the interpreter lock: they must not share what they write to."""
+"""The kernels release the interpreter lock: they must not share data that they write to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lattices to OpenFst and back, and its files, with OpenFst itself as the witness."""
+"""Lattices to OpenFst and back, and its files, compared with OpenFst itself."""
 
 from __future__ import annotations
 

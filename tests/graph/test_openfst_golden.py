@@ -1,4 +1,4 @@
-"""Determinization, minimization and the oracle against Kaldi's own answers, where ../shared is there to ask."""
+"""Determinization, minimization and the oracle, compared with Kaldi's own results, if ../shared is available."""
 
 from __future__ import annotations
 

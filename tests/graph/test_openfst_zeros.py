@@ -1,4 +1,4 @@
-"""What OpenFst's machines hold that no lattice has: arcs of the semiring's zero, and symbol tables of either side."""
+"""Features of OpenFst's machines that lattices do not have: arcs of weight zero, and separate symbol tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The oracle: its laws, and what ``ninja oracle`` prints."""
+"""The oracle: its invariants, and the output of ``ninja oracle``."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ WORDS = SymbolTable([("<eps>", 0), ("<unk>", 1), ("a", 2), ("b", 3), ("c", 4), (
 
 
 def muted(lattice: Lattice, wildcards: set[int]) -> Lattice:
-    """Write the lattice out again with epsilons for wildcards."""
+    """Write the lattice again with epsilons in place of wildcards."""
     word = [0 if each in wildcards else each for each in lattice.word.tolist()]
     final = {int(state): 0.0 for state in np.flatnonzero(lattice.is_final)}
     return from_arcs(lattice.key, lattice.src, lattice.dst, word, [0.0] * len(word), finals=final)
@@ -129,14 +129,14 @@ def test_an_oracle_says_where_its_band_was_too_narrow() -> None:
 
 
 def nearest(lattice: Lattice, reference: npt.NDArray[np.int32], *limits: int) -> list[int]:
-    """Substitutions, insertions and deletions of the nearest path, and whether it touches the band."""
+    """Return substitutions, insertions and deletions of the nearest path, and whether it touches the band."""
     failed, counts, _ = _graph.oracle(lattice, reference, np.array([0, len(reference)]), *limits)
     assert failed < 0
     return [int(count[0]) for count in counts]
 
 
 def long_reference(seed: int) -> tuple[Lattice, npt.NDArray[np.int32]]:
-    """A recording of 200 states, and the words of its best path with some changed and some missing."""
+    """Return a recording of 200 states, and the words of its best path, some changed and some missing."""
     random = np.random.default_rng(seed)
     states = 200
     src = np.repeat(np.arange(states - 1), 3)
@@ -178,7 +178,7 @@ def test_a_word_for_unknown_ones_is_an_id_or_a_word_of_the_table() -> None:
 
 @pytest.fixture
 def files(tmp_path: Path) -> Path:
-    """Two lattices, one of them without a reference; a reference without a lattice; and their symbol table."""
+    """Write two lattices, one without a reference; a reference without a lattice; and their symbol table."""
     (tmp_path / "words").write_text("".join(f"{word} {each}\n" for word, each in WORDS))
     (tmp_path / "text").write_text("u1 a b zzz\ngone a\n")
     write_all(

@@ -1,4 +1,4 @@
-"""``ninja oracle`` against lattice-oracle's own answers, where ../shared is there to ask."""
+"""``ninja oracle``, compared with results of lattice-oracle, if ../shared is available."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pushing and minimization against written-out completions."""
+"""Pushing and minimization, compared with enumerated completions."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_labels_go_as_far_forward_as_all_completions_agree(lattice: Lattice, ali
 
 @st.composite
 def alike(draw: st.DrawFn) -> Lattice:
-    """A lattice with the labels 1 and 2 only, of paths of one length: completions agree often."""
+    """Draw a lattice with the labels 1 and 2 only and paths of one length: many completions are equal."""
     num_states = draw(st.integers(2, 6))
     arcs = [(state, state + 1) for state in range(num_states - 1) for _ in range(draw(st.integers(1, 2)))]
     labels = [draw(st.lists(st.integers(1, 2), min_size=2, max_size=2)) for _ in arcs]
@@ -63,7 +63,7 @@ def test_labels_that_completions_share_move_over_many_arcs(lattice: Lattice) -> 
 
 @st.composite
 def long_labels(draw: st.DrawFn) -> Lattice:
-    """A lattice with the labels 1 and 2 only, up to 40 of them on an arc, which often begin alike."""
+    """Draw a lattice with the labels 1 and 2 only, up to 40 per arc, which often have common prefixes."""
     num_states = draw(st.integers(2, 5))
     arcs = [(state, draw(st.integers(state + 1, num_states - 1))) for state in range(num_states - 1) for _ in range(3)]
     stem = draw(st.lists(st.integers(1, 2), min_size=40, max_size=40))
@@ -153,7 +153,7 @@ def test_minimize_keeps_every_path_and_takes_no_more_states(lattice: Lattice, st
 
 @st.composite
 def branching(draw: st.DrawFn) -> Lattice:
-    """A deterministic lattice whose states have much in common: words, labels and costs of two values each."""
+    """Draw a deterministic lattice with similar states: words, labels and costs of two values each."""
     num_states = draw(st.integers(2, 9))
     rows = []
     for state in range(num_states - 1):

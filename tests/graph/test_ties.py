@@ -1,4 +1,4 @@
-"""Equal costs: what comes first is ruled, so that a repeated run gives the same bytes."""
+"""Equal costs: the order is defined, so that repeated runs write the same bytes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ninja.rescoring import RescoreOptions, rescore
 
 
 class AfterSecond(FakeLM):
-    """Gives every word 1, but 3 to words that follow w2."""
+    """Scores every word 1, but words that follow w2 3."""
 
     def score(self, history: tuple[int, ...], word: int) -> float:
         return -3.0 if history and history[-1] == self.vocabulary.id("w2") else -1.0

@@ -1,4 +1,4 @@
-"""Union and combination against written-out paths."""
+"""Union and combination, compared with enumerated paths."""
 
 from __future__ import annotations
 

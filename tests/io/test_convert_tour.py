@@ -63,7 +63,7 @@ separate graph and acoustic costs |
 
 
 def cells(table):
-    """Return the cells of a table in Markdown, row by row, without its head."""
+    """Return the cells of a Markdown table, row by row, without its header."""
     rows = table.strip().splitlines()[2:]
     return [[cell.strip().strip("`") for cell in row.strip("|").split("|")] for row in rows]
 
@@ -130,7 +130,7 @@ def bed(tmp_path_factory):
 
 @pytest.fixture
 def leg(ninja, bed):
-    """Convert a file to a format in the folder of a test; return the new file, and what was said to be lost."""
+    """Convert a file to a format in a test's folder; return the new file, and the losses that were reported."""
 
     def run(source, to, folder, *options):
         target = folder / ENDINGS.get(to.partition(":")[0], f"to-{re.sub('[^a-z]', '-', to)}")
@@ -151,7 +151,7 @@ def words(bed):
 
 
 def kept(lattice, form):
-    """Return what a format has a place for of a lattice: every format here keeps states and arcs as they are."""
+    """Return the fields of a lattice that a format can represent: every format here keeps states and arcs."""
     labelled = len(lattice.ali) + len(lattice.final_ali) > 0
     bare = replace(
         lattice,
@@ -173,7 +173,7 @@ def kept(lattice, form):
 
 @pytest.fixture(scope="module")
 def begins(bed, tmp_path_factory):
-    """Some lattices in each format, as converted from Kaldi's, by the name of their archive and the format."""
+    """Convert some Kaldi lattices to each format; return them by the name of their archive and the format."""
     found = {}
     for name in ("some", "fewest"):
         folder = tmp_path_factory.mktemp(name)
@@ -187,7 +187,7 @@ def begins(bed, tmp_path_factory):
 
 
 def beginning(begins, *pair):
-    """Return the lattices with which a leg begins: those of which all paths can be listed, if it is about lists."""
+    """Return the initial lattices of a leg: those whose paths can all be listed, if it is about lists."""
     return begins["fewest" if "json:n=0" in pair else "some", pair[0]]
 
 
@@ -226,7 +226,7 @@ def test_words_that_a_file_spells_go_along_without_a_table(leg, begins, words, t
 
 
 def spelled(lattice):
-    """Return the words of the best path, and those of all."""
+    """Return the words of the best path, and those of all paths."""
     return lattice.words.spell(graph.best_path(lattice).words), sorted(lattice.words.spell(np.unique(lattice.word)))
 
 
@@ -308,7 +308,7 @@ def test_a_leg_to_any_other_format_loses_what_the_page_says(leg, bed, words, tmp
 
 
 def compare(lattice, back, to, lost):
-    """Compare a lattice with what came back, as far as nothing was lost."""
+    """Compare a lattice with its converted form, except for reported losses."""
     if to == "mesh":
         decoded = graph.best_path(back).words.tolist()
         assert decoded == package.consensus.mbr_decode(lattice).words.tolist()

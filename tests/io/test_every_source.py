@@ -1,4 +1,4 @@
-"""What is decided about a run is decided by all of its sources and lattices, not by the first."""
+"""Decisions about a run depend on all of its sources and lattices, not only on the first."""
 
 import shutil
 from pathlib import Path
@@ -15,13 +15,13 @@ TWO_WORDS = "VERSION=1.0\nN=3 L=2\nI=0\nI=1\nI=2\nJ=0 S=0 E=1 W=hello a=-1 l=-1\
 
 @pytest.fixture(scope="module")
 def few(tmp_path_factory):
-    """Three lattices of the example, in a folder without a symbol table."""
+    """Write three lattices of the example, in a folder without a symbol table."""
     return write_first(tmp_path_factory.mktemp("few") / "lat.ark", 3)
 
 
 @pytest.fixture
 def slf(tmp_path):
-    """Two lattices in SLF: one of a word, one of that word and another."""
+    """Write two lattices in SLF: one with one word, the other with that word and another."""
     (tmp_path / "one.slf").write_text(ONE_WORD)
     (tmp_path / "two.slf").write_text(TWO_WORDS)
     return tmp_path / "one.slf", tmp_path / "two.slf"

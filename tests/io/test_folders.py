@@ -1,4 +1,4 @@
-"""Folders are read whole, or what is left out is named: real files among foreign ones, lists as SRILM counts words."""
+"""Folders are read completely, or omissions are reported: real files among unrelated ones, SRILM's count lists."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ KNOWN = {
 
 
 def read(place: Path) -> tuple[list[str], list[str], list[str]]:
-    """Return the keys of a folder, its failures and its notes."""
+    """Return the keys of a folder, its errors and its notes."""
     failures: list[str] = []
     with warnings.catch_warnings(record=True) as noted:
         warnings.simplefilter("always")

@@ -1,4 +1,4 @@
-"""Lattices from n-best lists, CTC matrices and k2's FSAs in memory, and back; what Python shows of them."""
+"""Lattices from n-best lists, CTC matrices and k2's FSAs in memory, and back; their display in Python."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_a_matrix_without_a_blank_or_of_another_scale_is_refused_in_words() -> N
 
 
 class FakeFsa:
-    """k2's Fsa as far as it is made of a dictionary, and gives one: attributes kept as they are."""
+    """The part of k2's Fsa that converts from and to a dictionary, with attributes unchanged."""
 
     def __init__(self, content: dict[str, object]) -> None:
         self.content = content

@@ -1,4 +1,4 @@
-"""The scales of paths: one group of options for all commands, and files of scales that travel with lattices."""
+"""The scales of paths: one group of options for all commands, and files of scales that accompany lattices."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def fork(key: str = "utt") -> Lattice:
 
 @pytest.fixture
 def rescored(tmp_path: Path) -> Path:
-    """An archive with scales beside it."""
+    """Create an archive with a file of scales."""
     path = tmp_path / "rescored.ark.gz"
     write_all(path, [fork()], chosen=CHOSEN)
     return path
@@ -284,7 +284,7 @@ def test_a_file_written_anew_after_its_scales_were_looked_for_is_read(tmp_path: 
 
 
 def spoken_lists(folder: Path, *, graph: bool) -> Path:
-    """Write two-best lists whose order depends on the acoustic scale, of one score or of two."""
+    """Write two-best lists whose order depends on the acoustic scale, with one score or two."""
     lists = [("a b", -10.0, -3.0), ("c", -15.0, -2.0)]
     hypotheses = [{"text": text, "am": am, **({"lm": lm} if graph else {})} for text, am, lm in lists]
     path = folder / "lists.jsonl"

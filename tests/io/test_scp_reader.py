@@ -1,4 +1,4 @@
-"""Script files that name lattices in files of other formats: each file is read once, whatever the order of its keys."""
+"""Script files that name lattices in files of other formats: each file is read once, whatever the order of keys."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def native(keys):
 
 
 def found(script, **how):
-    """Return the keys that are read with the costs of their lattices, and what is wrong with the others."""
+    """Return the keys that are read with the costs of their lattices, and the errors of the others."""
     errors = []
     lattices = [
         (key, float(lattice.graph.sum() + lattice.final_graph[lattice.is_final].sum()))
@@ -53,7 +53,7 @@ def script(*rows):
 
 @pytest.fixture
 def reads(tmp_path, monkeypatch):
-    """Work in an empty folder, and count how many entries of files are made into lattices."""
+    """Work in an empty folder, and count how many entries of files are converted to lattices."""
     monkeypatch.chdir(tmp_path)
     made = []
 

@@ -1,4 +1,4 @@
-"""What ``ninja.read`` accepts as a source, and how it reads."""
+"""The sources that ``ninja.read`` accepts, and how they are read."""
 
 import gc
 import gzip
@@ -41,7 +41,7 @@ def small(key, words=(3,)):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A folder as Kaldi's decoders leave it, with the current directory in it."""
+    """Create a folder as Kaldi's decoders write it, and make it the current directory."""
     monkeypatch.chdir(tmp_path)
     for job in (1, 2, 10):
         write_all(f"lat.{job}.gz", [small(f"utt-{job}-a"), small(f"utt-{job}-b")])
@@ -304,7 +304,7 @@ def test_a_gzip_file_cut_anywhere_gives_what_comes_before(tmp_path, monkeypatch,
 
 
 def threads():
-    """Count the threads of this process, those that Python does not know of as well."""
+    """Count the threads of this process, including those that Python does not know of."""
     tasks = Path("/proc/self/task")
     return len(list(tasks.iterdir())) if tasks.is_dir() else threading.active_count()
 

@@ -1,4 +1,4 @@
-"""Symbol tables are found where lattices lie, and written where lattices have words of their own."""
+"""Symbol tables are found next to lattices, and written if lattices have their own words."""
 
 import shutil
 from pathlib import Path
@@ -14,7 +14,7 @@ SCALE = ["--acoustic-scale", "0.1"]
 
 @pytest.fixture(scope="module")
 def few(tmp_path_factory):
-    """Three lattices of the example, in a folder without a symbol table."""
+    """Write three lattices of the example, in a folder without a symbol table."""
     return write_first(tmp_path_factory.mktemp("few") / "lat.ark", 3)
 
 
@@ -22,7 +22,7 @@ def few(tmp_path_factory):
     params=["words.txt", "words.txt.gz", "lat.ark.words.txt", "../graph/words.txt", "../graph_tg/words.txt"]
 )
 def placed(request, few, tmp_path):
-    """The same with a table nearby."""
+    """Add a symbol table nearby."""
     folder = tmp_path / "decode"
     folder.mkdir()
     shutil.copy(few, folder / "lat.ark")

@@ -1,4 +1,4 @@
-"""What ``ninja.write`` accepts as a target, and that outputs appear whole or not at all."""
+"""The targets that ``ninja.write`` accepts; outputs are written completely or not at all."""
 
 import gzip
 import io

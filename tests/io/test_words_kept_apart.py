@@ -1,4 +1,4 @@
-"""Ids of one source never get the names of another, and outputs never go over what is read."""
+"""Ids of one source never get the names of another, and outputs never overwrite inputs."""
 
 from __future__ import annotations
 

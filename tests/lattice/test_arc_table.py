@@ -1,4 +1,4 @@
-"""Rows of columns as text, against Python's own printing."""
+"""Rows of columns as text, compared with Python's own output."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\t\n\r"), max_s
 
 
 def spelled(prefix: str, rows: list[tuple[int, float, str, list[int], list[int]]]) -> str:
-    """Return the lines, slowly and obviously."""
+    """Return the lines, by a slow and simple method."""
     lines = []
     for integer, number, name, run, other in rows:
         fields = [prefix, str(integer), f"{number:.7g}", name, ",".join(map(str, run))]

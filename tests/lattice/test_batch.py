@@ -1,4 +1,4 @@
-"""``ninja.lattice.batch``, and operations on batches: each gives what its function of one lattice gives."""
+"""``ninja.lattice.batch``, and operations on batches: results equal those for single lattices."""
 
 import contextlib
 import gc

@@ -42,7 +42,7 @@ def forms_of(lattice: Lattice) -> dict[str, tuple[str, ...]]:
 
 
 def has_clashes(lattice: Lattice) -> bool:
-    """Tell whether different words have one form, or a word has no lexical word or several."""
+    """Return whether different words have one form, or a word has no lexical word or several."""
     forms = forms_of(lattice)
     return len(set(forms.values())) < len(forms) or any(len(form) != 1 for form in forms.values())
 

@@ -1,4 +1,4 @@
-"""Hash tables of the kernels: no file makes its words share a place, and no result depends on the key of a process."""
+"""Hash tables of the kernels: no file can cause collisions, and results do not depend on a process's hash key."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def inverse(factor: int) -> np.uint64:
 
 
 def of_murmur(hashes: Words) -> Words:
-    """Return the words of eight bytes that have some hashes of libstdc++ (std::hash of a string)."""
+    """Return the words of eight bytes that have the given hashes of libstdc++ (std::hash of a string)."""
     value = (hashes ^ hashes >> 47) * inverse(MURMUR)
     value = (value ^ value >> 47) * inverse(MURMUR)
     value = (value ^ np.uint64(0xC70F6907 ^ (8 * MURMUR & (1 << 64) - 1))) * inverse(MURMUR)
@@ -37,13 +37,13 @@ def of_murmur(hashes: Words) -> Words:
 
 
 def of_product(hashes: Words) -> Words:
-    """Return the words of eight bytes that have some hashes, which a product with a constant makes."""
+    """Return the words of eight bytes that have the given hashes, computed by multiplication with a constant."""
     return (hashes ^ hashes >> 32) * inverse(GOLDEN) ^ np.uint64(8)
 
 
 @cache
 def words_of_one_place(words_of: Callable[[Words], Words]) -> list[str]:
-    """Return words whose hashes end in 24 zeros, so that each table has one place for all."""
+    """Return words whose hashes end in 24 zeros, so that they collide in every table."""
     found: list[str] = []
     step = 1 << 18
     for begin in range(1, 1 << 30, step):

@@ -1,4 +1,4 @@
-"""The struct itself: what ``from_arrays`` makes, what it refuses, and what a lattice keeps."""
+"""The lattice class: ``from_arrays``, the inputs that it rejects, and the fields that a lattice keeps."""
 
 from __future__ import annotations
 

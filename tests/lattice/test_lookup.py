@@ -1,4 +1,4 @@
-"""Lattices by key from a second archive, in whatever order they are asked for."""
+"""Lattices of a second archive, looked up by key in any order."""
 
 from __future__ import annotations
 

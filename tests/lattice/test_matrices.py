@@ -30,7 +30,7 @@ def test_matrices_come_back_from_every_format(tmp_path):
 
 
 def made(matrix, tmp_path, kaldiio, torch):
-    """The same matrix in each format."""
+    """Write the same matrix in each format."""
     files = {}
 
     def torch_bytes(thing):

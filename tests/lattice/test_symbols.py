@@ -1,4 +1,4 @@
-"""Symbol tables: what they hold, and what they refuse."""
+"""Symbol tables: contents and rejected inputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Times that a format gave to states: after each operation they are still those of the states, or none are left."""
+"""Times of states from a format: after each operation they are still correct, or removed."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def timed(draw, *, different_words=False):
 
 
 def spans(lattice):
-    """Begin and end of each arc, by what tells it apart."""
+    """Return begin and end of each arc, by its distinguishing cost."""
     return {
         cost: (int(lattice.time[src]), int(lattice.time[dst]))
         for cost, src, dst in zip(lattice.acoustic.tolist(), lattice.src, lattice.dst, strict=True)
@@ -54,7 +54,7 @@ def spans(lattice):
 
 
 def keeps(result, lattice):
-    """Check that the arcs of a result begin and end when they did."""
+    """Check that the arcs of a result begin and end at the same times as before."""
     assert result.time is not None
     assert result.time.dtype == np.int32
     assert not result.time.flags.writeable

@@ -1,4 +1,4 @@
-"""Kaldi's transition model: read binary and text, old and new form; an error gives the place of the damage."""
+"""Kaldi's transition model: binary and text, old and new form; errors give the position of the damage."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ WORDS = st.lists(st.sampled_from("abcde"), max_size=12)
 
 
 def longest_common(old, new):
-    """Return the length of the longest common subsequence, by its recursion."""
+    """Return the length of the longest common subsequence, computed recursively."""
     table = [[0] * (len(new) + 1) for _ in range(len(old) + 1)]
     for row, word in enumerate(old):
         for column, other in enumerate(new):

@@ -1,4 +1,4 @@
-"""Alternatives of services and beams: their order is that of the file, and is kept, changed and read again."""
+"""Alternatives of cloud services and beams: they are read in file order, and can be reordered and read again."""
 
 import json
 from dataclasses import replace
@@ -16,7 +16,7 @@ HELLO = [("Hello.", 0.95030487), ("hullo", 0.25987574), ("hello i", 0.9503083), 
 
 
 def azure(alternatives):
-    """Return a detailed result."""
+    """Return a detailed result of Azure."""
     listed = [
         {"Confidence": confidence, "Lexical": text.lower().strip("."), "Display": text}
         for text, confidence in alternatives
@@ -25,7 +25,7 @@ def azure(alternatives):
 
 
 def beams(alternatives):
-    """Return an entry of a manifest of NeMo with beams."""
+    """Return an entry of a NeMo manifest with beams."""
     return {"audio_filepath": "/a/u.wav", "pred_text": alternatives[0][0], "beams": [list(one) for one in alternatives]}
 
 
@@ -36,7 +36,7 @@ def in_order(path, form):
 
 
 def reorder(source, target, form, order):
-    """Write a file with its hypotheses in another order, given by their places, best first."""
+    """Write a file with its hypotheses in another order, given by their indices, best first."""
     with ninja.write(target, to=form) as output:
         for _, lattice in ninja.read(source, format=form):
             nbest = lattice_nbest(lattice, lattice.num_hypotheses)
@@ -107,7 +107,7 @@ def test_beams_that_are_not_in_the_order_of_their_scores_keep_their_places(tmp_p
 
 
 def batch(phrases):
-    """Return a batch of Azure of phrases of two channels, each with its channel, display and lexical form."""
+    """Return an Azure batch result with phrases of two channels, each with its channel, display and lexical form."""
     listed = [
         {
             "channel": channel,

@@ -1,4 +1,4 @@
-"""Damaged files of recognisers are refused; sound utterances of them are read."""
+"""Damaged recogniser files are rejected; their valid utterances are read."""
 
 import json
 import random

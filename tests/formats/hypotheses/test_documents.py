@@ -1,4 +1,4 @@
-"""Commands write files of recognisers as they came, whatever becomes of single utterances."""
+"""Commands write recogniser files in their original form, even if single utterances fail."""
 
 import gzip
 import json
@@ -23,7 +23,7 @@ LINE = '{"audio_filepath": "/a/%s.wav", "pred_text": "Hello there."}\n'
 
 
 def backwards(*segments):
-    """Return Whisper's file with segments in which times run backwards."""
+    """Return a Whisper file with segments whose times decrease."""
     document = json.loads(WHISPER.read_text())
     for number in segments:
         document["segments"][number]["words"][3]["end"] = 0.1

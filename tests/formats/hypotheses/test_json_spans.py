@@ -1,4 +1,4 @@
-"""Changes of values in the text of a JSON document."""
+"""Replacement of values within the text of a JSON document."""
 
 import copy
 import json
@@ -24,7 +24,7 @@ STYLE = st.builds(
 
 
 def paths_of(value, kind, path=()):
-    """Return the paths of all values of a kind."""
+    """Return the paths of all values of a type."""
     paths = [path] if isinstance(value, kind) else []
     if isinstance(value, dict | list):
         parts = value.items() if isinstance(value, dict) else enumerate(value)

@@ -1,4 +1,4 @@
-"""Variants of the files of one recogniser."""
+"""Variants of the files that one recogniser writes."""
 
 import json
 
@@ -17,7 +17,7 @@ def sample(name):
 
 
 def nanoseconds(time):
-    """Return a time as protocol buffers have it."""
+    """Return a time in the form of protocol buffers."""
     whole, rest = divmod(round(float(time.removesuffix("s")) * 1e9), 10**9)
     return {"seconds": str(whole), "nanos": rest}
 
@@ -120,7 +120,7 @@ PAUSE = [
 
 
 def aws_item(content, begin, end, *, nested=True):
-    """Return an item of Amazon's, or one of its alternatives."""
+    """Return an Amazon item, or one of its alternatives."""
     kind = {"type": "punctuation"} if begin is None else {"type": "pronunciation"}
     times = {} if begin is None else {"start_time": str(begin), "end_time": str(end)}
     value = {"confidence": "0.0" if begin is None else "0.9", "content": content}
@@ -335,7 +335,7 @@ def test_unknown_numbers_stay_and_are_no_confidences(tmp_path):
 
 
 def spoken(channel, begin, text):
-    """Return an utterance of Deepgram."""
+    """Return a Deepgram utterance."""
     words = [
         {
             "word": word.lower().strip(".,?"),

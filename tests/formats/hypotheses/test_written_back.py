@@ -1,4 +1,4 @@
-"""Hypothesis files are written back as they came: only corrected words change."""
+"""Hypothesis files are written back in their original form: only corrected words change."""
 
 import json
 import re
