@@ -29,7 +29,7 @@ from ninja.lm.recurrent.lstm import LstmLM  # noqa: E402
 
 
 def stored(module, storage=None, **card):
-    """Return a network as stored: "half", "int8", or None for single precision."""
+    """Return a network in a stored precision: "half", "int8", or None for single precision."""
     state = module.state_dict() if storage is None else _packed(module, storage)
     arrays = {name: array if isinstance(array, np.ndarray) else array.numpy() for name, array in state.items()}
     config = {name: getattr(module.config, name) for name in module.config.__dataclass_fields__}

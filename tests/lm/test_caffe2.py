@@ -1,4 +1,4 @@
-"""Caffe2 nets: the LSTM in their form, and nets that are refused."""
+"""Caffe2 nets: LSTMs in the form that Caffe2 writes, and nets that are rejected."""
 
 import dataclasses
 import shutil
@@ -79,7 +79,7 @@ def test_the_models_of_a_prefix_and_of_a_given_vocabulary_are_opened(folder):
 
 
 def test_nets_are_read_as_caffe2_itself_would_write_them(folder):
-    """The library of protocol buffers writes what a declaration of its own, from caffe2.proto, says."""
+    """The protocol buffers library writes files from a declaration based on caffe2.proto."""
     descriptor_pb2 = pytest.importorskip("google.protobuf.descriptor_pb2")
     from google.protobuf import descriptor_pool, message_factory
 
@@ -127,7 +127,7 @@ def filled(name, values):
 
 
 def a_net_in_caffe2s_own_manner(random):
-    """An LSTM without projection as rnn_cell.LSTMCell names its step, softmax at its end; and its score in numpy."""
+    """Return an LSTM without projection, named as rnn_cell.LSTMCell does, with softmax; and its scores by numpy."""
     n, d = tiny_lstm.NUM_WORDS, 4
     e, w, b, o, ob = (random.normal(size=size) for size in ((n, d), (4 * d, 2 * d), 4 * d, (n, d), n))
     h0, c0 = random.normal(size=(2, 1, 1, d))

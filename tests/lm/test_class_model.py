@@ -1,4 +1,4 @@
-"""Class n-gram models with SRILM's definitions, and multiwords: both as slow twins read them."""
+"""Class n-gram models with SRILM's definitions, and multiwords, compared with slow implementations."""
 
 import math
 
@@ -26,7 +26,7 @@ WORDS = ["a", "new", "york"]
 
 
 def readings(words):
-    """Yield the ways to read words: units, log-probability of their expansions, and whether the last is at its end."""
+    """Yield the readings of words: units, log-probability of their expansions, and whether the last is complete."""
     if not words:
         yield (), 0.0, True
         return
@@ -43,7 +43,7 @@ def readings(words):
 
 
 def slow_score(words, oov):
-    """ln P of a sentence and its end: of all ways to read it, from one unknown word to the next."""
+    """Return ln P of a sentence and its end, over all readings, from one unknown word to the next."""
     total, start, part = 0.0, ("<s>",), ()
     for word in (*words, "</s>"):
         if word in WORDS:

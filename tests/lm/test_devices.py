@@ -1,4 +1,4 @@
-"""Where models compute: copies on several devices share the lattices out, and the user is told of GPUs."""
+"""Devices of models: copies on several devices share the lattices, and the user is told about GPUs."""
 
 import sys
 from dataclasses import replace
@@ -31,7 +31,7 @@ def on_two_devices(*seeds):
 
 
 def counted(lm, monkeypatch):
-    """Count the threads that ask a model."""
+    """Count the threads that call a model."""
     asked = []
     plain = lm.logprob
 

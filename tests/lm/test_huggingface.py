@@ -1,4 +1,4 @@
-"""Models of Hugging Face: a word's score is the sum over its pieces, however it is asked for."""
+"""Models of Hugging Face: a word's score is the sum over its pieces, for every way of asking."""
 
 import math
 from dataclasses import replace
@@ -33,7 +33,7 @@ CAUSAL = ["gpt2", "opt", "llama", "mistral", "bloom", "mamba", "gemma2"]
 
 
 class Plain:
-    """The library's own scores: the whole sentence split, and the network run over all of it."""
+    """The library's own scores: the whole sentence is split, and the network is applied to all of it."""
 
     def __init__(self, path):
         self.tokenizer = transformers.AutoTokenizer.from_pretrained(path)
@@ -45,7 +45,7 @@ class Plain:
 
     @torch.no_grad()
     def logprob(self, history, word):
-        """ln P(word | <s>, history), all of them spelled."""
+        """Return ln P(word | <s>, history); history and word are texts."""
         if (history, word) not in self.known:
             before = self.pieces(history)
             whole = [*before, self.tokenizer.eos_token_id] if word == "</s>" else self.pieces([*history, word])
@@ -148,7 +148,7 @@ def test_a_device_that_torch_lacks_is_named(kind):
 
 
 class Windows(Plain):
-    """Each piece after the window that slides: read anew for every piece, in a pass of its own."""
+    """Scores each piece beyond the sliding window in a separate pass."""
 
     LONGEST = 64
 
@@ -234,7 +234,7 @@ def bert():
 
 @torch.no_grad()
 def pseudo_logprob(path, sentence):
-    """Hide one piece after the other, each in a pass of its own."""
+    """Mask one piece after the other, each in a separate pass."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(path)
     model = transformers.AutoModelForMaskedLM.from_pretrained(path).eval()
     pieces = tokenizer(" ".join(sentence), add_special_tokens=False)["input_ids"]

@@ -1,4 +1,4 @@
-"""Directories of Hugging Face: what is missing, damaged or of another kind is named, and nothing of theirs is run."""
+"""Directories of Hugging Face: missing, damaged or unsupported parts are reported, and no code in them is run."""
 
 import json
 import pickle
@@ -28,7 +28,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 @pytest.fixture
 def copy(tmp_path):
-    """Return a function that copies a model, to be damaged."""
+    """Return a function that copies a model, for changes."""
 
     def of(kind):
         for path in folder(kind).iterdir():

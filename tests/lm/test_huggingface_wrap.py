@@ -1,4 +1,4 @@
-"""`ninja.lm.wrap`: networks in memory; words that are split when they are asked for; words in upper case."""
+"""`ninja.lm.wrap`: networks in memory; words that are split when they are scored; words in upper case."""
 
 import copy
 from dataclasses import replace
@@ -66,7 +66,7 @@ def test_a_masked_model_in_memory_is_one():
 
 
 class Module(torch.nn.Module):
-    """A module that takes input_ids, and nothing more, and answers with logits."""
+    """A module that accepts only input_ids and returns logits."""
 
     def __init__(self, model):
         super().__init__()
@@ -77,7 +77,7 @@ class Module(torch.nn.Module):
 
 
 class Adapted(torch.nn.Module):
-    """A module as the PEFT library makes them, with the model inside."""
+    """A module like those of the PEFT library, with the model inside."""
 
     def __init__(self, model):
         super().__init__()
@@ -139,7 +139,7 @@ def test_a_module_without_logits_is_refused():
 
 
 class Counted:
-    """A tokenizer that remembers what it split."""
+    """A tokenizer that records the words that it splits."""
 
     def __init__(self, tokenizer):
         self.tokenizer = tokenizer

@@ -1,4 +1,5 @@
-"""Networks that score all words at once: slots, the cache of rows and evaluation on demand, against plain histories."""
+"""Networks that score all words at once: slots, the cache of rows and lazy evaluation, compared with plain
+histories."""
 
 import numpy as np
 import pytest
@@ -29,12 +30,12 @@ def reads(number, word):
 
 
 def scores(number):
-    """Scores of all words after a history, which is known by its number, [..., words]."""
+    """Return the scores of all words after a history, given by its number, [..., words]."""
     return (number[..., None] * np.arange(3, 3 + NUM_WORDS) % 17) / 4.0
 
 
 class Stepping(StepNetwork):
-    """A network whose state is a number and, for the sake of a second part, the number of words read."""
+    """A network whose state is a number and, as a second part, the number of words read."""
 
     largest = 0  # batch it has seen
 
@@ -63,7 +64,7 @@ class Refeeding(HistoryNetwork):
 
 
 def exact(history, word, normalize=True):
-    """The slow twin: the number of a history word by word, its softmax in float64."""
+    """Compute the score slowly: the number of a history word by word, softmax in float64."""
     number = BEGIN
     for each in (0, *history):
         number = reads(number, each)

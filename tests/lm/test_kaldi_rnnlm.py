@@ -1,4 +1,4 @@
-"""Kaldi RNNLM directories: Kaldi's own scores, the slow twin's, checkpoints of them, and pieces that are missing."""
+"""Kaldi RNNLM directories: scores of Kaldi and of a slow implementation, checkpoints, and missing parts."""
 
 import gzip
 
@@ -86,7 +86,7 @@ def folder(tmp_path):
 
 
 def expected_scores(embedding, sentence, normalize):
-    """The slow twin: each word's score after the words before it."""
+    """Compute each word's score after the words before it, slowly."""
     outputs = Twin(LINES, COMPONENTS, embedding[[1, *sentence]]).outputs()
     logits = outputs @ embedding.T.astype(float)  # [time, words]
     score = logits[np.arange(len(outputs)), [*sentence, 2]]

@@ -1,4 +1,4 @@
-"""Kneser–Ney models: as the formulas and KenLM have them, proper distributions, read back from ARPA; class tagging."""
+"""Kneser–Ney models: agreement with formulas and KenLM, normalisation, reading from ARPA; class tagging."""
 
 import gzip
 import math
@@ -25,7 +25,7 @@ WORDS = ["a", "b", "c", "@x"]
 
 
 def spelled(model):
-    """The n-grams of a trained model as a dictionary, by following contexts."""
+    """Return the n-grams of a trained model as a dictionary, by following contexts."""
     found, shorter = {}, [()]
     for ngrams in model.lengths:
         here = [(*shorter[prefix], model.words[word]) for prefix, word in zip(ngrams.prefix, ngrams.word, strict=True)]
@@ -35,14 +35,14 @@ def spelled(model):
 
 
 def read(path):
-    """The n-grams of an ARPA file."""
+    """Return the n-grams of an ARPA file."""
     lines = (line.split("\t") for line in gzip.decompress(path.read_bytes()).decode("utf-8").splitlines())
     entries = [fields for fields in lines if len(fields) > 1]
     return {tuple(f[1].split(" ")): (float(f[0]), float(f[2]) if len(f) > 2 else 0.0) for f in entries}
 
 
 def slot_of(lm, history):
-    """The slot of a history, <s> included."""
+    """Return the slot of a history, which includes <s>."""
     slot = lm.start(1)
     for word in history[1:]:
         slot = lm.advance(slot, np.array([lm.vocabulary.id(word)], np.int32))
@@ -260,7 +260,7 @@ def test_measuring_needs_a_word_for_unknown_ones(tmp_path):
 
 
 def slowly_tagged(sentence, phrases):
-    """Every phrase tried at every place, the longest first."""
+    """Try every phrase at every position, the longest first."""
     found, at = [], 0
     while at < len(sentence):
         for length in range(len(sentence) - at, 0, -1):

@@ -1,4 +1,4 @@
-"""Language models by slot: the network's one-step twin against its whole-sentence definition."""
+"""Language models by slot: the network step by step, compared with its definition on whole sentences."""
 
 import copy
 import os
@@ -52,7 +52,7 @@ def lm():
 
 @torch.inference_mode()
 def whole_sentence(module, sentence):
-    """The slow twin: torch's own LSTM and softmax over the sentence; the log-probability of each of its words."""
+    """Return the log-probability of each word by torch's own LSTM and softmax over the sentence."""
     word = torch.tensor([0, *sentence])
     logprob = module.logits(module(word[:, None])[:, 0]).log_softmax(-1)  # [time, vocabulary]
     return [float(logprob[time, target]) for time, target in enumerate([*sentence, 1])]

@@ -1,4 +1,4 @@
-"""The shipped English model: it loads, fits its card, and prefers English to its likes."""
+"""The English model of Ninja: it loads, agrees with its model card, and prefers English to similar text."""
 
 import math
 

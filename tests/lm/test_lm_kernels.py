@@ -1,4 +1,4 @@
-"""The kernels of language models against their definitions."""
+"""The kernels of language models, compared with their definitions."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from ninja import _networks
 
 
 def slow_logsumexp(scores):
-    """ln Σ e^score of each row, in float64."""
+    """Return ln Σ e^score of each row, in float64."""
     wide = scores.astype(np.float64)
     most = wide.max(1, keepdims=True)
     return (most + np.log(np.exp(wide - most).sum(1, keepdims=True)))[:, 0]
@@ -86,7 +86,7 @@ CELLS = given(
 
 
 def slow_lstm_cell(gates, old):
-    """An LSTM's outputs and new cells, in float64, from gates in the order input, forget, output, candidate."""
+    """Return an LSTM's outputs and new cells, in float64, from gates in the order input, forget, output, candidate."""
     with np.errstate(over="ignore"):
         entry, forget, leave = (1 / (1 + np.exp(-part)) for part in np.split(gates.astype(np.float64), 4, axis=1)[:3])
     candidate = np.tanh(np.split(gates.astype(np.float64), 4, axis=1)[3])
@@ -187,7 +187,7 @@ def test_silu_agrees_with_its_definition(size, spread, seed):
 
 
 def slow_peephole_cell(gates, before, peephole):
-    """A Kaldi LSTM's new cells and what they let out, in float64; gates: input, forget, candidate, output."""
+    """Return the new cells and outputs of a Kaldi LSTM, in float64; gates: input, forget, candidate, output."""
     entry, forget, candidate, leave = np.split(gates.astype(np.float64), 4, axis=1)
 
     def sigmoid(x):

@@ -1,4 +1,4 @@
-"""Model files: what is written is read back; what is not a model, damaged or untrue is refused with a reason."""
+"""Model files: written files are read back; files that are damaged or not models are rejected with a reason."""
 
 import gzip
 import io
@@ -289,7 +289,7 @@ def test_an_untrue_checkpoint_is_refused(path, content, keys, value, reason):
 
 
 def test_a_tensor_reaches_no_byte_outside_its_storage(path, content):
-    """A storage that claims more numbers than the file has, and a tensor that claims more than its storage."""
+    """A storage declares more numbers than the file has, or a tensor more than its storage."""
     torch.save(change(content, "state", "bias", to=torch.arange(251.0)), path)
     count, claim = b"K\xfb", b"M\xff\xff"  # 251 and 65535, as pickle writes them
     places = {

@@ -1,4 +1,4 @@
-"""One language model, used by several threads at once, scores as it does for one."""
+"""One language model gives the same scores to several threads at once as to one."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ LATTICES = [(lattice.key, lattice) for lattice in map(random_lattice, range(12))
 
 @pytest.fixture(autouse=True)
 def quick_switches() -> Iterator[None]:
-    """Let threads take turns 100 times as often as usual, so that few runs meet a race."""
+    """Switch threads 100 times as often as usual, which makes races more likely."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(5e-5)
     yield
@@ -126,7 +126,7 @@ MODELS = [fake, lstm, transformer, ngram, classes, kenlm, kaldi, causal, multiwo
 
 
 def in_threads(work: Callable[[int], Any]) -> list[Any]:
-    """Return what each thread returns; all begin together."""
+    """Return the result of each thread; all start together."""
     together = threading.Barrier(THREADS)
 
     def begin(number: int) -> Any:

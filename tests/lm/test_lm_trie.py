@@ -1,4 +1,4 @@
-"""Scoring tries of words: what each node gets, how often the model is asked, and that nothing is held afterwards."""
+"""Scoring tries of words: the score of each node, the number of calls of the model, and the release of states."""
 
 from itertools import pairwise
 

@@ -1,4 +1,4 @@
-"""Several language models as one: against its definition, each model's unknown words, and nothing left behind."""
+"""Mixtures of language models: the definition, unknown words of each model, and the release of states."""
 
 from __future__ import annotations
 

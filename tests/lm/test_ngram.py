@@ -1,4 +1,4 @@
-"""N-gram models: every file format gives the scores of the slow twin, in any batch; states tell histories apart."""
+"""N-gram models: scores of every file format agree with a slow implementation; states distinguish histories."""
 
 import gzip
 import math
@@ -53,7 +53,7 @@ def word_logprobs(lm, words):
 
 
 def assert_like_the_twin(lm: NgramLM, model, longest=3, state_of=None):
-    """Scores are exact after every history, and histories have equal slots where the model cannot tell them apart."""
+    """Check scores after every history, and that equivalent histories have equal slots."""
     words = [*inner_words(model), "</s>"]
     slots = {}
     for history in histories(model, longest):
@@ -115,7 +115,7 @@ def test_room_grows_with_contexts_that_are_missing(tmp_path):
 
 
 def questions(lm, count, seed=0):
-    """Some states and words, drawn at random."""
+    """Draw some states and words."""
     random = np.random.default_rng(seed)
     slots = lm.start(64)
     words = np.array([lm.vocabulary.id(word) for word in ("a", "b", "</s>")], np.int32)

@@ -1,4 +1,4 @@
-"""Bad n-gram files: every fault is a ModelError that says where it is; nothing is read on a promise."""
+"""Damaged n-gram files: every error is a ModelError with a position; declared sizes are not trusted."""
 
 import gzip
 import math
@@ -140,7 +140,7 @@ def test_a_line_without_end_is_not_taken_in(path, monkeypatch):
 
 @pytest.fixture
 def little_memory():
-    """Let the process grow by a quarter of a gigabyte at most."""
+    """Let the process grow by at most a quarter of a gigabyte."""
     with open("/proc/self/statm") as statm:
         now = int(statm.read().split()[0]) * resource.getpagesize()
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
@@ -150,7 +150,7 @@ def little_memory():
 
 
 def with_count(content, marker, old, new, code):
-    """Replace the number behind a marker."""
+    """Replace the number after a marker."""
     at = content.index(marker) + len(marker)
     assert struct.unpack_from(code, content, at)[0] == old
     return content[:at] + struct.pack(code, new) + content[at + struct.calcsize(code) :]
@@ -189,7 +189,7 @@ def const_arpa(order=2, states=ONE * 3, unigrams=(0, 1, 4, 7), overflow=()):
 
 
 def family(word, what, logprob=-1.0, weight=0.0):
-    """Three 1-grams, the last of which has a child."""
+    """Return three 1-grams, the last of which has a child."""
     return ONE * 2 + struct.pack("<ffiii", logprob, weight, 1, word, what)
 
 

@@ -1,4 +1,4 @@
-"""N-gram models of the shared data: three formats of one model, Kaldi's scores of it, the recogniser's trigram."""
+"""N-gram models of the shared data: three formats of one model, Kaldi's scores, and the recogniser's trigram."""
 
 from functools import lru_cache
 
@@ -85,7 +85,7 @@ def first_pass():
 
 
 def extreme_path(lattice, sign):
-    """The smallest of `sign` times the graph cost of a path."""
+    """Return the smallest product of `sign` and the graph cost of a path."""
     cost = np.full(lattice.num_states, np.inf)
     cost[0] = 0.0
     graph = sign * lattice.graph.astype(np.float64)

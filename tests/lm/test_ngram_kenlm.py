@@ -1,4 +1,4 @@
-"""KenLM binaries: the library's scores are ours, and the words come from the file or are asked for."""
+"""KenLM binaries: scores agree with the library, and words come from the file or a separate list."""
 
 from pathlib import Path
 

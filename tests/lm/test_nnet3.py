@@ -1,4 +1,4 @@
-"""Kaldi's nnet3 networks: random small ones run step by step against a slow twin, damaged and absurd ones refused."""
+"""Kaldi's nnet3 networks: small random ones agree with a slow implementation, damaged ones are rejected."""
 
 import nnet3_writer as writer
 import numpy as np
@@ -22,7 +22,7 @@ from ninja.models.nnet3_operations import Kernels, library  # noqa: E402
 
 @torch.inference_mode()
 def run(graph, inputs, kernels=None):
-    """Step through sentences side by side, float32 [sentences, time, dim]."""
+    """Process sentences in parallel step by step, float32 [sentences, time, dim]."""
     network = Network(graph, library(kernels=kernels))
     row = torch.zeros(len(inputs), network.width)
     outputs = []
@@ -36,7 +36,7 @@ def run(graph, inputs, kernels=None):
 
 
 def run_on_numpy(graph, inputs):
-    """Step through sentences as `run` does."""
+    """Process sentences as `run` does."""
     network = Network(graph, LIBRARY)
     row = np.zeros((len(inputs), network.width), np.float32)
     outputs = []
@@ -100,7 +100,7 @@ def test_nothing_is_computed_that_the_output_does_not_need(tmp_path):
 
 
 def lstm_layer():
-    """Kaldi's older ``lstm-layer``, each gate of which is a node, as it wires it."""
+    """Return Kaldi's older ``lstm-layer``, each gate of which is a node."""
     builder = Builder(7)
     cells = 3
     for gate in "ifoc":

@@ -1,4 +1,4 @@
-"""ONNX models: the LSTM exported, networks with and without a state, and models that are refused."""
+"""ONNX models: the exported LSTM, networks with and without a state, and models that are rejected."""
 
 import numpy as np
 import pytest
@@ -57,7 +57,7 @@ def test_an_lstm_of_another_shape_scores_as_its_definition(tmp_path, checkpoint)
 
 
 def counting_row(words):
-    """The slow twin: all words' scores after a history."""
+    """Compute the scores of all words after a history slowly."""
     s = np.zeros((LAYERS, WIDTH))
     for word in words:
         s = DECAY[:, 0] * s + EMBEDDING[word]
@@ -71,7 +71,7 @@ def summing_row(words, lengths=False):
 
 
 def expected(row, sentences=SENTENCES, normalize=True, bos=0, eos=1):
-    """The slow twin of whole sentences."""
+    """Compute the scores of whole sentences slowly."""
     scores = []
     for sentence in sentences:
         total = 0.0

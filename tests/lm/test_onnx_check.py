@@ -1,4 +1,4 @@
-"""ONNX models that could run code, loop for ever, or reach memory and files of others are refused before they load."""
+"""ONNX models that could run code, loop endlessly, or access other memory or files are rejected before loading."""
 
 from pathlib import Path
 
@@ -138,7 +138,7 @@ def test_weights_in_other_files_are_there_as_a_whole(tmp_path, entries, message)
 
 
 def test_a_weight_is_not_read_from_an_address_in_memory(tmp_path):
-    """onnxruntime's mark for weights that another program holds in memory; the offset is then an address."""
+    """onnxruntime marks weights that another program holds in memory; the offset is then an address."""
     secret = np.full((NUM_WORDS, 3), 2.5, np.float32)
     model = external(tmp_path / "model.onnx", "*/_ORT_MEM_ADDR_/*")
     tensor = next(each for each in model.graph.initializer if each.name == "embedding")

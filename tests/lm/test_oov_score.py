@@ -1,4 +1,4 @@
-"""N-gram models without <unk>: unknown words are skipped, have one score, or share one; or end the run."""
+"""N-gram models without <unk>: unknown words are skipped, have separate or common scores, or stop the run."""
 
 import math
 
@@ -39,7 +39,7 @@ def closed(model):
 
 
 def slow_score(model, words, oov):
-    """ln P of a sentence and its end by the definition: unknown words score `oov`, and cut the history."""
+    """Return ln P of a sentence and its end: unknown words score `oov`, and the history starts again after them."""
     history, total = ("<s>",), 0.0
     for word in (*words, "</s>"):
         if (word,) in model.ngrams:
@@ -120,7 +120,7 @@ def test_scores_that_are_no_probabilities_are_refused(score):
 
 @pytest.fixture
 def inputs(tmp_path):
-    """Two lattices with an unknown word, and an ARPA file without <unk>."""
+    """Write two lattices with an unknown word, and an ARPA file without <unk>."""
     words = SymbolTable.from_words(["<eps>", "a", "b", "zebra"])
     with package.write(tmp_path / "lat.ark") as output:
         for key in ("one", "two"):

@@ -1,4 +1,4 @@
-"""Checkpoints as stored: equal in safetensors and in torch's format, read without torch, faults reported by place."""
+"""Checkpoint files: equal in safetensors and in torch's format, read without torch; errors give the position."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""Modules of torch as language models, and archives of torch's programs, which are refused."""
+"""Torch modules as language models, and archives of TorchScript, which are rejected."""
 
 import re
 import warnings
@@ -41,7 +41,7 @@ Tensor = torch.Tensor
 
 
 class OneTensor(torch.nn.Module):
-    """The LSTM with all of its state in one tensor, batch first, and scores that are log-probabilities."""
+    """The LSTM with its whole state in one tensor, batch first; its scores are log-probabilities."""
 
     def __init__(self):
         super().__init__()
@@ -57,7 +57,7 @@ class OneTensor(torch.nn.Module):
 
 
 class Attention(torch.nn.Module):
-    """A causal network without a state that torch.export can trace for any length, with buffers of both sorts."""
+    """A causal network without a state that torch.export can trace for any length, with both kinds of buffers."""
 
     def __init__(self):
         super().__init__()

@@ -1,4 +1,4 @@
-"""The Transformer: its definition, its training, and its states; one score, however it is asked for."""
+"""The Transformer: its definition, its training, and its states; scores do not depend on the order of requests."""
 
 import dataclasses
 

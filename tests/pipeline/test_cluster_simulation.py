@@ -1,4 +1,4 @@
-"""The simulation behind docs/scale.md, where its results are known."""
+"""The simulation of docs/scale.md, in cases with known results."""
 
 import math
 from dataclasses import replace

@@ -16,7 +16,7 @@ def lattice(key):
 
 @pytest.fixture
 def there(tmp_path, monkeypatch):
-    """A folder d with three gzip archives of two lattices each, and an empty folder d2."""
+    """Create a folder d with three gzip archives of two lattices each, and an empty folder d2."""
     monkeypatch.chdir(tmp_path)
     os.mkdir("d")
     os.mkdir("d2")

@@ -1,4 +1,4 @@
-"""The pipeline: order, failures of single lattices, threads, outputs."""
+"""The pipeline: order, errors of single lattices, threads, outputs."""
 
 import shutil
 import threading
@@ -49,7 +49,7 @@ def crowded(lattice):
 
 @dataclass(slots=True)
 class CountingLog(Log):
-    """A log with a number of its own."""
+    """A log with its own count."""
 
     seen: int = 0
 

@@ -1,4 +1,4 @@
-"""Processes that are forked, spawned, or interrupted at any moment."""
+"""Processes that are forked, spawned, or interrupted at any time."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def archive(tmp_path: Path) -> Path:
 
 
 def work(path: str) -> list[tuple[int, int, int]]:
-    """Read, prune and rescore, in a process of its own."""
+    """Read, prune and rescore in a new process."""
     lattices = [(key, lattice.with_words(symbols())) for key, lattice in ninja.read(path)][:8]
     rescored = ninja.rescore(lattices, FakeLM(), OPTIONS)
     return [

@@ -1,4 +1,5 @@
-"""Progress on a terminal: how much of the bytes is done, and the time left, in every verb that reads lattices."""
+"""Progress on a terminal: the part of the bytes that is done and the remaining time, for every verb that reads
+lattices."""
 
 from __future__ import annotations
 
@@ -55,7 +56,7 @@ def commands() -> Iterator[tuple[str, click.Command, set[str]]]:
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):  # type: ignore[no-untyped-def]
-    """A few lattices of the example, words spelled in one file; and what else commands need."""
+    """Write a few lattices of the example with spelled words in one file, and the other files that commands need."""
     folder = tmp_path_factory.mktemp("files")
     few = list(islice(package.read(EXAMPLES / "lat.ark.gz", words=WORDS), 6))
     for name in ("a.ark.gz", "b.ark.gz", "a.jsonl"):
@@ -79,7 +80,7 @@ def files(tmp_path_factory):  # type: ignore[no-untyped-def]
 
 
 class Recorder:
-    """Stands for the progress line; keeps what it is told."""
+    """Records the calls of a progress line."""
 
     made: ClassVar[list[Recorder]] = []
 
@@ -113,7 +114,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> list[Recorder]:
 
 
 def arguments(name: str, command: click.Command, needed: set[str], files: Path, out: Path) -> list[object]:
-    """Make a call of a command, of the names of its parameters."""
+    """Return the arguments of a command from the names of its parameters."""
     values: dict[str, object] = {
         "source": files / ("one.ark" if "nbest-to" in name else "a.ark.gz"),
         "first": files / "a.ark.gz",

@@ -1,4 +1,4 @@
-"""Shards on a Ray cluster of two nodes on this machine; where Ray is not installed, only what is said without it."""
+"""Shards on a Ray cluster of two nodes on this machine; without Ray, only the error messages."""
 
 import importlib
 import os
@@ -27,7 +27,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
-    """A folder with the example as a plain archive of 40 lattices, and its words."""
+    """Create a folder with the example as a plain archive of 40 lattices, and its words."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "words.txt").write_bytes((EXAMPLES / "words.txt").read_bytes())
     write_all("lat.ark", (lattice for _, lattice in package.read(EXAMPLES / "lat.ark.gz")))
@@ -36,7 +36,7 @@ def here(tmp_path, monkeypatch):
 
 @pytest.fixture(scope="module")
 def cluster():
-    """A head without cores and two nodes of one core each."""
+    """Start a head without cores and two nodes of one core each."""
     if not os.environ.get("NINJA_SLOW"):
         # Half a minute, and an extra of 100 MB that CI does not install; `make cluster-check` runs them.
         pytest.skip("Ray was not asked for: NINJA_SLOW=1, the extra ray")
@@ -61,7 +61,7 @@ def plan_of(shards, output="out.ark"):
 
 
 class Copying:
-    """Work that copies lattices, and goes wrong at some shards; each attempt leaves a line in the file ``attempts``."""
+    """Work that copies lattices, and fails at some shards; each attempt writes a line to the file ``attempts``."""
 
     def __init__(self, folder, *, dies_at=(), always=False, seconds=0.0, refuses=None):
         self.folder = str(folder)
@@ -199,7 +199,7 @@ def test_a_node_that_dies_costs_nothing_but_time(here, cluster, monkeypatch):
 
 
 class Unheard(Copying):
-    """Work that no other process can be sent."""
+    """Work that cannot be sent to another process."""
 
     def __reduce__(self):
         return eval, ("no_such_name",)

@@ -1,4 +1,4 @@
-"""Outputs that are taken up again: their scales, and what an interruption keeps."""
+"""Outputs that are resumed: their scales, and the parts that remain after an interruption."""
 
 import contextlib
 import os
@@ -127,7 +127,7 @@ def test_folders_with_something_in_them_stay(ninja):
 
 @pytest.fixture
 def files(monkeypatch):
-    """Lattices, packed too, with files that the options of commands name."""
+    """Write lattices, also compressed, with files for the options of commands."""
     for name in ("in.ark", "in.ark.gz"):
         write_all(name, (lattice(key) for key in "abcd"))
     Path("words.txt").write_text("<eps> 0\nfive 5\nsix 6\n")
@@ -142,7 +142,7 @@ PACKED = ["prune", "in.ark.gz", "-o", "a.ark"]
 
 
 def touched(name):
-    """Let a file look as if it had been written anew, with the same size."""
+    """Make a file look as if it had been rewritten with the same size."""
     os.utime(name, (1e9, 1e9))
 
 

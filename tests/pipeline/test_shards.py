@@ -1,4 +1,4 @@
-"""Runs in shards: cut, done by any worker in any order, killed, joined; the same bytes as of one run."""
+"""Runs in shards: split, done by any worker in any order, killed, joined; the output equals that of one run."""
 
 import gzip
 import hashlib
@@ -115,7 +115,8 @@ def test_several_archives_are_joined_by_key(here, ninja):
 
 
 def begins(path):
-    """The places of all lattices of a binary archive, by reading it whole: the slow twin of `next_lattice_begin`."""
+    """Return the positions of all lattices of a binary archive by reading it completely, to check
+    `next_lattice_begin`."""
     copy = Path(path).parent
     write_all(f"ark,scp:{copy}/copy.ark,{copy}/copy.scp", (lattice for _, lattice in package.read(path)))
     rows = [line.split() for line in (copy / "copy.scp").read_text().splitlines()]

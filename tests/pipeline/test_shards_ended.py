@@ -1,4 +1,4 @@
-"""Shards that are killed, ended, done twice; and the scripts of job arrays."""
+"""Shards that are killed, terminated, or done twice; and the scripts of job arrays."""
 
 import os
 import random

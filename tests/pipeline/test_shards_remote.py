@@ -1,4 +1,4 @@
-"""Shards of sources in an object store, with their parts there, too."""
+"""Shards of sources in an object store, with parts in the store as well."""
 
 import os
 import socket
@@ -16,7 +16,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 @pytest.fixture(autouse=True)
 def scratch(tmp_path, monkeypatch):
-    """A folder of one's own for attempts; the example as a plain archive."""
+    """Create a separate folder for attempts, with the example as a plain archive."""
     monkeypatch.chdir(tmp_path)
     os.mkdir("scratch")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "scratch"))
@@ -25,7 +25,7 @@ def scratch(tmp_path, monkeypatch):
 
 @pytest.fixture
 def memory():
-    """The file system of memory://, with the archive as in/lat.ark, and named by in/lat.scp."""
+    """Return the file system of memory://, with the archive as in/lat.ark, and listed in in/lat.scp."""
     system = fsspec.filesystem("memory")
     system.store.clear()
     system.pseudo_dirs[:] = [""]

@@ -1,4 +1,4 @@
-"""Plans and records of shards that somebody else wrote: they name no file but parts and outputs beside their folder."""
+"""Plans and records of shards from untrusted sources can only name parts and outputs in their folder."""
 
 import contextlib
 import hashlib
@@ -20,7 +20,7 @@ def lattice(key):
 
 @pytest.fixture
 def parts(tmp_path, monkeypatch, ninja):
-    """The parts of two shards, with a script file and a symbol table."""
+    """Write the parts of two shards, with a script file and a symbol table."""
     (tmp_path / "home").mkdir()
     monkeypatch.chdir(tmp_path / "home")
     Path("words.txt").write_text("<eps> 0\nfive 5\nsix 6\n")

@@ -1,4 +1,4 @@
-"""docs/architecture.md names what there is: paths, names, commands, floors; and no package is left out."""
+"""docs/architecture.md names existing paths, names, commands and layers, and every package."""
 
 import ast
 import re
@@ -19,7 +19,7 @@ OTHERS = {"torch.export", "make docs"}  # names of other programs
 
 @cache
 def defined():
-    """Collect the names that modules of the package define, those of classes' members too."""
+    """Collect the names that modules of the package define, including members of classes."""
     names = set()
     for path in (ROOT / "ninja").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):

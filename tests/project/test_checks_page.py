@@ -1,4 +1,4 @@
-"""docs/checks.md has a line for each command, and the tests that it names are there."""
+"""docs/checks.md has a line for each command, and the tests that it names exist."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The examples of context for decoders: they run, and the searches find names that plain ones miss."""
+"""The examples of context for decoders run, and their searches find names that plain searches miss."""
 
 import re
 import runpy

@@ -1,4 +1,4 @@
-"""The floors of the design: imports only go down, and heavy libraries stay where they are used."""
+"""The layers of the design: imports only go down, and heavy libraries are only imported where they are used."""
 
 import ast
 import re
@@ -85,7 +85,7 @@ def floor(module):
 
 @cache
 def statements(path):
-    """Every import of a file, with whether it is in a function, and whether importing the file leaves it out."""
+    """Return every import of a file, whether it is in a function, and whether importing the file skips it."""
     found = []
 
     def visit(node, inside, waits):
@@ -102,7 +102,7 @@ def statements(path):
 
 
 def imports(path, *, module_level=False):
-    """Every module that a file imports, as (dotted name, line), within functions too unless `module_level`."""
+    """Return every imported module of a file, as (dotted name, line), within functions too unless `module_level`."""
     for node, _, waits in statements(path):
         if module_level and waits:
             continue
@@ -157,7 +157,7 @@ MODULES = {module_of(path): path for path in SOURCES}
 
 
 def own_imports(path):
-    """Every module of ours that a file imports, as (module, line, whether a function does it)."""
+    """Return every module of ours that a file imports, as (module, line, whether a function does it)."""
     for node, inside, _ in statements(path):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]

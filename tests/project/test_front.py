@@ -1,4 +1,4 @@
-"""The front of error rate against time."""
+"""The Pareto front of error rate and time."""
 
 from hypothesis import given
 from hypothesis import strategies as st

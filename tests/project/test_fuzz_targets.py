@@ -1,4 +1,4 @@
-"""The fuzzing targets: they name existing headers, and dictionaries and seeds belong to targets."""
+"""The fuzzing targets name existing headers, and every dictionary and seed belongs to a target."""
 
 import importlib.util
 import re

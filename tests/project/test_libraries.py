@@ -1,4 +1,4 @@
-"""What works where only small libraries are installed, and what says which library to install."""
+"""Features that work with the small libraries only, and messages that name the library to install."""
 
 import importlib.metadata
 import json
@@ -34,7 +34,7 @@ for arguments in json.load(sys.stdin):
 
 @pytest.fixture(scope="module")
 def light(tmp_path_factory):
-    """A folder with Ninja and the small libraries alone."""
+    """Create a folder with Ninja and the small libraries only."""
     site = tmp_path_factory.mktemp("site")
     for name in SMALL:
         distribution = importlib.metadata.distribution(name)

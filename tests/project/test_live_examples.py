@@ -1,4 +1,4 @@
-"""The examples of live rescoring run, and their second words are better than their first."""
+"""The examples of live rescoring run, and their second results are better than their first."""
 
 import re
 import runpy

@@ -1,4 +1,4 @@
-"""The names of the packages that import them on first use: one list for users, for editors and for type checkers."""
+"""The names that packages import on first use: one list for users, editors and type checkers."""
 
 import ast
 import subprocess
@@ -14,7 +14,7 @@ PACKAGES = [".".join(path.parent.relative_to(ROOT).parts) for path in STUBS]
 
 
 def stub_names(package):
-    """The names of a package's stub, each with its module; the module of a module is empty."""
+    """Return the names of a package's stub, each with its module; the module of a module is empty."""
     tree = ast.parse((ROOT / package.replace(".", "/") / "__init__.pyi").read_text())
     imports = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
     for node in imports:

@@ -1,4 +1,4 @@
-"""Names of files in files: each kind that names some has a row here, and opens what it may, and nothing else.
+"""File names within files: each kind of file that contains some has a row here, and opens only permitted files.
 
 A format, a reader or a kind of model without a row fails the tests of the tables. Rows of files that are written by a
 run and read by another (plans, records of shards) are in test_shards_untrusted.py.
@@ -53,7 +53,7 @@ sys.addaudithook(_audit)
 
 @contextmanager
 def watched(*allowed: Path) -> Iterator[None]:
-    """Fail if a command runs, a connection or a file system of fsspec is opened, or a file beside those allowed."""
+    """Fail if a command runs, or if a connection, an fsspec file system or a file that is not allowed is opened."""
     global _seen
     outside: list[str] = []
     before, remote._file_system = remote._file_system, lambda url: outside.append(url) or before(url)  # type: ignore[assignment, func-returns-value]
@@ -172,7 +172,7 @@ def options(folder: Path, name: str) -> list[NinjaError]:
 
 
 def changed(folder: Path, file: str, **entries: object) -> Path:
-    """Return a copy of a model of Hugging Face with other settings."""
+    """Return a copy of a Hugging Face model with other settings."""
     from tiny_hf import folder as tiny
 
     model = folder / "model"
@@ -185,7 +185,7 @@ def changed(folder: Path, file: str, **entries: object) -> Path:
 
 
 def setting(file: str, *keys: str, many: bool = False) -> Read:
-    """Return a reading of a Hugging Face model with a name in a setting, by its keys from the outermost."""
+    """Return a reading of a Hugging Face model with a name in a setting, given by its keys from the outermost."""
 
     def read(folder: Path, name: str) -> list[NinjaError]:
         value: object = [name] if many else name
@@ -245,7 +245,7 @@ IN_ONE_FOLDER = {kind for kind in NAMING if kind.startswith(OF_HUGGING_FACE)}
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder to work in, with good files, a pipe and a link out of it, and a secret beside it."""
+    """Create a working folder with valid files, a pipe, a link out of it, and a secret next to it."""
     inside = tmp_path / "inside"
     for each in (inside, inside / "below", tmp_path / "outside"):
         each.mkdir()
@@ -343,7 +343,7 @@ def lattice() -> Lattice:
 
 
 def planted(form: Format, target: Path) -> None:
-    """Write a file of a format whose words, and keys where they are no names of files, are names and URLs."""
+    """Write a file of a format whose words are names and URLs, also its keys unless they are file names."""
     key = "ftp://127.0.0.1:1/x" if form.write is not None and form.write.files == "one" else "utt"
     with package.write(target, to=form.name, words=WORDS) as output:
         if form.holds == "lattice":

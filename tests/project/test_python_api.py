@@ -1,4 +1,4 @@
-"""docs/python.md: the calls it names exist, no command is left out, and calls give what their commands give."""
+"""docs/python.md: the calls that it names exist, every command is covered, and calls agree with their commands."""
 
 import re
 from importlib import import_module
@@ -18,7 +18,7 @@ SCALES = package.Scales(acoustic=0.1)
 
 
 def named(name):
-    """Look a dotted name up, its modules imported."""
+    """Return the object of a dotted name; import its modules."""
     found = package
     module = "ninja"
     for part in name.split(".")[1:]:
@@ -43,7 +43,7 @@ def test_every_command_has_its_call():
 
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory):
-    """A file of the first lattices of the example."""
+    """Write a file of the first lattices of the example."""
     path = tmp_path_factory.mktemp("few") / "lat.ark"
     write_all(path, (lattice for _, lattice in islice(package.read(ROOT / "examples" / "lat.ark.gz"), 4)))
     return path

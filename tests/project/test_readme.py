@@ -1,4 +1,4 @@
-"""The worked examples of README.md and docs/ run as they stand."""
+"""The examples of README.md and docs/ run without changes."""
 
 import re
 import sys
@@ -47,7 +47,7 @@ def test_the_demo_shows_the_word_error_rate_fall(tmp_path):
 
 
 def anchors(page):
-    """The places in a page that links lead to, as GitHub and the site name them."""
+    """Return the link targets in a page, as GitHub and the site name them."""
     titles = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```", "", page.read_text(), flags=re.M | re.S), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", title.lower()).strip().replace(" ", "-") for title in titles}
 

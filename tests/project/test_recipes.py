@@ -1,4 +1,5 @@
-"""The recipes of CONTRIBUTING.md work: each is followed in a copy of the package, and touches the files it lists."""
+"""The recipes of CONTRIBUTING.md work: each is followed in a copy of the package, and changes the files that it
+lists."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Recordings that benchmarks make of several lattices."""
+"""Recordings that benchmarks create from several lattices."""
 
 from __future__ import annotations
 

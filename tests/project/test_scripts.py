@@ -1,4 +1,4 @@
-"""The scripts of docs/python.md write the bytes of the commands above them, in at most twelve lines."""
+"""The scripts of docs/python.md write the same bytes as the commands above them, in at most twelve lines."""
 
 import re
 

@@ -1,4 +1,5 @@
-"""Files of strangers: nothing of theirs runs, is read or written elsewhere, fills the memory or moves a terminal.
+"""Untrusted files: their code is not run, they access no other files, and they cannot fill memory or control a
+terminal.
 
 docs/security.md has the whole list, with tests in other files too; `security_guards` takes each guard out.
 """
@@ -75,7 +76,7 @@ def test_a_link_at_the_temporary_name_is_not_followed(tmp_path):
 
 
 class Store:
-    """An object store that lists what it likes."""
+    """An object store with arbitrary listings."""
 
     def __init__(self, *names: str) -> None:
         self.names = names
@@ -159,7 +160,7 @@ def test_sub_lattices_of_sub_lattices_are_bounded(tmp_path):
 
 
 def _doubled(number: int) -> str:
-    """Return a lattice of HTK's that has the one before it twice."""
+    """Return an HTK lattice that contains the previous one twice."""
     inner = f"L=s{number - 1}" if number else "W=a"
     nodes = f"I=0 W=!NULL\nI=1 {inner}\nI=2 {inner}\nI=3 W=!NULL\n"
     links = "J=0 S=0 E=1\nJ=1 S=1 E=2\nJ=2 S=2 E=3\n"
@@ -210,7 +211,7 @@ def test_no_reader_takes_more_memory_than_its_page_says(row):
 
 
 def bounds_of_the_page() -> dict[str, int]:
-    """Return the bytes for each byte of docs/security.md by its kinds of files."""
+    """Return the bytes of memory per byte of a file in docs/security.md, by kind of file."""
     page = (EXAMPLES.parent / "docs/security.md").read_text().partition("| file | memory,")[2]
     return {name: int(most) for name, most in re.findall(r"^\| ([^|]+) \| (\d+) \| [\d,]+ \|$", page, re.MULTILINE)}
 
@@ -220,7 +221,7 @@ HEADS = ("", "a ", "{", "(", "name ", "numaligns ")
 
 
 def expressions() -> dict[str, re.Pattern[str] | re.Pattern[bytes]]:
-    """Return the regular expressions of all modules, by what they are."""
+    """Return the regular expressions of all modules, by name."""
     found: dict[str, re.Pattern[str] | re.Pattern[bytes]] = {}
     for module in pkgutil.walk_packages(package.__path__, "ninja."):
         floor = module.name.split(".")[1]
@@ -234,7 +235,7 @@ def expressions() -> dict[str, re.Pattern[str] | re.Pattern[bytes]]:
 
 
 def test_no_regular_expression_goes_back_again_and_again():
-    """Of twice as long a text a linear one takes twice as many steps, a quadratic one four times."""
+    """On a text twice as long, linear matching takes twice as many steps, quadratic matching four times."""
     found = expressions()
     assert len(found) > 60
     for name, each in found.items():
@@ -265,7 +266,7 @@ def test_those_that_do_are_found(expression):
 
 
 class Screen(io.TextIOWrapper):
-    """A terminal."""
+    """A simulated terminal."""
 
     def __init__(self) -> None:
         super().__init__(io.BytesIO(), encoding="utf-8", write_through=True)

@@ -1,4 +1,4 @@
-"""Models of strangers: nothing of theirs runs, and no file outside their folder is read; see docs/security.md."""
+"""Untrusted models: their code is not run, and no file outside their folder is read; see docs/security.md."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tiny_hf import folder, no_network, one_quiet_thread  # noqa: E402, F401
 
 
 class Bomb:
-    """What runs code once it is unpickled."""
+    """An object that runs code when it is unpickled."""
 
     def __init__(self, path: Path) -> None:
         self.path = str(path)
@@ -28,7 +28,7 @@ class Bomb:
 
 @pytest.fixture
 def model(tmp_path):
-    """Return a copy of a model, to be changed."""
+    """Return a copy of a model, for changes."""
     for path in folder("gpt2").iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
     return tmp_path

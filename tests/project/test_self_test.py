@@ -1,4 +1,4 @@
-"""`ninja doctor --deep`: golden cases that any fault of a kernel changes."""
+"""`ninja doctor --deep`: golden cases that any error in a kernel changes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_an_exception_of_a_kernel_is_a_fault(monkeypatch):
 
 
 class Wronged:
-    """Kernels, one of them with a fault."""
+    """Kernels, one of which is wrong."""
 
     def __init__(self, kernels: Any, **wrong: Any) -> None:
         self.__dict__.update({name: getattr(kernels, name) for name in dir(kernels)} | wrong)

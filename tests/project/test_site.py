@@ -1,4 +1,4 @@
-"""The documentation site: its pages, and how they are found and searched in a browser."""
+"""The documentation site: its pages, its navigation, and its search in a browser."""
 
 import os
 import re
@@ -69,7 +69,7 @@ def test_the_site_has_every_public_name_and_every_command(site):
 
 @pytest.fixture(scope="module")
 def served(site: Path) -> Iterator[str]:
-    """The address of the site on a server of this machine."""
+    """Serve the site on this machine; return its address."""
     handler = partial(QuietHandler, directory=str(site))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
@@ -88,7 +88,7 @@ class QuietHandler(SimpleHTTPRequestHandler):
 
 @contextmanager
 def visited(browser: Any, address: str, path: str, width: int = 1440, colours: str = "light") -> Iterator[Any]:
-    """Open a page of the site; when it is left, it must have asked no other site and run without an error."""
+    """Open a page of the site; check at the end that it used no other site and ran without errors."""
     context = browser.new_context(color_scheme=colours, viewport={"width": width, "height": 800})
     try:
         page = context.new_page()

@@ -41,7 +41,7 @@ MOST = 70  # modules of ours
 
 
 def modules(*arguments, folder):
-    """Return the modules that are imported when a command has run."""
+    """Return the modules that are imported after a command has run."""
     command = [sys.executable, "-c", PROGRAM, *map(str, arguments)]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr

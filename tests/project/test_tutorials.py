@@ -1,4 +1,4 @@
-"""Tutorials and how-to pages: their code runs in order, in one folder, and prints what they show.
+"""Tutorials and how-to pages: their code runs in order, in one folder, and prints the results that they show.
 
 `NINJA_WRITE_PAGES=1 pytest tests/project/test_tutorials.py`, or `make pages`, writes what was printed into the pages.
 """
@@ -19,7 +19,7 @@ CHOICE = "* best: "  # of the best of nearly equal cells, which may be another
 
 
 def code(text: str) -> list[tuple[str, str, int]]:
-    """The blocks of a page that run, or show what was printed, and where each begins."""
+    """Return the blocks of a page with code or printed results, and the line of each."""
     return [(each[1], each[2], each.start(2)) for each in BLOCK.finditer(text) if NOT_RUN not in each[2]]
 
 
@@ -28,7 +28,7 @@ def shape(line: str) -> str:
 
 
 def agree(shown: str, printed: str) -> bool:
-    """Tell whether a line of a page is what was printed, but for what another processor may round otherwise."""
+    """Return whether a line of a page equals a printed one, except for rounding of other processors."""
     if shape(shown) != shape(printed):
         return False
     pairs = list(zip(FIGURE.findall(shown), FIGURE.findall(printed), strict=True))
@@ -42,7 +42,7 @@ def agree(shown: str, printed: str) -> bool:
 
 
 def lines_of(block: str, printed: str) -> list[str]:
-    """The printed lines that a page shows, in their order: for each line of the page the last one of the same shape."""
+    """Return the printed lines that a page shows, in order: for each line of the page the last one of the same form."""
     left = printed.splitlines()
     found: list[str] = []
     for line in reversed(block.splitlines()):

@@ -1,4 +1,4 @@
-"""The page for those who come from Kaldi: every program is on it, and every verb and option it names is there."""
+"""The page for Kaldi users contains every program, and every verb and option that it names exists."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The workflows on GitHub: what they run is pinned, and a job can do what it needs and nothing else."""
+"""The workflows on GitHub: their actions are pinned, and each job has only the permissions that it needs."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A language model that runs out of memory: it is asked less at once, nothing is lost, and nothing changes."""
+"""A language model that runs out of memory is asked for smaller batches; nothing is lost, and results do not change."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MANY = [(f"seed-{seed}", random_lattice(seed)) for seed in range(12)]
 
 
 class Small(FakeLM):
-    """Has room for so many questions at once, and dies half-way through more."""
+    """Has memory for a limited number of queries at once, and fails in the middle of larger batches."""
 
     def __init__(self, room: int, error: type[Exception] = MemoryError, salt: int = 0) -> None:
         super().__init__(salt=salt)

@@ -1,4 +1,4 @@
-"""Context carry-over: each utterance scored after what was said before it, whatever the batches."""
+"""Context carry-over: each utterance is scored after the previous ones, for any batches."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OPTIONS = RescoreOptions(max_unknown=1.0, acoustic_scale=0.5)
 
 
 def in_sequence(logprob: LogProb, max_words: int) -> Iterator[list]:
-    """Costs of every path of each utterance, by the definition: one after the other."""
+    """Return the costs of every path of each utterance, by the definition: one after the other."""
     said: dict[str, tuple[str, ...]] = {}
     for key, lattice in SMALL:
         before = said.get(UTTERANCES[key], ())

@@ -1,4 +1,4 @@
-"""Advice on lattices that are not determinized, as PocketSphinx writes them."""
+"""Advice for lattices that are not determinized, such as those of PocketSphinx."""
 
 from pathlib import Path
 

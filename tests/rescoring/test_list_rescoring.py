@@ -1,4 +1,4 @@
-"""Rescored n-best lists: every hypothesis comes back with new scores and the fields that came with it."""
+"""Rescored n-best lists: every hypothesis is returned with new scores and its original fields."""
 
 import json
 import math

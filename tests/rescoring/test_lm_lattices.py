@@ -1,4 +1,4 @@
-"""Each kind of model of ours: rescoring a lattice without limits equals scoring every path as a sentence."""
+"""For each kind of model: rescoring a lattice without limits equals scoring every path as a sentence."""
 
 from dataclasses import replace
 

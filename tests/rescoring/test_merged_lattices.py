@@ -1,4 +1,4 @@
-"""Searches visit states and arcs of equal completions once, so that copies of paths change no result."""
+"""Searches visit states and arcs with equal completions once, so that copies of paths do not change results."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def with_few_costs(lattice: Lattice) -> Lattice:
 
 
 def texts(lattice: Lattice) -> set[tuple[tuple[int, ...], float, float]]:
-    """Return the words and costs of all paths, each once."""
+    """Return the distinct words and costs of all paths."""
     return {(words, acoustic, graph) for words, acoustic, graph, _ in path_costs(lattice)}
 
 

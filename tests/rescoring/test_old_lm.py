@@ -1,4 +1,4 @@
-"""Taking the old language model out: per word, with or without a new one, and on the lattices of the test bed."""
+"""Removing the old language model: per word, with or without a new one, and on the lattices of the test data."""
 
 from __future__ import annotations
 

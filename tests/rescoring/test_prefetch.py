@@ -1,4 +1,4 @@
-"""Results come at once: a source that is slow, or waits for the results itself, holds no lattice back."""
+"""Results are returned immediately: a slow source, or one that waits for results, does not delay lattices."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def no_thread_left() -> Iterator[None]:
 
 
 class Live:
-    """A source that gives a lattice only when the result of the one before it was seen."""
+    """A source that returns a lattice only after the result of the previous one."""
 
     def __init__(self) -> None:
         self.seen: Queue[str] = Queue()

@@ -1,4 +1,4 @@
-"""Pruned composition against its slow twin, its definition, and the laws it keeps."""
+"""Pruned composition, compared with a slow implementation, its definition, and its invariants."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kaldi's own pruned composition, on all 239 English lattices with its RNNLM and the first pass's trigram taken out."""
+"""Kaldi's own pruned composition, on all 239 English lattices with its RNNLM, after subtracting the trigram."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def kaldis(name: str, value: Callable[[list[str]], T]) -> dict[str, T]:
 
 @cache
 def best_of_kaldi(order: int) -> dict[str, tuple[list[int], float, float]]:
-    """Words, graph cost and acoustic cost of each utterance's best path."""
+    """Return words, graph cost and acoustic cost of each utterance's best path."""
     name = f"rnnlm_pruned_{order}_6.best"
     words = kaldis(f"{name}.words.gz", lambda rest: [int(word) for word in rest])
     graph = kaldis(f"{name}.graph_cost.gz", lambda rest: float(rest[-1]))

@@ -1,4 +1,4 @@
-"""The expansion engine against its definition, and the laws it keeps."""
+"""The expansion engine, compared with its definition, and its invariants."""
 
 from __future__ import annotations
 
@@ -251,7 +251,7 @@ def test_options_out_of_range_are_refused(name: str, value: object) -> None:
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_costs_that_stand_at_the_end_hide_no_hypothesis(algorithm: str) -> None:
-    """Lists of hypotheses have their graph cost there, and the look-ahead must not spread it on words."""
+    """Hypothesis lists have their graph cost at the end, and the look-ahead must not spread it over words."""
     states = 25  # three chains from state 0, of words as likely as one another
     src = [0 if place == 0 else 8 * chain + place for chain in range(3) for place in range(8)]
     dst = [8 * chain + place + 1 for chain in range(3) for place in range(8)]

@@ -1,4 +1,4 @@
-"""Rescoring on several threads: the results of one thread, in order, whatever goes wrong."""
+"""Rescoring on several threads: the same results as on one, in order, also after errors."""
 
 import threading
 from dataclasses import replace

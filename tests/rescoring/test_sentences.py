@@ -1,4 +1,4 @@
-"""The algorithms that score sentences, against their definitions, and the laws they keep."""
+"""The algorithms that score sentences, compared with their definitions, and their invariants."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_nbest_scores_the_best_path_of_each_of_the_n_best_word_sequences(lattice
 
 
 def total_of(lattice: Lattice, cost: PathCost, options: RescoreOptions) -> float:
-    """First-pass cost of the best path with these words and labels."""
+    """Return the first-pass cost of the best path with these words and labels."""
     same = [other for other in path_costs(lattice) if (other.words, other.labels) == (cost.words, cost.labels)]
     return min(total(other, options) for other in same)
 
@@ -131,7 +131,7 @@ def test_an_arc_takes_its_score_from_the_best_path_of_the_cover_that_has_it(
 
 
 def apart(lattice: Lattice) -> Lattice:
-    """Give every path a first-pass cost of its own."""
+    """Give every path a distinct first-pass cost."""
     return lattice.with_costs(lattice.graph + np.float32(2**-10) * np.sqrt(np.arange(2, lattice.num_arcs + 2)))
 
 
@@ -224,7 +224,7 @@ def test_a_path_beyond_the_trie_is_scored_after_the_words_it_shares_with_a_known
     lm = FakeLM(num_words=7)
 
     def sentence(*scored: tuple[int, ...]) -> float:
-        """Cost of words, each given behind its history; lattice word i is the model's i + 2, and -1 is </s>."""
+        """Return the cost of words, each with its history; lattice word i is the model's i + 2, and -1 is </s>."""
         return -sum(lm.score(tuple(h + 2 for h in history), word + 2) for *history, word in scored)
 
     options = replace(EVERYTHING, algorithm="trie", lm_weight=1.0, word_penalty=0.0)

@@ -1,4 +1,4 @@
-"""Rescorer.submit: one batch for all callers, and each caller's result, failure or place is its own."""
+"""Rescorer.submit: one batch for all callers, and a separate result, error or queue position for each."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def no_thread_left() -> Iterator[None]:
 
 
 class Gated(FakeLM):
-    """A model that answers when it may."""
+    """A model that answers when the test allows it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -124,7 +124,7 @@ def test_a_failure_names_its_lattice() -> None:
 
 
 class Allergic(FakeLM):
-    """A model that dies of a word."""
+    """A model that raises an error at one word."""
 
     def logprob(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
         if (words == self.vocabulary.id("w7")).any():

@@ -1,4 +1,4 @@
-"""Whether the language models know the words: counted over a run, judged file by file, the same for equal requests."""
+"""The check whether language models know the words: counted over a run, decided for each file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KNOWN, UNKNOWN = [1, 2, 3, 1], [4, 5, 4, 5]
 
 
 def chain(key: str, words: list[int], table: SymbolTable = TABLE) -> Lattice:
-    """A lattice of one path."""
+    """Return a lattice of one path."""
     count = len(words)
     return Lattice.from_arrays(
         key, np.minimum(np.arange(count + 2), count), np.arange(1, count + 1), words, np.zeros(count), np.zeros(count),
@@ -41,7 +41,7 @@ def model(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Three archives of four lattices: the model knows all words of the first, and none of the others."""
+    """Write three archives of four lattices: the model knows all words of the first, and none of the others."""
     place = tmp_path / "in"
     place.mkdir()
     for name, words in (("1", KNOWN), ("2", UNKNOWN), ("3", UNKNOWN)):

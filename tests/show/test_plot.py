@@ -1,4 +1,4 @@
-"""Curves as pictures: the same bytes each time, clear refusals."""
+"""Curves as pictures: reproducible bytes, and clear errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page that compares lattices before and after: its figures, what it says is missing, and how it is used."""
+"""The page that compares lattices before and after: its numbers, its messages about missing data, and its use."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def few() -> list[Lattice]:
 
 @pytest.fixture(scope="module")
 def files(few: list[Lattice], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Lattices before, and after something that helps some and harms others, not all; one is left out of each."""
+    """Write lattices before and after a change that improves some and worsens others; one is missing from each."""
     folder = tmp_path_factory.mktemp("report")
     before, after = folder / "before.ark", folder / "after.ark"
     write_all(str(before), few[1:])

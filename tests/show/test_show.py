@@ -1,4 +1,4 @@
-"""Pages and pictures of lattices: what is drawn, where, and that data stay data."""
+"""Pages and pictures of lattices: their elements and positions, and that data are never interpreted as code."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_a_lattice_without_a_complete_path_is_refused():
 
 
 def dead_end() -> Lattice:
-    """The final state cannot be reached."""
+    """Return a lattice whose final state cannot be reached."""
     return Lattice.from_arrays("dead", [0, 1, 1, 1], [1], [1], [0.0], [0.0], [np.inf, np.inf, 0.0])
 
 

@@ -1,4 +1,4 @@
-"""The page of a lattice in a real browser: clicks, toggles, search, and the figures it shows."""
+"""The page of a lattice in a real browser: clicks, switches, search, and the numbers that it shows."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ def page_file(lattice: Lattice, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 
 def panel(page: Any) -> dict[str, str]:
-    """What stands in the panel."""
+    """Return the text of the panel."""
     cells = page.locator(".panel td[data-name]")
     return {cell.get_attribute("data-name"): cell.inner_text() for cell in cells.all()}
 
 
 def click_arc(page: Any, arc: int) -> None:
-    """Click where an arc is drawn, as a person would."""
+    """Click at the place where an arc is drawn."""
     place = page.evaluate("arc => ninja.position(arc)", arc)
     page.mouse.click(place["x"], place["y"])
     page.wait_for_function("arc => ninja.selected() === arc", arg=arc, timeout=30_000)
 
 
 def arcs_in_view(page: Any) -> list[int]:
-    """Some arcs whose middles are in view, of the best path and of others."""
+    """Return some arcs whose middles are visible, on the best path and on others."""
     return page.evaluate(
         """() => {
           const view = ninja.cy.container().getBoundingClientRect();
@@ -313,7 +313,7 @@ def test_five_thousand_arcs_can_be_shown_and_moved(browser, tmp_path):
 
 
 def sausage(num_words: int) -> tuple[Lattice, list[str]]:
-    """A long utterance of long words, each of which has a dearer rival that was said."""
+    """Return a long utterance of long words, each of which has a costlier alternative that was spoken."""
     said = [f"pronunciation{place}" for place in range(num_words)]
     table = SymbolTable.from_words(["<eps>", *said, *(f"mispronounced{place}" for place in range(num_words))])
     rival = np.arange(num_words) + 1 + num_words

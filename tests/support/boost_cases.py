@@ -27,7 +27,7 @@ ngram 1=14
 
 
 def lattice(key: str, *sentences: tuple[str, float]):
-    """A lattice of sentences, each with its graph cost."""
+    """Return a lattice of sentences, each with its graph cost."""
     src, dst, word, graph = [], [], [], []
     states = 1
     for sentence, cost in sentences:
@@ -42,7 +42,7 @@ def lattice(key: str, *sentences: tuple[str, float]):
 
 
 def dev_set(entities, **utterances):
-    """Utterances by key: what was said, then its lattice's sentences."""
+    """Return utterances by key: the spoken words, then the sentences of the lattice."""
     lattices = [(key, lattice(key, *sentences)) for key, (_, *sentences) in utterances.items()]
     return DevSet(lattices, {key: said.split() for key, (said, *_) in utterances.items()}, entities)
 

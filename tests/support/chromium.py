@@ -1,4 +1,4 @@
-"""A real browser for tests of pages, and a watch on what pages ask for and complain of."""
+"""A real browser for tests of pages, which checks requests and errors of pages."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def program() -> str | None:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """Chromium, driven by Playwright; the tests are skipped where there is none, and fail so in CI."""
+    """Start Chromium with Playwright; the tests are skipped if there is none, and fail in CI."""
     path, reason = program(), None
     try:
         from playwright.sync_api import sync_playwright
@@ -50,7 +50,7 @@ def browser() -> Iterator[Any]:
 
 
 class Watched:
-    """An open page and what it did that it must not do."""
+    """An open page and its forbidden requests and errors."""
 
     def __init__(self, page: Any) -> None:
         self.page = page
@@ -64,7 +64,7 @@ class Watched:
 
 @contextmanager
 def opened(browser: Any, path: Path, colours: str = "light", size: tuple[int, int] = (1280, 800)) -> Iterator[Any]:
-    """Open a page file; when it is left, it must have asked for nothing but itself and complained of nothing."""
+    """Open a page file; check at the end that it requested no other file and reported no error."""
     context = browser.new_context(color_scheme=colours, viewport={"width": size[0], "height": size[1]})
     try:
         page = context.new_page()

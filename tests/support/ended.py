@@ -1,4 +1,4 @@
-"""Commands that end in the midst of their work, and calls in forked processes."""
+"""Commands that end while they are working, and calls in forked processes."""
 
 import contextlib
 import os
@@ -9,7 +9,7 @@ import ninja
 
 @contextlib.contextmanager
 def ended_at(number, monkeypatch):
-    """Interrupt commands as they write their lattice of this number, counted from 1."""
+    """Interrupt commands when they write the lattice of this number, counted from 1."""
     write = ninja.io.lattice_writer.LatticeWriter.write
     seen = []
 

@@ -1,4 +1,4 @@
-"""The example lattices: their places, their keys, and small archives of them."""
+"""The example lattices: paths, keys, and small archives."""
 
 import gzip
 from itertools import islice

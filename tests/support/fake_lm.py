@@ -1,4 +1,4 @@
-"""A language model with no network: every log-probability is a hash of the whole history and the word."""
+"""A language model without a network: every log-probability is a hash of the whole history and the word."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ninja.lm import LanguageModel
 
 
 class FakeLM(LanguageModel):
-    """Keeps each slot's history in the open, and complains when a slot is used after its release."""
+    """Stores each slot's history, and fails if a slot is used after its release."""
 
     def __init__(self, num_words: int = 8, unk: bool = True, salt: int = 0, others: tuple[str, ...] = ()) -> None:
         """Make a model of w1, w2, …; another salt makes other scores, and other words shift the ids."""
@@ -47,7 +47,7 @@ class FakeLM(LanguageModel):
             del self.history[int(slot)]
 
     def score(self, history: tuple[int, ...], word: int) -> float:
-        """Log-probability in [-8, 0) on a grid that float32 holds exactly."""
+        """Return a log-probability in [-8, 0) on a grid that float32 represents exactly."""
         return -(zlib.crc32(np.array([*history, word], np.int32).tobytes(), self.salt) % 512 + 1) / 64
 
     def _new(self, histories: list[tuple[int, ...]]) -> np.ndarray:
@@ -58,5 +58,5 @@ class FakeLM(LanguageModel):
 
 
 def symbols(num_words: int = 8) -> SymbolTable:
-    """Symbol table of lattices whose word i is spelled as the fake model spells it; the last word is unknown to it."""
+    """Return a symbol table whose word i is spelled as in the fake model, which does not know the last word."""
     return SymbolTable.from_words(["<eps>", *(f"w{i}" for i in range(1, num_words)), "unheard-of"])

@@ -1,4 +1,4 @@
-"""The floors of the package, from the bottom: a module imports only from its own floor and those below."""
+"""The layers of the package, from the bottom: a module imports only from its own layer and those below."""
 
 # Lowest first.
 FLOORS = [

@@ -1,4 +1,4 @@
-"""Hypothesis files of recognisers, of each format that is written as it came, and changes of their words."""
+"""Hypothesis files of recognisers, in each format that keeps its original form, and changes of their words."""
 
 import re
 from collections.abc import Callable
@@ -34,5 +34,5 @@ def correct(source: Path, target: Path, form: str, fix: Fix) -> list[str]:
 
 
 def replacing(old: str, new: str) -> Fix:
-    """Return the change of a word, which may become several or none, wherever it occurs."""
+    """Return a change of a word, wherever it occurs, to none, one or several words."""
     return lambda _, words: [part for word in words for part in (new.split() if word == old else [word])]

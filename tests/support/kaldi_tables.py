@@ -26,7 +26,7 @@ def written(*entries, text=False, kind=None):
 
 
 def without_properties(content):
-    """Blank the two header fields that carry no meaning: properties and number of arcs."""
+    """Clear the two header fields without meaning: properties and number of arcs."""
     content = bytearray(content)
     for header in re.finditer(
         rb"\xd6\xfd\xb2\x7e\x06\0\0\0vector(?:\x10\0\0\0compactlattice44|\x08\0\0\0lattice4)", content

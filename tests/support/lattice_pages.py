@@ -1,4 +1,4 @@
-"""Lattices for pages, among them one whose words are HTML, and the data of a page."""
+"""Lattices for pages, including one whose words are HTML, and the data of a page."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def data_of(page: str) -> dict:
 
 
 def hostile() -> Lattice:
-    """A lattice whose words and key would run, were they ever taken for anything but text."""
+    """Return a lattice whose words and key would run as code if they were not treated as text."""
     table = SymbolTable.from_words(["<eps>", *HOSTILE])
     number = len(HOSTILE)
     return Lattice.from_arrays(

@@ -1,4 +1,4 @@
-"""A check that time grows with the input, not with its square."""
+"""Check that time grows linearly with the input, not quadratically."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ATTEMPTS = 4
 
 
 def seconds(run: Callable[[], object], times: int) -> float:
-    """Return the least processor time of some runs."""
+    """Return the least processor time of several runs."""
     found = []
     gc.disable()
     try:

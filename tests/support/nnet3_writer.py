@@ -1,4 +1,4 @@
-"""Write Kaldi RNNLMs as Kaldi does: small ones for tests, binary and text."""
+"""Write small Kaldi RNNLMs in Kaldi's formats, binary and text."""
 
 import struct
 
@@ -31,7 +31,7 @@ def text_value(value):
 
 
 def network(lines, components, binary=True):
-    """Return ``final.raw``: configuration lines, and by name each component's type and fields."""
+    """Return ``final.raw``: configuration lines, and each component's type and fields by name."""
     value = binary_value if binary else lambda each: text_value(each).encode()
     end = b"" if binary else b"\n"
     parts = [b"\0B" if binary else b"", b"<Nnet3> \n", *(line.encode() + b"\n" for line in lines), b"\n"]
@@ -51,7 +51,7 @@ def matrix(value, binary=True):
 
 
 def directory(folder, lines, components, words, embedding, *, bos, eos, oov=None, features=None, binary=True):
-    """Write a directory as Kaldi's training leaves it.
+    """Write a directory in the form of Kaldi's training.
 
     Args:
         folder: Where to.

@@ -1,4 +1,4 @@
-"""Code blocks of documentation pages, run in a folder that has the files they name."""
+"""Code blocks of documentation pages, run in a folder with the files that they name."""
 
 import atexit
 import functools
@@ -26,7 +26,7 @@ DECODED = {
 
 @functools.cache
 def examples():
-    """The examples without their seven largest lattices, which are two thirds of their arcs and time."""
+    """Return the examples without their seven largest lattices, which contain two thirds of the arcs."""
     folder = Path(tempfile.mkdtemp()) / "examples"
     atexit.register(shutil.rmtree, folder.parent)
     shutil.copytree(ROOT / "examples", folder)
@@ -38,7 +38,8 @@ def examples():
 
 
 def with_examples(folder, source=None):
-    """Return the folder with all that the pages name; a source other than the small examples holds for later calls."""
+    """Return the folder with everything that pages name; a source other than the small examples is kept for later
+    calls."""
     if not (folder / "bin").exists():
         source = source or examples()
         (folder / "examples").symlink_to(source)
@@ -64,7 +65,7 @@ def run(command, folder):
 
 @pytest.fixture(name="run_python")
 def python_runner(monkeypatch, capfd):
-    """Run code in a folder, in this process, where torch is imported already; return what it prints."""
+    """Run code in a folder, in this process, with torch already imported; return its output."""
 
     def run_here(code, folder):
         monkeypatch.chdir(with_examples(folder))

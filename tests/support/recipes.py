@@ -17,7 +17,7 @@ def _section(title):
 
 
 def recipe_files(title, name):
-    """Return the files that a recipe lists for a thing of some name."""
+    """Return the files that a recipe lists for an object with the given name."""
     return re.findall(r"^\| `([^`]+)` \|", _section(title).replace("NAME", name), re.MULTILINE)
 
 
@@ -27,7 +27,7 @@ def recipe_code(title):
 
 
 class PackageCopy:
-    """A copy of the package, of links to its files, in which files are added and edited."""
+    """A copy of the package, made of links to its files, in which files are added and edited."""
 
     def __init__(self, folder):
         self.folder = folder

@@ -1,4 +1,4 @@
-"""Slow, obvious twins of the algebra of lattices: every path written out, and random transducers to compose with."""
+"""Slow implementations of the algebra of lattices by enumerated paths, and random transducers for composition."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def rounded(way: Way) -> Way:
 
 
 def all_ways(lattice: Lattice) -> Counter[Way]:
-    """Every path of a lattice, as often as there is one like it."""
+    """Return every path of a lattice, including duplicates."""
     return Counter(rounded(way) for way in ways(lattice))
 
 
 def united(lattices: Sequence[Lattice], acoustic_scale: float = 1.0) -> dict[tuple[int, ...], Way]:
-    """The best path of each word sequence of any of some lattices."""
+    """Return the best path of each word sequence of any of the lattices."""
     best: dict[tuple[int, ...], Way] = {}
     for lattice in lattices:
         for words, way in best_of_each(lattice, acoustic_scale).items():
@@ -38,7 +38,7 @@ def united(lattices: Sequence[Lattice], acoustic_scale: float = 1.0) -> dict[tup
 
 
 def composed(a: Lattice, b: Lattice, of_a: float, of_b: float) -> Counter[Way]:
-    """Every pair of paths with the same words, at the costs of both."""
+    """Return every pair of paths with the same words, with the costs of both."""
     return Counter(
         rounded(Way(x.words, of_a * x.graph + of_b * y.graph, of_a * x.acoustic + of_b * y.acoustic, x.alignment))
         for x in ways(a)
@@ -48,7 +48,7 @@ def composed(a: Lattice, b: Lattice, of_a: float, of_b: float) -> Counter[Way]:
 
 
 def completions(lattice: Lattice, state: int) -> list[Way]:
-    """Every path from a state to the end."""
+    """Return every path from a state to the end."""
     first = int(lattice.arc_begin[state])
     rest = Lattice.from_arrays(
         "rest",
@@ -68,7 +68,7 @@ def completions(lattice: Lattice, state: int) -> list[Way]:
 
 
 def common_labels(found: Sequence[Way]) -> int:
-    """How many labels all paths begin with in common."""
+    """Return the length of the common label prefix of all paths."""
     count = 0
     for labels in zip(*(way.alignment for way in found), strict=False):
         if len(set(labels)) > 1:
@@ -82,7 +82,7 @@ def best_completion(found: Sequence[Way]) -> Way:
 
 
 def classes(lattice: Lattice) -> int:
-    """How many states a deterministic lattice needs: as many as there are different sets of completions."""
+    """Return the number of different sets of completions, which is the least number of states."""
     kinds = set()
     for state in range(1, lattice.num_states):
         found = completions(lattice, state)
@@ -95,7 +95,7 @@ def classes(lattice: Lattice) -> int:
 
 
 def through_machine(machine: Fst, words: Sequence[int], phi: int = -1) -> Iterator[tuple[tuple[int, ...], float]]:
-    """Every path of a transducer that takes just these words: what it gives out, and its cost."""
+    """Return every path of a transducer that accepts exactly these words: its output and its cost."""
 
     def arcs(state: int, label: int) -> list[int]:
         begin, end = int(machine.arc_begin[state]), int(machine.arc_begin[state + 1])
@@ -135,7 +135,7 @@ def through_machine(machine: Fst, words: Sequence[int], phi: int = -1) -> Iterat
 
 @st.composite
 def machines(draw: st.DrawFn, max_states: int = 4, max_word: int = 3) -> Fst:
-    """Draw a transducer with cycles, epsilons that lead forwards only, and one failure arc at most from each state."""
+    """Draw a transducer with cycles, epsilons that only lead forwards, and at most one failure arc per state."""
     num_states = draw(st.integers(1, max_states))
     rows = []
     for state in range(num_states):

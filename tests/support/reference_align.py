@@ -1,4 +1,4 @@
-"""Slow and obvious twins of what is aligned and spotted in word sequences."""
+"""Slow implementations of alignment and of spotting phrases in word sequences."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ COST = {"match": 0, "insertion": 3, "deletion": 3, "substitution": 4}
 
 
 def cost(pairs: Sequence[Pair]) -> int:
-    """Add up the benchmark's costs."""
+    """Return the sum of the benchmark's costs."""
     return sum(
         COST[
             "insertion"
@@ -26,7 +26,7 @@ def cost(pairs: Sequence[Pair]) -> int:
 
 
 def align(reference: Sequence[str], hypothesis: Sequence[str]) -> tuple[Pair, ...]:
-    """Align as the benchmark does: of equally cheap ways to end, diagonal before insertion before deletion."""
+    """Align as the benchmark does: of equal costs, diagonal before insertion before deletion."""
 
     @cache
     def best(i: int, j: int) -> tuple[Pair, ...]:
@@ -43,7 +43,7 @@ def align(reference: Sequence[str], hypothesis: Sequence[str]) -> tuple[Pair, ..
 
 
 def all_alignments(reference: Sequence[str], hypothesis: Sequence[str]) -> Iterator[tuple[Pair, ...]]:
-    """Every way to lay one sequence beside another."""
+    """Return every alignment of two sequences."""
     if not reference and not hypothesis:
         yield ()
     if reference and hypothesis:
@@ -55,7 +55,7 @@ def all_alignments(reference: Sequence[str], hypothesis: Sequence[str]) -> Itera
 
 
 def counts(pairs: Sequence[Pair]) -> tuple[int, int, int, int]:
-    """Reference words, substitutions, insertions, deletions."""
+    """Return the numbers of reference words, substitutions, insertions, deletions."""
     return (
         sum(said is not None for said, _ in pairs),
         sum(None not in pair and pair[0] != pair[1] for pair in pairs),
@@ -65,7 +65,7 @@ def counts(pairs: Sequence[Pair]) -> tuple[int, int, int, int]:
 
 
 def spots(words: Sequence[str], class_of: Mapping[str, str]) -> list[tuple[int, str, str]]:
-    """Place, class and text of entities: those that begin first, of these the longest, none over another."""
+    """Return position, class and text of entities: the earliest first, of these the longest, without overlap."""
     found = [
         (begin, -end, class_of[text])
         for begin in range(len(words))
@@ -82,5 +82,5 @@ def spots(words: Sequence[str], class_of: Mapping[str, str]) -> list[tuple[int, 
 
 
 def occurrences(words: Sequence[str], text: str) -> int:
-    """How often a phrase stands in words, without overlap."""
+    """Return how often a phrase occurs in words, without overlap."""
     return f" {'  '.join(words)} ".count(f" {text.replace(' ', '  ')} ")

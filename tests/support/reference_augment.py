@@ -1,4 +1,4 @@
-"""Slow, obvious twins of the search for spans: every span is enumerated, and its edit distance computed alone."""
+"""Slow implementation of the search for spans: every span is enumerated, and its edit distance computed separately."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ninja.lattice import Lattice
 
 
 def until(lattice: Lattice, acoustic_scale: float) -> list[float]:
-    """Cost of the best path to each state."""
+    """Return the cost of the best path to each state."""
     cost = [float("inf")] * lattice.num_states
     cost[0] = 0.0
     for arc, src in enumerate(lattice.src.tolist()):
@@ -20,7 +20,7 @@ def until(lattice: Lattice, acoustic_scale: float) -> list[float]:
 
 
 def rest(lattice: Lattice, acoustic_scale: float) -> list[float]:
-    """Cost of the best path from each state to the end."""
+    """Return the cost of the best path from each state to the end."""
     cost = (lattice.final_graph + acoustic_scale * lattice.final_acoustic.astype(float)).tolist()
     for arc, src in reversed(list(enumerate(lattice.src.tolist()))):
         cost[src] = min(cost[src], arc_cost(lattice, arc, acoustic_scale) + cost[int(lattice.dst[arc])])
@@ -32,7 +32,7 @@ def arc_cost(lattice: Lattice, arc: int, acoustic_scale: float) -> float:
 
 
 def excesses(lattice: Lattice, acoustic_scale: float) -> list[float]:
-    """By how much the best path through each arc costs more than the best of all."""
+    """Return the difference between the best path through each arc and the best of all."""
     before, behind = until(lattice, acoustic_scale), rest(lattice, acoustic_scale)
     return [
         before[src] + arc_cost(lattice, arc, acoustic_scale) + behind[int(lattice.dst[arc])] - behind[0]
@@ -41,7 +41,7 @@ def excesses(lattice: Lattice, acoustic_scale: float) -> list[float]:
 
 
 def path_excess(lattice: Lattice, path: Sequence[int], acoustic_scale: float) -> float:
-    """By how much the best path through some arcs in a row costs more than the best of all."""
+    """Return the difference between the best path through some consecutive arcs and the best of all."""
     before, behind = until(lattice, acoustic_scale), rest(lattice, acoustic_scale)
     own = sum(arc_cost(lattice, arc, acoustic_scale) for arc in path)
     return before[int(lattice.src[path[0]])] + own + behind[int(lattice.dst[path[-1]])] - behind[0]
@@ -50,7 +50,8 @@ def path_excess(lattice: Lattice, path: Sequence[int], acoustic_scale: float) ->
 def spans(
     lattice: Lattice, sounds: dict[int, list[list[int]]], acoustic_scale: float, beam: float
 ) -> list[tuple[int, ...]]:
-    """Every span within the beam, as arc ids: it begins and ends with a sound, and each word has a pronunciation."""
+    """Return every span within the beam, as arc ids: it begins and ends with a sound, and each word has a
+    pronunciation."""
     excess = excesses(lattice, acoustic_scale)
     usable = [excess[arc] <= beam and bool(sounds[int(lattice.word[arc])]) for arc in range(lattice.num_arcs)]
     sounded = [any(sounds[int(lattice.word[arc])]) for arc in range(lattice.num_arcs)]
@@ -75,7 +76,7 @@ def distance(
     sounds: dict[int, list[list[int]]],
     confusion: Confusion,
 ) -> float:
-    """The least edit distance between a string and what a path sounds like; a span ends with a sound."""
+    """Return the least edit distance between a string and the sounds of a path; a span ends with a sound."""
     choices = [sounds[int(lattice.word[arc])] for arc in path]
     said = [confusion.phones[phone] for phone in string]
     least = float("inf")

@@ -1,4 +1,4 @@
-"""Caffe2's operators as their documentation says them, in plain loops over numpy arrays: the slow twin."""
+"""Caffe2's operators according to their documentation, as plain loops over numpy arrays."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def sigmoid(x):
 
 
 def fc(x, w, b, axis=1, axis_w=1, transposed=False):
-    """Rows of x times w, [outputs, inputs] or transposed, plus b."""
+    """Multiply rows of x by w, [outputs, inputs] or transposed, and add b."""
     rows = math.prod(x.shape[:axis])
     x2 = x.reshape(rows, -1)
     w2 = w.reshape(math.prod(w.shape[:axis_w]), -1)
@@ -26,7 +26,7 @@ def fc(x, w, b, axis=1, axis_w=1, transposed=False):
 
 
 def lstm_unit(hidden, cell, gates, lengths, timestep, forget_bias=0.0, drop_states=False):
-    """Input, forget, output, candidate; a sequence that has ended keeps its state, or loses it."""
+    """Compute from input, forget, output, candidate; a sequence that has ended keeps its state, or loses it."""
     _, n, d = cell.shape
     new_hidden, new_cell = np.zeros_like(cell), np.zeros_like(cell)
     for i, j in itertools.product(range(n), range(d)):
@@ -49,7 +49,7 @@ def softmax(x, axis=1):
 
 
 def legacy_broadcast(compute, a, b, axis):
-    """Apply `compute` with b's dimensions lying at `axis` of a, or at a's end."""
+    """Apply `compute` with b's dimensions aligned to `axis` of a, or to a's end."""
     first = a.ndim - b.ndim if axis == -1 else axis
     c = np.zeros_like(a)
     for place in np.ndindex(*a.shape):
@@ -67,7 +67,7 @@ def gather(x, where, axis=0):
 
 
 def slice_(x, starts, ends):
-    """Negative bounds count from one behind the end."""
+    """Slice; negative bounds count from one beyond the end."""
     bounds = []
     for size, start, end in zip(x.shape, starts, ends, strict=False):
         start, end = (size + 1 + b if b < 0 else b for b in (start, end))

@@ -1,4 +1,4 @@
-"""Slow, obvious twins of consensus decoding: over all paths, and the recursion of the paper written out."""
+"""Slow implementations of consensus decoding: over all paths, and by the recursion of the paper."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def edit_distance(one: Sequence[int], other: Sequence[int]) -> int:
 
 
 def expected_errors(lattice: Lattice, words: Sequence[int], **scales: float) -> float:
-    """Mean edit distance of a word sequence from all paths, each as probable as it is."""
+    """Return the mean edit distance of a word sequence from all paths, weighted by their probability."""
     all_paths = paths(lattice)
     costs = np.array([cost_of(lattice, path, **scales) for path in all_paths])
     probable = np.exp(costs.min() - costs)
@@ -36,7 +36,7 @@ def expected_errors(lattice: Lattice, words: Sequence[int], **scales: float) -> 
 
 
 def log_add(one: float, other: float) -> float:
-    """As Kaldi's LogAdd rounds: where two alignments cost the same, the last bit decides between them."""
+    """Add with the rounding of Kaldi's LogAdd: if two alignments cost the same, the last bit decides."""
     most, least = max(one, other), min(one, other)
     small = math.log(np.finfo(float).eps)
     return most if least == -math.inf or least - most < small else most + math.log1p(math.exp(least - most))
@@ -75,7 +75,7 @@ class Decoded:
 
 
 class SlowConsensus:
-    """Figures 4 to 6 of Xu et al. 2011, state by state and place by place."""
+    """Figures 4 to 6 of Xu et al. 2011, state by state and position by position."""
 
     def __init__(
         self, lattice: Lattice, acoustic_scale: float, lm_scale: float, word_penalty: float, form: Sequence[int] = ()
@@ -122,7 +122,7 @@ class SlowConsensus:
         return 0.0 if self.alpha[src] == -math.inf else math.exp(self.alpha[src] + loglike - self.alpha[dst])
 
     def along(self, row: list[float], word: int, places: list[int]) -> tuple[list[float], list[str]]:
-        """Distance of a link's end from each prefix of the places, and the step that it came by."""
+        """Return the distance of a link's end from each prefix of the positions, and the last step."""
         left_over = 0.0 if word == 0 else EXTRA
         found, steps = [row[0] + left_over], ["left over"]
         for q, place in enumerate(places, start=1):
@@ -205,7 +205,7 @@ class SlowConsensus:
 
 
 def part_overlap(spans: list[list[float]]) -> None:
-    """Where the last word begins before the one before it ends, divide the time of both as they were long."""
+    """If the last word begins before the previous one ends, divide their time in proportion to their durations."""
     if len(spans) < 2 or np.float32(spans[-2][1]) <= np.float32(spans[-1][0]):
         return
     (begin, end), (next_begin, next_end) = spans[-2:]

@@ -1,4 +1,4 @@
-"""The contextual grammar the slow and obvious way: every reading of a sentence, one after the other."""
+"""Slow implementation of the contextual grammar: every reading of a sentence, one after the other."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Weights = Mapping[str, Mapping[Words, float]]  # class -> phrase -> weight
 
 @dataclass(frozen=True)
 class SlowContext:
-    """A class model, a model it mixes with, phrases and boosts; scores are as `ninja.context.Tracker` defines them."""
+    """A class model, a model mixed with it, phrases and boosts; scores as `ninja.context.Tracker` defines them."""
 
     phrases: Weights
     class_lm: SlowNgram | None = None
@@ -26,7 +26,7 @@ class SlowContext:
     lm_scale: float = 1.0
 
     def score(self, sentence: Sequence[str]) -> float:
-        """The best reading, less what the old model says, less what unwanted phrases cost."""
+        """Return the best reading, minus the score of the old model, minus the cost of unwanted phrases."""
         words = tuple(sentence)
         scores = [score for score, _ in self.readings(words)]
         best = max(scores, default=-math.inf)
@@ -36,7 +36,7 @@ class SlowContext:
         return best - self.lm_scale * old + self._unwanted(words)
 
     def readings(self, words: Words) -> Iterator[tuple[float, tuple[tuple[int, int, str], ...]]]:
-        """Each way to take stretches of the sentence as phrases: its score and the stretches."""
+        """Return each way to read parts of the sentence as phrases: its score and the parts."""
         return self._from(words, 0, (), 0.0, ())
 
     def _from(self, words, place, history, score, taken):
@@ -66,7 +66,7 @@ class SlowContext:
                 yield from self._from(words, end, after, score + gain, (*taken, (place, end, cls)))
 
     def _plain(self, history, words, place, word):
-        """What a word outside all phrases scores."""
+        """Return the score of a word outside all phrases."""
         if self.class_lm is None:
             return 0.0
         score = self._ask(self.class_lm, history, word)
@@ -97,7 +97,7 @@ class SlowContext:
 
 
 def with_class(model: SlowNgram) -> SlowNgram:
-    """A drawn model, one word of which is a class."""
+    """Return a drawn model, one word of which is a class."""
     return SlowNgram(
         model.order,
         {tuple("@c" if word == "ç" else word for word in ngram): value for ngram, value in model.ngrams.items()},
@@ -111,7 +111,7 @@ old_models = models().filter(lambda model: ("<unk>",) in model.ngrams)
 
 @st.composite
 def phrase_weights(draw: st.DrawFn, negative: bool = True) -> dict[str, dict[Words, float]]:
-    """Draw a few phrases of few words, prefixes of one another among them, in classes the models know or not."""
+    """Draw a few short phrases, some prefixes of others, in classes that the models know or do not know."""
     weight = st.sampled_from([0.0, 0.5, 1.0, 2.0, *([-1.0, -0.5] if negative else [])])
     phrase = st.lists(st.sampled_from(WORDS), min_size=1, max_size=3).map(tuple)
     classes = draw(st.lists(st.sampled_from(["@c", "@other", ""]), unique=True, max_size=3))

@@ -1,4 +1,4 @@
-"""The contextual language model the slow and obvious way: every way to read a history, one after the other."""
+"""Slow implementation of the contextual language model: every reading of a history, one after the other."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Words = tuple[str, ...]
 
 
 class SlowContextLM:
-    """ln Q of words after histories, from a model below that is given as ln P of spelled words and its states."""
+    """ln Q of words after histories, from a base model given as ln P of words and its states."""
 
     def __init__(
         self, logprob, state, word_vector, pointer: ContextPointer, phrases: Sequence[Words], known: Sequence[str]
@@ -35,7 +35,7 @@ class SlowContextLM:
 
     @torch.inference_mode()
     def shares(self, history: Words) -> tuple[float, list[float]]:
-        """α₀ and α of each phrase."""
+        """Return α₀ and α of each phrase."""
         network = self.pointer.network
         query, alone = network.queries(torch.tensor(np.array([self.state(history)], np.float32)))
         scores = [float(alone[0] + network.offset * math.log(len(self.phrases)))]
@@ -47,13 +47,13 @@ class SlowContextLM:
         return math.exp(scores[0]) / total, [math.exp(each) / total for each in scores[1:]]
 
     def _mass(self, words: Words) -> float:
-        """Probability of all readings that begin with some words, a phrase that is not finished included."""
+        """Return the probability of all readings that begin with some words, including an incomplete phrase."""
         return self._outside(words) + math.fsum(
             self._outside(words[:begin]) * self._begun(words[:begin], words[begin:]) for begin in range(len(words))
         )
 
     def _outside(self, words: Words) -> float:
-        """Probability of readings of these words whose last phrase, if any, has ended."""
+        """Return the probability of readings of these words whose last phrase, if any, has ended."""
         if not words:
             return 1.0
         found = 0.0
@@ -66,7 +66,7 @@ class SlowContextLM:
         return found
 
     def _begun(self, history: Words, words: Words) -> float:
-        """Probability of beginning a phrase that goes on after some words."""
+        """Return the probability of beginning a phrase that continues after some words."""
         longer = [phrase for phrase in self.longer if phrase[: len(words)] == words and len(phrase) > len(words)]
         entered = [phrase for phrase in self.longer if phrase[0] == words[0]]
         if not longer:
@@ -75,7 +75,7 @@ class SlowContextLM:
         return sum(share[self.phrases.index(each)] for each in entered) * len(longer) / len(entered)
 
     def _whole(self, history: Words, words: Words) -> float:
-        """Probability of beginning a phrase and ending it with these words."""
+        """Return the probability of beginning a phrase and ending it with these words."""
         if words not in self.phrases:
             return 0.0
         if len(words) == 1:

@@ -1,4 +1,4 @@
-"""Slow twins of ``ninja.decoding.ctc``: every alignment, and every row of a file, one after the other."""
+"""Slow implementations of ``ninja.decoding.ctc``: every alignment, and every row of a file, one after the other."""
 
 import itertools
 
@@ -9,12 +9,12 @@ from ninja.graph import from_arcs
 
 
 def collapsed(labels, blank):
-    """Units of an alignment: repeats once, blanks left out."""
+    """Return the units of an alignment: repetitions merged, blanks removed."""
     return [unit for unit, _ in itertools.groupby(labels) if unit != blank]
 
 
 def cut(spelled, units):
-    """Words of a unit sequence, as tuples of units; kinds 0 goes on, 1 begins, 2 between, 3 never."""
+    """Return the words of a unit sequence, as tuples of units; kinds: 0 continues, 1 begins, 2 separates, 3 never."""
     words, open_word = [], False
     for unit in spelled:
         kind = units.kind[unit]
@@ -31,7 +31,7 @@ def cut(spelled, units):
 
 
 def every_sentence(logprob, units):
-    """Log-probability of each word sequence, words as texts, over all alignments."""
+    """Return the log-probability of each word sequence, words as texts, over all alignments."""
     frames, num_units = logprob.shape
     found = {}
     for labels in itertools.product(range(num_units), repeat=frames):
@@ -46,7 +46,7 @@ def every_sentence(logprob, units):
 
 
 def segmentations(spelled, spellings):
-    """Ways to cut a unit sequence into words of a lexicon, as tuples of spellings."""
+    """Return all ways to split a unit sequence into words of a lexicon, as tuples of spellings."""
     if not spelled:
         return [()]
     return [
@@ -58,7 +58,7 @@ def segmentations(spelled, spellings):
 
 
 def every_cut(logprob, units, spellings):
-    """Log-probability of each sequence of spellings of a lexicon whose words nothing separates."""
+    """Return the log-probability of each sequence of spellings of a lexicon without word separators."""
     frames, num_units = logprob.shape
     found = {}
     for labels in itertools.product(range(num_units), repeat=frames):
@@ -70,7 +70,7 @@ def every_cut(logprob, units, spellings):
 
 
 def best_alignment_cost(logprob, units, text):
-    """Cost of the best alignment of a word sequence."""
+    """Return the cost of the best alignment of a word sequence."""
     best = np.inf
     for labels in itertools.product(range(logprob.shape[1]), repeat=len(logprob)):
         words = cut(collapsed(labels, units.blank), units)
@@ -80,7 +80,8 @@ def best_alignment_cost(logprob, units, text):
 
 
 def slow_search(logprob, units, spellings, options):
-    """Log-probability of each word sequence that a beam search ends with; prefixes are tuples of (unit, begins)."""
+    """Return the log-probability of each final word sequence of a beam search; prefixes are tuples of (unit,
+    begins)."""
 
     def open_word(prefix):
         if not prefix or units.kind[prefix[-1][0]] == 2:
@@ -148,7 +149,7 @@ def slow_search(logprob, units, spellings, options):
 
 
 def slow_lattice(hypotheses, key, num_frames, blank, words=None, unknown=None):
-    """The lattice of hypotheses, the most probable first, arc by arc."""
+    """Return the lattice of hypotheses, the most probable first, arc by arc."""
     if words is None:
         words = SymbolTable.from_words(
             ["<eps>", *dict.fromkeys(word for each in hypotheses for alike in each.words for word in alike)]

@@ -1,4 +1,4 @@
-"""Slow, obvious twins of pruned determinization, and an exact comparison of two deterministic lattices."""
+"""Slow implementations of pruned determinization, and an exact comparison of two deterministic lattices."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ TRANSITIONS = SHARED / "data" / "korean" / "trans.mdl"
 
 
 def within(lattice: Lattice, beam: float, acoustic_scale: float = 1.0) -> dict[tuple[int, ...], Way]:
-    """Best path of each word sequence whose best path is within the beam, of all paths written out."""
+    """Return the best path of each word sequence whose best path is within the beam, by enumeration."""
     best = best_of_each(lattice, acoustic_scale)
     limit = min(way.total(acoustic_scale) for way in best.values()) + beam
     return {words: way for words, way in best.items() if way.total(acoustic_scale) <= limit}
 
 
 def exploding(steps: int, seed: int = 0) -> Lattice:
-    """Two ways of saying anything of the words 1 and 2, with other costs at each step: no two histories are alike."""
+    """Return a lattice of the words 1 and 2 with different costs at each step: no two histories are equivalent."""
     random = np.random.default_rng(seed)
     arcs = [(0, 1, 0), (0, 2, 0)]
     for step in range(steps):
@@ -43,7 +43,7 @@ def exploding(steps: int, seed: int = 0) -> Lattice:
 
 
 class Difference(NamedTuple):
-    """How two deterministic lattices differ, over all their word sequences."""
+    """The difference between two deterministic lattices, over all their word sequences."""
 
     missing: float  # cost above the best of the best sequence that only one has; infinity: they have the same
     graph: float  # largest difference in graph cost of a sequence that both have
@@ -52,7 +52,7 @@ class Difference(NamedTuple):
 
 
 def difference(a: Lattice, b: Lattice, acoustic_scale: float = 1.0) -> Difference:
-    """Walk two deterministic lattices side by side."""
+    """Traverse two deterministic lattices in parallel."""
     one, other = _Sides(a, acoustic_scale), _Sides(b, acoustic_scale)
     missing = min(_missing(one, other), _missing(other, one))
     # The pairs of states met, in topological order, with the extremes of what may differ so far.
@@ -133,7 +133,7 @@ class _Sides:
 
 
 def _alive(one: _Sides, other: _Sides) -> set[tuple[int, int]]:
-    """Pairs of states from which both go on to an end by the same words."""
+    """Return pairs of states from which both reach an end with the same words."""
     known: dict[tuple[int, int], bool] = {}
     stack = [(0, 0)]
     while stack:
@@ -151,7 +151,7 @@ def _alive(one: _Sides, other: _Sides) -> set[tuple[int, int]]:
 
 
 def _missing(one: _Sides, other: _Sides) -> float:
-    """Cost above the best of the best sequence of the one that the other lacks."""
+    """Return the cost, above the best, of the best sequence of the one that is missing from the other."""
     forward = {(0, 0): 0.0}
     best = math.inf
     for state in range(one.lattice.num_states):
@@ -177,7 +177,7 @@ def transitions() -> TransitionModel:
 
 
 def assert_kept(kept: dict[tuple[int, ...], Way], wanted: dict[tuple[int, ...], Way]) -> None:
-    """All that was wanted is there, at its costs and with its alignment."""
+    """Check that everything expected is present, with its costs and alignment."""
     assert wanted.keys() <= kept.keys()
     for words, way in wanted.items():
         assert kept[words].graph == pytest.approx(way.graph, abs=1e-3)
@@ -186,7 +186,7 @@ def assert_kept(kept: dict[tuple[int, ...], Way], wanted: dict[tuple[int, ...], 
 
 
 def assert_as_kaldi(ours: Lattice, theirs: Lattice, beam: float, acoustic_scale: float) -> None:
-    """Over all word sequences, not a sample: each that one of the two lacks lies at the beam's edge or beyond."""
+    """Check all word sequences: each one missing from one side lies at the edge of the beam or beyond."""
     check(ours)
     found = difference(ours, theirs, acoustic_scale)
     assert found.missing > beam - 1e-3, ours.key

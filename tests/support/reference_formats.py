@@ -1,4 +1,4 @@
-"""Kaldi tables read and written slowly, in plain Python: the twin of the kernels in ``ext/formats/kaldi_*.hpp``."""
+"""Slow reading and writing of Kaldi tables in plain Python, to check the kernels in ``ext/formats/kaldi_*.hpp``."""
 
 import math
 import re
@@ -18,7 +18,7 @@ NOT_FINAL = (math.inf, math.inf, [])
 
 
 class Bytes:
-    """A place in a buffer; reading moves it."""
+    """A position in a buffer; reading advances it."""
 
     def __init__(self, content, at=0):
         self.content = content
@@ -34,7 +34,7 @@ class Bytes:
 
 
 def read_table(content):
-    """Yield the lattices of an archive's bytes; the archive must be sound."""
+    """Yield the lattices of an archive's bytes; the archive must be valid."""
     at = 0
     while at < len(content):
         key, at = re.match(rb"(\S+)[ \t]?", content[at:]).group(1), content.index(b" ", at) + 1
@@ -106,7 +106,7 @@ def weight(text):
 
 
 def assemble(key, start, finals, arcs, compact):
-    """Sort the states if they are not sorted, the start first, and make a lattice."""
+    """Sort the states if necessary, the start first, and create a lattice."""
     order = list(range(len(finals)))
     if start != 0 or any(arc[0] <= state for state in order for arc in arcs[state]):
         finished = []

@@ -1,4 +1,4 @@
-"""The slow obvious twin of the reader of OpenFst's text: line by line, in plain Python."""
+"""Slow reader of OpenFst's text: line by line, in plain Python."""
 
 import math
 import re
@@ -17,7 +17,7 @@ _WEIGHT = re.compile(rb"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})
 
 
 def read_slowly(content, key, path, words, options, *, line=1):
-    """Have the arguments, the result and the errors of ``ninja.formats.fst_text.read_fst_text``."""
+    """Accept the arguments, and return the result or raise the errors, of ``ninja.formats.fst_text.read_fst_text``."""
     lines = [(number, row) for number, row in enumerate(map(bytes.split, content.split(b"\n")), start=line) if row]
     unended = bool(content.split(b"\n")[-1].split())
     return _lattice(lines, textual.Naming(key, path, words, options.encoding), options, unended)
@@ -78,7 +78,7 @@ def _lattice(lines, naming, options, unended):
 
 
 def _is_acceptor(lines, words, options):
-    """Tell by the lines whether arcs have one label; four fields may be two labels, or one and a weight."""
+    """Decide by the lines whether arcs have one label; four fields may be two labels, or one and a weight."""
     if any(len(row) == 5 for _, row in lines):
         return False
     if any(len(row) == 3 for _, row in lines):

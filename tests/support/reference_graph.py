@@ -1,4 +1,4 @@
-"""Slow, obvious twins of the graph kernels, and a slow reader of Kaldi's archives that shares nothing with ours."""
+"""Slow implementations of the graph kernels, and a slow and independent reader of Kaldi's archives."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SHARED = Path(os.environ.get("NINJA_SHARED", Path(__file__).resolve().parents[3]
 
 
 def paths(lattice: Lattice) -> list[tuple[int, ...]]:
-    """Every path from the start to a final state, as arc ids."""
+    """Return every path from the start to a final state, as arc ids."""
     found = []
 
     def walk(state: int, path: tuple[int, ...]) -> None:
@@ -42,7 +42,7 @@ def words_of(lattice: Lattice, path: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def costs_of(lattice: Lattice, path: tuple[int, ...]) -> tuple[float, float]:
-    """Graph and acoustic cost of a path, its final state's included."""
+    """Return graph and acoustic cost of a path, including its final state."""
     end, arcs = end_of(lattice, path), list(path)
     graph = lattice.graph[arcs].astype(float).sum() + float(lattice.final_graph[end])
     return graph, lattice.acoustic[arcs].astype(float).sum() + float(lattice.final_acoustic[end])
@@ -63,7 +63,7 @@ def labels_of(lattice: Lattice, path: tuple[int, ...]) -> list[int]:
 
 
 def through_costs(lattice: Lattice, **scales: float) -> dict[int, float]:
-    """Cost of the best path through each arc that is on any."""
+    """Return the cost of the best path through each arc that is on any path."""
     best: dict[int, float] = {}
     for path in paths(lattice):
         cost = cost_of(lattice, path, **scales)
@@ -73,7 +73,7 @@ def through_costs(lattice: Lattice, **scales: float) -> dict[int, float]:
 
 
 def best_sequences(lattice: Lattice, **scales: float) -> dict[tuple[int, ...], float]:
-    """Cost of the best path of each word sequence."""
+    """Return the cost of the best path of each word sequence."""
     best: dict[tuple[int, ...], float] = {}
     for path in paths(lattice):
         words, cost = words_of(lattice, path), cost_of(lattice, path, **scales)
@@ -82,7 +82,7 @@ def best_sequences(lattice: Lattice, **scales: float) -> dict[tuple[int, ...], f
 
 
 def log_space_posteriors(lattice: Lattice, **scales: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Posteriors, alpha and beta (costs) by textbook log-additions."""
+    """Return posteriors, alpha and beta (costs) by textbook log additions."""
 
     def arc_cost(arc: int) -> float:
         penalty = scales.get("word_penalty", 0.0) if lattice.word[arc] != 0 else 0.0
@@ -159,7 +159,7 @@ def read_kaldi(path: Path) -> Iterator[Lattice]:
 
 @lru_cache(maxsize=8)
 def archive(path: Path) -> dict[str, Lattice]:
-    """Read an archive of Kaldi's; skip the test where it is missing, which conftest refuses in CI."""
+    """Read a Kaldi archive; skip the test if it is missing, which conftest does not allow in CI."""
     if not path.exists():
         # A user's checkout has no ../shared; in CI tests/conftest.py turns this skip into a failure.
         pytest.skip(f"{path} is not here: Kaldi's answers do not come with the project (in CI they must be there)")

@@ -1,4 +1,4 @@
-"""A strict checker of HTK's lattice files, written from their description, not from any reader of ours.
+"""A strict checker of HTK's lattice files, based on their description, independent of our readers.
 
 What the HTK Book 3.4 (chapter "Lattices") says of the format, and what HTK's, SRILM's and TheanoLM's readers demand
 beyond it, each of which refuses something that the others let pass.
@@ -21,7 +21,7 @@ NUMBER = re.compile(
 
 
 class Wrong(Exception):
-    """The file breaks a rule."""
+    """The file violates a rule."""
 
 
 def rule(condition, message):
@@ -30,7 +30,7 @@ def rule(condition, message):
 
 
 def value_at(line, at):
-    """Read a value as HTK's ReadString does; return it and the place behind it."""
+    """Read a value as HTK's ReadString does; return it and the position after it."""
     quote = line[at] if line[at] in "'\"" else ""
     at += len(quote)
     letters = []
@@ -136,7 +136,7 @@ def check_htk(content):
 
 
 def check_shape(header, size, links):
-    """Check that there is one node to begin with, one to end with, and no cycle."""
+    """Check that there is one initial node, one final node, and no cycle."""
     first = sorted(set(range(size)) - {dst for _, dst, _ in links})
     last = sorted(set(range(size)) - {src for src, _, _ in links})
     rule(len(first) == 1 and len(last) == 1, f"HTK needs one first and one last node: {first}, {last}")

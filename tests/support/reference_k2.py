@@ -1,4 +1,4 @@
-"""What k2 itself asks of a dictionary, in plain Python, after k2/python/k2/fsa.py and k2/csrc/fsa_utils.cu."""
+"""k2's own checks of a dictionary, in plain Python, after k2/python/k2/fsa.py and k2/csrc/fsa_utils.cu."""
 
 import struct
 
@@ -55,7 +55,7 @@ def fsas(loaded):
 
 
 def paths(fsa, words):
-    """Yield (words, score, lm score) of every path of an FSA; `words` gives those of an arc."""
+    """Yield (words, score, lm score) of every path of an FSA; `words` returns those of an arc."""
     states, arcs = fsa
 
     def walk(state, spelled, score, lm):
@@ -70,7 +70,7 @@ def paths(fsa, words):
 
 
 def same_with_total(lattice: Lattice, read: Lattice) -> bool:
-    """Tell whether a lattice came back with the sum of its costs as its graph costs."""
+    """Return whether a lattice was read with the sum of its costs as its graph costs."""
     import numpy as np
 
     total = (lattice.graph.astype(np.float64) + lattice.acoustic).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Kneser–Ney smoothing the slow and obvious way: dictionaries of n-grams, probabilities by recursion."""
+"""Slow implementation of Kneser–Ney smoothing: dictionaries of n-grams, probabilities by recursion."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ FALLBACK = (0.5, 1.0, 1.5)
 
 
 class SlowKneserNey:
-    """An interpolated model, as the formulas have it.
+    """An interpolated model, according to the formulas.
 
     Args:
         sentences: Words of each.
@@ -37,7 +37,7 @@ class SlowKneserNey:
         self.discounts = {length: discounts or self.estimate(length) for length in range(1, order + 1)}
 
     def count(self, ngram: Words) -> int:
-        """a(ngram): occurrences, or of shorter ones the number of different words before."""
+        """Return a(ngram): occurrences, or for shorter n-grams the number of different preceding words."""
         if len(ngram) == self.order or ngram[0] == BOS:
             return self.occurs[ngram]
         return sum(longer[1:] == ngram for longer in self.occurs if len(longer) == len(ngram) + 1)
@@ -64,7 +64,7 @@ class SlowKneserNey:
         return share if word == UNK else (1 - share) / (len(self.words) - 1)
 
     def probability(self, history: Words, word: str) -> float:
-        """P(word | history), the history no longer than the order allows."""
+        """Return P(word | history), with a history no longer than the order allows."""
         lower = self.probability(history[1:], word) if history else self.uniform(word)
         after = {g: c for g, c in self.counts.items() if len(g) == len(history) + 1 and g[:-1] == history}
         total = sum(after.values())
@@ -79,5 +79,5 @@ class SlowKneserNey:
         return own + freed / total * lower
 
     def score(self, history: Words, word: str) -> float:
-        """P(word | whole history of a sentence, <s> included)."""
+        """Return P(word | whole history of a sentence, including <s>)."""
         return self.probability(history[max(0, len(history) - self.order + 1) :], word)

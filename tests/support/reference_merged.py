@@ -1,4 +1,4 @@
-"""Lattices whose states and arcs of equal completions are merged, state by state: the slow twin of `MergedLattice`."""
+"""Slow implementation of `MergedLattice`: states and arcs with equal completions are merged, state by state."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ Arc = tuple[int, float, float, int]  # word, graph cost, acoustic cost, destinat
 
 
 def merged(lattice: Lattice) -> Lattice:
-    """Return the lattice that a search visits, without labels; every different completion is one state."""
+    """Return the lattice that a search visits, without labels; every distinct completion is one state."""
     completions: dict[tuple[float, float, frozenset[Arc]], int] = {}
     of_state: dict[int, int] = {}
     arcs: list[list[Arc]] = []

@@ -1,4 +1,4 @@
-"""A slow, obvious twin of word meshes made of lattices whose paths all go through the same states."""
+"""Slow implementation of word meshes from lattices whose paths all pass through the same states."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ninja.lattice import Lattice
 
 
 def slow_columns(lattice: Lattice, **scales: float) -> list[dict[int, float]]:
-    """Return how probable each word is at each place of a path, of all paths with what each of them costs."""
+    """Return the probability of each word at each position of a path, computed from the costs of all paths."""
     all_paths = paths(lattice)
     costs = [cost_of(lattice, path, **scales) for path in all_paths]
     share = [math.exp(min(costs) - cost) for cost in costs]

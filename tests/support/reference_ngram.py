@@ -1,4 +1,4 @@
-"""N-gram models the slow and obvious way: a dictionary, backing off by recursion; and writers of their file formats."""
+"""Slow implementation of n-gram models: a dictionary, backing off by recursion; and writers of their file formats."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ Words = tuple[str, ...]
 
 @dataclass(frozen=True)
 class SlowNgram:
-    """N-grams with (log10 probability, log10 back-off weight); the weight of an n-gram of full length means nothing."""
+    """N-grams with (log10 probability, log10 back-off weight); weights of n-grams of full length are ignored."""
 
     order: int
     ngrams: dict[Words, tuple[float, float]]
 
     def score(self, history: Words, word: str) -> float:
-        """ln P(word | history), by the definition of back-off."""
+        """Return ln P(word | history), by the definition of back-off."""
         history = history[len(history) - self.order + 1 :] if len(history) >= self.order else history
         if (*history, word) in self.ngrams:
             return self.ngrams[(*history, word)][0] * LN10
@@ -30,19 +30,19 @@ class SlowNgram:
         return weight * LN10 + self.score(history[1:], word)
 
     def is_context(self, words: Words) -> bool:
-        """Whether an n-gram begins with these words and goes on, or they have a back-off weight to pay."""
+        """Return whether a longer n-gram begins with these words, or they have a back-off weight."""
         longer = any(len(ngram) > len(words) and ngram[: len(words)] == words for ngram in self.ngrams)
         return longer or self.ngrams.get(words, (0.0, 0.0))[1] != 0.0
 
     def state(self, history: Words) -> Words:
-        """The longest end of a history that the model knows as a context."""
+        """Return the longest suffix of a history that the model knows as a context."""
         history = history[len(history) - self.order + 1 :] if len(history) >= self.order else history
         while history and not self.is_context(history):
             history = history[1:]
         return history
 
     def closed(self) -> SlowNgram:
-        """A model with an n-gram for each context that lacks its own, scored by backing off; no probability above 1."""
+        """Return a model with an n-gram for each context that lacks one, scored by back-off; no probability above 1."""
         whole = dict(self.ngrams)
         for ngram in self.ngrams:
             for length in range(2, len(ngram)):
@@ -67,19 +67,19 @@ TRIGRAM = SlowNgram(
 
 
 def inner_words(model: SlowNgram) -> list[str]:
-    """The words of a model that sentences consist of."""
+    """Return the words of a model that sentences consist of."""
     return sorted(word for (word,) in (n for n in model.ngrams if len(n) == 1) if word not in ("<s>", "</s>"))
 
 
 def histories(model: SlowNgram, longest: int = 4) -> Iterator[Words]:
-    """All strings of up to `longest` words."""
+    """Return all sequences of up to `longest` words."""
     lengths = range(longest + 1)
     return itertools.chain.from_iterable(itertools.product(inner_words(model), repeat=length) for length in lengths)
 
 
 @st.composite
 def models(draw: st.DrawFn, max_order: int = 4) -> SlowNgram:
-    """Draw a model of few words and any set of longer n-grams: contexts and ends may be missing."""
+    """Draw a model of few words and any set of longer n-grams: contexts and suffixes may be missing."""
     order = draw(st.integers(1, max_order))
     words = ["<s>", "</s>", *draw(st.sampled_from([["a"], ["a", "b"], ["<unk>", "a", "b", "ç"]]))]
     inner = [word for word in words if word not in ("<s>", "</s>")]
@@ -95,7 +95,7 @@ def models(draw: st.DrawFn, max_order: int = 4) -> SlowNgram:
 
 
 def write_arpa(model: SlowNgram, *, end: str = "\n", zeros: bool = True) -> bytes:
-    """Return a model as ARPA.
+    """Return a model in the ARPA format.
 
     Args:
         model: The model.
@@ -115,7 +115,7 @@ def write_arpa(model: SlowNgram, *, end: str = "\n", zeros: bool = True) -> byte
 
 
 def write_const_arpa(model: SlowNgram, word_id: dict[str, int], far: int = 2**30 - 1) -> bytes:
-    """Return a closed model as Kaldi's const-arpa; children further away than `far` go through the overflow table."""
+    """Return a closed model as Kaldi's const-arpa; children further away than `far` use the overflow table."""
     children: dict[Words, list[Words]] = {}
     for ngram in model.ngrams:
         children.setdefault(ngram[:-1], []).append(ngram)

@@ -1,4 +1,4 @@
-"""The slow twin of the nnet3 reader and executor: a whole sentence, each node at each time when somebody asks for it.
+"""Slow implementation of the nnet3 reader and executor: a whole sentence, each node and time evaluated on request.
 
 It reads the configuration lines itself and takes components as the tests' writer does, by type and fields.
 """
@@ -17,7 +17,7 @@ def blocks(value, width):
 
 
 def apply(kind, fields, x):
-    """Return what a component makes of a vector, float64."""
+    """Return the output of a component for a vector, float64."""
     kind = kind.removesuffix("Component")
     if kind in ("NaturalGradientAffine", "Affine", "FixedAffine", "Tdnn"):
         bias = fields["<BiasParams>"]
@@ -87,7 +87,7 @@ def apply(kind, fields, x):
 
 
 def output_width(kind, fields):
-    """Return how wide a component's output is."""
+    """Return the size of a component's output."""
     for token in ("<OutputDim>", "<Dim>", "<InputDim>"):
         if token in fields:
             blocks_of = fields.get("<BlockDim>", fields[token])
@@ -114,7 +114,7 @@ class Twin:
         return np.array([self.node("output", time) for time in range(len(self.inputs))])
 
     def node(self, name, time):
-        """Return a node's value, None where it is not defined."""
+        """Return a node's value, None if it is not defined."""
         if time < -20:
             return None
         if (name, time) not in self.known:
@@ -135,7 +135,7 @@ class Twin:
         return value if value is None or component is None else apply(*self.components[component[1]], value)
 
     def descriptor(self, text, time):
-        """Return a descriptor's value, None where it is not defined."""
+        """Return a descriptor's value, None if it is not defined."""
         if "(" not in text:
             return self.node(text.strip(), time)
         function, arguments = split(text)
@@ -155,7 +155,7 @@ class Twin:
         return np.concatenate(values) if function == "Append" else np.sum(values, 0)
 
     def width(self, text):
-        """Return how wide a descriptor is."""
+        """Return the size of a descriptor."""
         if "(" in text:
             function, arguments = split(text)
             if function == "Append":

@@ -1,4 +1,4 @@
-"""Slow, obvious twins: every path of a small lattice written out."""
+"""Slow implementations: every path of a small lattice is enumerated."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def best_of_each(lattice: Lattice, acoustic_scale: float = 1.0) -> dict[tuple[in
 
 
 def without_ties(lattice: Lattice, seed: int) -> Lattice:
-    """Return the lattice with random costs, so that hardly two paths cost the same; sums are exact in float32."""
+    """Return the lattice with random costs, so that equal path costs are unlikely; sums are exact in float32."""
     random = np.random.default_rng(seed)
 
     def drawn(size: int, where: np.ndarray | None = None) -> np.ndarray:
@@ -61,7 +61,8 @@ def without_ties(lattice: Lattice, seed: int) -> Lattice:
 
 
 def determinized_by_openfst(lattice: Lattice, acoustic_scale: float) -> Lattice:
-    """Determinize by OpenFst: the transducer from words to arc numbers, of each word sequence the best output kept."""
+    """Determinize with OpenFst: the transducer from words to arc numbers, with the best output of each word
+    sequence."""
     import pywrapfst
 
     plain = remove_epsilons(lattice, acoustic_scale)  # OpenFst reads them as words here

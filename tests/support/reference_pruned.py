@@ -1,4 +1,4 @@
-"""Pruned composition one arc at a time, as Kaldi describes it: the slow twin of ``ext/search/pruned_search.hpp``.
+"""Slow implementation of ``ext/search/pruned_search.hpp``: pruned composition one arc at a time, as in Kaldi.
 
 Every score is asked for at once, sets and dictionaries do the rest. Numbers that Kaldi keeps as floats are kept as
 floats, since rounding decides which of two arcs is expanded first.
@@ -26,7 +26,7 @@ def single(value: float) -> float:
 
 @dataclass
 class State:
-    """A composed state; the names are Kaldi's."""
+    """A composed state; the names are those of Kaldi."""
 
     lat_state: int
     lm_state: tuple[int, ...]
@@ -130,7 +130,7 @@ class Composition:
             self.push(number)
 
     def score(self, history: tuple[int, ...], arc: int) -> tuple[float, int | None]:
-        """Cost under the new model, and its word; None: the arc carries none."""
+        """Return the cost under the new model, and its word; None: the arc carries none."""
         word = int(self.lattice.word[arc])
         if word == 0:
             return 0.0, None

@@ -1,4 +1,4 @@
-"""Real lattice files read as plainly as can be, and their best paths: a witness that shares nothing with any reader."""
+"""Simple readers of real lattice files and their best paths, independent of our readers."""
 
 import ast
 import math
@@ -11,7 +11,7 @@ NO_WORDS = {"!NULL", "!SENT_START", "!SENT_END", "!ENTER", "!EXIT", "<s>", "</s>
 
 @dataclass
 class Made:
-    """A lattice as its file has it: words on nodes, on links, or both."""
+    """A lattice as in its file: words on nodes, on links, or both."""
 
     start: int
     end: int
@@ -22,7 +22,7 @@ class Made:
 
 
 def slf(content, graph=("l", "r"), base=1.0):
-    """Read an HTK file whose words need no quotes."""
+    """Read an HTK file whose words are not quoted."""
     header, nodes, links = {}, {}, {}
     for line in content.decode().split("\n"):
         if line.startswith("#") or not line.strip():
@@ -75,7 +75,7 @@ def sphinx(content):
 
 
 def plf(line):
-    """Read a line of Moses' format as the Python it is."""
+    """Read a line of Moses' format as a Python expression."""
     columns = ast.literal_eval(line.decode().strip() or "()")
     made = Made(0, len(columns), len(columns) + 1)
     for state, column in enumerate(columns):
@@ -84,7 +84,7 @@ def plf(line):
 
 
 def order(made):
-    """Return the nodes that the start reaches, each behind those with links to it."""
+    """Return the nodes that the start reaches, in topological order."""
     leaving = defaultdict(list)
     for link in made.links:
         leaving[link[0]].append(link)
@@ -126,7 +126,7 @@ def best(made, acoustic_scale=1.0, lm_scale=1.0):
 
 
 def accepts(made, sentence):
-    """Tell whether some path has these words."""
+    """Return whether some path has these words."""
     sorted_, leaving = order(made)
 
     def on(places, word):
@@ -142,7 +142,7 @@ def accepts(made, sentence):
 
 
 def cost_of(made, sentence, acoustic_scale=1.0, lm_scale=1.0):
-    """Return the least cost of a path with these words; infinite: there is none."""
+    """Return the least cost of a path with these words; infinite if there is none."""
     sorted_, leaving = order(made)
 
     def on(costs, word):

@@ -1,4 +1,4 @@
-"""Regular expressions matched slowly, going back as Python's `re` does, to count the steps."""
+"""Regular expressions matched slowly, with backtracking like Python's `re`, to count the steps."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class TooMany(Exception):
 
 
 class Steps:
-    """Matches of an expression at the begin of a text, and the number of steps they take."""
+    """Matches of an expression at the beginning of a text, and the number of steps."""
 
     def __init__(self, expression: re.Pattern[Any], text: str, most: int) -> None:
         flags = expression.flags & ~re.UNICODE if isinstance(expression.pattern, bytes) else expression.flags
@@ -36,7 +36,7 @@ class Steps:
         self._groups: dict[int, tuple[int, int]] = {}
 
     def fullmatch(self) -> bool:
-        """Tell whether the whole text matches."""
+        """Return whether the whole text matches."""
         return any(end == len(self._text) for end in self._sequence(list(self._tree), 0))
 
     def _step(self) -> None:
@@ -52,7 +52,7 @@ class Steps:
             yield from self._sequence(items[1:], middle)
 
     def _one(self, kind: Any, what: Any, at: int) -> Iterator[int]:
-        """Yield where an item can end, the ends that `re` tries first first."""
+        """Yield the possible ends of an item, in the order in which `re` tries them."""
         self._step()
         if kind in (sre.LITERAL, sre.NOT_LITERAL, sre.IN, sre.ANY):
             if at < len(self._text) and self._fits(kind, what, self._text[at]):

@@ -1,4 +1,4 @@
-"""Rescoring as its definition says, path by path: the slow twin of the expansion engine."""
+"""Slow implementation of the expansion engine: rescoring by its definition, path by path."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def paths(lattice: Lattice) -> Iterator[tuple[int, tuple[int, ...]]]:
 
 
 def path_costs(lattice: Lattice) -> list[PathCost]:
-    """Costs of every path as the lattice has them, sorted."""
+    """Return the costs of every path of the lattice, sorted."""
     return sorted(
         path_cost(lattice, end, arcs, [float(lattice.graph[a]) for a in arcs], float(lattice.final_graph[end]))
         for end, arcs in paths(lattice)
@@ -38,7 +38,7 @@ LogProb = Callable[[tuple[str, ...], str], float]  # of a word after a history, 
 
 
 def spelled(lm: FakeLM, unk_penalty: float = 0.0) -> LogProb:
-    """Natural-log probability of a word under a model, as <unk> and less the penalty where it lacks the word."""
+    """Return the natural-log probability of a word, or of <unk> minus the penalty if the model lacks it."""
 
     def logprob(history: tuple[str, ...], word: str) -> float:
         unknown = lm.vocabulary.id(word) is None
@@ -55,14 +55,14 @@ def spelled(lm: FakeLM, unk_penalty: float = 0.0) -> LogProb:
 
 
 def rescored_path_costs(lattice: Lattice, lm: FakeLM, options: RescoreOptions) -> list[PathCost]:
-    """Costs of every path after rescoring, sorted."""
+    """Return the costs of every path after rescoring, sorted."""
     return path_costs_under(lattice, spelled(lm, options.unk_penalty or 0.0), options, 1 - options.lm_weight)
 
 
 def path_costs_under(
     lattice: Lattice, logprob: LogProb, options: RescoreOptions, graph_share: float, context: tuple[str, ...] = ()
 ) -> list[PathCost]:
-    """Costs of every path, sorted, as `graph_share` of the old ones and the LM weight's share of the new ones."""
+    """Return the costs of every path, sorted: `graph_share` of the old ones plus the weighted new ones."""
     weight = options.lm_weight
     costs = []
     for end, arcs in paths(lattice):
@@ -82,7 +82,7 @@ def path_costs_under(
 
 
 def close(a: list[PathCost], b: list[PathCost]) -> bool:
-    """Return whether two sorted lists of paths agree, costs within 1e-4."""
+    """Return whether two sorted lists of paths agree, with costs within 1e-4."""
     return len(a) == len(b) and all(
         x.words == y.words and x.labels == y.labels and np.allclose(x[1:3], y[1:3], atol=1e-4)
         for x, y in zip(a, b, strict=True)
@@ -90,7 +90,7 @@ def close(a: list[PathCost], b: list[PathCost]) -> bool:
 
 
 def total(cost: PathCost, options: RescoreOptions) -> float:
-    """The cost that the search minimises."""
+    """Return the cost that the search minimises."""
     return options.acoustic_scale * cost.acoustic + cost.graph + options.word_penalty * len(cost.words)
 
 

@@ -1,4 +1,4 @@
-"""Slow and obvious twins of what is counted when transcripts are scored."""
+"""Slow implementations of the counts in the scoring of transcripts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Pair = tuple[str | None, str | None]
 
 
 def kaldi_alignment(reference: Sequence[str], hypothesis: Sequence[str]) -> tuple[Pair, ...]:
-    """Align as Kaldi's align-text: traced back from the end, a pair before a deletion before an insertion."""
+    """Align as Kaldi's align-text does: traced back from the end, a pair before a deletion before an insertion."""
     rows, columns = len(reference), len(hypothesis)
     edits = [[i + j if 0 in (i, j) else 0 for j in range(columns + 1)] for i in range(rows + 1)]
 
@@ -35,7 +35,7 @@ def kaldi_alignment(reference: Sequence[str], hypothesis: Sequence[str]) -> tupl
 
 
 def kaldi_counts(reference: Sequence[str], hypothesis: Sequence[str]) -> tuple[int, int, int]:
-    """Count insertions, deletions and substitutions as Kaldi's compute-wer, which goes through prefixes forwards."""
+    """Count insertions, deletions and substitutions as Kaldi's compute-wer does, over prefixes."""
     before = [(i, 0, i, 0) for i in range(len(reference) + 1)]  # edits, insertions, deletions, substitutions
     for heard in hypothesis:
         edits, insertions, deletions, substitutions = before[0]
@@ -54,7 +54,7 @@ def kaldi_counts(reference: Sequence[str], hypothesis: Sequence[str]) -> tuple[i
 
 
 def all_rates(words: Sequence[int], errors: Sequence[int]) -> list[float]:
-    """Return the error rate, in percent, of every test set that could be drawn, each as probable as any other."""
+    """Return the error rate, in percent, of every test set that could be drawn, all equally probable."""
     rates = []
     for drawn in product(range(len(words)), repeat=len(words)):
         said = sum(words[each] for each in drawn)

@@ -1,4 +1,4 @@
-"""The algorithms that score sentences, as their descriptions say: the slow twins of ``ninja.rescoring.sentences``.
+"""Slow implementations of ``ninja.rescoring.sentences``: the algorithms that score sentences, by their descriptions.
 
 Rescoring is told path by path: each function returns the paths of its output with their graph costs.
 """
@@ -22,7 +22,7 @@ Arcs = tuple[int, ...]
 
 @dataclass
 class Costs:
-    """What arcs cost: by the first pass, and by a language model after a history."""
+    """Costs of arcs: of the first pass, and of a language model after a history."""
 
     lattice: Lattice
     lm: FakeLM
@@ -53,7 +53,7 @@ class Costs:
         return tuple(word for arc in arcs if (word := self.lm_word(arc)) is not None)
 
     def new(self, arc: int, history: tuple[int, ...]) -> float:
-        """New graph cost of an arc whose words so far, in the model's ids, are given."""
+        """Return the new graph cost of an arc after the given words, which are ids of the model."""
         weight, word = self.options.lm_weight, self.lm_word(arc)
         kept = (1 - weight) * float(self.lattice.graph[arc])
         if word is None:
@@ -68,13 +68,13 @@ class Costs:
         return (1 - weight) * float(self.lattice.final_graph[state]) - weight * self.lm.score(history, self.lm.eos)
 
     def new_path(self, end: int, arcs: Arcs) -> float:
-        """Graph cost of a path scored as a sentence."""
+        """Return the graph cost of a path scored as a sentence."""
         graph = [self.new(arc, self.lm_words(arcs[:place])) for place, arc in enumerate(arcs)]
         return sum(graph) + self.new_end(end, self.lm_words(arcs))
 
 
 def nbest(costs: Costs) -> list[tuple[float, tuple[int, Arcs]]]:
-    """First-pass cost and best path of each of the n best word sequences."""
+    """Return the first-pass cost and best path of each of the n best word sequences."""
     best: dict[tuple[int, ...], tuple[float, tuple[int, Arcs]]] = {}
     for end, arcs in paths(costs.lattice):
         words = tuple(int(w) for arc in arcs if (w := costs.lattice.word[arc]))
@@ -85,7 +85,7 @@ def nbest(costs: Costs) -> list[tuple[float, tuple[int, Arcs]]]:
 
 @dataclass
 class Copied:
-    """A lattice of copies: (copy, arc of the source, copy) and what each copy is of."""
+    """A lattice of copies: (copy, arc of the source, copy), and the source state of each copy."""
 
     of: list[int] = field(default_factory=list)
     arcs: list[tuple[int, int, int]] = field(default_factory=list)
@@ -106,7 +106,7 @@ class Copied:
 
 
 def expand_by_posterior(costs: Costs, min_posterior: float) -> Copied:
-    """Copy states as Li et al. 2021 do, state by state: above the threshold a copy of one's own, below it a common one.
+    """Copy states as Li et al. 2021 do: a separate copy above the threshold, a common one below it.
 
     The probability of a copy and of what may follow is summed over paths, by enumeration.
     """
@@ -157,7 +157,8 @@ def cover_paths(copied: Copied, costs: Costs) -> list[tuple[float, tuple[int, ..
 
 
 def cover(copied: Copied, costs: Costs) -> tuple[dict[int, float], dict[int, float]]:
-    """New graph cost of each arc and of each final copy: that on the first path of the cover that has it."""
+    """Return the new graph cost of each arc and each final copy: that of the first path of the cover that contains
+    it."""
     arc_cost: dict[int, float] = {}
     end_cost: dict[int, float] = {}
     for _, path in cover_paths(copied, costs):
@@ -169,7 +170,7 @@ def cover(copied: Copied, costs: Costs) -> tuple[dict[int, float], dict[int, flo
 
 
 def best_prefixes(costs: Costs, beam: float) -> list[tuple[float, tuple[int, ...]]]:
-    """Prospect of every word prefix, in the model's ids and with </s>, that begins a path within the beam; sorted."""
+    """Return the prospect of every word prefix, as model ids and with </s>, of a path within the beam; sorted."""
     prospect: dict[tuple[int, ...], float] = defaultdict(lambda: math.inf)
     for end, arcs in paths(costs.lattice):
         cost = costs.first_pass_path(end, arcs)
@@ -183,7 +184,7 @@ def best_prefixes(costs: Costs, beam: float) -> list[tuple[float, tuple[int, ...
 def merged_prefixes(
     costs: Costs, prefixes: list[tuple[float, tuple[int, ...]]], beam: float, merge_order: int
 ) -> list[tuple[int, ...]]:
-    """Leave out, once there is a sentence, prefixes whose states, each with their last words, better ones led to."""
+    """After the first sentence, omit prefixes whose states, with their last words, better ones led to."""
     kept: list[tuple[int, ...]] = []
     at, _ = reached(costs, {words for _, words in prefixes}, beam, after_words=True)
     seen: set[tuple[int, tuple[int, ...]]] = set()
@@ -210,7 +211,7 @@ def spell_nodes(found: Unfolded) -> list[tuple[int, ...]]:
 
 
 def common_suffix(a: tuple[int, ...], b: tuple[int, ...]) -> int:
-    """Return in how many words at their ends two histories agree."""
+    """Return the length of the common suffix of two histories."""
     length = 0
     while length < min(len(a), len(b)) and a[-1 - length] == b[-1 - length]:
         length += 1
@@ -218,7 +219,7 @@ def common_suffix(a: tuple[int, ...], b: tuple[int, ...]) -> int:
 
 
 def trie_path(costs: Costs, trie: list[tuple[int, ...]], beam: float, end: int, arcs: Arcs) -> float | None:
-    """Graph cost of a path scored along a trie, None if it leaves it where nothing is known.
+    """Return the graph cost of a path scored along a trie, None if it leaves it where no score is known.
 
     Args:
         costs: The lattice, the model, the options.
@@ -257,7 +258,7 @@ def trie_path(costs: Costs, trie: list[tuple[int, ...]], beam: float, end: int, 
 def reached(
     costs: Costs, trie: set[tuple[int, ...]], beam: float, *, after_words: bool = False
 ) -> tuple[dict[int, set[tuple[int, ...]]], set[int]]:
-    """Return the prefixes that lead to each state within the beam, by arcs with words if wanted, and the arcs."""
+    """Return the prefixes that lead to each state within the beam, by arcs with words if requested, and the arcs."""
     every = [(costs.first_pass_path(end, arcs), arcs) for end, arcs in paths(costs.lattice)]
     best = min(every)[0]
     at: dict[int, set[tuple[int, ...]]] = defaultdict(set)

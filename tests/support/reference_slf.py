@@ -1,4 +1,4 @@
-"""Text lattices read slowly and strictly, from the descriptions of their formats: the twins of ext/formats/.
+"""Slow and strict readers of text lattices, from the descriptions of their formats, to check ext/formats/.
 
 A file becomes a ``Graph``, words where the file has them. ``fingerprint`` sums over all its paths a value of the
 words, their order and both costs, without moving words about as the kernels do; a lattice has one, too.
@@ -19,7 +19,7 @@ LARGEST = 2**31 - 1
 
 
 class Refused(Exception):
-    """The file breaks a rule."""
+    """The file violates a rule."""
 
 
 @dataclass
@@ -212,7 +212,7 @@ def read_slf(
 
 
 def demand_whole(result, links, subs):
-    """Demand that no link lacks what others have, and that none leads past the ends."""
+    """Check that all links have the same fields, and that none leads past the ends."""
     on_links = any(word is not None for (_, _, word, *_), _ in links)
     worded = on_links or result.words or subs
     node_of = {link[:2]: link[0 if result.begins else 1] for link, _ in links}
@@ -228,7 +228,7 @@ def demand_whole(result, links, subs):
 
 
 def leave_out_impossible(result, in_parts):
-    """Drop what has probability 0, and what has the word of such a node."""
+    """Remove links of probability 0, and links with the word of such a node."""
     nodes = {node for node, cost in result.costs.items() if math.inf in cost}
     demand((result.end if result.begins else result.start) not in nodes, "an edge of probability 0")
     dropped = [link for link in result.links if math.inf in link[3:] or link[0 if result.begins else 1] in nodes]
@@ -300,7 +300,7 @@ def decoded(text):
 
 
 def with_subs(result, subs, graphs, most):
-    """Put sub-lattices in their nodes' places, nodes named by pairs."""
+    """Replace nodes by their sub-lattices, with nodes named by pairs."""
     if not subs:
         return result
     whole = Graph((result.start, 0), (result.end, 0), result.begins)
@@ -406,7 +406,7 @@ def weight(graph, acoustic):
 
 
 def fingerprint(result):
-    """Return the sum over all paths of the product of their words and costs, [2, 2]; None: there is a cycle."""
+    """Return the sum over all paths of the product of their words and costs, [2, 2]; None if there is a cycle."""
     values = {result.start: node_factor(result, result.start)}
     waiting, leaving = {}, {}
     reachable, stack = {result.start}, [result.start]

@@ -1,4 +1,4 @@
-"""The slow and obvious forms of what the Transformers compute: numbers one by one, sentences one by one."""
+"""Slow computation of the Transformers: numbers one by one, sentences one by one."""
 
 import math
 
@@ -69,7 +69,7 @@ def score_by_sentences(module, parent, word):
 
 
 class Stepwise(LanguageModel):
-    """A language model of which only the protocol's own methods are seen."""
+    """A language model of which only the methods of the protocol are visible."""
 
     def __init__(self, lm):
         self.start, self.advance, self.logprob, self.release = lm.start, lm.advance, lm.logprob, lm.release

@@ -1,4 +1,4 @@
-"""Slow, obvious twins of the light lattice operations."""
+"""Slow implementations of the light lattice operations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Step = tuple[str, int]
 
 
 def story(lattice: Lattice, path: tuple[int, ...]) -> tuple[Step, ...]:
-    """What a path says, in its order: each arc's word, then its labels."""
+    """Return the contents of a path in order: each arc's word, then its labels."""
     steps: list[Step] = []
     for arc in path:
         if lattice.word[arc]:
@@ -26,14 +26,14 @@ def story(lattice: Lattice, path: tuple[int, ...]) -> tuple[Step, ...]:
 
 
 def stories(lattice: Lattice) -> list[tuple[tuple[Step, ...], tuple[float, float]]]:
-    """What every path says and costs, sorted."""
+    """Return the contents and cost of every path, sorted."""
     return sorted((story(lattice, path), costs_of(lattice, path)) for path in paths(lattice))
 
 
 def boosted_costs(
     lattice: Lattice, alignment: list[int], phone: list[int], b: float, silences: set[int], most: float
 ) -> list[tuple[tuple[Step, ...], float]]:
-    """What every path says, and its graph cost less b for each frame with a wrong phone."""
+    """Return the contents of every path, and its graph cost minus b for each frame with a wrong phone."""
     found = []
     for path in paths(lattice):
         told = story(lattice, path)
@@ -47,14 +47,14 @@ def boosted_costs(
 
 
 def arcs_of(fst: Fst) -> list[list[tuple[int, int, int, float]]]:
-    """The arcs of each state: input label, output label, end, cost."""
+    """Return the arcs of each state: input label, output label, end, cost."""
     columns = (fst.ilabel, fst.olabel, fst.dst, fst.cost)
     rows = list(zip(*(column.tolist() for column in columns), strict=True))
     return [rows[begin:end] for begin, end in zip(fst.arc_begin[:-1], fst.arc_begin[1:], strict=True)]
 
 
 def machine_costs(fst: Fst) -> dict[tuple[int, ...], float]:
-    """The least cost of each word sequence of a machine."""
+    """Return the least cost of each word sequence of a machine."""
     arcs, final = arcs_of(fst), fst.final_cost.tolist()
     best: dict[tuple[int, ...], float] = {}
 
@@ -69,7 +69,7 @@ def machine_costs(fst: Fst) -> dict[tuple[int, ...], float]:
 
 
 def frame_shares(lattice: Lattice, acoustic_scale: float) -> tuple[dict[tuple[int, int], float], float]:
-    """Probability of each label at each frame, and the log-likelihood, by going through all paths."""
+    """Return the probability of each label at each frame, and the log-likelihood, over all paths."""
     weights = []
     for path in paths(lattice):
         graph, acoustic = costs_of(lattice, path)
@@ -86,7 +86,7 @@ def frame_shares(lattice: Lattice, acoustic_scale: float) -> tuple[dict[tuple[in
 def accuracy_shares(
     lattice: Lattice, alignment: list[int], kind: list[int], silent: list[bool], one_class: bool
 ) -> tuple[dict[tuple[int, int], float], float]:
-    """By how much paths with a label at a frame are better than all, and the expected accuracy, by all paths."""
+    """Return the excess accuracy of paths with a label at a frame, and the expected accuracy, over all paths."""
     found = []
     for path in paths(lattice):
         labels = [number for what, number in story(lattice, path) if what == "label"]

@@ -1,4 +1,4 @@
-"""Slow and obvious twins of alignment: each path on its own, cut into words as Kaldi's source says."""
+"""Slow implementations of alignment: each path separately, split into words as in Kaldi's source."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ Kinds = Mapping[int, str]  # of phones
 
 
 def model_of(topologies: Mapping[int, int], name: str = "small.mdl") -> TransitionModel:
-    """Make a model of phones with so many emitting states each: a self-loop and a way on, like an ordinary HMM."""
+    """Create a model of phones with the given numbers of emitting states: a self-loop and a way on, like an ordinary
+    HMM."""
     rows = [(0, 0, 0, -1, False, False, 0.0)]
     state = 0
     for phone, length in topologies.items():
@@ -32,7 +33,7 @@ def model_of(topologies: Mapping[int, int], name: str = "small.mdl") -> Transiti
 
 @dataclass(slots=True)
 class Pending:
-    """What was read along a path and not yet given out."""
+    """The labels and words that were read along a path and not yet written."""
 
     model: TransitionModel
     reorder: bool = True
@@ -44,7 +45,7 @@ class Pending:
         return int(self.model.phone[self.labels[at]])
 
     def behind_phone(self, at: int) -> int | None:
-        """The place behind the phone that is read from a place on; None if its end cannot be told."""
+        """Return the position after the phone that begins at a position; None if its end cannot be determined."""
         while at < len(self.labels) and not self.model.is_final[self.labels[at]]:
             at += 1
         at += 1
@@ -53,7 +54,7 @@ class Pending:
         return at if at < len(self.labels) else None
 
     def check_phone(self, at: int) -> None:
-        """Note a fault if the phone changes before its last transition."""
+        """Record an error if the phone changes before its last transition."""
         phone = self.phone(at)
         for place in range(at, len(self.labels)):
             if self.phone(place) != phone:
@@ -68,7 +69,7 @@ class Pending:
         return bool(self.model.is_final[self.labels[at]])
 
     def give(self, num_labels: int, word: int | None = None) -> Unit:
-        """Take labels off, and the first word unless another is given."""
+        """Remove labels, and the first word unless another is given."""
         unit = (self.words.pop(0) if word is None else word, tuple(self.labels[:num_labels]))
         del self.labels[:num_labels]
         return unit
@@ -103,7 +104,7 @@ class Pending:
         return self.give(cut)
 
     def last_word_unit(self, kinds: Kinds) -> Unit | None:
-        """What is forced out at the end."""
+        """Return the unit that is forced out at the end."""
         if not self.labels:
             self.words.clear()
             self.faulty = True
@@ -133,7 +134,7 @@ class Pending:
 
 
 def pieces(lattice: Lattice, path: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
-    """Word and labels of each arc of a path, then of its final state."""
+    """Return word and labels of each arc of a path, then of its final state."""
     for arc in path:
         yield int(lattice.word[arc]), lattice.ali[lattice.ali_begin[arc] : lattice.ali_begin[arc + 1]].tolist()
     end = int(lattice.dst[path[-1]]) if path else 0
@@ -143,7 +144,7 @@ def pieces(lattice: Lattice, path: Sequence[int]) -> Iterator[tuple[int, list[in
 def units_of_path(
     lattice: Lattice, path: Sequence[int], model: TransitionModel, kinds: Kinds | None, reorder: bool = True
 ) -> tuple[tuple[Unit, ...], bool]:
-    """Cut a path into words, or phones without kinds; tell, too, whether Kaldi finds fault with it."""
+    """Split a path into words, or phones without kinds; also return whether Kaldi reports an error."""
     pending = Pending(model, reorder)
     units: list[Unit] = []
 
@@ -167,7 +168,7 @@ def units_of_path(
 def aligned_paths(
     lattice: Lattice, model: TransitionModel, kinds: Kinds | None, reorder: bool = True
 ) -> tuple[dict[tuple[Unit, ...], set[tuple[float, float]]], bool]:
-    """All paths of a lattice, cut, with their graph and acoustic costs; tell, too, whether any is faulty."""
+    """Return all paths of a lattice, split, with graph and acoustic costs, and whether any has an error."""
     found: dict[tuple[Unit, ...], set[tuple[float, float]]] = {}
     faulty = False
     for path in paths(lattice):
@@ -178,7 +179,7 @@ def aligned_paths(
 
 
 def paths_as_units(lattice: Lattice) -> dict[tuple[Unit, ...], set[tuple[float, float]]]:
-    """Paths of an aligned lattice: each arc a unit, epsilons aside."""
+    """Return the paths of an aligned lattice: each arc a unit, without epsilons."""
     found: dict[tuple[Unit, ...], set[tuple[float, float]]] = {}
     for path in paths(lattice):
         units = tuple((word, tuple(labels)) for word, labels in list(pieces(lattice, path))[:-1] if word or len(labels))
@@ -189,7 +190,7 @@ def paths_as_units(lattice: Lattice) -> dict[tuple[Unit, ...], set[tuple[float, 
 def segmentations(
     words: Sequence[int], phones: Sequence[Unit], lexicon: Mapping[tuple[int, ...], int]
 ) -> Iterator[tuple[Unit, ...]]:
-    """Every way to cut phones (each with its labels) into entries of a lexicon, with the words in their order.
+    """Return every way to split phones (each with its labels) into entries of a lexicon, with the words in order.
 
     Args:
         words: Words of the path.

@@ -1,4 +1,4 @@
-"""Context of written text the slow and obvious way, sentence by sentence."""
+"""Slow implementation of context for written text, sentence by sentence."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ninja.lattice.text import Normalizer
 
 
 def slow_respelled(words: Sequence[str], lists: Sequence[Sequence[str]], normalizer: Normalizer) -> list[str]:
-    """The words of a sentence with its phrases as their lists write them, from the end to the beginning."""
+    """Return the words of a sentence with phrases in the written form of their lists, from the end to the beginning."""
     lists = [phrases for phrases in lists if any(phrase != phrase.lower() for phrase in phrases)]
     spelled = [phrase.split() for phrases in lists for phrase in phrases]
     phrases = [(phrase, normalizer.words(phrase)) for phrase in spelled if all(map(normalizer, phrase))]

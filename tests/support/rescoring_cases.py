@@ -31,7 +31,7 @@ def named(lattice: Lattice) -> Lattice:
 
 
 def random_lattice(seed: int, num_states: int = 30, fan: int = 4) -> Lattice:
-    """A lattice too large to enumerate; every state is on a path."""
+    """Return a lattice too large for enumeration; every state is on a path."""
     rng = np.random.default_rng(seed)
     src = np.sort(np.concatenate([np.arange(num_states - 1), rng.integers(0, num_states - 1, num_states * fan)]))
     dst = np.minimum(src + rng.integers(1, 4, src.size), num_states - 1)
@@ -44,12 +44,12 @@ def random_lattice(seed: int, num_states: int = 30, fan: int = 4) -> Lattice:
 
 
 def models() -> list[FakeLM]:
-    """Three models that share words but neither ids, nor scores, nor all of the words."""
+    """Return three models that share words but neither ids, nor scores, nor all of the words."""
     return [FakeLM(8), FakeLM(5, salt=1), FakeLM(7, salt=2, others=("w0", "w00"))]
 
 
 def mixed(parts: Sequence[tuple[LogProb, float]], how: How) -> LogProb:
-    """What a mixture is, said once more."""
+    """Return the probability of a mixture, computed independently."""
 
     def logprob(history: tuple[str, ...], word: str) -> float:
         each = [(part(history, word), weight) for part, weight in parts]

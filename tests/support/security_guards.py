@@ -1,5 +1,5 @@
 # ruff: noqa: E501
-"""The guarantees of docs/security.md: the test and the guard of each, which `test_security_guards` removes."""
+"""The guarantees of docs/security.md with their tests and guards, which `test_security_guards` removes."""
 
 from typing import NamedTuple
 

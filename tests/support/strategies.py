@@ -15,7 +15,7 @@ KEYS = st.text("abcXYZ019-_.가é", min_size=1, max_size=8)
 
 
 def costs(low: float = -8.0, high: float = 8.0, grid: int = GRID) -> st.SearchStrategy[float]:
-    """Finite costs on a grid that float32 holds exactly."""
+    """Draw finite costs on a grid that float32 represents exactly."""
     return st.integers(int(low * grid), int(high * grid)).map(lambda step: step / grid)
 
 

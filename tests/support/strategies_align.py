@@ -1,4 +1,4 @@
-"""Random small models and lattices whose words are said with them: for the tests of alignment."""
+"""Random small models and lattices with words in them, for the tests of alignment."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SPELLINGS = {1: (6,), 2: (3, 4), 3: (3, 5, 4), 4: (7, 8), 5: (3, 5, 5, 8), 6: (3
 
 @dataclass(frozen=True, slots=True)
 class Spoken:
-    """A model, a lattice made with it, and how."""
+    """A model, and a lattice created with it."""
 
     model: TransitionModel
     lattice: Lattice
@@ -46,14 +46,14 @@ def said(draw: st.DrawFn, model: TransitionModel, phone: int, reorder: bool) -> 
 
 
 def word_labels(draw: st.DrawFn, model: TransitionModel, word: int, reorder: bool) -> list[int]:
-    """Draw transition ids of a word, with a silence before it or not."""
+    """Draw transition ids of a word, with or without a silence before it."""
     silence = draw(st.sampled_from([0, 0, 1, 2]))
     phones = ((silence,) if silence else ()) + SPELLINGS[word]
     return [label for phone in phones for label in said(draw, model, phone, reorder)]
 
 
 def common_length(lists: Sequence[list[int]]) -> int:
-    """Length of what some lists begin with in common."""
+    """Return the length of the common prefix of some lists."""
     length = 0
     while all(len(each) > length and each[length] == lists[0][length] for each in lists):
         length += 1
@@ -62,7 +62,7 @@ def common_length(lists: Sequence[list[int]]) -> int:
 
 @st.composite
 def spoken_trees(draw: st.DrawFn, max_words: int = 7) -> Spoken:
-    """Draw a deterministic lattice without epsilons whose labels stand before or behind their words."""
+    """Draw a deterministic lattice without epsilons whose labels are before or after their words."""
     model, reorder = draw(models()), draw(st.booleans())
     parents, words = [0], [0]  # of each node, with the word of the arc into it
     for _ in range(draw(st.integers(1, max_words))):
@@ -106,7 +106,8 @@ def spoken_trees(draw: st.DrawFn, max_words: int = 7) -> Spoken:
 
 @st.composite
 def spoken_rows(draw: st.DrawFn, max_length: int = 4) -> Spoken:
-    """Draw a deterministic lattice in which paths part and meet: all words of a place end with the same phone."""
+    """Draw a deterministic lattice with branching and joining paths: all words of a position end with the same
+    phone."""
     model, reorder = draw(models()), draw(st.booleans())
     ends = {4: [2, 3, 6], 8: [4, 5], 6: [1]}
     src, word, labels, tail = [], [], [], []
@@ -138,7 +139,7 @@ def spoken_rows(draw: st.DrawFn, max_length: int = 4) -> Spoken:
 
 @st.composite
 def damaged(draw: st.DrawFn) -> Spoken:
-    """Draw a lattice of which some labels are others, or of which the end is missing."""
+    """Draw a lattice in which some labels are changed, or the end is missing."""
     spoken: Spoken = draw(st.one_of(spoken_trees(), spoken_rows()))
     lattice = spoken.lattice
     pool, num_ids = lattice.ali.copy(), spoken.model.num_transition_ids
@@ -154,7 +155,7 @@ def damaged(draw: st.DrawFn) -> Spoken:
 
 @st.composite
 def anything(draw: st.DrawFn) -> Spoken:
-    """Draw any lattice with labels of a model: epsilons, words more than once, nonsense."""
+    """Draw any lattice with labels of a model: epsilons, repeated words, invalid sequences."""
     model = draw(models())
     lattice: Lattice = draw(lattices(max_states=5, max_arcs=2))
 
@@ -173,7 +174,7 @@ def spelled(entries: Sequence[tuple[int, ...]]) -> str:
 
 
 def one_path(*arcs: tuple[int, list[int]], final: list[int] | None = None) -> Lattice:
-    """Make a lattice of one path from the word and the labels of each arc."""
+    """Return a lattice of one path from the word and the labels of each arc."""
     size = len(arcs)
     return from_arcs(
         "utt",
@@ -190,7 +191,7 @@ def one_path(*arcs: tuple[int, list[int]], final: list[int] | None = None) -> La
 
 
 def growing(size: int) -> Lattice:
-    """Two words that sound alike, many times over: no place can be shared, for their labels come last."""
+    """Return two homophones, repeated many times: no state can be shared, because their labels come last."""
     src = [state for state in range(size) for _ in range(2)]
     labels: list[list[int]] = [[] for _ in src]
     final = {size: [12] * size}

@@ -43,12 +43,12 @@ def names(*phrases, name=""):
 
 
 def ids(text):
-    """The units of a text in LETTERS."""
+    """Return the units of a text in LETTERS."""
     return [1 if letter == " " else ord(letter) - ord("a") + 2 for letter in text]
 
 
 def steps(tracker, start, units):
-    """What the tracker says of each unit, and of the end."""
+    """Return the tracker's result for each unit, and for the end."""
     state, gains = np.array([start]), []
     for unit in units:
         state, gain = tracker.advance(state, np.array([unit], np.int32))

@@ -20,7 +20,7 @@ SCALES = st.fixed_dictionaries(
 
 @st.composite
 def timed_lattices(draw: st.DrawFn, max_frames: int = 6, max_arcs: int = 12) -> Lattice:
-    """Draw a lattice whose labels count frames: states have times, arcs as many labels as frames pass."""
+    """Draw a lattice whose labels count frames: states have times, and arcs have as many labels as frames."""
     times = [0, *sorted(draw(st.lists(st.integers(0, max_frames), min_size=1, max_size=6)))]
     last = len(times) - 1
     spans = [(src, dst) for src in range(last) for dst in range(src + 1, last + 1)]
@@ -32,5 +32,5 @@ def timed_lattices(draw: st.DrawFn, max_frames: int = 6, max_arcs: int = 12) -> 
 
 
 def scaled(scales: dict[str, float]) -> Scales:
-    """Scales by the names of the command line's options; what is not there is as by default."""
+    """Return scales by the names of the command-line options; missing ones have their default."""
     return Scales(scales.get("acoustic_scale", 1.0), scales.get("lm_scale", 1.0), scales.get("word_penalty", 0.0))

@@ -1,4 +1,4 @@
-"""Random small nnet3 networks of all components, wired in all the ways that a language model may be."""
+"""Random small nnet3 networks of all components, connected in all ways that a language model allows."""
 
 import numpy as np
 from hypothesis import strategies as st
@@ -12,7 +12,7 @@ def reals(random, *shape):
 
 
 class Builder:
-    """Grows a network of nodes that are all `DIM` wide."""
+    """Builds a network of nodes that all have size `DIM`."""
 
     def __init__(self, seed):
         self.random = np.random.default_rng(seed)
@@ -46,7 +46,7 @@ class Builder:
         return name
 
     def descriptor(self, draw):
-        """Something as wide as a node, which needs the present input."""
+        """Return a descriptor of a node's size that needs the present input."""
         now = draw(st.sampled_from(self.nodes))
         terms = [now]
         for _ in range(draw(st.integers(0, 2))):
@@ -70,7 +70,7 @@ class Builder:
         return terms[0] if len(terms) == 1 else f"Sum({', '.join(terms)})"
 
     def add(self, draw, name=None, kind=None):
-        """Add one node, or a few that belong together."""
+        """Add one node, or several that belong together."""
         random = self.random
         kind = kind or draw(st.sampled_from(KINDS))
         text = self.descriptor(draw)
@@ -131,7 +131,7 @@ class Builder:
         self.nodes.append(made)
 
     def cell(self, kind, text, name):
-        """Add a recurrent layer of 2 cells, wired as Kaldi's own configurations are."""
+        """Add a recurrent layer of 2 cells, connected as in Kaldi's own configurations."""
         cell = f"n{len(self.lines)}.cell"
         if kind == "LstmNonlinearity":
             gates = self.node(self.affine(8, DIM + 2), f"Append({text}, IfDefined(Offset({cell}.m, -1)))")

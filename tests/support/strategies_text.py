@@ -132,7 +132,7 @@ def same_as_twin(content, **options):
 
 
 def accepts(lattice, sentence):
-    """Tell whether a lattice has a path with these words."""
+    """Return whether a lattice has a path with these words."""
     leaving = [[] for _ in range(lattice.num_states)]
     for src, dst, word in zip(lattice.src.tolist(), lattice.dst.tolist(), lattice.word.tolist(), strict=True):
         leaving[src].append((dst, word))
@@ -154,7 +154,7 @@ def accepts(lattice, sentence):
 
 
 def lattice_of(arcs, finals, names=("<eps>", "a", "b", "c"), times=None):
-    """Make a lattice of (from, to, word, graph, acoustic) and state: (graph, acoustic)."""
+    """Create a lattice from (from, to, word, graph, acoustic) and state: (graph, acoustic)."""
     num_states = 1 + max([0, *finals, *(arc[1] for arc in arcs)])
     begin = np.searchsorted([arc[0] for arc in arcs], range(num_states + 1))
     columns = list(zip(*arcs, strict=True)) or [()] * 5

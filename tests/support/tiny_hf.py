@@ -1,4 +1,4 @@
-"""Tiny random models and tokenizers of Hugging Face's libraries, made here: nothing is downloaded."""
+"""Tiny random models and tokenizers of Hugging Face's libraries, created here without downloads."""
 
 import functools
 import socket
@@ -26,7 +26,7 @@ TABLE = SymbolTable.from_words(["<eps>", "<s>", "</s>", "<unk>", *WORDS.split()]
 
 
 def byte_level_bpe():
-    """Pieces as GPT-2 has them: a space belongs to the word behind it, and the first word has none."""
+    """Create pieces like those of GPT-2: a space belongs to the next word, and the first word has none."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -38,7 +38,7 @@ def byte_level_bpe():
 
 
 def metaspace_unigram():
-    """Pieces as sentencepiece has them: every word begins with ▁, and there is a piece for unknown letters."""
+    """Create pieces like those of sentencepiece: every word begins with ▁; unknown letters have a piece."""
     tokenizer = Tokenizer(models.Unigram())
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
     special = ["<unk>", "<s>", "</s>"]
@@ -50,7 +50,7 @@ def metaspace_unigram():
 
 
 def word_piece():
-    """Pieces as BERT has them: what goes on within a word begins with ##."""
+    """Create pieces like those of BERT: continuations within a word begin with ##."""
     tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     special = ["[UNK]", "[CLS]", "[SEP]", "[MASK]", "[PAD]"]
@@ -83,7 +83,7 @@ KEPT = tempfile.TemporaryDirectory()  # until the tests end
 
 @functools.cache
 def folder(kind):
-    """Make a random model, with weights large enough for every part of it to show in the scores, once for all tests."""
+    """Create a random model, with weights so large that all parts of it affect the scores, once for all tests."""
     path = Path(KEPT.name) / kind
     tokenizer_of, name, options = KINDS[kind]
     tokenizer = tokenizer_of()
@@ -100,14 +100,14 @@ def folder(kind):
 
 
 def opened(kind, **options):
-    """Load a model, and look up the words of `TABLE`: their ids are the same in all that know the same words."""
+    """Load a model, and look up the words of `TABLE`: their ids are the same in all models with the same words."""
     lm = load(folder(kind), **options)
     lm.vocabulary.ids(word for word, _ in TABLE)
     return lm
 
 
 def make_trie(lm, size=40, seed=0, reach=6):
-    """Draw a trie of words that a tokenizer spells, with </s> at some leaves."""
+    """Draw a trie of words that a tokenizer can spell, with </s> at some leaves."""
     random = np.random.default_rng(seed)
     words = [number for word, number in lm.vocabulary if word not in ("<s>", "</s>", "<unk>")]
     parent = np.array([int(random.integers(max(-1, node - reach), node)) for node in range(size)], np.int32)

@@ -1,4 +1,4 @@
-"""A tiny LSTM with random weights, its scores by torch's own definition, and what its other forms are put to."""
+"""A tiny LSTM with random weights, its scores by torch's own definition, and checks for its other forms."""
 
 from __future__ import annotations
 
@@ -52,20 +52,20 @@ SHAPES = {  # where layers' outputs are not as wide as embeddings, or not projec
 
 @torch.inference_mode()
 def sentence_score(sentence: list[int] | tuple[int, ...], last: int = 1, module=MODULE) -> float:
-    """The log-probability of a sentence and its end, by torch's own LSTM and softmax."""
+    """Return the log-probability of a sentence and its end, by torch's own LSTM and softmax."""
     logprob = module.logits(module(torch.tensor([[0], *([word] for word in sentence)]))[:, 0]).log_softmax(-1)
     return float(sum(logprob[time, word] for time, word in enumerate([*sentence, last])))
 
 
 def scores_as_the_definition(lm: LanguageModel, module=MODULE) -> None:
-    """Check whole sentences, and that nothing is left over."""
+    """Check the scores of whole sentences, and that all states are released."""
     expected = [sentence_score(sentence, module=module) for sentence in SENTENCES]
     assert sentence_logprobs(lm, SENTENCES) == pytest.approx(expected, abs=1e-4)
     assert lm.num_slots == 0  # type: ignore[attr-defined]
 
 
 class ByDefinition(FakeLM):
-    """The same network for the slow twin of rescoring, which asks by history."""
+    """The same network for the slow implementation of rescoring, which asks by history."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -98,7 +98,7 @@ def rescores_as_paths_score(lm: LanguageModel, lattice) -> None:
 
 
 class Stepping(torch.nn.Module):
-    """The LSTM with a state as nn.LSTM has it: two tensors, layers first."""
+    """The LSTM with a state as in nn.LSTM: two tensors, layers first."""
 
     def __init__(self):
         super().__init__()

@@ -30,7 +30,7 @@ def save(path, nodes, inputs, outputs, weights=None, metadata=None, domain=""):
 
 
 def counting(path, *, batch="batch", names=("state_s", "new_state_s"), column=False, kind=TensorProto.INT64, **more):
-    """A recurrent network: s = decay · s + embedding(word), layers × batch × width; scores from their sum.
+    """Write a recurrent network: s = decay · s + embedding(word), layers × batch × width; scores from their sum.
 
     Its second state is an integer that counts words, and adds its square root to the score of word 3.
     """
@@ -80,7 +80,8 @@ def external(path, location):
 
 
 def summing(path, *, lengths=False, score="logits", batch="batch", **more):
-    """A network without a state: the running sum of embeddings, times the number of words if lengths are given."""
+    """Write a network without a state: the running sum of embeddings, times the number of words if lengths are
+    given."""
     nodes = [
         helper.make_node("Gather", ["embedding", "words"], ["x"]),
         helper.make_node("CumSum", ["x", "axis1"], ["sum"]),

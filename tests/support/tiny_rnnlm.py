@@ -11,7 +11,7 @@ EMBEDDING, FEATURE_EMBEDDING = (RANDOM.normal(size=(rows, 4)).astype(np.float32)
 
 
 def tiny_network():
-    """An LSTM layer that also sees the last word but one."""
+    """Return an LSTM layer that also sees the last word but one."""
     builder = Builder(3)
     last = builder.cell("LstmNonlinearity", "Sum(input, IfDefined(Offset(input, -2)))", "lstm")
     return [*builder.lines, f"output-node name=output input={last} objective=linear"], builder.components

@@ -1,4 +1,4 @@
-"""A toy language and the options of trainings on it, which take a second."""
+"""A toy language and options of trainings on it, which take a second."""
 
 import dataclasses
 
@@ -27,7 +27,7 @@ TOY = TrainOptions(
 
 
 def toy(**options):
-    """Return the options of a toy training, some of them changed."""
+    """Return the options of a toy training with some changes."""
     return dataclasses.replace(TOY, **options)
 
 
@@ -42,7 +42,7 @@ def toy_command(**options):
 
 
 def toy_sentences(count, seed):
-    """A small language: who does what to whom, now and then with an adverb."""
+    """Create sentences of a small language: subject, verb and object, sometimes with an adverb."""
     random = np.random.default_rng(seed)
     for _ in range(count):
         verb = random.integers(8)
@@ -51,7 +51,7 @@ def toy_sentences(count, seed):
 
 
 def toy_texts(folder, count=200):
-    """Write a training text and a held-out one; return their paths."""
+    """Write a training text and a held-out text; return their paths."""
     (folder / "train.txt").write_text("\n".join(toy_sentences(count, 1)))
     (folder / "dev.txt").write_text("\n".join(toy_sentences(40, 2)))
     return folder / "train.txt", folder / "dev.txt"

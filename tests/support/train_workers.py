@@ -1,4 +1,4 @@
-"""What workers of the tests do; in a module of its own, for processes that are started anew."""
+"""Functions for workers of the tests, in a separate module, for processes that are spawned."""
 
 import os
 import shutil
@@ -18,7 +18,7 @@ def several(trainings, progress, workers):
 
 
 def one(train_text, dev_text, output, options, workers):
-    """Train; keep a state of the middle as ``output.kept``, from which to resume, and the last as ``output.end``."""
+    """Train; keep an intermediate state as ``output.kept``, from which to resume, and the last as ``output.end``."""
     reports = []
 
     def progress(report):
@@ -35,7 +35,7 @@ def one(train_text, dev_text, output, options, workers):
 
 
 def die(rank, progress, workers):
-    """Let one worker be killed while the others wait for it."""
+    """Kill one worker while the others wait for it."""
     if workers.rank == rank:
         os.kill(os.getpid(), signal.SIGKILL)
     dist.barrier()

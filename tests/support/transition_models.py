@@ -1,4 +1,4 @@
-"""Transition models as Kaldi writes them."""
+"""Transition models in Kaldi's form."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LOG_PROBS = [0.0, *np.log([0.5, 0.5, 0.75, 0.25, 0.5, 0.5, 0.5, 0.5, 0.75, 0.25]
 
 
 def as_text(chain: bool) -> bytes:
-    """Write the model as Kaldi does; chain models have densities of their own for self-loops."""
+    """Write the model as Kaldi does; chain models have separate densities for self-loops."""
     lines = ["<TransitionModel> ", "<Topology> "]
     for phones, states in TOPOLOGIES:
         lines += ["<TopologyEntry> ", "<ForPhones> ", " ".join(map(str, phones)) + " ", "</ForPhones> "]

@@ -1,4 +1,4 @@
-"""Whole files of formats, written and read by their records, for tests of one format."""
+"""Whole files of formats, written and read record by record, for tests of one format."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def network_of_json(row: str) -> ConfusionNetwork:
 
 
 def strict(entries: Iterable[Any]) -> list[Any]:
-    """Return entries that are all sound, or raise the first that is not."""
+    """Return the entries if all are valid, or raise the first error."""
     sound = []
     for each in entries:
         if isinstance(each, NinjaError):
@@ -114,7 +114,7 @@ def tables_nbest(
     acoustic: Mapping[str, float] | None = None,
     alignments: Mapping[str, Array] | None = None,
 ) -> Iterator[NBest]:
-    """Yield the n-best lists that stand in the tables of ``nbest-to-linear``, as ``linear-to-nbest`` does."""
+    """Yield the n-best lists of the tables of ``nbest-to-linear``, as ``linear-to-nbest`` does."""
 
     def cost(table: Mapping[str, float] | None, key: str, name: str) -> float:
         if table is None:

@@ -1,4 +1,4 @@
-"""Training: what it minimises, that it learns, stops and goes on; and how text becomes batches."""
+"""Training: its objective, convergence, stopping and resuming; and the conversion of text to batches."""
 
 import dataclasses
 import gzip

@@ -1,4 +1,4 @@
-"""Word ids of a training text: in memory, and in a file that is made once, mapped, and never believed blindly."""
+"""Word ids of a training text: in memory, and in a file that is written once, mapped, and always checked."""
 
 import os
 
@@ -18,7 +18,7 @@ CHOICE = Choice(8, 1, hold_out=False)
 
 @pytest.fixture
 def path(tmp_path, monkeypatch):
-    """A text that is taken for a large one, in a folder of its own."""
+    """Write a text that is treated as a large one, in a separate folder."""
     monkeypatch.setattr(corpus, "LARGE", 0)
     monkeypatch.setattr(corpus, "PIECE", 16)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

@@ -1,4 +1,4 @@
-"""Pairwise averaging: its laws, and that learners never wait for each other in a circle."""
+"""Pairwise averaging: its invariants, and the absence of deadlocks between learners."""
 
 import os
 import queue
@@ -43,7 +43,7 @@ class Queues:
 
 
 def learners(count, seed, size=5, patience=30):
-    """Learners with random weights, the even ones active."""
+    """Create learners with random weights, the even ones active."""
     boxes = {(each, kind): queue.SimpleQueue() for each in range(count) for kind in ("requests", "answers")}
     weights = [
         SharedWeights(torch.from_numpy(np.random.default_rng((seed, n)).normal(size=size))) for n in range(count)

@@ -1,4 +1,4 @@
-"""Training with several workers: the recursions, one worker and several, states, deaths."""
+"""Training with several workers: the update rules, one worker and several, states, killed workers."""
 
 import dataclasses
 import os
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections")
 
 
 def blocks(count=20, size=7, seed=0):
-    """What blocks change, for W_g as it comes."""
+    """Return the changes of blocks, for given W_g."""
     return np.random.default_rng(seed).normal(size=(count, size))
 
 
@@ -178,7 +178,7 @@ GOSSIP = {"adpsgd": {"parallel": "adpsgd"}, "h-adpsgd": {"parallel": "h-adpsgd",
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """Networks that two workers have trained by each method, whole and resumed; but one in single precision."""
+    """Train networks with two workers by each method, complete and resumed; all but one in single precision."""
     folder = tmp_path_factory.mktemp("workers")
     both = tuple(map(str, toy_texts(folder)))
     methods = METHODS | GOSSIP | HALF
@@ -198,12 +198,13 @@ def state_of(path):
 
 
 def off_by(weights, others, first):
-    """Return how far two trainings from the same weights are from each other, in parts of the way of one of them."""
+    """Return the distance of two trainings from the same weights, relative to the distance that one of them moved."""
     return np.linalg.norm(weights - others) / np.linalg.norm(weights - first)
 
 
 def rounding(steps):
-    """Return what sums in another order may change: each step rounds each weight, its gradient and its moments."""
+    """Return the largest effect of another order of sums: each step rounds each weight, its gradient and its
+    moments."""
     return np.finfo(np.float32).eps * ROUNDED * steps
 
 
@@ -266,7 +267,7 @@ def test_workers_that_go_on_from_a_state_end_as_if_nothing_had_happened(trained,
 
 
 def assert_equal(one, other):
-    """Compare what states hold, to the bit."""
+    """Check that two states are identical."""
     if isinstance(one, torch.Tensor):
         assert torch.equal(one, other)
     elif isinstance(one, dict):

@@ -1,4 +1,4 @@
-"""Training that is killed, and under torchrun: slow, for each process imports torch."""
+"""Training that is killed, and under torchrun: slow, because each process imports torch."""
 
 import json
 import os
@@ -54,7 +54,7 @@ def wait_for(path, process):
 
 
 def children(process):
-    """The workers of a training, by the first line of each."""
+    """Return the workers of a training, by the first line of each."""
     found = []
     for line in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
         if b"spawn_main" in Path(f"/proc/{line}/cmdline").read_bytes():

@@ -1,4 +1,4 @@
-"""The simulated speed-ups of docs/training.md, where their results are known."""
+"""The simulated speed-ups of docs/training.md, in cases with known results."""
 
 from dataclasses import replace
 

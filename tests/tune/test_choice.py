@@ -1,4 +1,4 @@
-"""Choosing a point from word errors by group: the rules, against slow twins."""
+"""Choosing a point from word errors by group, compared with slow implementations."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def random_outcomes(seed: int, num_points: int = 8, num_groups: int = 12) -> tup
 
 
 def simplest(outcomes: Outcomes, moved: np.ndarray, groups: list[int]) -> tuple[int, int]:
-    """The best point, and the simplest one within a standard error, sum by sum."""
+    """Return the best point, and the simplest one within a standard error, sum by sum."""
     words = sum(int(outcomes.words[group]) for group in groups)
     totals = [sum(errors[group] for group in groups) for errors in outcomes.expected]
     best = min(range(len(totals)), key=lambda point: (totals[point], moved[point]))
@@ -143,7 +143,7 @@ def test_errors_are_those_of_the_posteriors_sentence_by_sentence(
 
 
 def cost(sentences: Features, number: int, weights: Weights, how: str) -> float:
-    """The cost of a sentence, as the score of an arc is defined."""
+    """Return the cost of a sentence, by the definition of an arc's score."""
     tokens = slice(sentences.token_begin[number], sentences.token_begin[number + 1])
     logprob = sentences.logprob[:, tokens].astype(np.float64)
     share = np.array(weights.mixture)

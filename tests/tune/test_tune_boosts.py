@@ -1,4 +1,4 @@
-"""Choosing boosts: the trials, the search, what it says of boosts too small and too large, and the pictures."""
+"""Choosing boosts: the trials, the search, messages about boosts that are too small or too large, and the pictures."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def tuned(*, near=NEAR, far=FAR, **chosen) -> TunedContext:
 
 @pytest.fixture(autouse=True)
 def few_words_suffice(monkeypatch):
-    """The sets of these tests have few words."""
+    """Lower the minimum number of words, because the sets of these tests are small."""
     monkeypatch.setattr(tuning, "MIN_WORDS", 0)
 
 
@@ -267,7 +267,7 @@ def test_fixed_boosts_stay_as_given(class_lm) -> None:
 
 
 class Landscape:
-    """Trials whose errors are made up."""
+    """Trials with artificial errors."""
 
     def __init__(self, seed: int, class_lm: object) -> None:
         self.class_lm = class_lm

@@ -1,4 +1,4 @@
-"""Choosing weights: the features that costs are made of, and the search."""
+"""Choosing weights: the features of costs, and the search."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Other(FakeLM):
 
 
 def references() -> dict[str, list[str]]:
-    """What a language model with no first pass would choose, with an error here and there."""
+    """Return the best sentences of a language model alone, with a few errors."""
     options = replace(OPTIONS, lm_weight=0.9, acoustic_scale=0.3, word_penalty=1.0, output="best")
     said = {}
     for key, lattice in rescore(LATTICES, FakeLM(), options):
@@ -64,7 +64,7 @@ def taken(models: list[FakeLM], options: RescoreOptions, old_lm: FakeLM | None =
 
 
 def total(found: Features, weights: Weights) -> np.ndarray:
-    """Cost of each sentence, as the score of an arc is defined."""
+    """Return the cost of each sentence, by the definition of an arc's score."""
     new = np.array(weights.mixture) @ found.of_sentences(found.logprob)
     old = 0.0 if found.old_logprob is None else found.of_sentences(found.old_logprob)
     share = 1 - weights.lm_weight if found.old_logprob is None else 1.0
@@ -220,7 +220,7 @@ def test_a_mixture_that_is_no_better_than_its_best_model_is_not_chosen() -> None
 
 
 def test_a_mixture_that_is_better_than_each_of_its_models_is_chosen() -> None:
-    """Each model knows half of the utterances, and prefers neither sentence of the others by much."""
+    """Each model knows half of the utterances, and only weakly prefers any sentence of the others."""
     sentences = with_model(sentences_better_above(0.45), 0.0, 0.0)
     known = sentences.lattice % 2 == 0
     right = np.where(sentences.errors == 0, 0.0, -9.0)
@@ -248,7 +248,7 @@ def test_differences_are_paired_by_speaker_where_there_are_five() -> None:
 
 
 def sentences_better_above(lm_weight: float, num_lattices: int = 100) -> Features:
-    """Two sentences of each lattice; the right one wins if the new model counts for more than this."""
+    """Return two sentences of each lattice; the right one wins if the new model has a larger weight than this."""
     return Features(
         keys=tuple(f"utterance-{number}" for number in range(num_lattices)),
         lattice=np.repeat(np.arange(num_lattices), 2),
@@ -282,7 +282,7 @@ def test_united_sentences_are_those_of_both_rescorings_once(seed: int, num_model
 
 
 def random_sentences(rng: np.random.Generator, num_models: int, keys: str) -> Features:
-    """Sentences of at most two words; no sentence occurs twice in a lattice."""
+    """Return sentences of at most two words; no sentence occurs twice in a lattice."""
     texts = [
         (place, text)
         for place in range(len(keys))
@@ -377,7 +377,7 @@ def test_sentences_of_rescorings_with_chosen_weights_join_the_first_ones(monkeyp
 
 @pytest.mark.parametrize("lm_scale", [1.0, 2.0])
 def test_the_scales_of_the_first_pass_are_chosen_among_all_sentences(lm_scale):
-    """All sentences of the lattices are taken, so that the rates are those of the best paths."""
+    """All sentences of the lattices are used, so that the rates are those of the best paths."""
     pairs, _ = copies(25)
     best = Scales(0.4 * lm_scale, lm_scale, word_penalty=lm_scale)
     said = {key: lattice.words.spell(best_path(lattice, best).words) for key, lattice in pairs}
@@ -397,7 +397,7 @@ def test_the_scales_of_the_first_pass_are_chosen_among_all_sentences(lm_scale):
 
 
 class StubSentences:
-    """Sentences of a rescoring whose word error rates are given."""
+    """Sentences of a rescoring with given word error rates."""
 
     def __init__(self, first_pass: float, rescored: float) -> None:
         self.first_pass_errors, self.rescored_errors = first_pass, rescored
