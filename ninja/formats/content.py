@@ -216,9 +216,9 @@ class Window:
 
     def grow(self) -> bool:
         """Drop the bytes before the next entry, and double the rest; return False at the end of the file."""
-        size, wanted = 0, max(len(self.content) - self.at, LEAST)
+        size, least = 0, max(len(self.content) - self.at, LEAST)
         pieces: list[bytes] = []
-        while size < wanted and (piece := next(self._pieces, None)) is not None:
+        while size < least and (piece := next(self._pieces, None)) is not None:
             pieces.append(piece)
             size += len(piece)
         if not size:

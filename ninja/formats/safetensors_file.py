@@ -81,9 +81,9 @@ def read(content: bytes | memoryview | mmap.mmap) -> Content:
         reason = "the file is truncated" if end > len(part) else "some bytes belong to no array"
         raise FormatError(f"the arrays have {len(part)} bytes, but the header describes {end}; {reason}", byte=begin)
     arrays = {name: arrays[name] for name in header}
-    wanted = metadata.pop(CHECKSUM, None)
+    checksum = metadata.pop(CHECKSUM, None)
     parts = {name: part[slice(*entry["data_offsets"])] for name, entry in header.items()}
-    if wanted is not None and wanted != _checksum(header, parts, metadata):
+    if checksum is not None and checksum != _checksum(header, parts, metadata):
         raise FormatError(
             f"the checksum differs from the metadata {CHECKSUM!r}; the file is damaged, or was changed by another "
             "program"

@@ -220,19 +220,19 @@ def determinize_retrying(
     if num_loops < 0:
         raise OptionError(f"num_loops is {num_loops}, but must be 0 or more")
     bounds = replace(bounds or DeterminizeBounds(), retry_cutoff=0.0)
-    pruned, tried, limit = lattice, np.inf, None
+    pruned, smallest, limit = lattice, np.inf, None
     for retries in range(num_loops + 1):
         result, report, _ = _search(pruned, np.inf, acoustic_scale, bounds)
         if result is not None and report.complete:
             if prune_result:
                 result = prune(result, beam, Scales(acoustic_scale))
-            return result, DeterminizeReport(np.inf, tried, retries, None)
+            return result, DeterminizeReport(np.inf, smallest, retries, None)
         limit = report.stopped_by
         beam *= beam_ratio
-        tried = beam
+        smallest = beam
         pruned = prune(lattice, beam, Scales(acoustic_scale))
     raise LatticeError(
-        f"the {limit} limit was exceeded even at beam {tried / beam_ratio:.4g}; raise it, or prune the lattice more",
+        f"the {limit} limit was exceeded even at beam {smallest / beam_ratio:.4g}; raise it, or prune the lattice more",
         key=lattice.key,
     )
 
@@ -249,12 +249,10 @@ def check_beam(beam: float, acoustic_scale: float) -> None:
 def _run(
     lattice: Lattice, beam: float, acoustic_scale: float, bounds: DeterminizeBounds
 ) -> tuple[Lattice, DeterminizeReport]:
-    result, report, tried = _search(lattice, beam, acoustic_scale, bounds)
+    result, report, smallest = _search(lattice, beam, acoustic_scale, bounds)
     if result is None:
-        raise LatticeError(
-            f"the {report.stopped_by} limit was reached before a path was complete, even at beam {tried:.4g}; raise it",
-            key=lattice.key,
-        )
+        limit = f"the {report.stopped_by} limit was reached before a path was complete"
+        raise LatticeError(f"{limit}, even at beam {smallest:.4g}; raise it", key=lattice.key)
     return result, report
 
 
@@ -262,7 +260,7 @@ def _search(
     lattice: Lattice, beam: float, acoustic_scale: float, bounds: DeterminizeBounds
 ) -> tuple[Lattice | None, DeterminizeReport, float]:
     """Return the lattice (None if no path was complete within the limits), the report, and the last beam."""
-    stopped, tried, reached, retries, result = _graph.determinize_pruned(lattice, beam, acoustic_scale, bounds)
+    stopped, smallest, reached, retries, result = _graph.determinize_pruned(lattice, beam, acoustic_scale, bounds)
     if stopped == _LOOP:
         raise LatticeError(
             f"epsilons lead through more than {bounds.max_loop} states; prune the lattice, or raise max_loop",
@@ -274,7 +272,7 @@ def _search(
     limit = _LIMITS[stopped]
     if result is None and limit is None:
         raise LatticeError("no path leads from the start to a final state", key=lattice.key)
-    return result, DeterminizeReport(beam, reached, retries, limit), tried
+    return result, DeterminizeReport(beam, reached, retries, limit), smallest
 
 
 def _acoustic_times(lattice: Lattice, factor: float) -> Lattice:

@@ -60,15 +60,15 @@ def gather(pool: Array, begin: Array, length: Array) -> tuple[npt.NDArray[np.int
     return offsets(length), frozen(pool[ranges(begin, length)])
 
 
-def gather_labels(pool: Array, begin: Array, chosen: Array, wanted: Array | bool = True) -> tuple[Any, Any]:
-    """Copy the labels of the chosen arcs or states into a new pool, in the order of `chosen`.
+def gather_labels(pool: Array, begin: Array, indices: Array, with_labels: Array | bool = True) -> tuple[Any, Any]:
+    """Copy the labels of some arcs or states into a new pool, in the order of `indices`.
 
     Args:
         begin: Offsets of the labels of all arcs or states.
-        chosen: Indices of arcs or states.
-        wanted: Mask over `chosen`; those that are False get no labels.
+        indices: Indices of arcs or states.
+        with_labels: Mask over `indices`; those that are False get no labels.
 
     Returns:
-        The offsets, int64 [len(chosen) + 1], and the pool.
+        The offsets, int64 [len(indices) + 1], and the pool.
     """
-    return gather(pool, begin[chosen], np.where(wanted, begin[chosen + 1] - begin[chosen], 0))
+    return gather(pool, begin[indices], np.where(with_labels, begin[indices + 1] - begin[indices], 0))

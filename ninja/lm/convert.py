@@ -25,19 +25,19 @@ def convert(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> N
         ModelError: The source cannot be converted to this target, or is incomplete, damaged or not supported.
         FormatError: A file of the source is damaged or not supported.
     """
-    name, wanted = os.fspath(source), os.fspath(target)
+    name, output = os.fspath(source), os.fspath(target)
     kind = detect_format(name).name
-    if kind == CHECKPOINT and wanted.endswith(".onnx"):
-        to_onnx(checkpoint.read(name), wanted)
-    elif kind == CHECKPOINT and (wanted.endswith(os.sep) or os.path.isdir(wanted)):
-        to_caffe2(checkpoint.read(name), wanted)
-    elif kind == CHECKPOINT and wanted.endswith((ENDING, ".pt")) and name.endswith(ENDING) != wanted.endswith(ENDING):
+    if kind == CHECKPOINT and output.endswith(".onnx"):
+        to_onnx(checkpoint.read(name), output)
+    elif kind == CHECKPOINT and (output.endswith(os.sep) or os.path.isdir(output)):
+        to_caffe2(checkpoint.read(name), output)
+    elif kind == CHECKPOINT and output.endswith((ENDING, ".pt")) and name.endswith(ENDING) != output.endswith(ENDING):
         read_network(name)  # refuses a damaged one
-        checkpoint.write_atomically(checkpoint.read_saved(name), wanted)
+        checkpoint.write_atomically(checkpoint.read_saved(name), output)
     elif kind == KALDI_RNNLM:
         model = rnnlm.read(name)
         checkpoint.save(checkpoint.Checkpoint(model, model.words, {"source": "Kaldi RNNLM"}), target)
     else:
-        message = f"{kind} cannot be converted to {wanted!r}; convert a Kaldi RNNLM to a checkpoint, a checkpoint to"
+        message = f"{kind} cannot be converted to {output!r}; convert a Kaldi RNNLM to a checkpoint, a checkpoint to"
         others = f"{ENDING} or .pt, and Ninja's LSTM also to .onnx, or to a directory that ends in / for Caffe2"
         raise ModelError(f"{message} {others}", name)

@@ -46,16 +46,16 @@ class Perplexity:
             logprob: Natural-log probabilities of its words and its end, [words + 1].
             unknown: Whether each word is unknown, [words].
         """
-        odd = np.array([*unknown, False])
+        is_unknown = np.array([*unknown, False])
         zero = logprob < ZERO
-        scored = ~zero & ~odd if self.skips_unknown else ~zero
+        scored = ~zero & ~is_unknown if self.skips_unknown else ~zero
         self.num_sentences += 1
         self.num_words += len(unknown)
-        self.num_unknown += int(odd.sum())
-        self.num_zero += int((zero & ~odd).sum())
+        self.num_unknown += int(is_unknown.sum())
+        self.num_zero += int((zero & ~is_unknown).sum())
         self.num_left_out += int((~scored).sum())
         self.logprob += float(logprob[scored].sum(dtype=np.float64))
-        self.unknown_logprob += float(logprob[scored & odd].sum(dtype=np.float64))
+        self.unknown_logprob += float(logprob[scored & is_unknown].sum(dtype=np.float64))
 
     @property
     def perplexity(self) -> float:

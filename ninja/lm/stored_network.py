@@ -160,9 +160,9 @@ def _own_config(
     kind: str, config: dict[str, Any], words: list[str], num_bytes: int, path: str | os.PathLike[str]
 ) -> dict[str, Any]:
     """Return the complete configuration of one of Ninja's own networks after checking that its sizes are plausible."""
-    for needed in (BOS, EOS):
-        if needed not in words:
-            raise ModelError(f"the vocabulary lacks {needed}; train on whole sentences, one per line", path)
+    for token in (BOS, EOS):
+        if token not in words:
+            raise ModelError(f"the vocabulary lacks {token}; train on whole sentences, one per line", path)
     if kind == LSTM:
         config = {"normaliser": 0, "projection": 0, **config}
     if set(config) != {*SIZES[kind], "dropout"}:
@@ -174,10 +174,10 @@ def _own_config(
         if type(config[name]) is not int or not least <= config[name] <= num_bytes:
             raise ModelError(f"implausible {name} {config[name]!r} in the configuration; {AGAIN}", path)
     if kind == LSTM:
-        odd = config["projection"] >= min(config["embedding"], config["hidden"])
+        has_invalid_size = config["projection"] >= min(config["embedding"], config["hidden"])
     else:
-        odd = config["embedding"] % (2 * config["heads"]) > 0
-    if config["layers"] > MAX_LAYERS or odd:
+        has_invalid_size = config["embedding"] % (2 * config["heads"]) > 0
+    if config["layers"] > MAX_LAYERS or has_invalid_size:
         raise ModelError(f"implausible sizes in the configuration, {config}; {AGAIN}", path)
     if type(config["dropout"]) is not float or not 0 <= config["dropout"] < 1:
         raise ModelError(f"implausible dropout {config['dropout']!r} in the configuration; {AGAIN}", path)

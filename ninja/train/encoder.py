@@ -18,7 +18,7 @@ from ninja.context.sound.distances import NO_PHONE, distances
 from ninja.context.sound.pronunciation import Phones
 from ninja.lm.stored_network import CardEntry
 from ninja.models.entity_encoder import Config, EntityEncoder
-from ninja.train.pairs import SHARPNESS, Heard, Mishearing, TrainingWords, training_words
+from ninja.train.pairs import SHARPNESS, LettersAndPhones, Mishearing, TrainingWords, training_words
 
 REPORT = 100  # number of steps between progress reports
 Numbers = npt.NDArray[np.int64]
@@ -79,13 +79,15 @@ def train_on(
         if done > 1.0:
             break
         optimiser.param_groups[0]["lr"] = options.learning_rate * min(1.0, step / 100) * (1.02 - done)
-        said, heard = draw.batch(options.batch)
-        given = _matrices(_given(said, said, options, rng, draw))
-        one, writing = network.losses(*_matrices(said), given)
+        spoken, recognised = draw.batch(options.batch)
+        inputs = _matrices(_inputs(spoken, spoken, options, rng, draw))
+        first, writing = network.losses(*_matrices(spoken), inputs)
         loss = writing
         if options.metric:
-            other = network(*_matrices(_given(heard, said, options, rng, draw)))
-            loss = loss + options.metric * _metric(one, other, network.sharpness, _targets(said, heard, row, confusion))
+            second = network(*_matrices(_inputs(recognised, spoken, options, rng, draw)))
+            loss = loss + options.metric * _metric(
+                first, second, network.sharpness, _targets(spoken, recognised, row, confusion)
+            )
         optimiser.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(network.parameters(), 5.0)
@@ -108,12 +110,16 @@ def train_on(
     return PhraseEncoder(network.eval(), symbols, card)
 
 
-def _given(
-    phrases: Sequence[Heard], said: Sequence[Heard], options: EncoderOptions, rng: np.random.Generator, draw: Mishearing
-) -> list[Heard]:
+def _inputs(
+    phrases: Sequence[LettersAndPhones],
+    spoken: Sequence[LettersAndPhones],
+    options: EncoderOptions,
+    rng: np.random.Generator,
+    draw: Mishearing,
+) -> list[LettersAndPhones]:
     """Drop the letters or the phones of some phrases, but never both."""
-    inputs: list[Heard] = []
-    for (letters, phones), (spelled, _), chance in zip(phrases, said, rng.random(len(phrases)).tolist(), strict=True):
+    inputs: list[LettersAndPhones] = []
+    for (letters, phones), (spelled, _), chance in zip(phrases, spoken, rng.random(len(phrases)).tolist(), strict=True):
         if options.inputs == "letters" and not letters:
             letters = draw.spelling_errors(spelled)
         if options.inputs == "both" and letters and phones:
@@ -122,30 +128,32 @@ def _given(
     return inputs
 
 
-def _matrices(phrases: Sequence[Heard]) -> tuple[Tensor, Tensor]:
+def _matrices(phrases: Sequence[LettersAndPhones]) -> tuple[Tensor, Tensor]:
     letters, phones = (torch.from_numpy(padded(part).T.copy()) for part in zip(*phrases, strict=True))
     return letters, phones
 
 
-def _targets(said: Sequence[Heard], heard: Sequence[Heard], row: Numbers, confusion: Confusion) -> Tensor:
+def _targets(
+    spoken: Sequence[LettersAndPhones], recognised: Sequence[LettersAndPhones], row: Numbers, confusion: Confusion
+) -> Tensor:
     """Return -SHARPNESS times the distances of spoken and recognised phrases, [spoken, recognised].
 
     Phrases at corresponding positions in the two halves of a batch are neighbours; all others are considered distant.
     """
-    one, other = (padded([phones for _, phones in part]) for part in (said, heard))
-    unsaid, unheard = (one == 0).all(1), (other == 0).all(1)
-    own = np.arange(len(said))
-    cost = np.full((len(said), len(heard)), FAR, np.float32)
-    for other_half in (0, len(said) // 2, -(len(said) // 2)):
-        near = (own + other_half) % len(said)
-        known = distances(row[one], row[other[near]], confusion)
-        cost[own, near] = np.where(unsaid | unheard[near], FAR * (near != own), known)
+    first, second = (padded([phones for _, phones in part]) for part in (spoken, recognised))
+    spoken_empty, recognised_empty = (first == 0).all(1), (second == 0).all(1)
+    index = np.arange(len(spoken))
+    cost = np.full((len(spoken), len(recognised)), FAR, np.float32)
+    for other_half in (0, len(spoken) // 2, -(len(spoken) // 2)):
+        near = (index + other_half) % len(spoken)
+        known = distances(row[first], row[second[near]], confusion)
+        cost[index, near] = np.where(spoken_empty | recognised_empty[near], FAR * (near != index), known)
     return torch.from_numpy(-SHARPNESS * cost)
 
 
-def _metric(one: Tensor, other: Tensor, sharpness: Tensor, target: Tensor) -> Tensor:
+def _metric(first: Tensor, second: Tensor, sharpness: Tensor, target: Tensor) -> Tensor:
     """Return the mean of the cross-entropies of spoken and recognised phrases, by rows and by columns."""
-    near = sharpness.clamp(max=4.6).exp() * one @ other.T  # [said, heard]
+    near = sharpness.clamp(max=4.6).exp() * first @ second.T  # [spoken, recognised]
     loss = near.new_zeros(())
     for axis in (0, 1):
         loss = loss - (target.softmax(axis) * near.log_softmax(axis)).sum(axis).mean() / 2

@@ -39,7 +39,7 @@ _KINDS = {
     "L": "l", "R": "r", "ER": "r",
 }  # fmt: skip
 
-Heard = tuple[list[int], list[int]]  # ids of letters and of phones
+LettersAndPhones = tuple[list[int], list[int]]  # ids of letters and of phones
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,11 +147,11 @@ class Mishearing:
         self._linked = np.array([word for word, near in enumerate(words.near) if near], np.int64)
         self._num_letters, self._num_phones = len(symbols.letters), len(symbols.phones)
         rows = confusion.numbers(symbols.phones)
-        taken = np.exp(-SHARPNESS * confusion.substitution[np.ix_(rows, rows)].astype(np.float64))
-        np.fill_diagonal(taken, 0.0)
-        self._taken = taken.cumsum(axis=1) / taken.sum(axis=1, keepdims=True)
+        weight = np.exp(-SHARPNESS * confusion.substitution[np.ix_(rows, rows)].astype(np.float64))
+        np.fill_diagonal(weight, 0.0)
+        self._cumulative = weight.cumsum(axis=1) / weight.sum(axis=1, keepdims=True)
 
-    def batch(self, size: int) -> tuple[list[Heard], list[Heard]]:
+    def batch(self, size: int) -> tuple[list[LettersAndPhones], list[LettersAndPhones]]:
         """Return phrases and a misrecognition of each; the second half are neighbours of the first half."""
         rng, words = self._rng, self.words
         seeds = rng.integers(len(words.texts), size=size)
@@ -159,26 +159,26 @@ class Mishearing:
         if len(self._linked):
             chosen = [int(self._linked[word % len(self._linked)]) for word in chosen]
         chosen += [self._neighbour(word, int(other)) for word, other in zip(chosen, seeds[len(chosen) :], strict=False)]
-        said: list[Heard] = []
-        heard: list[Heard] = []
+        spoken: list[LettersAndPhones] = []
+        recognised: list[LettersAndPhones] = []
         for word in chosen:
             parts = [word]
             while len(parts) < MOST_WORDS and rng.random() < 0.2:
                 parts.insert(int(rng.integers(len(parts) + 1)), int(rng.integers(len(words.texts))))
-            said.append(_glued([(words.letters[part], words.phones[part]) for part in parts]))
+            spoken.append(_glued([(words.letters[part], words.phones[part]) for part in parts]))
             misheard = [self._misheard(part) for part in parts]
-            heard.append(
+            recognised.append(
                 ([], [phone for _, phones in misheard for phone in phones])
                 if any(not letters for letters, _ in misheard)
                 else _glued(misheard)
             )
-        return said, heard
+        return spoken, recognised
 
     def _neighbour(self, word: int, otherwise: int) -> int:
         near = self.words.near[word]
         return near[int(self._rng.integers(len(near)))] if near else otherwise
 
-    def _misheard(self, word: int) -> Heard:
+    def _misheard(self, word: int) -> LettersAndPhones:
         """Return a misrecognition of a word: a neighbour, or its phones with errors and without letters."""
         words, rng = self.words, self._rng
         near = words.near[word]
@@ -187,9 +187,9 @@ class Mishearing:
             return words.letters[other], words.phones[other]
         if not words.phones[word]:
             return self._errors(words.letters[word], self._num_letters, None), []
-        return [], self._errors(words.phones[word], self._num_phones, self._taken)
+        return [], self._errors(words.phones[word], self._num_phones, self._cumulative)
 
-    def _errors(self, string: list[int], num_symbols: int, taken: npt.NDArray[np.float64] | None) -> list[int]:
+    def _errors(self, string: list[int], num_symbols: int, cumulative: npt.NDArray[np.float64] | None) -> list[int]:
         """Return a string with simulated errors, which is not empty."""
         rng, out = self._rng, []
         draws = rng.random((len(string), 3))
@@ -199,7 +199,7 @@ class Mishearing:
                 continue
             other = int(which * num_symbols) + FIRST
             if kind < 0.6:
-                row = None if taken is None else taken[symbol - FIRST]
+                row = None if cumulative is None else cumulative[symbol - FIRST]
                 out.append(other if row is None else int(np.searchsorted(row, which)) + FIRST)
             elif kind < 0.8:
                 out += [symbol, other]
@@ -210,7 +210,7 @@ class Mishearing:
         return self._errors(letters, self._num_letters, None)
 
 
-def _glued(parts: Sequence[Heard]) -> Heard:
+def _glued(parts: Sequence[LettersAndPhones]) -> LettersAndPhones:
     letters = [letter for spelled, _ in parts for letter in spelled]
     phones = [phone for _, pronounced in parts for phone in pronounced]
     return letters, phones if all(pronounced for _, pronounced in parts) else []

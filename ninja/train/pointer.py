@@ -174,17 +174,19 @@ def _loss(
     """Return the mean negative log-probability per word of a random batch of sentences."""
     sentences = rng.integers(len(simulated.sentences), size=options.batch)
     position, owner, spans, owners = _drawn(sentences, states, phrases, simulated, rng)
-    said = np.array([span.phrase for _, span in spans], np.int64)
-    new = rng.random(len(said)) < NEW
-    others = _others(simulated, set(said.tolist()), options, rng)
-    key = phrases.keys(network, np.concatenate([others, said]), np.concatenate([np.zeros(len(others), np.bool_), new]))
+    spoken = np.array([span.phrase for _, span in spans], np.int64)
+    new = rng.random(len(spoken)) < NEW
+    others = _others(simulated, set(spoken.tolist()), options, rng)
+    key = phrases.keys(
+        network, np.concatenate([others, spoken]), np.concatenate([np.zeros(len(others), np.bool_), new])
+    )
     query, alone = network.queries(states.state[torch.from_numpy(position)].float())
     score = query @ key.T  # [positions, other and spoken phrases]
     foreign = owner[:, None] != owners[None]  # phrases of other sentences
-    own = score[:, len(others) :].masked_fill(torch.from_numpy(foreign), NOTHING)
+    from_sentence = score[:, len(others) :].masked_fill(torch.from_numpy(foreign), NOTHING)
     length = len(others) + np.bincount(owners, minlength=options.batch)[owner]  # size of the list at each position
     alone = alone + network.offset * torch.from_numpy(np.log(np.maximum(length, 1))).float()
-    total = torch.cat([alone[:, None], score[:, : len(others)], own], 1).logsumexp(1)
+    total = torch.cat([alone[:, None], score[:, : len(others)], from_sentence], 1).logsumexp(1)
     word = states.word[torch.from_numpy(position)].clone()
     row = np.array([at for at, _ in spans], np.int64)
     group = np.arange(len(position))  # the positions of a phrase form a group
@@ -196,7 +198,7 @@ def _loss(
     copied = torch.full((len(position),), NOTHING)
     if len(row):
         at_row = torch.from_numpy(row)
-        copied = copied.index_put((at_row,), own[at_row, torch.arange(len(row))] - total[at_row])
+        copied = copied.index_put((at_row,), from_sentence[at_row, torch.arange(len(row))] - total[at_row])
     first = torch.from_numpy(np.unique(group))
     return -torch.logaddexp(outside[first], copied[first]).sum() / len(position)
 
@@ -231,11 +233,11 @@ def _drawn(
 
 
 def _others(
-    simulated: SimulatedText, taken: set[int], options: PointerOptions, rng: np.random.Generator
+    simulated: SimulatedText, excluded: set[int], options: PointerOptions, rng: np.random.Generator
 ) -> npt.NDArray[np.int64]:
-    """Draw phrases to add to all lists of the batch, except the phrases in `taken`."""
+    """Draw phrases to add to all lists of the batch, except the phrases in `excluded`."""
     count = int(math.exp(rng.random() * math.log(options.most_phrases + 1)))
-    spoken = int(rng.binomial(count, SPOKEN)) if simulated.said else 0
-    drawn = {simulated.said[index] for index in rng.integers(max(1, len(simulated.said)), size=spoken).tolist()}
-    drawn |= {simulated.types[index] for index in rng.integers(len(simulated.types), size=count - spoken).tolist()}
-    return np.array(sorted(drawn - taken), np.int64)
+    num_spoken = int(rng.binomial(count, SPOKEN)) if simulated.spoken else 0
+    drawn = {simulated.spoken[index] for index in rng.integers(max(1, len(simulated.spoken)), size=num_spoken).tolist()}
+    drawn |= {simulated.types[index] for index in rng.integers(len(simulated.types), size=count - num_spoken).tolist()}
+    return np.array(sorted(drawn - excluded), np.int64)

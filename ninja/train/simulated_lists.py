@@ -34,7 +34,7 @@ class SimulatedText:
     spans: list[list[Span]]  # phrases in each sentence, which do not overlap
     phrases: list[str]
     count: list[int]  # number of occurrences of each phrase's rare word in the text
-    said: list[int]  # phrase of each span, with repetitions
+    spoken: list[int]  # phrase of each span, with repetitions
     types: list[int]  # distinct phrases that consist of a rare word
 
 
@@ -80,11 +80,11 @@ def simulate(
             sentence_spans.append(Span(begin, phrase, end - begin))
             free = end
         spans.append(sentence_spans)
-    said = [span.phrase for sentence_spans in spans for span in sentence_spans]
+    spoken = [span.phrase for sentence_spans in spans for span in sentence_spans]
     chosen = rng.permutation(len(rare))[:MOST_TYPES]
     types = []
     for word in (rare[index] for index in chosen.tolist()):
         types.append(number.setdefault(word, len(number)))
         if types[-1] == len(counts):
             counts.append(count[word])
-    return SimulatedText(sentences, spans, list(number), counts, said, types)
+    return SimulatedText(sentences, spans, list(number), counts, spoken, types)

@@ -89,10 +89,10 @@ def test_neighbours_sound_alike_and_mishearings_are_never_empty():
     near = {words.texts[at]: {words.texts[each] for each in found} for at, found in enumerate(words.near)}
     assert "kat" in near["cat"]
     assert "tosh" not in near["cat"]
-    said, heard = Mishearing(words, SYMBOLS, CONFUSION, np.random.default_rng(1)).batch(50)
-    assert len(said) == len(heard) == 50
-    assert all(letters and phones for letters, phones in said)
-    assert all(phones for _, phones in heard)
+    spoken, recognised = Mishearing(words, SYMBOLS, CONFUSION, np.random.default_rng(1)).batch(50)
+    assert len(spoken) == len(recognised) == 50
+    assert all(letters and phones for letters, phones in spoken)
+    assert all(phones for _, phones in recognised)
 
 
 def test_training_brings_near_what_sounds_alike():

@@ -146,20 +146,20 @@ def spans(text: str, paths: Iterable[Path], begin: int = 0) -> dict[Path, tuple[
         here = [path for path in below if len(path) == depth]
         for path in here:
             places[path] = begin, end_of_value(text, begin)
-        wanted: dict[str | int, list[Path]] = {}
+        by_name: dict[str | int, list[Path]] = {}
         for path in below:
             if len(path) > depth:
-                wanted.setdefault(path[depth], []).append(path)
-        if not wanted:
+                by_name.setdefault(path[depth], []).append(path)
+        if not by_name:
             continue
         parts = _fields(text, begin) if text[begin] == "{" else enumerate(_item_begins(text, begin))
         for name, at in parts:
-            if name in wanted:
-                stack.append((at, wanted.pop(name), depth + 1))
-                if not wanted:
+            if name in by_name:
+                stack.append((at, by_name.pop(name), depth + 1))
+                if not by_name:
                     break
-        if wanted:
-            raise KeyError(next(iter(wanted.values()))[0])
+        if by_name:
+            raise KeyError(next(iter(by_name.values()))[0])
     return places
 
 

@@ -183,12 +183,12 @@ class ObjectReader:
         self._at = last + 1
         return token.decode()
 
-    def expect(self, *wanted: str) -> str:
-        """Read a token that must be one of `wanted`."""
+    def expect(self, *tokens: str) -> str:
+        """Read a token that must be one of `tokens`."""
         self.skip_blanks()
         place, token = self.place, self.token()
-        if token not in wanted:
-            self.fail(f"expected {' or '.join(wanted)}, found {token!r}", place)
+        if token not in tokens:
+            self.fail(f"expected {' or '.join(tokens)}, found {token!r}", place)
         return token
 
     def line(self) -> bytes:

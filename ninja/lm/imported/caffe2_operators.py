@@ -199,11 +199,11 @@ def _transpose(operator: Operator, inputs: Tensors) -> Tensors:
 
 
 def _cast(operator: Operator, inputs: Tensors) -> Tensors:
-    wanted = operator.arguments.get("to")
+    data_type = operator.arguments.get("to")
     names = {"FLOAT": 1, "INT32": 2, "BOOL": 5, "INT64": 10, "FLOAT16": 12, "DOUBLE": 13}
-    number = names.get(wanted.upper()) if isinstance(wanted, str) else operator.integer("to", 0)
+    number = names.get(data_type.upper()) if isinstance(data_type, str) else operator.integer("to", 0)
     if number not in DTYPES:
-        raise operator.error(f"cannot cast to {wanted}, an unsupported type")
+        raise operator.error(f"cannot cast to {data_type}, an unsupported type")
     return [inputs[0].to(DTYPES[number])]
 
 

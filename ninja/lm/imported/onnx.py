@@ -122,10 +122,10 @@ def _session(path: str, device: str) -> Any:
     if device == "auto":
         device = "cuda" if "CUDAExecutionProvider" in onnxruntime.get_available_providers() else "cpu"
     try:
-        wanted = torch.device(device)  # onnxruntime may know one that torch cannot use
+        requested = torch.device(device)  # onnxruntime may know one that torch cannot use
     except RuntimeError as error:
         raise OptionError(f"{device!r} is not a device: {error}") from error
-    provider = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}.get(wanted.type, wanted.type)
+    provider = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}.get(requested.type, requested.type)
     if provider not in onnxruntime.get_available_providers():
         raise OptionError(
             f"the installed onnxruntime cannot use the device {device!r}; install onnxruntime-gpu for CUDA"
@@ -134,7 +134,7 @@ def _session(path: str, device: str) -> Any:
     options.intra_op_num_threads = torch.get_num_threads()
     options.log_severity_level = 4  # errors are also raised as exceptions
     options.add_session_config_entry("session.load_model_format", "ONNX")  # the checked format, despite the file name
-    number = {"device_id": wanted.index or 0} if wanted.type == "cuda" else {}
+    number = {"device_id": requested.index or 0} if requested.type == "cuda" else {}
     try:
         return onnxruntime.InferenceSession(path, options, providers=[(provider, number)])
     except Exception as error:  # onnxruntime raises a dozen types without a common base

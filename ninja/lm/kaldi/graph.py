@@ -91,8 +91,8 @@ def parse(lines: list[tuple[str, Fail]], components: Mapping[str, Component], fa
     graph = Graph(dims[INPUT], tuple(nodes), dict(components))
     for node in nodes:
         if node.component and (have := sum(part.dim for part in node.parts)) != components[node.component].input_dim:
-            wanted = components[node.component].input_dim
-            by_name[node.name].fail(f"{node.component} needs an input of width {wanted}, but gets {have}")
+            width = components[node.component].input_dim
+            by_name[node.name].fail(f"{node.component} needs an input of width {width}, but gets {have}")
     return graph
 
 

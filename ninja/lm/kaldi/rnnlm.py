@@ -160,8 +160,10 @@ def _features(path: str, weight: Array, num_words: int) -> Features:
     length = _numbers_per_line(content)
     if len(length) != num_words:
         raise ModelError(f"features of {len(length)} words, but config/words.txt has {num_words}", path)
-    if (odd := np.flatnonzero(length % 2 == 0)).size:
-        raise FormatError("expected a word's id and pairs of a feature and its value", path, line=int(odd[0]) + 1)
+    if (incomplete := np.flatnonzero(length % 2 == 0)).size:
+        raise FormatError(
+            "expected a word's id and pairs of a feature and its value", path, line=int(incomplete[0]) + 1
+        )
     number = _numbers(content, path)
     is_word = np.zeros(len(number), np.bool_)
     is_word[np.cumsum(length) - length] = True

@@ -138,7 +138,7 @@ class Exchanges:
         self._partners = sorted(partners)
         self._choose = choose
         self._changed = threading.Condition()
-        self._wanted = self._busy = self._ending = False
+        self._requested = self._busy = self._ending = False
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="exchanges", daemon=True)
         self._thread.start()
@@ -148,13 +148,13 @@ class Exchanges:
         with self._changed:
             self._check()
             if self._choose is not None and not self._busy:
-                self._wanted = True
+                self._requested = True
                 self._changed.notify_all()
 
     def settle(self) -> None:
         """Wait until no exchange is in progress."""
         with self._changed:
-            self._changed.wait_for(lambda: self._error is not None or not (self._wanted or self._busy))
+            self._changed.wait_for(lambda: self._error is not None or not (self._requested or self._busy))
             self._check()
 
     def end(self) -> None:
@@ -185,10 +185,10 @@ class Exchanges:
             with self._changed:
                 self._busy = False
                 self._changed.notify_all()
-                self._changed.wait_for(lambda: self._wanted or self._ending)
-                if not self._wanted:
+                self._changed.wait_for(lambda: self._requested or self._ending)
+                if not self._requested:
                     break
-                self._wanted, self._busy = False, True
+                self._requested, self._busy = False, True
             partner = choose(self._partners)
             sent, _ = self._weights.read()
             self._weights.mix(sent, self._transport.ask(partner, sent))
