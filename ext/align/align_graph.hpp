@@ -19,8 +19,8 @@ namespace ninja {
 // Fault of a lattice; the first one is reported.
 enum class AlignFault {
   kNone,
-  kPhoneChanged,     // before the transition that ends it
-  kUnexpectedPhone,  // inside a word
+  kPhoneChanged,     // the phone changes before its final transition
+  kUnexpectedPhone,  // a phone that is not allowed within a word
   kInvalidWord,      // at the end of the lattice
   kWordsWithoutLabels,
   kBrokenSilence,  // at the end of the lattice
@@ -31,14 +31,14 @@ enum class AlignFault {
   kNothingEnds
 };
 
-// A graph whose states are in any order; epsilons (word 0) carry costs and no labels.
+// A graph whose states are in any order; epsilons (word 0) have costs, but no labels.
 struct AlignGraph {
   std::vector<int32_t> src, dst, word, ali, final_state;
   std::vector<float> graph, acoustic;
   std::vector<int64_t> ali_begin{0};
   int32_t num_states = 0;
   AlignFault fault = AlignFault::kNone;
-  bool too_large = false;  // an internal bound was exceeded: the graph is incomplete
+  bool too_large = false;  // a bound was exceeded, and the graph is incomplete
 
   void add_arc(int32_t from, int32_t to, int32_t of_word, float graph_cost, float acoustic_cost) {
     src.push_back(from);
@@ -57,11 +57,11 @@ struct AlignGraph {
 };
 
 // The places of a search, numbered by their content; `Place` has `spell(name)`, which appends its content to a string.
-// New places are put on a stack.
+// New places are pushed onto a stack.
 template <class Place>
 class PlaceStack {
  public:
-  // Return the state of a place; sets `too_large` of the graph beyond so many states or pending labels.
+  // Return the state of a place; sets `too_large` of the graph if it exceeds the limits on states or pending labels.
   int32_t state_of(Place place, int64_t max_states, int64_t max_labels, AlignGraph& graph) {
     name_.clear();
     place.spell(name_);

@@ -1,7 +1,7 @@
-// Places in the search for units: an input state with pending labels and words, which were read but not emitted.
-//
-// Places may have their state and labels in common: a tail. Since labels are long, tails are rarely looked up by content,
-// and places are looked up by their tail, which most of them do not share.
+// Places of the search for units: an input state with pending labels and words, which were read but not emitted.
+// The state and the labels of a place are its tail, which several places may share. Since label sequences are long,
+// tails are rarely looked up by content, and places are looked up by their tails, most of which belong to a single
+// place.
 #pragma once
 
 #include <algorithm>
@@ -25,8 +25,8 @@ struct Tail {
   Stretch labels;  // pending
   UnitScan scan;   // of the labels, after they were read
   int32_t state;
-  int32_t next;   // the tail after its first unit, if that ends within it; -1 if not known
-  int32_t place;  // the first place with this tail, mostly the only one
+  int32_t next;   // the tail after its first unit, if the unit ends within the tail; -1 if unknown
+  int32_t place;  // the first place with this tail, in most cases the only one
 };
 
 struct Place {
@@ -44,7 +44,7 @@ class Cells {
     reset(size);
   }
 
-  // The cell of the wanted item, or the empty cell (-1) where it belongs.
+  // The cell of the item, or the empty cell (-1) for it.
   template <class IsWanted>
   int32_t& find(uint64_t hash, const IsWanted& is_wanted) {
     size_t at = hash & mask_;
@@ -52,7 +52,7 @@ class Cells {
     return cells_[at];
   }
 
-  // Grow for more than so many items.
+  // Grow if there are more than this many items.
   template <class HashOf>
   void grow(size_t num, const HashOf& hash_of) {
     if (2 * num <= mask_) return;
@@ -150,7 +150,7 @@ class [[gnu::visibility("hidden")]] Places {
       cell = static_cast<int32_t>(others_.size());
       others_.push_back(place);
     }
-    Place& added = places_.emplace_back();  // filled in place: a copy would stall on its members
+    Place& added = places_.emplace_back();  // filled in place, as copying would stall on its members
     added.words = keep();
     added.num_words = num_words;
     added.tail = tail;

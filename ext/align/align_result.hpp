@@ -1,4 +1,4 @@
-// The arcs of an alignment, by the place they leave: sorted in Kaldi's order and written.
+// The arcs of an alignment by the places that they leave, which are sorted in Kaldi's order and written.
 #pragma once
 
 #include <algorithm>
@@ -109,13 +109,13 @@ class [[gnu::visibility("hidden")]] UnitArcs {  // hidden: direct calls
   std::vector<Inner>& inner() { return inner_; }
   const std::vector<Inner>& inner() const { return inner_; }
 
-  // Note that the costs of the next arc, or of the end, are those of inner steps and a last one, whose sum depends on
+  // Record that the costs of the next arc, or of the end, are the sum of inner steps and a last step, which depends on
   // the order of additions.
   void note_long(bool is_end, int32_t before, float graph, float acoustic) {
     long_.push_back({is_end ? place() : num_arcs_, is_end, before, graph, acoustic});
   }
 
-  // Add costs in Kaldi's order, which determines rounding. Kaldi makes a chain of epsilons of the steps and removes
+  // Add costs in Kaldi's order, which determines rounding. Kaldi converts the steps to a chain of epsilons and removes
   // epsilons from the end, but only after the end of a unit: steps between two places are summed forwards, and these
   // sums backwards.
   void add_up() {
@@ -240,7 +240,7 @@ class [[gnu::visibility("hidden")]] UnitArcs {  // hidden: direct calls
   }
 
   int64_t num_arcs_ = 0, num_labels_ = 0;  // of units
-  std::vector<Unit> units_;                // arcs of the result, and reserve
+  std::vector<Unit> units_;                // arcs of the result, and unused elements
   std::vector<int64_t> arc_begin_;
   std::vector<End> ends_;     // of the places: states of the result before sorting
   std::vector<Inner> inner_;  // each after its previous step

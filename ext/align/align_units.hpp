@@ -27,7 +27,7 @@ inline uint32_t phone_of(uint32_t label) { return label >> kPhoneShift; }
 
 struct AlignOptions {
   bool by_phone;         // units are phones instead of words; then all phones have the kind kNonword
-  bool phones_as_words;  // arcs carry the phone instead of the word; general aligner only
+  bool phones_as_words;  // arcs have the phone instead of the word; general aligner only
   bool reorder;          // self-loops follow the transition that ends a phone
   int32_t silence_word;
   int32_t partial_word;
@@ -44,13 +44,13 @@ struct UnitScan {
     kInside,
     kLeft,
     kCut
-  };  // nothing read; before the end of its phone; after it; unit complete
+  };  // nothing was read; before the end of the phone; after it; the unit is complete
   Phase phase = kStart;
   uint32_t first_kind = kNoKind;
   uint32_t phone = 0;  // current phone, with its kind
   int32_t cut = -1;    // number of labels of the complete unit
 
-  // Read labels that follow `before` others; false if Kaldi reports a fault of these labels, or might.
+  // Read labels that follow `before` others; false if Kaldi reports a fault of these labels, or may report one.
   bool read(const Labels& known, bool reorder, const int32_t* label, int32_t length, int32_t before) {
     if (phase == kCut || length == 0) return true;
     int32_t place = 0;

@@ -3,10 +3,9 @@
 // A place in the search is an input state with pending labels and words, which were read but not emitted. Only places at
 // the end of a unit become states; from each, arcs are followed to the end of the unit. Places are visited in the order
 // in which they are found.
-//
-// This is the fast aligner, for lattices as decoders make them: deterministic, without epsilons, with valid labels. All
-// others are left to the general aligner, which follows Kaldi step by step. Both return the arcs, states and costs of
-// Kaldi, in the same order and bit for bit.
+// This is the fast aligner for the lattices of decoders, which are deterministic and have valid labels and no
+// epsilons. Other lattices are processed by the general aligner, which follows Kaldi step by step. Both return the
+// arcs, states and costs of Kaldi, in the same order and bit for bit.
 #pragma once
 
 #include <algorithm>
@@ -266,7 +265,7 @@ class [[gnu::visibility("hidden")]] FastAligner {  // hidden: direct calls
     way.acoustic += step.acoustic;
   }
 
-  // Note an arc, or an end, whose costs depend on the order of additions.
+  // Record an arc or an end whose costs depend on the order of additions.
   void note_long(const Way& way, bool is_end) {
     if (way.num_steps <= 3) return;
     const Step& last = steps_[way.num_steps - 1];
@@ -408,7 +407,7 @@ class [[gnu::visibility("hidden")]] FastAligner {  // hidden: direct calls
     unit.acoustic = way.acoustic;
   }
 
-  // For one more word.
+  // Append a word.
   void make_room(int32_t num_words) {
     if (static_cast<int32_t>(words_.size()) <= num_words) words_.resize(2 * num_words + 16);
   }
@@ -473,7 +472,7 @@ class [[gnu::visibility("hidden")]] FastAligner {  // hidden: direct calls
   std::vector<Frame> frames_;
 };
 
-// An aligner with the memory of earlier calls of the thread, unless an unusually large lattice has used it.
+// An aligner that reuses the memory of earlier calls in this thread, unless an unusually large lattice has used it.
 inline FastAligner& spare_aligner() {
   static thread_local FastAligner spare;
   constexpr size_t kMost = size_t{1} << 26;

@@ -51,7 +51,7 @@ class AlignLexicon {
     }
   }
 
-  // Fewest and most phones of the entries of a word, null if it has none.
+  // Smallest and largest number of phones of the entries of a word; null if it has none.
   const std::pair<int32_t, int32_t>* lengths(int32_t word) const {
     const auto found = lengths_.find(word);
     return found == lengths_.end() ? nullptr : &found->second;
@@ -90,9 +90,9 @@ class AlignLexicon {
 };
 
 struct LexiconOptions {
-  int32_t no_word;  // replaces word 0 in the result, so that it is no epsilon
+  int32_t no_word;  // replaces word 0 in the result, so that it is not an epsilon
   int32_t partial_word;
-  int64_t expansion;  // if > 0, fail beyond so many states
+  int64_t expansion;  // if > 0, the maximum number of states
   int64_t max_states, max_labels;
 };
 
@@ -126,7 +126,7 @@ class LexiconAligner {
 
  private:
   using Values = std::vector<int32_t>;
-  // Changes by the last step: only new combinations are tried, so that none is tried twice.
+  // Changes due to the last step: only new combinations are tried, so that none is tried twice.
   enum Fresh : int32_t { kOld, kNew, kAllNew };
   struct Place {
     int32_t state = 0;
@@ -231,7 +231,7 @@ class LexiconAligner {
     }
   }
 
-  // Emit the entry of a word and so many phones, if there is one.
+  // Emit the entry of a word with this number of phones, if there is one.
   void emit_entry(const Place& place, int32_t from, int32_t word, int32_t num_phones) {
     const int32_t output = lexicon_.output(lexicon_.node(place.phones.data(), num_phones), word);
     if (output < 0) return;
@@ -282,7 +282,7 @@ class LexiconAligner {
   AlignGraph to_;
   bool one_final_ = false;
   int32_t unknown_word_ = -1;
-  std::vector<uint8_t> has_units_;  // whether a state has arcs that are no epsilons
+  std::vector<uint8_t> has_units_;  // whether a state has arcs that are not epsilons
   PlaceStack<Place> places_;
   std::vector<std::pair<Place, int32_t>> ends_;
 };

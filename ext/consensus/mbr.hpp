@@ -14,7 +14,7 @@
 namespace ninja {
 
 struct Consensus {
-  std::vector<int32_t> words;      // decoded
+  std::vector<int32_t> words;      // decoded words
   std::vector<float> confidence;   // [words]
   std::vector<float> time;         // [words, 2], frames
   std::vector<int64_t> entry;      // [words], entry of each word, or -1 - its bin if it has none
@@ -49,7 +49,7 @@ inline void separate_last_two(std::vector<float>& time) {
 constexpr int64_t kMostRounds = 102;
 constexpr size_t kMostSpareBytes = size_t{1} << 23;  // more memory is freed after a call
 
-// Buffers of one call after another.
+// Buffers that are reused between calls.
 struct MbrSpace {
   MbrLattice lattice;
   MbrBand band;

@@ -4,7 +4,7 @@
 // position if the lattice has no times. If more than kTouching of the probability of a state lies in the outer eighth of
 // its window, the window is widened and everything is computed again, until no state is touched or the band would exceed
 // kMostWords and twice its first size. Alignments outside the band deviate from those found by an eighth of a window or
-// more: they cost as many words on the way out and back, and would have to save more in between.
+// more: they have as many errors on the way out and back, and would have to save more in between.
 #pragma once
 
 #include <algorithm>

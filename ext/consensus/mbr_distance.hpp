@@ -14,7 +14,7 @@ namespace ninja {
 // An extra word of the lattice costs a little more than 1, so that of equal alignments the shorter one is preferred.
 constexpr double kExtra = 1.0 + static_cast<double>(1.0e-5f);
 
-enum AlignStep : uint8_t { kPair = 1, kExtraLink = 2, kMissing = 3 };  // link and place; link only; place only
+enum AlignStep : uint8_t { kPair = 1, kExtraLink = 2, kMissing = 3 };  // link and place, link only, place only
 
 NINJA_CLONES void add_scaled(const double* from, double factor, int64_t length, double* to) {
   for (int64_t i = 0; i < length; ++i) to[i] += factor * from[i];

@@ -20,8 +20,8 @@ struct WrittenForms {
 // Sums of the posteriors of each form in each bin, from a backward pass over the links relabelled by their forms.
 class FormStatistics {
  public:
-  // Find the forms of the entries of bins, whose words are `word`, for a hypothesis of some places. The links of the
-  // lattice are relabelled, and the distances lost.
+  // Find the forms of the entries of bins, whose words are `word`, for a hypothesis of some places. This relabels the
+  // links of the lattice and overwrites the distances.
   void find(MbrLattice& lattice, Distances& distances, int32_t places, double negligible, std::vector<char>& touched,
             const std::vector<int32_t>& word, const std::vector<int64_t>& bin_begin, WrittenForms& written) {
     written.form.assign(word.size(), 0);
@@ -104,7 +104,7 @@ class FormStatistics {
     if (form > 0) written.whole[entry] = form;
   }
 
-  // Whether a form is more probable, or as probable and its id smaller.
+  // Whether a form is more probable, or equally probable and has a smaller id.
   static bool precedes(const Statistics::Entry& form, float share, int32_t id) {
     const auto gamma = static_cast<float>(form.gamma);
     return id == 0 || gamma > share || (gamma == share && form.word < id);
@@ -113,7 +113,7 @@ class FormStatistics {
   WordSlots slots_;                // of forms
   std::vector<int32_t> word_of_;   // [forms], 0 for marks
   std::vector<int32_t> form_of_;   // [words], the first form of each
-  std::vector<int64_t> entry_of_;  // [words], entry in the present or an earlier bin
+  std::vector<int64_t> entry_of_;  // [words], entry in the current or an earlier bin
   std::vector<float> share_, whole_share_;
   std::vector<int64_t> begin_;
   Statistics statistics_;

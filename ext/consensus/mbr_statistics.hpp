@@ -111,8 +111,8 @@ class Statistics {
     return ~((static_cast<uint64_t>(bits) << 32) | static_cast<uint32_t>(entry.word));
   }
 
-  // Find or add a block and make it the recent one of its word. The blocks of a word are linked in the order of their
-  // places. Since places are visited backwards, the wanted block is among the first.
+  // Find or add a block, and make it the most recent one of its word. The blocks of a word are linked in the order of
+  // their places. Since places are visited backwards, the block is among the first.
   void turn(int32_t slot, int32_t number) {
     int32_t* link = &first_[slot];
     while (*link >= 0 && block_[*link].number < number) link = &block_[*link].next;
@@ -155,8 +155,9 @@ inline bool is_mark(const MbrLattice::Link& link) { return link.word == 0 && lin
 inline int32_t gap_after(int32_t q) { return 2 * (q / 2) + 1; }
 
 // Backward pass over all paths: distribute the probability of each state at each place over the previous states, along
-// the steps of the alignments. Few places of a state have any. States with probability near the edge of their window are
-// marked as touched. With `marks`, links without a word but with a form are counted at the gap where they lie.
+// the steps of the alignments. Few places of a state have a nonzero probability. States with probability near the edge
+// of their window are marked as touched. With `marks`, links without a word but with a form are counted at the gap
+// where they lie.
 template <bool marks = false>
 void accumulate(const MbrLattice& lattice, int32_t num_slots, Distances& distances, int32_t places, double negligible,
                 Statistics& statistics, std::vector<char>& touched) {
@@ -190,7 +191,7 @@ void accumulate(const MbrLattice& lattice, int32_t num_slots, Distances& distanc
       double* there = distances.row(link.src);
       const int32_t least = distances.begin(link.src);
       const double begin = lattice.time[link.src];
-      double carried = 0.0;  // from the next place, which is missing from the link
+      double carried = 0.0;  // probability from the next place, which is missing from the link
       for (int32_t q = high; q >= low || carried != 0.0; --q) {
         const double value = q >= low ? carried + link.prob * here[q] : carried;
         carried = 0.0;

@@ -1,4 +1,4 @@
-"""Contextual grammars by token passing, and spans that sound similar to phrases; conversions only."""
+"""Contextual grammars by token passing, and spans that sound similar to phrases: conversions only."""
 
 cimport numpy as np
 from cpython.pycapsule cimport PyCapsule_GetPointer
@@ -17,15 +17,18 @@ from ninja.lattice import SLOTS, Lattice
 
 np.import_array()
 
-cdef tuple _SLOTS = SLOTS  # a C variable: no look-up by name
+cdef tuple _SLOTS = SLOTS  # a C variable, without a look-up by name
 cdef object _new = object.__new__
 
 
 cdef class Phrases:
-    """The phrases of one list and class: a deterministic acyclic acceptor of word ids, state 0 its start.
+    """The phrases of one list and class: a deterministic acyclic acceptor of word ids, whose start is state 0.
 
-    Takes arc_begin int64 [states + 1], word and dst int32 [arcs], each state's arcs sorted by word, bonus float32
-    [arcs] and final_bonus float32 [states], NaN if no phrase ends; bonuses are in units of the boost of one word.
+    Args:
+        arc_begin: int64 [states + 1].
+        word, dst: int32 [arcs]; the arcs of each state are sorted by word.
+        bonus: float32 [arcs], in units of the boost of one word.
+        final_bonus: float32 [states], in the same units; NaN if no phrase ends.
     """
 
     cdef c.Phrases phrases
@@ -60,12 +63,12 @@ cdef class Phrases:
 
     @property
     def num_bytes(self):
-        """Memory of the phrases."""
+        """Memory of the phrases in bytes."""
         return self.phrases.arc_begin.size() * 8 + self.phrases.word.size() * 12 + self.phrases.final_bonus.size() * 4
 
 
 cdef c.BoundModel bound(model, words, costs, int32_t eos, np.npy_intp num_symbols) except *:
-    """Borrow a model and its tables; None is not a model."""
+    """Borrow a model and its tables; `model` must not be None."""
     cdef c.BoundModel out
     cdef np.npy_intp symbol
     if model is None:
@@ -84,12 +87,12 @@ cdef class Tracker:
     """Numbered token sets.
 
     Takes whether each symbol is not a word, uint8 [symbols]; the class model (`_lm.Model` or None) with its word of
-    each symbol, int32 [symbols], an additional cost, float32 [symbols], and its </s>; the same of the old model; and
-    the options of c.ContextOptions.
+    each symbol, int32 [symbols], an additional cost, float32 [symbols], and its </s>; the same arguments for the old
+    model; and the options of c.ContextOptions.
     """
 
     cdef unique_ptr[c.ContextTracker] tracker
-    cdef object borrowed  # keeps alive what C++ points to
+    cdef object borrowed  # keeps alive the objects that C++ points to
     cdef list lists
     cdef np.npy_intp num_symbols
 
@@ -109,7 +112,7 @@ cdef class Tracker:
         self.tracker.reset(new c.ContextTracker(of_class, of_old, none, options))
 
     def clear(self):
-        """Forget all sets and utterances; their numbers become invalid."""
+        """Delete all sets and utterances; their numbers become invalid."""
         self.tracker.get().clear()
         self.lists = []
 
@@ -131,7 +134,8 @@ cdef class Tracker:
         return self.tracker.get().start(move(utterance))
 
     def advance(self, states not None, words not None):
-        """Return the sets after words, int64 [n], and the words' scores, float32 [n]; -1 and -inf if not allowed."""
+        """Return the sets after words, int64 [n], and the scores of the words, float32 [n]; -1 and -inf if not
+        allowed."""
         cdef np.npy_intp count = np.PyArray_SIZE(<np.ndarray?>states)
         cdef const int64_t* state = <const int64_t*>data_of(states, np.NPY_INT64, count)
         cdef const int32_t* word = <const int32_t*>data_of(words, np.NPY_INT32, count)
@@ -183,7 +187,7 @@ cdef class Tracker:
         Raises:
             LatticeError: The result has more than max_arcs arcs.
             ModelError: The grammar does not allow a word.
-            SymbolError: A word is none of the symbols.
+            SymbolError: A word is not among the symbols.
         """
         cdef Arcs arcs = arcs_of(lattice)
         cdef int64_t arc
@@ -256,7 +260,7 @@ def find_spans(
 
 
 def best_arcs(lattice not None, double acoustic_scale):
-    """Return the arcs by which the best path enters and leaves each state, -1: none; int64 [num_states] each."""
+    """Return the arcs by which the best path enters and leaves each state, -1 if none; int64 [num_states] each."""
     cdef Arcs arcs = arcs_of(lattice)
     cdef c.BestArcs best
     with nogil:

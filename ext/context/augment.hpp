@@ -35,7 +35,7 @@ struct Sounds {
   PhoneStrings strings;
 };
 
-// Costs in units of distance, of phones 0 : count.
+// Costs of the phones 0 to count - 1, in units of distance.
 struct PhoneCosts {
   int32_t count;
   const float* substitution;  // [count * count], row: the phone of the phrase, column: the phone of the lattice
@@ -128,7 +128,7 @@ class SpanLattice {
 constexpr int kLanes = 16;
 typedef float Lanes __attribute__((vector_size(4 * kLanes)));
 
-const Lanes kNone{};  // plus a float: that float in all lanes
+const Lanes kNone{};  // adding a float gives that float in all lanes
 const Lanes kUnreached = kNone + kInfinity;
 
 // A position in 16 strings: the total cost, and the excess of the path in it.
@@ -236,7 +236,7 @@ class SpanBlock {
         moved_ = source_;
         for (int64_t i = begin; i < end; ++i) move(moved_.data(), sounds_.strings.phone[i]);
         for (int place = 1; place <= longest_; ++place) take_better(here[place], moved_[place]);
-        if (begin == end) continue;  // a span ends with a sound
+        if (begin == end) continue;  // a span must not end with a silent word
         for (int lane = 0; lane < count_; ++lane) {
           const Cell& last = moved_[length_[lane]];
           if (last.total[lane] < total[lane]) {
@@ -246,7 +246,8 @@ class SpanBlock {
         }
       }
     }
-    here[0] = {kNone + lattice_.through[state], kNone + lattice_.through[state]};  // a span may start here: never worse
+    // a span may start here, which is never worse
+    here[0] = {kNone + lattice_.through[state], kNone + lattice_.through[state]};
     for (int place = 1; place <= longest_; ++place) take_better(here[place], here[place - 1], deletion_[place]);
     for (int lane = 0; lane < count_; ++lane) {
       if (total[lane] == kInfinity || excess[lane] > limits_.beam) continue;
@@ -256,7 +257,7 @@ class SpanBlock {
     }
   }
 
-  // Trace the best path back from the end of a span; repeats for one lane what `fill` did for all.
+  // Trace the best path back from the end of a span; this repeats the computation of `fill` for one lane.
   void trace(int lane, const End& end, Spans& spans) {
     std::vector<int64_t> path;
     int64_t state = end.state;
@@ -271,7 +272,7 @@ class SpanBlock {
         --place;
         continue;
       }
-      if (step.arc < 0) throw std::logic_error("a span has no way back");
+      if (step.arc < 0) throw std::logic_error("a span has no backward path");
       path.push_back(step.arc);
       state = lattice_.source[step.arc];
       place = step.place;

@@ -1,5 +1,5 @@
-// Composition of a lattice with a contextual grammar: states are pairs of a lattice state and a token set, made when
-// paths reach them; the grammar's score of its word is subtracted from the cost of each arc.
+// Composition of a lattice with a contextual grammar: states are pairs of a lattice state and a token set, created
+// when a path reaches them; the grammar's score of its word is subtracted from the cost of each arc.
 #pragma once
 
 #include <cmath>

@@ -1,9 +1,9 @@
 // Contextual grammars by token passing: an n-gram model whose class words expand to lists of phrases.
 //
-// A history has several states of the grammar: outside all phrases, or inside one. Each is a token, a state with the
-// score of the best way to it. The token set of a history depends on its words alone, so sets are interned and
-// numbered: to the caller the grammar is deterministic, and a state is an integer. The score of a word is the change of
-// the best token's score, so that the bonus of a phrase begun is taken back when the phrase fails.
+// A history has several states of the grammar: outside all phrases, or inside one. Each is a token: a state with the
+// score of the best path to it. The token set of a history depends only on its words, so sets are interned and
+// numbered: for the caller, the grammar is deterministic, and a state is an integer. The score of a word is the change
+// of the best token's score, so the bonus of an unfinished phrase is removed when the phrase is not continued.
 #pragma once
 
 #include <algorithm>
@@ -68,16 +68,16 @@ struct BoundModel {
 };
 
 struct ContextOptions {
-  double scale = 1;          // of the log-probabilities of both models
-  double class_share = 1;    // of the class model in a linear mixture
-  double class_boost = 0;    // on entering a class, in nats
-  double keyword_boost = 0;  // for each word of a phrase, in nats
-  int32_t max_tokens = 10;   // 0: no bound
+  double scale = 1;          // factor of the log-probabilities of both models
+  double class_share = 1;    // weight of the class model in a linear mixture
+  double class_boost = 0;    // score for entering a class, in nats
+  double keyword_boost = 0;  // score for each word of a phrase, in nats
+  int32_t max_tokens = 10;   // 0 for no limit
 };
 
 struct Token {
-  int32_t state;  // of the class model; inside a phrase of a class, the one after the class word
-  int32_t list;   // of the utterance's lists, or kOutside
+  int32_t state;  // state of the class model; inside a phrase of a class, the state after the class word
+  int32_t list;   // index in the utterance's lists, or kOutside
   int32_t node;   // state among the phrases of that list
   double score;   // natural log, relative to the best token
 
@@ -92,7 +92,7 @@ struct Token {
 struct UtteranceLists {
   struct List {
     const Phrases* phrases;
-    int32_t class_word;  // of the class model; -1: phrases of no class, boosted in place
+    int32_t class_word;  // word of the class model; -1 for phrases without a class, which are boosted anywhere
   };
   std::vector<List> lists;
   std::vector<const Phrases*> unwanted;  // phrases with a cost
@@ -143,7 +143,7 @@ class ContextTracker {
     return steps_[number].to;
   }
 
-  // The score of ending here.
+  // The score of ending the sentence in a state.
   float final_score(int32_t set) const {
     const Set& here = sets_[set];
     double best = kImpossible;
@@ -169,7 +169,7 @@ class ContextTracker {
     int32_t list;
   };
 
-  // The phrases on the best path of the grammar, in order. Symbols that are no words count in the positions.
+  // The phrases on the best path of the grammar, in order. Positions also count symbols that are not words.
   std::vector<PhraseSpan> explain(int32_t start, const int32_t* symbol, int64_t count) const {
     struct Column {
       std::vector<Token> tokens;
@@ -240,10 +240,10 @@ class ContextTracker {
   };
   // The origin of a token.
   struct Origin {
-    int32_t token = -1;       // of the set before
+    int32_t token = -1;       // token of the previous set
     bool entered = false;     // the word is a phrase's first
     bool ended = false;       // the word is a phrase's last
-    int32_t list = kOutside;  // of the phrase that ended
+    int32_t list = kOutside;  // list of the phrase that ended
   };
   struct Candidate {
     Token token;
@@ -269,7 +269,7 @@ class ContextTracker {
     for (size_t token = 0; token < from.tokens.size(); ++token) {
       expand(from.tokens[token], static_cast<int32_t>(token), symbol, old_score, utterance, &candidates);
     }
-    // Of several ways to one place the best one counts, of equals the first.
+    // Of several paths to the same state, the best is kept, or the first of equally good ones.
     std::stable_sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
       return a.token.same_place(b.token) ? a.token.score > b.token.score : a.token.before(b.token);
     });
@@ -284,7 +284,7 @@ class ContextTracker {
       return to;
     }
     for (Candidate& candidate : candidates) {
-      // On a grid, so that equal sets are equal bit by bit, whichever way leads to them.
+      // Scores are rounded to a grid, so that equal sets are bit-identical regardless of the path to them.
       candidate.token.score = std::round((candidate.token.score - best) * kGrid) / kGrid;
       to.tokens.push_back(candidate.token);
       if (origins != nullptr) origins->push_back(candidate.origin);
@@ -340,7 +340,7 @@ class ContextTracker {
     candidates->push_back({{state, kOutside, 0, score + options_.keyword_boost * phrases.final_bonus[node]}, origin});
   }
 
-  // Keep the best tokens, with at least one outside all phrases, because phrases may fail.
+  // Keep the best tokens, with at least one outside all phrases, because phrases may be discontinued.
   void prune(std::vector<Candidate>* candidates) const {
     const size_t most = static_cast<size_t>(options_.max_tokens);
     if (most == 0 || candidates->size() <= most) return;

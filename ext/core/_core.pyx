@@ -34,12 +34,12 @@ cdef class WordTrie:
 
     @property
     def parent(self):
-        """Parent of each node, int32 [num_nodes]; -1 is the empty prefix. A copy."""
+        """Parent of each node, int32 [num_nodes]; -1 is the empty prefix. Returns a copy."""
         return copied(self.trie.parent().data(), self.trie.parent().size(), np.NPY_INT32)
 
     @property
     def word(self):
-        """Last word of the prefix of each node, int32 [num_nodes]. A copy."""
+        """Last word of the prefix of each node, int32 [num_nodes]. Returns a copy."""
         return copied(self.trie.word().data(), self.trie.word().size(), np.NPY_INT32)
 
     def add(self, word not None, begin not None):
@@ -239,20 +239,20 @@ def irregular_words(words not None):
 
 
 def form_words(lattices not None, type lattice_type not None, code not None, begin not None, part not None, bint all):
-    """Replace words by the numbers of their lexical words, in all lattices that this changes, or where words clash.
+    """Replace the words of lattices by the numbers of their lexical words.
 
     Args:
-        code: Code of each word, int32 [size]: the number of its lexical word; 0 for none, -1 if it is not known, and
-            -2 - k for several, ``part[begin[k] : begin[k + 1]]``.
-        begin: int64 [several + 1].
-        part: int32.
-        all: Replace them in all lattices with a word that differs from its form, not only where different words of a
-            lattice have one form, or a word has none or several.
+        code: Code of each word, int32 [size]: the number of its lexical word; 0 for none, -1 if it is unknown, and -2
+            - k for several, ``part[begin[k] : begin[k + 1]]``.
+        begin: Offsets in `part`, int64 [number of words with several lexical words + 1].
+        part: Numbers of the lexical words of words with several, int32.
+        all: Process all lattices with a word that differs from its form. Otherwise, process only lattices in which
+            different words have the same form, or a word has no form or a form of several words.
 
     Returns:
-        Ids of words whose form is not known, int32 (those beyond `size` may occur several times); places of lattices
-        that have new words, int64; and if there are such, the items of all lattices, which borrow the arrays of
-        `lattices`. While forms are unknown, there are none.
+        Ids of words whose form is unknown, int32 (ids beyond `size` may occur several times); indices of the changed
+        lattices, int64, which is empty while forms are unknown; and if there are any, the items of all lattices, which
+        borrow the arrays of `lattices`.
     """
     cdef Items single
     cdef Items* items = items_in(lattices, single, lattice_type)
@@ -274,11 +274,11 @@ def arc_forms(lattices not None, type lattice_type not None, object items not No
 
     Args:
         items: Result of ``form_words`` for `lattices`.
-        changed: Places of these lattices, int64.
+        changed: Indices of the changed lattices, int64.
 
     Returns:
-        A written word, or -1 - n, int32 [arcs of these lattices]; and a written word and the place of one of its
-        lexical words, int32 [n] each.
+        A written word, or -1 - n for the n-th part, int32 [arcs of the changed lattices]; and for each part, its written
+        word and the index of its lexical word, int32 [parts] each.
     """
     cdef Items single
     cdef Items* written = items_in(lattices, single, lattice_type)
@@ -294,7 +294,7 @@ def arc_forms(lattices not None, type lattice_type not None, object items not No
 def written_arcs(object items not None, size_t number):
     """Return the written arc of each arc of a lexical lattice, or None if the two lattices have the same arcs.
 
-    The second and later words of a form have -1 - the written arc.
+    Arcs of the second and later words of a form have -1 - the written arc.
     """
     cdef Item* item = &items_of(items)[0][number]
     if item.written_arc.get() == NULL:

@@ -85,7 +85,8 @@ inline std::vector<int32_t> words_before(const std::vector<double>& place, const
   return count;
 }
 
-// Make the band of the states' counts, `width` to both sides. `Links` has first(state), last(state) and dst(link).
+// Create the band of the states' counts, with `width` on both sides. `Links` has first(state), last(state) and
+// dst(link).
 template <class Links>
 Band band_around(const Links& links, const std::vector<int32_t>& count, const std::vector<int32_t>& width,
                  int64_t num_words) {

@@ -1,4 +1,4 @@
-// Batches of lattices: an operation takes one and returns one, without Python in between. A lattice is a batch of one.
+// Batches of lattices: operations take a batch and return a batch without calling Python. A lattice is a batch of one.
 #pragma once
 
 #include <cstdint>
@@ -24,15 +24,15 @@ struct Item {
   const int32_t* time = nullptr;  // [num_states], or null
   bool compact = true;
   int64_t origin = -1;           // number of the Python object with the other fields, or -1
-  std::shared_ptr<void> memory;  // null: the Python object owns the arrays
-  // For lexical lattices with other arcs than the written one, see form_words.hpp: the written arc of each arc, or -1
-  // less it for arcs of the second and later words of a form.
+  std::shared_ptr<void> memory;  // null if the Python object owns the arrays
+  // For lexical lattices whose arcs differ from those of the written lattice, see form_words.hpp: the written arc of
+  // each arc, or -1 - the written arc for the second and later words of a form.
   std::shared_ptr<const std::vector<int64_t>> written_arc;
 };
 
 using Items = std::vector<Item>;
 
-// Return an item without arrays, for a lattice that is made from another one.
+// Return an item without arrays, for a lattice that is created from another one.
 inline Item item_like(const Item& item) {
   Item made;
   made.key = item.key;
@@ -59,7 +59,7 @@ inline void adopt(LatticeArrays&& made, Item& item) {
   item.memory = std::move(kept);
 }
 
-// An item that failed, and why.
+// An item that failed, and its error.
 struct Failure {
   int64_t place;
   std::string message;
@@ -107,7 +107,7 @@ bool all(const Items& items, const Make& make, Items& results) {
   return true;
 }
 
-// Call `take` for each item until it returns false; return the place of that item, or -1.
+// Call `take` for each item until it returns false; return the index of that item, or -1.
 template <class Take>
 int64_t first_failure(const Items& items, const Take& take) {
   for (size_t place = 0; place < items.size(); ++place) {
@@ -116,8 +116,8 @@ int64_t first_failure(const Items& items, const Take& take) {
   return -1;
 }
 
-// Return the frame of each state of an item, from its times or its labels (stored in `space`), or null if they
-// contradict.
+// Return the frame of each state of an item, from its times or its labels (stored in `space`), or null if they are
+// inconsistent.
 inline const int32_t* state_times(const Item& item, std::vector<int32_t>& space) {
   if (item.time != nullptr) return first_backward_arc(item.arcs, item.time) == kConsistent ? item.time : nullptr;
   space.resize(item.arcs.num_states);
@@ -129,8 +129,8 @@ void append(const std::vector<T>& from, std::vector<T>& to) {
   to.insert(to.end(), from.begin(), from.end());
 }
 
-// Join the failures of two operations, the second of which got the items that did not fail in the first; places are
-// those of the first operation.
+// Merge the failures of two operations, the second of which processed the items that did not fail in the first;
+// indices are those of the first operation.
 inline Results joined(std::vector<Failure> first, Results second) {
   if (first.empty()) return second;
   std::vector<Failure> failures;

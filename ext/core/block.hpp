@@ -11,7 +11,7 @@
 
 namespace ninja {
 
-// See ninja/lattice.py for what each array means.
+// ninja/lattice/lattice.py describes the arrays.
 struct Block {
   void* memory = nullptr;  // freed with std::free
   bool compact = true;
@@ -35,7 +35,7 @@ struct Block {
   Alignments alignments() const { return {ali_begin, ali, final_ali_begin, final_ali}; }
 };
 
-// Readable bytes after every window, writable bytes after every pool of labels.
+// Number of readable bytes after every window, and of writable bytes after every pool of labels.
 constexpr int64_t kSlack = 4 * kLabelSlack;
 
 inline Block new_block(int64_t num_states, int64_t num_arcs, int64_t num_labels, int64_t num_final_labels,
@@ -65,7 +65,7 @@ inline Block new_block(int64_t num_states, int64_t num_arcs, int64_t num_labels,
   take(block.final_acoustic, num_states);
   if (timed) take(block.time, num_states);
   take(block.final_ali, num_final_labels);
-  take(block.ali, num_labels);  // last, for copy_labels writes a little past its end
+  take(block.ali, num_labels);  // last, as copy_labels may write beyond its end
   return block;
 }
 

@@ -1,4 +1,5 @@
-// One copy of a function per instruction set, the best of which the loader picks; elsewhere there is one.
+// A copy of a function per instruction set, the best of which the loader selects; a single one if that is not
+// supported.
 #pragma once
 
 #if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__gnu_linux__)

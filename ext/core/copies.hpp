@@ -1,4 +1,5 @@
-// Lattices made of copies of the states and arcs of another one, with their words, acoustic costs and alignments.
+// Lattices that consist of copies of the states and arcs of another lattice, with their words, acoustic costs and
+// alignments.
 #pragma once
 
 #include <algorithm>
@@ -20,13 +21,13 @@ struct Copies {
   std::vector<float> final_graph;  // [num_states] new cost, +inf: not final
 };
 
-// Copies made by composition with a language model.
+// Copies that result from composition with a language model.
 struct Composed : Copies {
   bool too_large = false;
   int64_t impossible = -1;  // old arc with a word of probability 0, or num_arcs for </s>
 };
 
-// Copy labels of arcs or states, and note where those of each begin.
+// Copy the labels of arcs or states, and set the offsets of those of each.
 template <class Ids, class Wanted>
 void copy_runs(const Ids& ids, const Wanted& wanted, const int64_t* begin, const int32_t* pool, int64_t* to_begin,
                int32_t* to) {

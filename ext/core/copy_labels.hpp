@@ -1,4 +1,4 @@
-// Copies the labels of an arc. There are few, so that a call of memcpy costs more than the copying.
+// Copies the labels of an arc. As there are few, calling memcpy would take longer than copying them.
 #pragma once
 
 #include <cstdint>
@@ -6,9 +6,9 @@
 
 namespace ninja {
 
-constexpr int64_t kLabelSlack = 24;  // labels behind the last that copy_labels may read and write
+constexpr int64_t kLabelSlack = 24;  // labels after the last one that copy_labels may read and write
 
-// Copy labels in steps of 32 bytes, three steps at least (most arcs need no more, and a loop would be guessed wrong).
+// Copy labels in steps of 32 bytes, in at least three steps (most arcs need no more, and a loop would be mispredicted).
 inline int32_t* copy_labels(int32_t* to, const char* from, int64_t num_labels) {
   std::memcpy(to, from, 32);
   std::memcpy(to + 8, from + 32, 32);

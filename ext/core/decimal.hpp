@@ -1,4 +1,4 @@
-// Numbers of Kaldi's text lattices: printed as a C++ stream prints them (%g, 6 digits), parsed as strtod parses them.
+// Numbers in Kaldi's text lattices, which are printed as by a C++ stream (%g, 6 digits) and parsed as by strtod.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@
 
 namespace ninja {
 
-constexpr size_t kMaxNumber = 16;  // bytes print_cost and print_integer may touch at most
+constexpr size_t kMaxNumber = 16;  // maximum number of bytes that print_cost and print_integer may write
 
 // An integer below 10,000 as text followed by '_', for fast printing of alignments.
 struct SmallInteger {
@@ -96,7 +96,7 @@ inline char* print_cost(char* out, float cost) {
   return out + length + 1;
 }
 
-// Parse an integer of at most 10 digits; null when there is none or it does not fit into 32 bits.
+// Parse an integer of at most 10 digits; null if there is none or it exceeds 32 bits.
 inline const char* parse_integer(const char* at, int32_t& number) {
   const bool negative = *at == '-';
   at += negative;
@@ -108,7 +108,7 @@ inline const char* parse_integer(const char* at, int32_t& number) {
   return at;
 }
 
-// Parse a finite decimal number in [at, end); null when there is none. `*end` must be readable and no part of a number.
+// Parse a finite decimal number in [at, end); null if there is none. `*end` must be readable and not part of a number.
 inline const char* parse_decimal(const char* at, const char* end, double& number) {
   static constexpr double kPower[] = {1,   1e1, 1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
                                       1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15};
@@ -144,7 +144,7 @@ inline const char* parse_decimal(const char* at, const char* end, double& number
   return at;
 }
 
-// Parse a cost as `parse_decimal` does, or OpenFst's name for one that is not finite.
+// Parse a cost as `parse_decimal` does, or OpenFst's name of a value that is not finite.
 inline const char* parse_cost(const char* at, const char* end, float& cost) {
   double number = 0;
   if (const char* stop = parse_decimal(at, end, number)) {

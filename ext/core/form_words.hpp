@@ -1,4 +1,4 @@
-// Lattices with the numbers of lexical forms in place of words.
+// Lattices in which words are replaced by the numbers of their lexical forms.
 #pragma once
 
 #include <algorithm>
@@ -12,23 +12,24 @@
 namespace ninja {
 
 // Codes of words: 0 for words without lexical words, kUnknownForm, kSeveralForms - k for the k-th form of several
-// lexical words, otherwise the number of the only one. This is the word itself, or a number from kFirstOtherForm on.
+// lexical words, otherwise the number of the only lexical word, which is the word itself or a number from
+// kFirstOtherForm on.
 constexpr int32_t kUnknownForm = -1;
 constexpr int32_t kSeveralForms = -2;
 constexpr int32_t kFirstOtherForm = 1 << 30;
 
 struct Forms {
   const int32_t* code;   // [size]
-  int64_t size;          // of the words
-  const int64_t* begin;  // [num_several + 1] in `part`
-  const int32_t* part;   // numbers of the words of several
+  int64_t size;          // number of words
+  const int64_t* begin;  // [num_several + 1], offsets in `part`
+  const int32_t* part;   // numbers of the lexical words of words with several
   int64_t num_several;
 
   int32_t of(int32_t word) const {
     if (static_cast<uint32_t>(word) >= static_cast<uint64_t>(size)) return kUnknownForm;
     return kSeveralForms - code[word] < num_several ? code[word] : kUnknownForm;  // another thread may have added it
   }
-  int64_t length(int32_t of_code) const {  // of arcs, at least 1
+  int64_t length(int32_t of_code) const {  // number of arcs, at least 1
     return of_code > kSeveralForms ? 1 : begin[kSeveralForms - of_code + 1] - begin[kSeveralForms - of_code];
   }
   int32_t word(int32_t of_code, int64_t piece) const {
@@ -37,12 +38,13 @@ struct Forms {
 };
 
 struct FormWords {
-  std::vector<int32_t> unknown;  // words whose form is not known, or beyond the table; these may occur several times
-  std::vector<int64_t> changed;  // places of items with numbers for words
+  // words whose form is not known, or that are beyond the table; the latter may occur several times
+  std::vector<int32_t> unknown;
+  std::vector<int64_t> changed;  // indices of items in which words are replaced
   Items items;                   // all items, if some are changed; they borrow the other arrays
 };
 
-// Whether an item has different words of one form, or a word without lexical words or with several.
+// Whether an item has different words with the same form, or a word without lexical words or with several.
 class FormClashes {
  public:
   bool operator()(const Arcs& arcs, const Forms& forms) {
@@ -75,7 +77,7 @@ class FormClashes {
   std::vector<First> first_;
 };
 
-// The same arrays with the numbers of forms for words, each of one lexical word at most.
+// The same arrays with words replaced by the numbers of their forms, each of at most one lexical word.
 inline Item relabelled(const Item& item, const Forms& forms) {
   Item result = item;
   auto word = std::make_shared<std::vector<int32_t>>(item.arcs.word, item.arcs.word + item.arcs.num_arcs);
@@ -85,8 +87,9 @@ inline Item relabelled(const Item& item, const Forms& forms) {
   return result;
 }
 
-// A lattice with a chain of arcs for each word of several lexical words. The first arc of a chain has the costs; labels
-// and times are divided evenly. The states of a chain follow the state where it begins, in the order of the arcs.
+// A lattice with a chain of arcs for each word with several lexical words. The first arc of a chain has the costs;
+// labels and times are divided evenly. The states of a chain follow the state in which it begins, in the order of the
+// arcs.
 inline Item with_chains(const Item& item, const Forms& forms) {
   struct Memory {
     LatticeArrays arrays;
@@ -159,12 +162,13 @@ inline Item with_chains(const Item& item, const Forms& forms) {
   return result;
 }
 
-// Replaces words in items with a word that differs from its form: in all of them, or only where this changes which words
-// are equal. Nothing is replaced while forms are unknown.
+// Replaces words in items with a word that differs from its form: in all such items, or only in those with different
+// words that become equal. Nothing is replaced while forms are unknown.
 inline FormWords form_words(const Items& items, const Forms& forms, bool all) {
   FormWords result;
   std::vector<bool> listed(forms.size);
-  std::vector<std::pair<int64_t, bool>> candidates;  // places, and whether they have words of several lexical words
+  // indices of items, and whether they have words with several lexical words
+  std::vector<std::pair<int64_t, bool>> candidates;
   for (size_t place = 0; place < items.size(); ++place) {
     const Arcs& arcs = items[place].arcs;
     bool has_several = false, has_other = false;
@@ -197,15 +201,15 @@ inline FormWords form_words(const Items& items, const Forms& forms, bool all) {
 // The written form of each arc of some lexical lattices.
 struct ArcForms {
   std::vector<int32_t> form;   // a written word, or -1 - n for the n-th part
-  std::vector<int32_t> word;   // [num_parts], a written word of several lexical words
-  std::vector<int32_t> piece;  // [num_parts], the place of one of them
+  std::vector<int32_t> word;   // [num_parts], a written word with several lexical words
+  std::vector<int32_t> piece;  // [num_parts], the index of one of its lexical words
 };
 
 // `written` are the lattices whose words were replaced in `items`, at the places `changed`.
 inline ArcForms arc_forms(const Items& written, const Items& items, const int64_t* changed, int64_t num_changed) {
   ArcForms result;
-  std::vector<int64_t> keys;                       // of the parts of an item, sorted
-  std::vector<std::pair<size_t, int64_t>> places;  // of the parts in `form`, and their keys
+  std::vector<int64_t> keys;                       // sorted keys of the parts of an item
+  std::vector<std::pair<size_t, int64_t>> places;  // indices of the parts in `form`, and their keys
   std::vector<int32_t> count, piece;               // by written arc
   for (const int64_t* place = changed; place != changed + num_changed; ++place) {
     const int64_t i = *place;
@@ -221,7 +225,7 @@ inline ArcForms arc_forms(const Items& written, const Items& items, const int64_
     for (const int64_t arc : written_arc) ++count[arc_of(arc)];
     keys.clear();
     places.clear();
-    for (const int64_t of : written_arc) {  // the arcs of a chain are in its order
+    for (const int64_t of : written_arc) {  // the arcs of a chain are in order
       const int64_t arc = arc_of(of);
       if (count[arc] > 1) {
         keys.push_back(static_cast<int64_t>(arcs.word[arc]) << 32 | piece[arc]++);

@@ -1,11 +1,11 @@
-// OpenFst's binary images: vector FSTs written from flat arrays, vector and const FSTs parsed into them.
-//
-// Layout (little-endian, as every machine OpenFst's wheels are built for):
+// OpenFst's binary images: vector FSTs are written from flat arrays, and vector and const FSTs are parsed into them.
+// Layout (little-endian, like all machines that OpenFst's wheels support):
 //   i32 magic; str "vector"; str arc type; i32 version 2; i32 flags; u64 properties; i64 start, states, arcs;
 //   [symbol tables]; per state: weight, i64 arcs, arcs x {i32 input label, i32 output label, weight, i32 next state}
-// with str = i32 length and that many bytes. A const FST says "const" and has, behind the same header and symbols, its
-// states as {weight, u32 first arc, u32 arcs, u32 input epsilons, u32 output epsilons} and then all arcs, both as they
-// lie in memory (log64: arcs of 24 bytes) and, in aligned files, each from a multiple of 16 bytes on.
+// where str is an i32 length and that number of bytes. A const FST has the type "const"; after the same header and
+// symbols, it has its states as {weight, u32 first arc, u32 arcs, u32 input epsilons, u32 output epsilons} and then
+// all arcs, both in their memory layout (log64: arcs of 24 bytes). In aligned files, each of the two begins at a
+// multiple of 16 bytes.
 #pragma once
 
 #include <algorithm>
@@ -36,17 +36,17 @@ struct FstArcs {
   const double* final_cost = nullptr;  // [num_states], +inf = not final
 };
 
-// The same with its memory, after parsing: states in topological order, state 0 the start. With an error the arrays are
-// undefined.
+// A parsed FST with its memory: states are in topological order, and state 0 is the start. If there is an error, the
+// arrays are undefined.
 struct ParsedFst {
   std::string error;
-  int64_t byte = -1;  // of the damage; -1: the image is well formed, but no lattice
+  int64_t byte = -1;  // offset of the damage; -1 if the image is well formed, but not a lattice
   std::string arc_type;
-  int64_t end = 0;  // bytes the image took
+  int64_t end = 0;  // number of bytes of the image
   std::vector<int64_t> arc_begin;
   std::vector<int32_t> dst, ilabel, olabel;
   std::vector<double> cost, final_cost;
-  std::vector<std::string> input_symbol, output_symbol;  // of attached tables
+  std::vector<std::string> input_symbol, output_symbol;  // symbols of attached tables
   std::vector<int64_t> input_symbol_id, output_symbol_id;
 };
 
@@ -88,7 +88,7 @@ inline char* put_states(char* to, const FstArcs& fst) {
   return to;
 }
 
-// Thrown while an image is parsed, and turned into the result's error before it leaves C++.
+// Thrown while an image is parsed, and converted to the error of the result.
 struct Malformed {
   std::string message;
   int64_t byte;
@@ -132,7 +132,7 @@ class Cursor {
   }
 
   void need(int64_t bytes, const char* what) const {
-    if (bytes > left()) throw Malformed{std::string("the image ends inside ") + what, at_};
+    if (bytes > left()) throw Malformed{std::string("the image ends within ") + what, at_};
   }
 
   // The caller has checked the number of bytes.
@@ -154,7 +154,8 @@ inline void get_symbols(Cursor& cursor, std::vector<std::string>& symbol, std::v
   cursor.get<int64_t>("a symbol table");
   const int64_t count = cursor.get<int64_t>("a symbol table");
   if (count < 0 || count > cursor.left() / 12) {
-    throw Malformed{"a symbol table claims " + std::to_string(count) + " symbols, more than fit", here};
+    throw Malformed{"a symbol table claims " + std::to_string(count) + " symbols, which is more than the file contains",
+                    here};
   }
   for (int64_t i = 0; i < count; ++i) {
     symbol.push_back(cursor.get_string("a symbol"));
@@ -166,7 +167,7 @@ template <typename Weight>
 inline void get_states(Cursor& cursor, ParsedFst& fst, int64_t num_states, std::vector<int64_t>& arc_byte) {
   const int64_t arc_bytes = 12 + static_cast<int64_t>(sizeof(Weight));
   fst.arc_begin.push_back(0);
-  // Old writers to pipes left -1 for the number of states: read to the end then.
+  // Old versions write -1 for the number of states to pipes; the image is then read to its end.
   for (int64_t state = 0; num_states < 0 ? cursor.left() > 0 : state < num_states; ++state) {
     const double final_cost = cursor.get<Weight>("a state");
     const int64_t here = cursor.at();
@@ -248,8 +249,8 @@ inline void get_const(Cursor& cursor, ParsedFst& fst, int64_t num_states, int64_
 
 inline bool is_zero(double weight) { return std::isinf(weight) && weight > 0; }
 
-// Return why the machine is not a lattice, or an empty string. Arcs of the semiring's zero are ignored if they will be
-// dropped.
+// Return the reason why the FST is not a lattice, or an empty string. Arcs whose weight is the semiring's zero are
+// ignored if they will be dropped.
 inline std::string flaw(const ParsedFst& fst, bool without_zeros = false) {
   const int64_t num_states = static_cast<int64_t>(fst.final_cost.size());
   for (int64_t state = 0; state < num_states; ++state) {
@@ -270,7 +271,7 @@ inline std::string flaw(const ParsedFst& fst, bool without_zeros = false) {
   return "";
 }
 
-// Drop the arcs of the semiring's zero.
+// Drop the arcs whose weight is the semiring's zero.
 inline void drop_zeros(ParsedFst& fst) {
   if (std::none_of(fst.cost.begin(), fst.cost.end(), is_zero)) return;
   size_t kept = 0;
@@ -292,7 +293,7 @@ inline void drop_zeros(ParsedFst& fst) {
   fst.dst.resize(kept);
 }
 
-// Renumber the states, leaving out those whose new number is -1.
+// Renumber the states, omitting those whose new number is -1.
 inline void reorder(ParsedFst& fst, const std::vector<int32_t>& number) {
   ParsedFst sorted;
   sorted.arc_begin.push_back(0);
@@ -322,17 +323,18 @@ inline int64_t get_machine(Cursor& cursor, ParsedFst& fst) {
   const std::string fst_type = cursor.get_string("the header");
   const bool is_const = fst_type == "const";
   if (fst_type != "vector" && !is_const) {
-    throw Malformed{"an FST of type \"" + fst_type.substr(0, 40) + "\"; convert it with fstconvert --fst_type=vector",
-                    here};
+    throw Malformed{
+        "unsupported FST type \"" + fst_type.substr(0, 40) + "\"; convert it with fstconvert --fst_type=vector", here};
   }
   here = cursor.at();
   fst.arc_type = cursor.get_string("the header");
   if (fst.arc_type != "standard" && fst.arc_type != "log" && fst.arc_type != "log64") {
-    throw Malformed{"arc type \"" + fst.arc_type.substr(0, 40) + "\"; only standard, log and log64 are read", here};
+    throw Malformed{
+        "unsupported arc type \"" + fst.arc_type.substr(0, 40) + "\"; standard, log and log64 are supported", here};
   }
   here = cursor.at();
   const int32_t version = cursor.get<int32_t>("the header");
-  // Version 1 of const FSTs is version 2, aligned, from before there was a flag for it.
+  // Version 1 of const FSTs is an aligned version 2, from before the flag for alignment existed.
   if (version != 2 && !(is_const && version == 1)) {
     throw Malformed{"version " + std::to_string(version) + " of a " + fst_type + " FST; 2 is needed", here};
   }
@@ -403,7 +405,7 @@ inline void parse(Cursor& cursor, ParsedFst& fst) {
   const std::vector<int32_t> cycle =
       top_sort(num_states, fst.arc_begin.data(), fst.dst.data(), static_cast<int32_t>(start), number.data());
   if (!cycle.empty()) {
-    fst.error = "state " + std::to_string(cycle[0]) + " lies on a cycle; a lattice has none";
+    fst.error = "state " + std::to_string(cycle[0]) + " lies on a cycle; a lattice must be acyclic";
     return;
   }
   reorder(fst, number);
@@ -419,7 +421,7 @@ inline void write_image(const FstArcs& fst, const std::string& arc_type, std::st
   to = put_string(to, arc_type);
   to = put(to, int32_t{2});
   to = put(to, int32_t{symbols.empty() ? 0 : 3});
-  to = put(to, uint64_t{3});  // expanded and mutable; OpenFst computes the other properties when it needs them
+  to = put(to, uint64_t{3});  // expanded and mutable; OpenFst computes the other properties on demand
   to = put(to, int64_t{0});
   to = put(to, fst.num_states);
   to = put(to, fst.num_arcs);
@@ -431,8 +433,8 @@ inline void write_image(const FstArcs& fst, const std::string& arc_type, std::st
   }
 }
 
-// Parse an image; states already in topological order from start 0 keep their numbers, else the reachable ones are
-// sorted.
+// Parse an image. If the start is 0 and states are in topological order, they keep their numbers; otherwise the
+// reachable states are sorted.
 inline ParsedFst parse_image(const char* bytes, int64_t size) {
   ParsedFst fst;
   fst_image::Cursor cursor(bytes, size);

@@ -16,7 +16,7 @@ struct Machine {
   int64_t start = -1;
 };
 
-// Parse an image that ends the bytes.
+// Parse an image that ends at the end of the bytes.
 inline Machine parse_any(const char* bytes, int64_t size) {
   Machine machine;
   fst_image::Cursor cursor(bytes, size);

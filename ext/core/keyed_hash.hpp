@@ -1,8 +1,8 @@
 // Hash functions with a random key per process, so that untrusted input cannot be made to collide and slow tables down.
 // Hash values differ between processes, so no result may depend on the order of the slots of a table.
 //
-// Source: Wang Yi, wyhash (github.com/wangyi-fudan/wyhash), the folded multiplication, here with a random key in place
-// of the constants, as the maps of Go hash where the processor has no AES instructions (runtime/hash64.go).
+// Source: Wang Yi, wyhash (github.com/wangyi-fudan/wyhash), the folded multiplication, here with a random key instead
+// of the constants, as in Go's maps on processors without AES instructions (runtime/hash64.go).
 #pragma once
 
 #include <cstddef>
@@ -36,7 +36,8 @@ inline uint64_t joined(int32_t a, int32_t b) {
 
 inline uint64_t keyed_hash(uint64_t value) { return folded(value ^ kHashKey.word[0], kHashKey.word[1]); }
 
-// The hash of a sequence, from that of its beginning and its next value; a sequence begins with its length.
+// The hash of a sequence, computed from the hash of its beginning and its next value; a sequence begins with its
+// length.
 inline uint64_t keyed_hash_with(uint64_t hash, uint64_t value) {
   return folded(hash ^ value ^ kHashKey.word[0], kHashKey.word[1]);
 }

@@ -1,4 +1,4 @@
-// The arrays of a lattice as C++ sees them: borrowed pointers, valid for one call.
+// The arrays of a lattice as borrowed pointers, which are valid for one call.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace ninja {
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr double kNever = std::numeric_limits<double>::infinity();  // cost of unreachable states
 
-// See ninja/lattice/lattice.py for what each array means and which invariants hold.
+// ninja/lattice/lattice.py describes the arrays and their invariants.
 struct Arcs {
   int64_t num_states;
   int64_t num_arcs;
@@ -32,7 +32,7 @@ struct Alignments {
   const int32_t* final_ali;
 };
 
-// The arrays of a lattice being made.
+// The arrays of a lattice that is being created.
 struct LatticeArrays {
   std::vector<int64_t> arc_begin, ali_begin, final_ali_begin;
   std::vector<int32_t> dst, word, ali, final_ali;

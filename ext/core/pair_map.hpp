@@ -28,7 +28,7 @@ class PairMap {
     uint64_t key = kEmpty;
     int32_t place = -1;
   };
-  static constexpr uint64_t kEmpty = ~uint64_t{0};  // (-1, -1), which is no valid pair
+  static constexpr uint64_t kEmpty = ~uint64_t{0};  // (-1, -1), which is not a valid pair
 
   size_t home(uint64_t key) const { return keyed_hash(key) & (cells_.size() - 1); }
 
@@ -60,7 +60,7 @@ class StatePairs {
  public:
   explicit StatePairs(int64_t num_states) : first_(num_states, -1), last_(num_states, -1) {}
 
-  // Not inlined: the loops over arcs that call it are a tenth faster.
+  // Not inlined, as the loops over arcs that call it are then a tenth faster.
   [[gnu::noinline]] int32_t operator()(int32_t state, int32_t other) {
     int32_t& found = known_(state, other);
     if (found >= 0) return found;

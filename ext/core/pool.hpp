@@ -8,7 +8,7 @@
 
 namespace ninja {
 
-// A growable array without initialisation: readers write every element they use.
+// A growable array that is not initialised, as parsers write every element that they use.
 template <class T>
 class Pool {
  public:

@@ -1,4 +1,4 @@
-// What an arc costs: the two costs of a lattice joined into one by the scales of a computation.
+// The total cost of an arc, computed from its graph and acoustic cost with scales.
 #pragma once
 
 #include "core/lattice.hpp"
@@ -10,7 +10,7 @@ constexpr double kNoPath = std::numeric_limits<double>::infinity();
 struct Scales {
   double acoustic;
   double lm;
-  double word_penalty;  // added to each arc that carries a word
+  double word_penalty;  // added to each arc that has a word
 };
 
 inline double arc_cost(const Arcs& arcs, int64_t arc, const Scales& scales) {
@@ -18,14 +18,14 @@ inline double arc_cost(const Arcs& arcs, int64_t arc, const Scales& scales) {
          (arcs.word[arc] != 0 ? scales.word_penalty : 0.0);
 }
 
-// Asks first whether the state is final: a scale of 0 would turn the infinite cost into NaN.
+// Finality is tested first, as a scale of 0 would convert the infinite cost to NaN.
 inline double final_cost(const Arcs& arcs, int64_t state, const Scales& scales) {
   if (!is_final(arcs, state)) return kNoPath;
   return scales.lm * arcs.final_graph[state] + scales.acoustic * arcs.final_acoustic[state];
 }
 
-// Kaldi's tools scale a lattice before they look at it, so their scales and scaled costs are single precision.
-// Arcs at the very edge of a beam fall on the same side only if ours are too.
+// Kaldi's tools scale a lattice before they process it, so their scales and scaled costs have single precision. Only
+// with the same precision are the same arcs at the edge of a beam kept.
 inline double single(double cost) { return static_cast<float>(cost); }
 
 inline Scales single(const Scales& scales) {

@@ -10,8 +10,8 @@ namespace ninja {
 
 constexpr int64_t kConsistent = -1;
 
-// Fill in the frame of each state, -1 for unreachable ones.
-// Returns the first arc whose labels contradict another path, or kConsistent.
+// Fill in the frame of each state, -1 for unreachable states. Returns the first arc whose labels contradict another
+// path, or kConsistent.
 inline int64_t state_times(const Arcs& arcs, const Alignments& alignments, int32_t* time) {
   std::fill(time, time + arcs.num_states, -1);
   time[0] = 0;
@@ -27,7 +27,7 @@ inline int64_t state_times(const Arcs& arcs, const Alignments& alignments, int32
   return kConsistent;
 }
 
-// Return the first arc that ends before it begins by the times of a file, or kConsistent.
+// Return the first arc that ends before it begins, according to the times of a file, or kConsistent.
 inline int64_t first_backward_arc(const Arcs& arcs, const int32_t* time) {
   for (int64_t state = 0; state < arcs.num_states; ++state) {
     for (int64_t arc = arcs.arc_begin[state]; arc < arcs.arc_begin[state + 1]; ++arc) {
@@ -64,7 +64,7 @@ void for_each_stretch(const Arcs& arcs, const Alignments& alignments, const int3
   }
 }
 
-// Count the arcs, and the final states with labels, that cross each frame, `frames` of them.
+// Count the arcs and the final states with labels that cross each of `frames` frames.
 inline void depth_per_frame(const Arcs& arcs, const Alignments& alignments, const int32_t* time, int64_t frames,
                             int32_t* depth) {
   std::fill(depth, depth + frames, 0);

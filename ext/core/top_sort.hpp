@@ -1,4 +1,4 @@
-// Topological order of states given in any order.
+// Topological order of states.
 #pragma once
 
 #include <algorithm>
@@ -11,14 +11,15 @@
 namespace ninja {
 
 // Orders states as OpenFst's TopSort does: the start first, in the reversed finishing order of a depth-first search
-// that follows arcs in their order. States that the start does not reach are left out. Memory is kept between calls.
+// that follows arcs in their order. States that cannot be reached from the start are omitted. Memory is reused between
+// calls.
 class TopSorter {
  public:
-  Pool<int32_t> state_at;  // [num_kept], old state of each new one
-  Pool<int32_t> place_of;  // [num_states], new state of each old one, -1 where left out
+  Pool<int32_t> state_at;  // [num_kept], old state of each new state
+  Pool<int32_t> place_of;  // [num_states], new state of each old state, -1 if omitted
   int64_t num_kept = 0;
 
-  // Sort states whose arcs lie at `begin[state]` to `begin[state + 1]`; `dst_of(arc)` is the state an arc enters.
+  // Sort states; state s has the arcs [begin[s], begin[s + 1]), and `dst_of(arc)` is the destination of an arc.
   // Returns false if there is a cycle.
   template <class DstOf>
   bool sort(int64_t num_states, const int64_t* begin, const DstOf& dst_of, int32_t start) {
@@ -61,7 +62,7 @@ class TopSorter {
     return true;
   }
 
-  const std::vector<int32_t>& cycle() const { return cycle_; }  // its states in order, after a failed sort
+  const std::vector<int32_t>& cycle() const { return cycle_; }  // states of the cycle in order, after a failed sort
 
  private:
   void find_cycle(int32_t first, int64_t depth) {
@@ -75,7 +76,8 @@ class TopSorter {
 };
 
 // Number the states so that every arc leads to a higher one and the start is 0; states that cannot be reached get -1.
-// `arc_begin` and `dst` are laid out as in a lattice. Returns the states of a cycle if there is one, else nothing.
+// `arc_begin` and `dst` are laid out as in a lattice. Returns the states of a cycle if there is one, else an empty
+// vector.
 inline std::vector<int32_t> top_sort(int64_t num_states, const int64_t* arc_begin, const int32_t* dst, int32_t start,
                                      int32_t* new_state) {
   TopSorter sorter;
@@ -84,7 +86,7 @@ inline std::vector<int32_t> top_sort(int64_t num_states, const int64_t* arc_begi
   return {};
 }
 
-// Return the old state of each new one: those that `top_sort` numbered, in their new order.
+// Return the old state of each new state: the states that `top_sort` numbered, in their new order.
 inline std::vector<int32_t> in_new_order(const std::vector<int32_t>& new_state) {
   std::vector<int32_t> old_state(new_state.size() - std::count(new_state.begin(), new_state.end(), -1));
   for (size_t state = 0; state < new_state.size(); ++state) {

@@ -16,7 +16,7 @@ class Trie {
  public:
   Trie() : table_(1 << 10, kNoNode) {}
 
-  // Finds or makes the node `prefix + word`; parents come before their children.
+  // Finds or creates the node `prefix + word`; parents precede their children.
   int32_t child(int32_t prefix, int32_t word) {
     if (2 * (parent_.size() + 1) > table_.size()) grow();
     const size_t place = locate(prefix, word);

@@ -151,7 +151,7 @@ class CtcSearch {
     if (way.score + logprob > label.way.score) label.way = {way.score + logprob, marked(way, number), number};
   }
 
-  // Select the best of the same prefixes and of those with one more unit.
+  // Select the best of the prefixes of the beam and of these prefixes with one more unit.
   const std::vector<CtcCandidate>& propose(const double* frame) {
     double best = kLogZero, worst = std::numeric_limits<double>::infinity();
     int64_t possible = 0;
@@ -182,7 +182,7 @@ class CtcSearch {
     return best_.sorted();
   }
 
-  // Offer the prefix with each unit that may follow, except prefixes that are in the beam already.
+  // Add candidates for the prefix followed by each allowed unit, except prefixes that are already in the beam.
   void extend(int32_t slot, const double* frame) {
     const Prefix& prefix = now_[slot];
     const Node& node = prefixes_[prefix.node];
@@ -199,7 +199,7 @@ class CtcSearch {
     };
     if (const int32_t* column = prefixes_.following(node)) {
       for (int32_t unit : tried_) {
-        if (prefix.total + frame[unit] < best_.edge()) break;  // units come most probable first
+        if (prefix.total + frame[unit] < best_.edge()) break;  // units are sorted by decreasing probability
         if (column[unit] != kCtcNone) offer(unit, column[unit]);
       }
     }

@@ -14,7 +14,7 @@ namespace ninja {
 struct CtcCandidate {
   double score;
   int32_t slot;    // of the prefix
-  int32_t column;  // 0: the prefix as it is; 1 + 2 * unit + begins: with a unit more
+  int32_t column;  // 0 for the prefix itself; 1 + 2 * unit + begins for the prefix with one more unit
   int32_t node;    // of the longer prefix, -1 if it does not exist yet
   bool operator<(const CtcCandidate& other) const {
     if (score != other.score) return score > other.score;

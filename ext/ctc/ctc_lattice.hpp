@@ -1,4 +1,4 @@
-// A lattice of the hypotheses of a CTC search: they share arcs as long as their words are the same.
+// A lattice of the hypotheses of a CTC search, which share arcs as long as their words are equal.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace ninja {
 
 struct CtcHypotheses {        // as in `CtcResult`
-  int64_t num_hypotheses;     // in the lattice, the most probable first
+  int64_t num_hypotheses;     // number of hypotheses in the lattice, the most probable first
   const int64_t* hypothesis;  // [num_hypotheses], their numbers
   const double* logprob;      // [num_hypotheses]
   const int64_t* word_begin;
@@ -45,7 +45,7 @@ class CtcLattice {
       for (int64_t w = input.word_begin[hypothesis]; w < input.word_begin[hypothesis + 1]; ++w) {
         const int32_t node = input.same[input.node[w]];
         if (state_of[node] == kNone) {
-          // In another hypothesis the words before may be later.
+          // In another hypothesis, the preceding words may end later.
           const int32_t late = std::max(input.first[w], time_[at]);
           const int32_t source = late > time_[at] ? pause(at, late) : at;
           const double cost = input.cost[w];
@@ -59,7 +59,7 @@ class CtcLattice {
         at = state_of[node];
       }
       ended.resize(time_.size());
-      if (ended[at]) continue;  // hypotheses that differ only in words that the table lacks: the best one counts
+      if (ended[at]) continue;  // of hypotheses that differ only in words missing from the table, the best one is kept
       ended[at] = 1;
       ends_.push_back({at, kNone, 0, -input.logprob[number] - cost_to_[at], nullptr, 0});
     }
@@ -77,7 +77,7 @@ class CtcLattice {
   struct Arc {
     int32_t src, dst, word;
     double cost;
-    const int32_t* columns;  // of its frames, null for silence
+    const int32_t* columns;  // columns of its frames, null for silence
     int32_t length;          // frames
   };
 

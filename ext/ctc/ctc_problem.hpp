@@ -29,9 +29,9 @@ struct CtcLexicon {
 };
 
 struct CtcBeam {
-  int64_t beam;       // prefixes kept; 0 is all
-  double score_beam;  // prefixes worse than the best by more are dropped
-  int64_t max_units;  // most probable units tried at a frame; 0 is all
+  int64_t beam;       // number of prefixes that are kept; 0 for all
+  double score_beam;  // prefixes that are worse than the best by more than this are dropped
+  int64_t max_units;  // number of most probable units that are tried per frame; 0 for all
 };
 
 struct CtcResult {
@@ -43,7 +43,7 @@ struct CtcResult {
   // Hypotheses, best first.
   std::vector<double> total;        // log-probability of all alignments
   std::vector<int64_t> word_begin;  // words of hypothesis h are word_begin[h] : word_begin[h + 1]
-  std::vector<int32_t> node;        // [words], in the tree
+  std::vector<int32_t> node;        // [words], node in the tree
   std::vector<int32_t> first, end;  // [words], frames: first one, one past the last; by the best alignment
   std::vector<double> cost;         // [words], of the best alignment, up to the next word's first frame
   std::vector<int32_t> alignment;   // [hypotheses, frames], the column at each frame of the best alignment

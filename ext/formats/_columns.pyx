@@ -20,7 +20,7 @@ from ninja.lattice import SLOTS, Lattice
 
 np.import_array()
 
-cdef tuple _SLOTS = SLOTS  # a C variable: no look-up by name
+cdef tuple _SLOTS = SLOTS  # a C variable, without a look-up by name
 cdef object _new = object.__new__
 
 
@@ -40,7 +40,7 @@ cdef int _KEY = 0, _COLUMNS = 1, _ROW = 2, _KIND = 12, _TIME = 13, _FRAME_SHIFT 
 
 
 cdef class _Array:
-    """One of the arrays of an unread lattice, number `slot` of the fields."""
+    """Descriptor of an array of a lattice that has not been read yet; `slot` is the index of its field."""
 
     cdef int slot
 
@@ -51,7 +51,7 @@ cdef class _Array:
         if lattice is None:
             return self
         columns = get_slot(_SLOTS, _COLUMNS, lattice)
-        if isinstance(columns, Columns):  # else another thread has just read it
+        if isinstance(columns, Columns):  # otherwise another thread has just read it
             (<Columns>columns)._read(lattice, get_slot(_SLOTS, _ROW, lattice))
         return get_slot(_SLOTS, self.slot, lattice)
 
@@ -59,7 +59,7 @@ cdef class _Array:
 class Unread(Lattice):
     """A lattice of a file that is checked, and becomes a plain ``Lattice``, on first use of its arrays.
 
-    Until then the slots of ``arc_begin`` and ``dst`` have its columns and its row.
+    Until then, the slots of ``arc_begin`` and ``dst`` contain its columns and its row number.
     """
 
     __slots__ = ()
@@ -86,7 +86,7 @@ for _slot in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, _TIME):
 
 
 cdef inline object _view(object column, np.npy_intp first, np.npy_intp length):
-    """Return a stretch of a column, read-only, without copying it; the column stays alive as long as it does."""
+    """Return a read-only view of a part of a column, which keeps the column alive."""
     cdef np.ndarray whole = <np.ndarray>column
     cdef char* at = <char*>np.PyArray_DATA(whole) + first * np.PyArray_ITEMSIZE(whole)
     cdef object array = np.PyArray_New(
@@ -98,7 +98,7 @@ cdef inline object _view(object column, np.npy_intp first, np.npy_intp length):
 
 
 cdef enum:
-    _SMALL = 4096  # bytes; a checksum over more is not worth a copy
+    _SMALL = 4096  # bytes; larger pieces are not copied for a checksum
     _GATHERED = 4 * _SMALL
 
 
@@ -108,8 +108,8 @@ cdef struct Piece:
 
 
 cdef object _crc32(const Piece* piece, int count):
-    """Return the CRC-32 of pieces, one behind the other; small ones are gathered, for each call has its price."""
-    cdef char gathered[_GATHERED]  # not of an object: other threads run meanwhile
+    """Return the CRC-32 of concatenated pieces; small pieces are first copied to a buffer, to save calls."""
+    cdef char gathered[_GATHERED]  # a local buffer, as other threads run meanwhile
     cdef Py_ssize_t held = 0
     cdef object found = 0
     cdef int each
@@ -128,8 +128,8 @@ cdef object _crc32(const Piece* piece, int count):
 def checksum(object lattice not None):
     """Return the CRC-32 of a lattice that a file stores.
 
-    It covers the key in UTF-8; the frame shift (0 if unknown) as a float64; whether it is raw, the numbers of states,
-    arcs, labels and final labels, and whether it has times, as int64; and the arrays in the order of the columns.
+    It covers the key in UTF-8; the frame shift (0 if unknown) as a float64; as int64, whether it is raw, the numbers
+    of states, arcs, labels and final labels, and whether it has times; and the arrays in the order of the columns.
     """
     cdef bytes key = lattice.key.encode()
     cdef tuple arrays = tuple([getattr(lattice, name) for name in _FIELDS[1:_KIND]])
@@ -159,24 +159,24 @@ def checksum(object lattice not None):
 
 
 cdef class Columns:
-    """The lattices of a record batch, made on demand.
+    """The lattices of a record batch, which are created on demand.
 
     Args:
         offsets: Begin of each lattice in each of the twelve lists below, int64 [lattices + 1] each.
         lists: (arc_begin, dst, word, graph, acoustic, ali_begin, ali, final_graph, final_acoustic, final_ali_begin,
-            final_ali, time), one array a column, of the types of a lattice.
-        keys: (int32 [lattices + 1], uint8 [bytes]): begins of the keys, and their bytes, valid UTF-8.
-        kinds: The same of the kinds.
-        frame_shifts: float64 [lattices], NaN: unknown.
+            final_ali, time), one array per column, with the dtypes of a lattice.
+        keys: (int32 [lattices + 1], uint8 [bytes]): offsets of the keys, and their bytes, which must be valid UTF-8.
+        kinds: The same arrays for the kinds.
+        frame_shifts: float64 [lattices], NaN if unknown.
         timed: Whether each lattice has times, uint8 [lattices].
         checksums: uint32 [lattices].
         summed: Whether each lattice has a checksum, uint8 [lattices].
-        num_words: Limit of word ids.
+        num_words: Upper bound of word ids, exclusive.
         path: File name for error messages.
 
     Raises:
-        ValueError: The keys leave their column.
-        FormatError: A lattice is of an unknown kind.
+        ValueError: The offsets of the keys are outside of their column.
+        FormatError: The kind of a lattice is unknown.
     """
 
     cdef list _offsets
@@ -338,7 +338,7 @@ cdef class Columns:
         if at == end:
             return False
         while at < end:
-            if at[0] < 0x20 or at[0] == 0x7f or (at[0] == 0xc2 and at[1] < 0xa0):  # the last: U+0080 to U+009F
+            if at[0] < 0x20 or at[0] == 0x7f or (at[0] == 0xc2 and at[1] < 0xa0):  # U+0080 to U+009F
                 return False
             at += 1
         return True
@@ -386,8 +386,8 @@ cdef class Columns:
         """Return a lattice whose arrays are views of the columns.
 
         Raises:
-            LatticeError: With `check`: it breaks an invariant.
-            FormatError: With `check`: its checksum differs.
+            LatticeError: With `check`, the lattice breaks an invariant.
+            FormatError: With `check`, the checksum of the lattice differs.
         """
         if not 0 <= row < self.size:
             raise IndexError("there is no such lattice")
@@ -417,7 +417,7 @@ cdef class Columns:
 
 
 cdef const int32_t* _begins(tuple strings, Py_ssize_t count) except NULL:
-    """Return the begins of strings after checking that they are within their bytes."""
+    """Return the offsets of strings after checking that they are within the bytes."""
     cdef const int32_t* begin = <const int32_t*>data_of(strings[0], np.NPY_INT32, count + 1)
     data_of(strings[1], np.NPY_UINT8, -1)
     cdef int64_t length = np.PyArray_DIM(<np.ndarray>strings[1], 0)

@@ -1,4 +1,4 @@
-"""Lattices of HTK, Sphinx, SRILM, Moses, OpenFst's text and k2 between bytes and arrays: conversions only."""
+"""Conversion between bytes and arrays for HTK, Sphinx, SRILM, Moses, OpenFst text and k2 lattices: conversions only."""
 
 cimport numpy as np
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -20,7 +20,7 @@ from ninja.lattice import SLOTS, Lattice
 
 np.import_array()
 
-cdef tuple _SLOTS = SLOTS  # a C variable: no look-up by name
+cdef tuple _SLOTS = SLOTS  # a C variable, without a look-up by name
 cdef object _new = object.__new__
 
 
@@ -46,11 +46,11 @@ cdef dict _read(Parser* parser, int fold, const char* node_name, list null, list
     """Return the arrays of a lattice, and ``(word, line)`` of each word; words in the arrays count from 1.
 
     Args:
-        fold: Which links into the end become final costs: 0 none, 1 those of null words, 2 those of silence too.
+        fold: Links into the end that become final costs: 0 none, 1 those of null words, 2 also those of silence.
         null, silent: Words that are read as the null word, or as silence.
 
     Raises:
-        LatticeError, FormatError: The reading failed.
+        LatticeError, FormatError: The file is invalid.
     """
     cdef c.TextLattice made
     cdef c.Fault fault
@@ -84,15 +84,15 @@ def read_slf(bytes content not None, str path, str key, *, double frame_shift, i
         content: The whole file.
         path, key: For error messages.
         frame_shift: Seconds.
-        words: Whether words begin or end at their nodes: 0 as in the file, 1 begin, 2 end.
-        fold: Which links into the end become final costs: 0 none, 1 those of null words, 2 those of silence too.
+        words: Position of words at their nodes: 0 as in the file, 1 they begin there, 2 they end there.
+        fold: Links into the end that become final costs: 0 none, 1 those of null words, 2 also those of silence.
         costs: ``(field, item or -1, is acoustic)`` of each cost.
-        missing_score: Score, a natural logarithm, of links without one that others have; None: refuse them.
+        missing_score: Natural-log score of links without a score that others have; None if they are errors.
         silent: Words that are read as epsilon.
         null: Names of the null word.
 
     Returns:
-        A dict: the arrays of the lattice, ``words``, ``utterance`` (its name in the header) and ``num_costs``.
+        A dict with the arrays of the lattice, ``words``, ``utterance`` (the name in the header) and ``num_costs``.
     """
     cdef c.SlfOptions options
     cdef c.SlfCost cost
@@ -120,8 +120,8 @@ def read_sphinx(bytes content not None, str path, str key, *, double base, cbool
     """Read the bytes of a Sphinx lattice.
 
     Args:
-        base: Base of the logarithms if the file does not give it; 0: refuse such a file.
-        bracketed: Words in [] or ++ are silence.
+        base: Base of the logarithms if it is not in the file; 0 if such a file is an error.
+        bracketed: Whether words in [] or ++ are silence.
         silent: Words that are read as epsilon.
     """
     cdef const char* begin = PyBytes_AS_STRING(content)
@@ -132,7 +132,8 @@ def read_sphinx(bytes content not None, str path, str key, *, double base, cbool
 
 
 def read_pfsg(bytes content not None, int64_t at, int64_t line, str path, str key, *, int fold, list null not None):
-    """Read the PFSG at an offset and line of a file; ``stop`` and ``line`` of the result are those of the next one."""
+    """Read the PFSG at an offset and line of a file; ``stop`` and ``line`` of the result are the offset and line of
+    the next PFSG."""
     if not 0 <= at <= len(content):
         raise ValueError("not in the file")
     cdef const char* begin = PyBytes_AS_STRING(content)
@@ -152,7 +153,7 @@ def read_plf(bytes content not None, int64_t line, str path, str key, *, int kin
     """Read the bytes of a PLF lattice on a line of a file.
 
     Args:
-        kind: Kind of the scores: 0 guessed, 1 logarithms of probabilities, 2 probabilities, 3 any logarithms.
+        kind: Kind of the scores: 0 detected, 1 logarithms of probabilities, 2 probabilities, 3 any logarithms.
         graph, acoustic: Index of the score that becomes the cost, or -1.
     """
     cdef const char* begin = PyBytes_AS_STRING(content)
@@ -167,11 +168,11 @@ def slf_lines(object lattice, object place, list texts not None, object time, *,
     """Return the node and link lines of an HTK lattice as bytes.
 
     Args:
-        lattice: The lattice, its costs finite.
+        lattice: The lattice, whose costs must be finite.
         place: int32 [num_arcs], index of each arc's word in the texts.
         texts: Words as bytes, quoted if necessary.
         time: int32 [num_states], frames, or None.
-        frame_shift, decimals: Seconds a frame, and the decimals of times.
+        frame_shift, decimals: Seconds per frame, and the number of decimals of times.
         log_base, linear: Divisor of the scores, or whether they are probabilities.
         end, end_time: Add an end node after the final states, at this frame.
     """
@@ -210,9 +211,9 @@ def read_fst_text(bytes content not None, int64_t line, *, bint acceptor, bint s
 
     Args:
         content: The lines.
-        line: Number of the first one.
-        acceptor: Arcs have one label rather than two.
-        spelled: Return the spelling of labels that are integers, too.
+        line: Number of the first line.
+        acceptor: Whether arcs have one label instead of two.
+        spelled: Also return the text of labels that are integers.
 
     Returns:
         (fault, line, field, number of fields, None): 1 a number of fields that neither arcs nor final states have, 2 no
@@ -242,20 +243,20 @@ def read_fst_text(bytes content not None, int64_t line, *, bint acceptor, bint s
 
 def read_k2(object arcs not None, int64_t first, int64_t last, int64_t num_states, object word, object lm, object am,
             *, bint as_graph):
-    """Make the arrays of a lattice from the arcs `first : last` of a k2 tensor.
+    """Create the arrays of a lattice from the arcs `first : last` of a k2 tensor.
 
     Args:
         arcs: int32 [4 * all arcs].
         first, last: First arc of the FSA, and the first arc after it.
-        num_states: Number of its states, with the final one.
+        num_states: Number of its states, including the final state.
         word: int32 [all arcs] or None.
         lm: float32 [all arcs] or None.
         am: float32 [all arcs] or None.
-        as_graph: Scores without `lm` become graph costs.
+        as_graph: Whether scores without `lm` become graph costs.
 
     Returns:
-        (error, arc, malformed, arrays): a message, or ""; the arc, counted from `first`, or -1; whether k2 would refuse
-        it, too; and (arc_begin, dst, word, graph, acoustic, final_graph, final_acoustic).
+        (error, arc, malformed, arrays): a message, or ""; the arc, counted from `first`, or -1; whether k2 would also
+        reject the FSA; and (arc_begin, dst, word, graph, acoustic, final_graph, final_acoustic).
     """
     cdef c.K2Fsa fsa
     cdef int64_t count = np.PyArray_DIM(<np.ndarray?>arcs, 0) // 4
@@ -296,7 +297,7 @@ def read_k2(object arcs not None, int64_t first, int64_t last, int64_t num_state
 
 def whole_lattice(str key not None, tuple arrays not None, ali_begin, ali, final_ali_begin, final_ali, str kind, time,
                   frame_shift, words):
-    """Return a lattice of the arrays of ``read_k2`` and other fields; nothing is checked."""
+    """Create a lattice from the arrays of ``read_k2`` and other fields, without checks."""
     return filled(_new(Lattice), _SLOTS, (
         key, arrays[0], arrays[1], arrays[2], arrays[3], arrays[4], ali_begin, ali, arrays[5], arrays[6],
         final_ali_begin, final_ali, kind, time, frame_shift, words,

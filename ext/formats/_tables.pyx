@@ -1,4 +1,5 @@
-"""Kaldi tables between bytes and ``Lattice`` objects, and rows of columns as text: conversions only."""
+"""Conversion of Kaldi tables between bytes and ``Lattice`` objects, and of rows of columns to text: conversions
+only."""
 
 cimport numpy as np
 from cpython.buffer cimport PyBUF_READ
@@ -27,7 +28,7 @@ from ninja.lattice import SLOTS, Lattice
 
 np.import_array()
 
-cdef tuple _SLOTS = SLOTS  # a C variable: no look-up by name
+cdef tuple _SLOTS = SLOTS  # a C variable, without a look-up by name
 cdef object _new = object.__new__
 
 
@@ -54,7 +55,7 @@ cdef object _error(c.Fault* fault, object path, object key, cbool archive):
 
 
 cdef tuple _gathered(vector[c.Entry]& entries, object path):
-    """Return the items of sound entries, and ``(number of items before it, error)`` of each faulty one."""
+    """Return the items of valid entries, and ``(number of items before it, error)`` for each invalid one."""
     cdef Items items
     cdef list faults = []
     cdef size_t number
@@ -71,14 +72,14 @@ cdef tuple _gathered(vector[c.Entry]& entries, object path):
 
 
 cdef class FileBatches:
-    """The entries of a plain file, read ahead by a thread that does not hold the GIL.
+    """The entries of a plain file, which a thread reads ahead without holding the GIL.
 
     Args:
         path: Name of the file, for messages.
-        file: Its descriptor, which is closed at the end.
+        file: File descriptor, which is closed at the end.
         begin, end: Byte range of an archive, or of a part of one.
         known: As for ``TableReader``.
-        chunk: Bytes read at once.
+        chunk: Number of bytes per read.
         ahead: Maximum number of bytes read ahead (or one batch).
         largest: Maximum number of bytes of an entry.
     """
@@ -87,7 +88,7 @@ cdef class FileBatches:
     cdef object path
     cdef object known
     cdef int64_t largest
-    cdef readonly int64_t size  # bytes of the last batch in the file
+    cdef readonly int64_t size  # number of bytes of the last batch in the file
 
     def __init__(self, object path, int file, object known, *, int64_t begin, int64_t end, int64_t chunk, int64_t ahead,
                  int64_t largest):
@@ -104,7 +105,7 @@ cdef class FileBatches:
         self.reader = new c.FileReader(file, begin, end, ids, num_ids, chunk, ahead, largest)
 
     def next(self):
-        """Return the items of the next batch, and its faults, as ``TableReader.parse`` does; None at the end."""
+        """Return the items of the next batch, and its faults, like ``TableReader.parse``; None at the end."""
         cdef c.EntryBatch batch
         cdef c.ReaderState state = c.kWait
         if self.reader == NULL:
@@ -143,7 +144,7 @@ cdef class TableReader:
 
     Args:
         path: Name of the table, for messages.
-        known: bool [largest word id + 1], mask of valid word ids; None: all are valid.
+        known: Mask of valid word ids, bool [largest word id + 1]; None if all are valid.
         words: Symbol table to attach to the lattices.
     """
 
@@ -152,11 +153,11 @@ cdef class TableReader:
     cdef bytearray memory
     cdef int64_t begin
     cdef int64_t end
-    cdef int64_t offset  # of the begin of the window in the file
+    cdef int64_t offset  # offset of the begin of the window in the file
     cdef object path
     cdef object known
     cdef object words  # the symbol table attached to the lattices
-    cdef readonly list offsets  # in the file, of the lattices of the last `parse`, after their keys
+    cdef readonly list offsets  # offsets in the file of the lattices of the last `parse`, after their keys
 
     def __init__(self, object path, object known=None, object words=None):
         self.memory = bytearray(c.kSlack)
@@ -203,7 +204,7 @@ cdef class TableReader:
         self.end += size
 
     def skip(self, int64_t offset):
-        """Move to an offset in the file; return whether the window has it, else empty the window."""
+        """Move to an offset in the file; return whether it is in the window, which is otherwise cleared."""
         cdef int64_t distance = offset - self.offset
         cdef cbool inside = 0 <= distance <= self.end - self.begin
         self.begin = self.begin + distance if inside else self.end
@@ -219,10 +220,10 @@ cdef class TableReader:
         return window
 
     def parse(self, int64_t bytes_behind):
-        """Return the items of all complete entries, and ``(items before it, error)`` of each faulty one.
+        """Return the items of all complete entries, and ``(number of items before it, error)`` for each invalid one.
 
         Args:
-            bytes_behind: Number of bytes of the file after the window; a huge number if unknown.
+            bytes_behind: Number of bytes of the file after the window; a very large number if unknown.
         """
         cdef c.Window window = self._window(bytes_behind)
         cdef int64_t consumed = 0
@@ -265,10 +266,10 @@ cdef class TableReader:
 
 
 cdef class TableWriter:
-    """Writer of lattices as bytes of a table, which are kept until ``clear``.
+    """Writer that encodes lattices as bytes of a table, which are kept until ``clear``.
 
     Args:
-        text: Text rather than binary.
+        text: Write text instead of binary data.
     """
 
     cdef c.Output output
@@ -306,7 +307,7 @@ cdef class TableWriter:
         """Append an entry for each item; return their offsets, int64 [items], as ``append`` does.
 
         Args:
-            compact: Write compact lattices, or raw ones; None: keep the kind of each.
+            compact: Whether to write compact or raw lattices; None keeps the kind of each.
 
         Raises:
             LatticeError: A lattice has costs that are not finite; some of the entries are appended.

@@ -1,5 +1,5 @@
-// OpenFst's text: lines of arcs and final states into arrays, states numbered by their names and arcs sorted by source.
-// Source: OpenFst 1.8.4, script/compile-impl.h (FstCompiler).
+// Parse OpenFst's text format: lines of arcs and final states become arrays, in which states are numbered and arcs
+// sorted by source. Source: OpenFst 1.8.4, script/compile-impl.h (FstCompiler).
 #pragma once
 
 #include <algorithm>
@@ -19,23 +19,23 @@ namespace ninja {
 
 // Properties of the lines that distinguish an acceptor from a transducer.
 struct FstTextLook {
-  bool three = false;  // a line of three fields
+  bool three = false;  // a line has three fields
   bool five = false;
-  bool fourth_integer = true;  // every fourth field of four is an integer
+  bool fourth_integer = true;  // the last field of every line of four fields is an integer
   bool fourth_weight = true;
-  std::vector<std::string_view> fourth;  // each of them once
+  std::vector<std::string_view> fourth;  // distinct fourth fields
 };
 
 enum class FstTextFault : int { kNone, kFields, kState, kWeight, kEmpty, kLost };
 
-// The machine, or a fault; with a fault the other fields are undefined.
+// The FST, or a fault; if there is a fault, the other fields are undefined.
 struct FstText {
   FstTextFault fault = FstTextFault::kNone;
-  int64_t line = 0;        // of the fault
+  int64_t line = 0;        // line of the fault
   std::string_view field;  // the invalid field
   int64_t num_fields = 0;
-  Vocabulary labels;                // output labels, by their spelling, numbered from 1
-  std::vector<int32_t> ids;         // [labels + 1], labels as integers, after a 0; empty if one is not an integer
+  Vocabulary labels;                // output labels as text, numbered from 1
+  std::vector<int32_t> ids;         // [labels + 1], 0 and the labels as integers; empty if one is not an integer
   std::vector<int64_t> arc_begin;   // [states + 1]
   std::vector<int32_t> dst, label;  // [arcs]
   std::vector<double> cost;         // [arcs]
@@ -44,11 +44,11 @@ struct FstText {
 
 namespace fst_text {
 
-constexpr int kMostFields = 6;  // fields that are stored; further ones are only counted
+constexpr int kMostFields = 6;  // maximum number of fields that are stored; further fields are only counted
 
 inline bool is_digit(char letter) { return static_cast<unsigned char>(letter - '0') < 10; }
 
-// Find the fields of the line that begins at `at`; return how many there are and move `at` behind its end.
+// Find the fields of the line that begins at `at`; return their number, and move `at` after the end of the line.
 inline int64_t split(const char*& at, const char* end, std::string_view* fields) {
   int64_t count = 0;
   while (true) {
@@ -78,7 +78,8 @@ inline bool to_id(std::string_view text, int32_t& id) {
   return number <= std::numeric_limits<int32_t>::max();
 }
 
-// [+-] digits [. digits] [e [+-] 1 to 4 digits], with a digit before the e; or [+-] inf or infinity, perhaps with an I.
+// [+-] digits [. digits] [e [+-] 1 to 4 digits], with a digit before the e; or [+-] inf or infinity, optionally with a
+// capital I.
 inline bool is_weight(std::string_view text) {
   const char* at = text.data();
   const char* const end = at + text.size();
@@ -112,10 +113,10 @@ inline bool to_weight(std::string_view text, double& weight) {
     return true;
   }
   if (parse_decimal(at, at + text.size(), weight) == nullptr) weight = std::strtod(at, nullptr);
-  return std::isfinite(weight);  // a number beyond double is not the semiring's zero
+  return std::isfinite(weight);  // a number that exceeds the range of double is not the zero of the semiring
 }
 
-// Numbers states by their names, except that the start and the first state change places.
+// Numbers states by their names, except that the start and the first state are exchanged.
 class Places {
  public:
   Places(const std::vector<int32_t>& src, const std::vector<int32_t>& dst,
@@ -160,14 +161,14 @@ class Places {
   }
 
   bool dense_ = true;
-  std::vector<int32_t> names_;  // dense: the place of each name; else the names, sorted
+  std::vector<int32_t> names_;  // dense: the number of each name; otherwise the names, sorted
   int32_t count_ = 0;
   int32_t start_ = 0;
 };
 
 }  // namespace fst_text
 
-// Find the line that first enters a state, and the field that names it.
+// Find the first line whose arc enters a state, and the field that names the state.
 inline void find_entry(const char* at, const char* end, int32_t state, FstText& made) {
   using namespace fst_text;
   std::string_view fields[kMostFields];
@@ -179,7 +180,7 @@ inline void find_entry(const char* at, const char* end, int32_t state, FstText& 
   }
 }
 
-// Find the properties of the lines before their kind is known.
+// Determine the properties of the lines before their kind is known.
 inline FstTextLook look_at_fst_text(const char* at, const char* end) {
   using namespace fst_text;
   FstTextLook look;
@@ -201,7 +202,7 @@ inline FstTextLook look_at_fst_text(const char* at, const char* end) {
   return look;
 }
 
-// Read the lines of an acceptor or a transducer. `*end` must be readable and NUL.
+// Parse the lines of an acceptor or a transducer. `*end` must be readable and NUL.
 inline void read_fst_text(const char* at, const char* end, int64_t line, bool acceptor, FstText& made) {
   using namespace fst_text;
   const char* const begin = at;
@@ -249,14 +250,15 @@ inline void read_fst_text(const char* at, const char* end, int64_t line, bool ac
 
   const Places place(src, dst, finals, start);
   made.final_cost.assign(place.count(), INFINITY);
-  for (const auto& [name, weight] : finals) made.final_cost[place(name)] = weight;  // the last line of a state counts
+  // the last line of a state takes precedence
+  for (const auto& [name, weight] : finals) made.final_cost[place(name)] = weight;
   made.arc_begin.assign(place.count() + 1, 0);
   for (int32_t& name : src) {
     name = place(name);
     ++made.arc_begin[name + 1];
   }
   for (int32_t state = 0; state < place.count(); ++state) made.arc_begin[state + 1] += made.arc_begin[state];
-  // OpenFst prints a line for every state: one that nothing leaves is final, if only at an infinite cost.
+  // OpenFst prints a line for every state: a state without arcs is final, possibly with an infinite cost.
   std::vector<bool> has_line(place.count());
   for (const int32_t state : src) has_line[state] = true;
   for (const auto& final : finals) has_line[place(final.first)] = true;

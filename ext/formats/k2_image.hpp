@@ -1,7 +1,6 @@
 // Converts the tensor of arcs of a k2 Fsa to the arrays of a lattice.
-//
-// A row of the tensor is {i32 source, i32 destination, i32 label, f32 score}, sources never fall, the last state is the
-// only final one, and just the arcs into it have the label -1 (k2/csrc/fsa.h; k2 calls anything else invalid).
+// A row of the tensor is {i32 source, i32 destination, i32 label, f32 score}. Sources do not decrease, the last state
+// is the only final one, and only the arcs into it have the label -1 (k2/csrc/fsa.h; k2 rejects other tensors).
 #pragma once
 
 #include <cmath>
@@ -20,26 +19,26 @@ struct K2Fsa {
   int64_t num_arcs = 0;
   int64_t num_states = 0;
   const int32_t* arcs = nullptr;  // [4 * num_arcs]
-  const int32_t* word = nullptr;  // [num_arcs]; null: labels are words
-  const float* lm = nullptr;      // [num_arcs], the part of the score that becomes the graph cost; null: see below
-  const float* am = nullptr;      // [num_arcs], the rest, used if both add up to the score; null: score - lm
-  bool as_graph = false;          // without `lm`: the score becomes the graph cost rather than the acoustic one
+  const int32_t* word = nullptr;  // [num_arcs]; null if labels are words
+  const float* lm = nullptr;      // [num_arcs], the part of the score that becomes the graph cost; may be null
+  const float* am = nullptr;      // [num_arcs], the other part, used if both sum to the score; null if it is score - lm
+  bool as_graph = false;          // without `lm`, the score becomes the graph cost instead of the acoustic cost
 };
 
 // The error of an FSA, if any.
 struct K2Fault {
   std::string error;
   int64_t arc = -1;        // the invalid arc, or -1
-  bool malformed = false;  // invalid for k2, too, rather than only no lattice
+  bool malformed = false;  // the FSA is also invalid for k2; otherwise it is valid, but not a lattice
 };
 
-// The order and the size of the lattice, or a fault; with a fault the other fields are undefined.
+// The order and the size of the lattice, or a fault; if there is a fault, the other fields are undefined.
 struct K2Plan {
   K2Fault fault;
   bool fold = true;             // arcs into the final state become final costs, and the state is removed
-  bool sorted = true;           // states keep their numbers, and `state` and `number` are empty
+  bool sorted = true;           // states keep their numbers; `state` and `number` are empty
   std::vector<int64_t> row;     // [k2 states + 1], first arc of each k2 state
-  std::vector<int32_t> state;   // [num_states], the k2 state each state is
+  std::vector<int32_t> state;   // [num_states], the k2 state of each state
   std::vector<int32_t> number;  // [k2 states], the state of each k2 state, or -1
   int64_t num_states = 0;
   int64_t num_arcs = 0;
@@ -88,7 +87,7 @@ inline K2Fault malformed(const K2Fsa& fsa, int64_t arc, int64_t before) {
   const std::string states = std::to_string(fsa.num_states);
   std::string message;
   if (row[0] < before || row[0] >= fsa.num_states - 1) {
-    message = "leaves state " + std::to_string(row[0]) + " behind state " + std::to_string(before) + ", of " + states +
+    message = "leaves state " + std::to_string(row[0]) + " after state " + std::to_string(before) + ", of " + states +
               " states of which the last is final";
   } else if (row[1] < 0 || row[1] >= fsa.num_states) {
     message = "enters state " + std::to_string(row[1]) + " of " + states;
@@ -99,7 +98,7 @@ inline K2Fault malformed(const K2Fsa& fsa, int64_t arc, int64_t before) {
   return {message, arc, true};
 }
 
-// Check the shape; fill `row`; find out whether to fold and whether the states are in topological order.
+// Check the shape, fill `row`, and determine whether to fold and whether the states are in topological order.
 inline void inspect(const K2Fsa& fsa, K2Plan& plan) {
   const int64_t last = fsa.num_states - 1;
   plan.row.assign(fsa.num_states + 1, 0);
@@ -123,7 +122,7 @@ inline void inspect(const K2Fsa& fsa, K2Plan& plan) {
   if (ending < 0) plan.fault.error = "no arc enters the final state, so there is no path";
 }
 
-// Number the states anew, leaving out those that cannot be reached.
+// Renumber the states, omitting those that cannot be reached.
 inline void sort(const K2Fsa& fsa, K2Plan& plan) {
   const int64_t last = fsa.num_states - 1;
   std::vector<int32_t> dst(fsa.num_arcs);
@@ -131,7 +130,7 @@ inline void sort(const K2Fsa& fsa, K2Plan& plan) {
   plan.number.resize(fsa.num_states);
   const std::vector<int32_t> cycle = top_sort(fsa.num_states, plan.row.data(), dst.data(), 0, plan.number.data());
   if (!cycle.empty()) {
-    plan.fault.error = "state " + std::to_string(cycle[0]) + " lies on a cycle; a lattice has none";
+    plan.fault.error = "state " + std::to_string(cycle[0]) + " lies on a cycle; a lattice must be acyclic";
     return;
   }
   if (plan.number[last] < 0) {
@@ -222,7 +221,7 @@ inline K2Plan plan_k2(const K2Fsa& fsa) {
   return plan;
 }
 
-// Fill the to. If there is a fault they hold nothing.
+// Fill the arrays `to`, which are undefined if there is a fault.
 inline K2Fault fill_k2(const K2Fsa& fsa, const K2Plan& plan, const Block& to) {
   using k2_image::Split;
   if (fsa.lm == nullptr) return k2_image::filled<Split::kNone>(fsa, plan, to);

@@ -11,19 +11,19 @@
 #include "formats/staging.hpp"
 
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error "Kaldi archives are little-endian, and so must the machine be"
+#error "Kaldi archives are little-endian; big-endian machines are not supported"
 #endif
 
 namespace ninja {
 
 enum class Scan {
-  kComplete,  // an entry was read, or a lattice was found faulty and passed over
-  kMore,      // the window ends inside the entry
-  kFatal,     // the rest cannot be parsed
+  kComplete,  // an entry was read, or an invalid lattice was skipped
+  kMore,      // the window ends within the entry
+  kFatal,     // the rest of the archive cannot be parsed
 };
 
 constexpr int32_t kOpenFstMagic = 2125659606;
-constexpr int64_t kMaxLabels = 1 << 24;  // of one arc: 46 hours of 10 ms frames
+constexpr int64_t kMaxLabels = 1 << 24;  // per arc: 46 hours of 10 ms frames
 
 template <class T>
 T load(const char* at) {
@@ -41,7 +41,7 @@ inline std::string spell(float cost) {
   return cost > 0 ? "+infinity" : "-infinity";
 }
 
-// Record the first fault of a lattice; later ones may be its consequences.
+// Record the first fault of a lattice; later faults may be consequences of it.
 inline void note(Fault& fault, Fault::Kind kind, const std::string& message) {
   if (fault.kind != Fault::kNone) return;
   fault.kind = kind;
@@ -76,11 +76,11 @@ inline void check_arc(const StagedArc& arc, int64_t number, int64_t state, int64
   }
 }
 
-// Reads one binary lattice at a time into a Staging.
+// Parses one binary lattice at a time into a Staging.
 class BinaryScanner {
  public:
-  // Args: window [at, end), bytes that follow it in the file (at most).
-  // Moves `at` behind the lattice when complete; `offset` is the place in the file of `at`.
+  // Args: window [at, end), and an upper bound on the number of bytes that follow it in the file.
+  // Moves `at` after the lattice if it is complete; `offset` is the offset of `at` in the file.
   Scan scan(const char*& at, const char* end, int64_t bytes_behind, int64_t offset, Staging& lattice, Fault& fault) {
     begin_ = at;
     end_ = end;
@@ -105,14 +105,14 @@ class BinaryScanner {
   }
 
  private:
-  // Tell whether `size` bytes at the cursor are in the window; if not, whether the file may still hold them.
+  // Return whether `size` bytes at the cursor are in the window; if not, whether the file may contain them.
   bool lack(const char* cursor, int64_t size) const { return end_ - cursor < size; }
 
   Scan more(const char* cursor, int64_t size, const char* what, Fault& fault) {
     const int64_t left = end_ - cursor;
     if (size - left > behind_) {
       return fatal(cursor,
-                   std::string("the file ends inside ") + what + ": " + std::to_string(size) + " bytes are needed, " +
+                   std::string("the file ends within ") + what + ": " + std::to_string(size) + " bytes are needed, " +
                        std::to_string(left + behind_) + " are left",
                    fault);
     }
@@ -163,7 +163,7 @@ class BinaryScanner {
     }
     if ((load<int32_t>(cursor + 4) & 3) != 0) {
       return fatal(cursor + 4,
-                   "the lattice carries symbol tables; write it without them (fstsymbols --clear_isymbols "
+                   "the lattice contains symbol tables; write it without them (fstsymbols --clear_isymbols "
                    "--clear_osymbols)",
                    fault);
     }
@@ -171,7 +171,7 @@ class BinaryScanner {
     num_states = load<int64_t>(cursor + 24);  // the number of arcs in the header may be wrong
     const int64_t bytes = lattice.compact ? (wide ? 28 : 20) : (wide ? 24 : 16);
     if (num_states < 0 || num_states > std::numeric_limits<int32_t>::max()) {
-      return fatal(cursor + 24, "the header counts " + std::to_string(num_states) + " states", fault);
+      return fatal(cursor + 24, "the header has the number of states " + std::to_string(num_states) + "", fault);
     }
     if (lack(cursor, 40 + num_states * bytes)) return more(cursor, 40 + num_states * bytes, "the states", fault);
     cursor += 40;

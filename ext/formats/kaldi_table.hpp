@@ -1,4 +1,4 @@
-// Parses Kaldi tables, sequences of key, blank and lattice, in windows of bytes.
+// Parses Kaldi tables, which are sequences of a key, a blank and a lattice, in windows of bytes.
 // Source: Kaldi util/kaldi-table-inl.h (SequentialTableReaderArchiveImpl::Next), lat/kaldi-lattice.cc.
 #pragma once
 
@@ -16,8 +16,8 @@ namespace ninja {
 
 struct Entry {
   std::string_view key;          // points into the window
-  const char* object = nullptr;  // where the lattice begins in it
-  Block block;                   // without memory if the lattice is faulty
+  const char* object = nullptr;  // begin of the lattice in the window
+  Block block;                   // without memory if the lattice is invalid
   Fault fault;
 };
 
@@ -32,22 +32,22 @@ inline void take_entry(Entry& entry, Items& items) {
 struct Window {
   const char* begin;
   const char* end;       // kSlack more bytes must be readable
-  int64_t offset;        // of `begin` in the file
-  int64_t bytes_behind;  // of the file behind `end`, at most
+  int64_t offset;        // offset of `begin` in the file
+  int64_t bytes_behind;  // maximum number of bytes of the file after `end`
 };
 
 constexpr int64_t kMaxKey = 4096;
 
 class TableParser {
  public:
-  // Mask of valid words; null: all are valid.
+  // Mask of valid words; null if all are valid.
   const uint8_t* known = nullptr;
   int64_t num_known = 0;
 
-  int64_t line = 1;     // of the next entry, in text
+  int64_t line = 1;     // line of the next entry in a text archive
   bool broken = false;  // the rest of the archive cannot be read
 
-  // Read the entries of a window; returns the bytes consumed.
+  // Parse the entries of a window; returns the number of bytes consumed.
   int64_t parse(const Window& window, std::vector<Entry>& entries) {
     const char* at = window.begin;
     broken = false;
@@ -63,7 +63,7 @@ class TableParser {
       entry.object = at;
       entry.key = {at, static_cast<size_t>(std::min<int64_t>(cursor - at, 200))};
       if (cursor == window.end || cursor - at > kMaxKey) {
-        refuse(entry, window, at, "no Kaldi table: expected a key and a blank, found " + quote(at, window.end));
+        refuse(entry, window, at, "not a Kaldi table: expected a key and a blank, found " + quote(at, window.end));
       } else {
         entry.key = {at, static_cast<size_t>(cursor - at)};
         cursor += *cursor == ' ' || *cursor == '\t';
@@ -76,7 +76,7 @@ class TableParser {
     return at - window.begin;
   }
 
-  // Read the lattice at the begin of the window, without a key, and move `at` to its end.
+  // Parse the lattice at the begin of the window, which has no key, and move `at` to its end.
   Scan parse_one(const Window& window, const char*& at, Entry& entry) {
     broken = false;
     line = 1;
@@ -141,7 +141,7 @@ class TableParser {
     return state;
   }
 
-  // Order the states, check the whole lattice, and make its arrays.
+  // Sort the states, check the whole lattice, and create its arrays.
   void finish(Entry& entry) {
     Staging& lattice = staging_;
     Fault& fault = entry.fault;
@@ -178,7 +178,7 @@ class TableParser {
     entry.block = sorted ? settle<false>(lattice, nullptr) : settle<true>(lattice, &order_);
   }
 
-  bool after_text_ = false;  // the last entry was text, where reading can resume at an empty line
+  bool after_text_ = false;  // the last entry was text, in which parsing can resume at an empty line
   BinaryScanner binary_;
   TextScanner text_;
   Staging staging_;

@@ -1,4 +1,4 @@
-// Kaldi's text lattices, one arc or final state a line, up to an empty line.
+// Kaldi's text lattices, with one arc or final state per line, up to an empty line.
 // Source: Kaldi lat/kaldi-lattice.cc (LatticeReader::ReadText), fstext/lattice-weight.h (operator >>).
 #pragma once
 
@@ -26,13 +26,13 @@ inline std::string quote(const char* at, const char* end) {
   return "'" + shown + "'";
 }
 
-// Reads a text lattice at a time into a Staging. A faulty one is skipped up to its empty line.
+// Parses one text lattice at a time into a Staging. An invalid lattice is skipped up to its empty line.
 class TextScanner {
  public:
-  // Args: window [at, end) from the end of the key's line on; whether the file ends with it; the line `at` is on.
-  // Moves `at` and `line` behind the empty line when complete.
+  // Args: window [at, end), which begins at the end of the key's line; whether the file ends with it; the line number
+  // of `at`. Moves `at` and `line` behind the empty line when complete.
   Scan scan(const char*& at, const char* end, bool at_end, int64_t& line, Staging& lattice, Fault& fault) {
-    labels_.reserve((end - at) / 2 + kLabelSlack, 0);  // a label takes two bytes at least
+    labels_.reserve((end - at) / 2 + kLabelSlack, 0);  // a label has at least two bytes
     num_labels_ = num_lines_ = num_finals_ = num_ordered_ = 0;
     max_state_ = -1;
     kind_ = Kind::kUnknown;
@@ -48,7 +48,7 @@ class TextScanner {
         fault.kind = Fault::kFormat;
         fault.fatal = true;
         fault.line = number;
-        fault.message = "the file ends inside a lattice; an empty line must follow it";
+        fault.message = "the file ends within a lattice, which must be followed by an empty line";
         return Scan::kFatal;
       }
       if (skip_blanks(cursor) == stop) {
@@ -96,7 +96,7 @@ class TextScanner {
       const char* begin = at;
       uint32_t number = 0;
       for (uint32_t digit; (digit = static_cast<uint32_t>(*at - '0')) < 10; ++at) number = number * 10 + digit;
-      if (at == begin || at - begin > 9) {  // negative or large numbers, or none
+      if (at == begin || at - begin > 9) {  // negative, large or missing numbers
         at = parse_integer(begin, *to);
         if (at == nullptr) return nullptr;
       } else {
@@ -138,7 +138,7 @@ class TextScanner {
       if (!is(Kind::kCompact)) return false;
     } else {
       next = parse_integer(at, olabel);
-      if (next != nullptr && (next == stop || blank(*next))) {  // a raw lattice: label, word, perhaps a weight
+      if (next != nullptr && (next == stop || blank(*next))) {  // a raw lattice: label, word and optionally a weight
         if (!is(Kind::kRaw)) return false;
         at = skip_blanks(next);
         if (at != stop) at = parse_weight(at, stop, weight);

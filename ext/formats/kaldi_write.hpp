@@ -18,9 +18,9 @@
 
 namespace ninja {
 
-// Make a lattice with at most one label an arc and no labels on final states (a Lattice of Kaldi). States keep their
-// numbers, and the states of long alignments come after them, as in Kaldi's ConvertLattice, so the result is not in
-// topological order.
+// Create a lattice with at most one label per arc and no labels on final states, like Kaldi's Lattice. States keep
+// their numbers and are followed by the states of long alignments, as in Kaldi's ConvertLattice, so the result is not
+// in topological order.
 inline LatticeArrays expand(const Arcs& arcs, const Alignments& alignments) {
   struct Link {
     int32_t dst, word, label;
@@ -30,7 +30,8 @@ inline LatticeArrays expand(const Arcs& arcs, const Alignments& alignments) {
   std::vector<std::vector<Link>> links(arcs.num_states);
   raw.final_graph.assign(arcs.final_graph, arcs.final_graph + arcs.num_states);
   raw.final_acoustic.assign(arcs.final_acoustic, arcs.final_acoustic + arcs.num_states);
-  // Lead labels [from, to) from `state` to `dst` (-1: to a new final state); the costs are paid at the first of them.
+  // Add a chain of arcs with the labels [from, to) from `state` to `dst`, or to a new final state if it is -1; the
+  // first arc has the costs.
   const auto chain = [&](int64_t state, int64_t dst, Link first, const int32_t* from, const int32_t* to) {
     do {
       const bool last = from + 1 >= to;
@@ -146,7 +147,7 @@ inline void write_binary(std::string_view key, const Arcs& arcs, const Alignment
   output.keep(to);
 }
 
-// Print "graph,acoustic" and, of a compact lattice, ",labels"; nothing at all for semiring One.
+// Print "graph,acoustic" and, for a compact lattice, ",labels"; print nothing for the semiring's One.
 inline char* print_weight(char* to, float graph, float acoustic, const int32_t* labels, int64_t num_labels,
                           bool compact) {
   if (graph == 0 && acoustic == 0 && (!compact || num_labels == 0)) return to;
@@ -208,7 +209,7 @@ inline void write_text(std::string_view key, const Arcs& arcs, const Alignments&
   output.keep(to);
 }
 
-// Tell whether the costs of a lattice can be read again: costs of arcs are finite, and the two final costs of a state
+// Return whether the costs of a lattice can be read again: costs of arcs are finite, and the two final costs of a state
 // are finite or both infinite. Sums of costs may overflow a float.
 inline bool is_readable(const Arcs& arcs) {
   using namespace native_check;
@@ -225,8 +226,8 @@ inline bool is_readable(const Arcs& arcs) {
   return ends;
 }
 
-// Write all items of a batch as compact lattices (kind 1), raw ones (0), or in their own kind (-1). `begins` gets the
-// offset of each lattice after its key. Returns false at the first lattice that could not be read again.
+// Write all items of a batch as compact lattices (kind 1), as raw lattices (0), or without conversion (-1). `begins`
+// gets the offset of each lattice after its key. Returns false at the first lattice that could not be read again.
 inline bool write_all(const Items& items, int kind, bool text, std::vector<int64_t>& begins, Output& output) {
   for (const Item& item : items) {
     if (!is_readable(item.arcs)) return false;

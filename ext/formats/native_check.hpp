@@ -12,24 +12,24 @@ namespace ninja {
 
 enum class Flaw : int {
   kNone,
-  kStates,     // no states, or the lengths of a lattice's arrays disagree
-  kArcBegin,   // does not rise from 0 to the number of arcs
-  kDst,        // an arc enters a state that is not there or not behind its own
+  kStates,     // there are no states, or the lengths of the arrays are inconsistent
+  kArcBegin,   // arc_begin does not increase from 0 to the number of arcs
+  kDst,        // an arc enters a state that does not exist or does not follow its source
   kWord,       // a word id is negative or beyond the symbol table
-  kCost,       // an arc has an infinite cost or none
-  kFinalCost,  // a final cost is -inf or no number
+  kCost,       // the cost of an arc is infinite or NaN
+  kFinalCost,  // a final cost is -inf or NaN
   kNoFinal,    // no state is final
-  kAliBegin,   // does not rise from 0 to the number of labels
+  kAliBegin,   // ali_begin does not increase from 0 to the number of labels
   kFinalAliBegin,
 };
 
-// One lattice in the columns.
+// A lattice in the columns.
 struct NativeRow {
-  int64_t num_begins = 0;  // of arc_begin: states + 1
+  int64_t num_begins = 0;  // length of arc_begin: states + 1
   int64_t num_arcs = 0;
   int64_t num_labels = 0;
   int64_t num_final_labels = 0;
-  int64_t num_words = 0;  // ids end before it
+  int64_t num_words = 0;  // upper bound of the ids, exclusive
   const int64_t* arc_begin = nullptr;
   const int32_t* dst = nullptr;
   const int32_t* word = nullptr;
@@ -43,7 +43,7 @@ struct NativeRow {
 
 struct NativeFlaw {
   Flaw flaw = Flaw::kNone;
-  int64_t place = 0;  // the arc or state, if any
+  int64_t place = 0;  // the invalid arc or state, if any
 };
 
 namespace native_check {
@@ -126,7 +126,7 @@ NINJA_CLONES NativeFlaw check_native(const NativeRow& row) {
     return {Flaw::kCost,
             first(row.num_arcs, [&](int64_t arc) { return !finite(row.graph, arc) || !finite(row.acoustic, arc); })};
   }
-  int32_t ends = 0, wrong = 0;  // negative if there is one
+  int32_t ends = 0, wrong = 0;  // negative if a state is final, or if a cost is invalid
   for (int64_t state = 0; state < num_states; ++state) {
     ends |=
         (size_bits(row.final_graph, state) - kInfiniteBits) & (size_bits(row.final_acoustic, state) - kInfiniteBits);

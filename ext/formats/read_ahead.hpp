@@ -23,11 +23,11 @@
 
 namespace ninja {
 
-// Entries in their order, with the bytes of their keys.
+// Entries in order, with the bytes of their keys.
 struct EntryBatch {
   std::vector<Entry> entries;
-  std::vector<char> keys;  // `Entry::key` points into it; a string might store its letters inline
-  int64_t size = 0;        // bytes of the file
+  std::vector<char> keys;  // `Entry::key` points into this vector; a string might store its characters inline
+  int64_t size = 0;        // number of bytes of the file
 
   EntryBatch() = default;
   EntryBatch(EntryBatch&& other) noexcept { *this = std::move(other); }
@@ -46,8 +46,8 @@ class FileReader {
  public:
   enum State { kBatch, kWait, kEnd, kFailed, kTooLarge };
 
-  // Args: an open file, which is closed at the end; its byte range; mask of valid word ids (null: all); bytes read at
-  // once; maximum number of bytes read ahead (or one batch); maximum number of bytes of an entry.
+  // Args: an open file, which is closed at the end; its byte range; mask of valid word ids, or null if all are valid;
+  // number of bytes per read; maximum number of bytes read ahead (or one batch); maximum number of bytes of an entry.
   FileReader(int file, int64_t begin, int64_t end, const uint8_t* known, int64_t num_known, int64_t chunk,
              int64_t ahead, int64_t largest)
       : file_(file), stop_(end), chunk_(chunk), ahead_(ahead), largest_(largest), position_(begin) {
@@ -66,7 +66,7 @@ class FileReader {
     ::close(file_);
   }
 
-  // Wait for the next batch; kWait: the time is over.
+  // Wait for the next batch; returns kWait after a timeout.
   State next(EntryBatch& batch, int milliseconds) {
     std::unique_lock<std::mutex> lock(mutex_);
     ready_.wait_for(lock, std::chrono::milliseconds(milliseconds),
@@ -80,8 +80,8 @@ class FileReader {
     return kBatch;
   }
 
-  // A process forked from the one that opened the file has no thread, and the lock may never be released: there the
-  // reader is leaked.
+  // A process that was forked after the file was opened has no thread, and the lock may never be released, so the
+  // reader is leaked there.
   bool was_forked() const { return ::getpid() != process_; }
   static void end(FileReader* reader) {
     if (reader != nullptr && reader->was_forked()) {
@@ -111,7 +111,7 @@ class FileReader {
 
   State read_all() {
     Pool<char> window;
-    int64_t pending = 0;  // bytes at the window's begin that wait for the rest of their entry
+    int64_t pending = 0;  // number of bytes at the begin of the window whose entry is incomplete
     while (true) {
       if (pending > largest_) return kTooLarge;
       const int64_t space = std::max(chunk_, pending);
@@ -145,7 +145,7 @@ class FileReader {
   static void keep_keys(EntryBatch& batch) {
     size_t size = 0;
     for (const Entry& entry : batch.entries) size += entry.key.size();
-    batch.keys.reserve(size);  // so that no key moves
+    batch.keys.reserve(size);  // so that keys do not move
     for (Entry& entry : batch.entries) {
       const char* key = batch.keys.data() + batch.keys.size();
       batch.keys.insert(batch.keys.end(), entry.key.begin(), entry.key.end());
@@ -168,14 +168,14 @@ class FileReader {
   const pid_t process_ = ::getpid();
   int file_;
   int64_t stop_, chunk_, ahead_, largest_;
-  int64_t position_;  // in the file, of the window's begin
+  int64_t position_;  // position of the begin of the window in the file
   TableParser parser_;
   int error_number_ = 0;
 
   std::mutex mutex_;
   std::condition_variable ready_, space_;
   std::deque<EntryBatch> batches_;
-  int64_t waiting_ = 0;  // bytes of the batches
+  int64_t waiting_ = 0;  // number of bytes of the pending batches
   bool stopped_ = false;
   State end_ = kWait;  // set when the thread ends
   std::thread thread_;

@@ -1,4 +1,4 @@
-// Rows of columns as lines of text, with tabs between.
+// Format the rows of columns as lines of text, separated by tabs.
 #pragma once
 
 #include <charconv>
@@ -18,16 +18,17 @@ namespace ninja {
 struct TextColumn {
   enum Kind { kIntegers, kNumbers, kNames, kRuns };
   Kind kind;
-  const int32_t* integer;  // of each row; kNames: number of each row's name; kRuns: the pool of all
-  const double* number;    // kNumbers: of each row, printed as %.7g
-  const int64_t* begin;  // kRuns: where the integers of each row lie in the pool; kNames: where each name's letters lie
+  const int32_t* integer;  // value of each row; kNames: index of the name of each row; kRuns: the pool of all integers
+  const double* number;    // kNumbers: value of each row, printed as %.7g
+  // kRuns: offsets of the integers of each row in the pool; kNames: offsets of the characters of each name
+  const int64_t* begin;
   const int64_t* end;
   const char* letters;  // kNames
   char separator;       // kRuns: between the integers of a row
-  bool may_lack;        // kRuns: there is no tab where a row has none
+  bool may_lack;        // kRuns: omit the tab if a row has no integers
 };
 
-constexpr int64_t kMostOfInteger = 12;  // bytes, with a separator
+constexpr int64_t kMostOfInteger = 12;  // bytes, including a separator
 constexpr int64_t kMostOfNumber = 24;
 
 // Print a number as printf prints %.7g, and NaN without a sign.
@@ -48,7 +49,7 @@ inline char* print_run(char* to, const int32_t* from, const int32_t* end, char s
   return to - 1;
 }
 
-// Print the rows from `first` up to `last`; each line begins with `prefix`.
+// Print the rows [first, last); each line begins with `prefix`.
 inline void print_rows(std::string_view prefix, const std::vector<TextColumn>& columns, int64_t first, int64_t last,
                        Output& output) {
   for (int64_t row = first; row < last; ++row) {

@@ -1,4 +1,4 @@
-// HTK's standard lattice format, read in one pass over the bytes.
+// Parser of HTK's standard lattice format, in one pass over the bytes.
 // Source: S. Young et al., The HTK Book 3.4, chapter "Lattices and language models"; HTK HNet.c (ReadOneLattice).
 #pragma once
 
@@ -24,22 +24,22 @@ enum class SlfWords : int32_t { kAuto, kBegin, kEnd };
 struct SlfOptions {
   double frame_shift = 0.01;  // seconds
   SlfWords words = SlfWords::kAuto;
-  std::vector<SlfCost> costs;  // 32 at most
-  bool fill = false;           // links without a score get the missing score; else they are refused
+  std::vector<SlfCost> costs;  // at most 32
+  bool fill = false;           // links without a score get `missing_score`; otherwise they are errors
   double missing_score = 0;    // natural logarithm
 };
 
 class SlfParser : public SlfScanner {
  public:
   std::vector<SlfSection> sections;  // the last one is the lattice, the others its sub-lattices
-  std::string_view utterance;        // name of the lattice in the header; empty: none
-  std::vector<int64_t> num_costs;    // number of fields that hold each cost
+  std::string_view utterance;        // name of the lattice in the header; empty if it has none
+  std::vector<int64_t> num_costs;    // number of fields with each cost
   bool word_begins = false;
 
   SlfParser(const char* begin, const char* end, const SlfOptions& options)
       : SlfScanner(begin, end), num_costs(options.costs.size(), 0), options_(options), size_(end - begin) {}
 
-  int64_t size() const { return size_; }  // of the file, in bytes
+  int64_t size() const { return size_; }  // size of the file in bytes
 
   void parse() {
     bits_ = slf_cost_bits(options_.costs);
@@ -64,7 +64,7 @@ class SlfParser : public SlfScanner {
     std::string_view name;
     while (true) {
       const Place place = next_field(name);
-      if (place == kFileEnd) fail("the file ends before N= and L= say how large the lattice is");
+      if (place == kFileEnd) fail("the file ends before N= and L=, the size of the lattice");
       if (place == kLineEnd) {
         if (num_nodes < 0 || num_links < 0) {
           new_line();
@@ -101,11 +101,11 @@ class SlfParser : public SlfScanner {
     section.link_costs.resize(num_links);
     if (start_node_ >= num_nodes || end_node_ >= num_nodes) {
       fail((start_node_ >= num_nodes ? "start=" + std::to_string(start_node_) : "end=" + std::to_string(end_node_)) +
-           " is no node; the last one is " + std::to_string(num_nodes - 1));
+           " is not a node; the last node is " + std::to_string(num_nodes - 1));
     }
   }
 
-  // Go from the end of a line to the next line with fields; return whether nodes or links begin there.
+  // Move from the end of a line to the next line with fields; return whether nodes or links begin there.
   bool body_begins() {
     while (true) {
       new_line();
@@ -124,7 +124,7 @@ class SlfParser : public SlfScanner {
       only_once(!base_given_, name);
       base_given_ = true;
       const double base = decimal(name);
-      if (base < 0 || (base > 0 && base < 1)) fail("base=" + std::string(from, at_) + " is no base of logarithms");
+      if (base < 0 || (base > 0 && base < 1)) fail("base=" + std::string(from, at_) + " is not a base of logarithms");
       linear_ = base == 0;
       log_base_ = base == 0 || base == 1 ? 1 : std::log(base);  // 1 means natural logarithms in HTK
     } else if (name == "tscale") {
@@ -136,14 +136,13 @@ class SlfParser : public SlfScanner {
       node = integer(name, std::numeric_limits<int32_t>::max());
     } else if (name == "dir") {
       const std::string_view value = text_value(name);
-      if (value != "f" && value != "b")
-        fail("dir=" + std::string(value.substr(0, 20)) + ", but f and b are all there are");
+      if (value != "f" && value != "b") fail("dir=" + std::string(value.substr(0, 20)) + ", but must be f or b");
       direction_given_ = true;
       word_begins = value == "b";
     } else if (name == "SUBLAT" || name == "S") {
       only_once(section.name.empty(), name);
       section.name = text_value(name);
-      if (number_of_.count(section.name) > 0) fail("a second sub-lattice " + shown(section.name));
+      if (number_of_.count(section.name) > 0) fail("there is a second sub-lattice " + shown(section.name));
       if (section.name.empty()) fail("the sub-lattice has no name");
     } else {
       const std::string_view value = at_break(at_) ? std::string_view() : text_value(name);
@@ -183,7 +182,7 @@ class SlfParser : public SlfScanner {
       }
       if (name == ".") {
         if (section.name.empty()) {
-          if (std::exchange(ended, true)) fail("a second '.'");
+          if (std::exchange(ended, true)) fail("there is a second '.'");
           continue;
         }
         break;
@@ -201,7 +200,7 @@ class SlfParser : public SlfScanner {
         ++num_links;
         read_link(section, link);
       } else if (name == "VERSION" || name == "V") {
-        fail("a second lattice begins here, but a file of this format holds one; split the file before each VERSION=");
+        fail("a second lattice begins here, but files of this format contain one; split the file before each VERSION=");
       } else {
         fail("expected a node (I=) or a link (J=), found field " + shown(name));
       }
@@ -209,7 +208,7 @@ class SlfParser : public SlfScanner {
     if (num_links < text.num_links()) {
       fail("L=" + std::to_string(text.num_links()) + ", but there are " + std::to_string(num_links) + " links");
     }
-    if (num_nodes > 0 && num_nodes < text.num_nodes) {  // nodes without words and times may be missing altogether
+    if (num_nodes > 0 && num_nodes < text.num_nodes) {  // nodes without words and times may be omitted
       fail("N=" + std::to_string(text.num_nodes) + ", but there are " + std::to_string(num_nodes) + " nodes");
     }
     if (num_nodes == 0 && text.num_nodes > 2 * num_links + 1) {
@@ -232,15 +231,15 @@ class SlfParser : public SlfScanner {
     std::string_view name;
     while (next_field(name) == kField) {
       if (name == "t" || name == "time") {
-        if (std::exchange(timed, true)) fail("two times on one line");
+        if (std::exchange(timed, true)) fail("the line has two times");
         if (text.time.empty()) text.time.assign(text.num_nodes, kNoFrame);
         text.time[node] = frame(decimal(name));
       } else if (name == "W" || name == "WORD") {
-        if (std::exchange(worded, true)) fail("two words (or sub-lattices) on one line");
+        if (std::exchange(worded, true)) fail("the line has two words or sub-lattices");
         if (text.node_word.empty()) text.node_word.assign(text.num_nodes, kNoWord);
         text.node_word[node] = words.add(text_value(name), line_);
       } else if (name == "L" || name == "SUBLAT") {
-        if (std::exchange(worded, true)) fail("two words (or sub-lattices) on one line");
+        if (std::exchange(worded, true)) fail("the line has two words or sub-lattices");
         if (section.sub.empty()) section.sub.assign(text.num_nodes, -1);
         section.sub[node] = section_named(text_value(name));
       } else if (add_costs(name, sums)) {
@@ -269,13 +268,13 @@ class SlfParser : public SlfScanner {
     std::string_view name;
     while (next_field(name) == kField) {
       if (name == "S" || name == "START") {
-        if (start >= 0) fail("two start nodes on one line");
+        if (start >= 0) fail("the line has two start nodes");
         start = integer(name, text.num_nodes);
       } else if (name == "E" || name == "END") {
-        if (end >= 0) fail("two end nodes on one line");
+        if (end >= 0) fail("the line has two end nodes");
         end = integer(name, text.num_nodes);
       } else if (name == "W" || name == "WORD") {
-        if (word != kNoWord) fail("two words on one line");
+        if (word != kNoWord) fail("the line has two words");
         word = words.add(text_value(name), line_);
       } else if (!add_costs(name, sums)) {
         skip_value(name);
@@ -310,7 +309,7 @@ class SlfParser : public SlfScanner {
     return static_cast<int32_t>(rounded);
   }
 
-  // Read a logarithm, or a probability with base 0, as a natural-log cost.
+  // Convert a logarithm, or for base 0 a probability, to a natural-log cost.
   double cost(std::string_view name, int32_t item) {
     const char* from = at_;
     for (int32_t comma = 0; comma < item; ++comma) {
@@ -340,12 +339,12 @@ class SlfParser : public SlfScanner {
     return 0 - std::log(number);
   }
 
-  // SRILM writes it where a word or a pronunciation has probability 0.
+  // SRILM writes this if a word or a pronunciation has probability 0.
   static bool is_minus_infinity(std::string_view score) {
     return score == "-inf" || score == "-Inf" || score == "-infinity" || score == "-Infinity";
   }
 
-  // Add the costs that a field holds; returns whether it holds any.
+  // Add the costs of a field; returns whether it has any.
   bool add_costs(std::string_view name, double* sums) {
     const char* from = at_;
     bool any = false;
@@ -368,7 +367,7 @@ class SlfParser : public SlfScanner {
     raw_value(name, plain);
   }
 
-  // Links that take the word of an impossible node are impossible, too.
+  // Links that get the word of an impossible node are also impossible.
   void settle_impossible(SlfSection& section) {
     TextGraph& text = section.text;
     if (!section.impossible_nodes.empty()) {
@@ -383,15 +382,15 @@ class SlfParser : public SlfScanner {
     }
     if (text.impossible.empty()) return;
     if (!section.name.empty() || !section.sub.empty())
-      fail("scores of probability 0 beside sub-lattices are not supported");
+      fail("scores of probability 0 in files with sub-lattices are not supported");
   }
 
-  // Keep times only if all states have one.
+  // Times are kept only if all states have one.
   void settle_times(TextGraph& text) {
     if (std::count(text.time.begin(), text.time.end(), kNoFrame) > 0) text.time.clear();
   }
 
-  // Find the first and the last node: those of the header, else the nodes without links into or out of them.
+  // Find the first and the last node: those of the header, or else the nodes without incoming or outgoing links.
   void settle_ends(TextGraph& text) {
     std::vector<uint8_t> entered(text.num_nodes, 0), left(text.num_nodes, 0);
     for (int64_t link = 0; link < text.num_links(); ++link) entered[text.dst[link]] = left[text.src[link]] = 1;
@@ -415,13 +414,13 @@ class SlfParser : public SlfScanner {
 
   const SlfOptions& options_;
   const int64_t size_;
-  std::vector<uint32_t> bits_;                                          // of each cost
-  std::unordered_map<std::string_view, int32_t, KeyedHash> number_of_;  // of the sub-lattices
+  std::vector<uint32_t> bits_;                                          // bits of the fields with each cost
+  std::unordered_map<std::string_view, int32_t, KeyedHash> number_of_;  // numbers of the sub-lattices by name
   bool base_given_ = false, linear_ = false, direction_given_ = false;
   double log_base_ = 1;
   double time_scale_ = 1;
-  int32_t start_node_ = -1, end_node_ = -1;  // as the header says
-  uint32_t costs_seen_ = 0;                  // on this line
+  int32_t start_node_ = -1, end_node_ = -1;  // according to the header
+  uint32_t costs_seen_ = 0;                  // costs on this line
   bool is_possible_ = true;                  // no score on this line has probability 0
 };
 

@@ -1,4 +1,4 @@
-// The fields of HTK's lattice files, NAME=VALUE: names, quoted and escaped texts, numbers.
+// Parser of the fields NAME=VALUE of HTK's lattice files: names, quoted and escaped texts, and numbers.
 // Source: HTK HNet.c (GetNextFieldName), HShell.c (ReadString).
 #pragma once
 
@@ -24,9 +24,9 @@ class SlfScanner {
 
   [[noreturn]] void fail(std::string message) const { refuse(std::move(message), line_); }
 
-  // Go to the next field of the line and read its name, up to behind the '='.
+  // Move to the next field of the line, and read its name and the '='.
   Place next_field(std::string_view& name) {
-    while (is_blank(*at_)) ++at_;  // the file ends with a NUL that is no blank
+    while (is_blank(*at_)) ++at_;  // the file is followed by a NUL, which is not a blank
     if (at_ == end_) return kFileEnd;
     if (*at_ == '#') {
       const char* from = at_;
@@ -45,7 +45,7 @@ class SlfScanner {
       name = ".";
       return kField;
     }
-    if (*at_ == '~') fail("field " + shown(name) + " is binary, which is not read; let HTK write text lattices");
+    if (*at_ == '~') fail("field " + shown(name) + " is binary, which is not supported; write text lattices with HTK");
     if (name.empty() || *at_ != '=') fail("expected NAME=VALUE, found " + shown(rest_of_line(from)));
     ++at_;
     return kField;
@@ -71,8 +71,8 @@ class SlfScanner {
     ++line_;
   }
 
-  // Return a value with its quotes and move to its end. A quote that is not closed before a blank is a letter: some
-  // programs write words such as 'em without escapes.
+  // Return a value with its quotes, and move to its end. A quote that is not closed before a blank is part of the
+  // word, as some programs write words such as 'em without escapes.
   std::string_view raw_value(std::string_view name, bool& plain) {
     const char* from = at_;
     plain = true;
@@ -91,8 +91,9 @@ class SlfScanner {
     while (!at_break(at_)) {
       if (*at_ == '\\') {
         plain = false;
-        if (at_ + 1 < end_ && at_[1] == '\t') fail("a backslash before a tab; write two for a backslash in a word");
-        at_ += at_ + 1 < end_ && at_[1] != '\n';  // a blank behind it is a letter
+        if (at_ + 1 < end_ && at_[1] == '\t')
+          fail("there is a backslash before a tab; write two backslashes for one in a word");
+        at_ += at_ + 1 < end_ && at_[1] != '\n';  // a blank after the backslash is part of the word
       }
       ++at_;
     }
@@ -100,9 +101,9 @@ class SlfScanner {
     return {from, static_cast<size_t>(at_ - from)};
   }
 
-  // Return a value without quotes and escapes: a backslash and three octal digits are a byte; any other backslash is
-  // dropped. SRILM writes bytes from 127 on with a zero before their octal digits (\0303, or \037777777703 for a signed
-  // char), and escapes a digit after such a byte; HTK would read a control character and digits.
+  // Return a value without quotes and escapes: a backslash and three octal digits represent a byte; other backslashes
+  // are dropped. SRILM writes bytes from 127 on with a zero before their octal digits (\0303, or \037777777703 for a
+  // signed char), and escapes a digit after such a byte; HTK would read a control character and digits.
   std::string_view text_value(std::string_view name) {
     bool plain = true;
     std::string_view raw = raw_value(name, plain);
@@ -110,14 +111,15 @@ class SlfScanner {
     if (raw.size() > 1 && (raw[0] == '"' || raw[0] == '\'') && raw.back() == raw[0])
       raw = raw.substr(1, raw.size() - 2);
     std::string text;
-    bool of_srilm = false;  // the letter before was such a byte
+    bool of_srilm = false;  // the previous character was such a byte
     for (size_t at = 0; at < raw.size(); ++at) {
       const bool after_srilm = std::exchange(of_srilm, false);
       if (raw[at] != '\\') {
         text += raw[at];
         continue;
       }
-      if (at + 1 == raw.size()) fail("a backslash needs a letter or three octal digits behind it: " + shown(raw));
+      if (at + 1 == raw.size())
+        fail("a backslash must be followed by a character or three octal digits: " + shown(raw));
       uint64_t byte = 0;
       size_t digits = 0;  // number of octal digits
       for (; digits < 12 && at + 1 + digits < raw.size(); ++digits) {
@@ -140,7 +142,7 @@ class SlfScanner {
     return words.own(std::move(text));
   }
 
-  // Tell whether the rest of the line is known to have no closing quote; a line is searched once for each quote.
+  // Return whether the rest of the line is known to have no closing quote; a line is searched once for each quote.
   bool is_unclosed(char quote) const {
     const Stretch& searched = unclosed_[quote == '"'];
     return searched.begin <= at_ && at_ < searched.end;
@@ -151,8 +153,8 @@ class SlfScanner {
     const char* stop = parse_integer(at_, number);
     if (stop == nullptr || !at_break(stop)) fail("field " + shown(name) + " is not an integer: " + shown(word_at(at_)));
     if (number < 0 || number >= limit) {
-      fail(std::string(name) + "=" + std::to_string(number) +
-           " is out of range: " + (limit > 0 ? "0 to " + std::to_string(limit - 1) : "there are none"));
+      fail(std::string(name) + "=" + std::to_string(number) + " is out of range" +
+           (limit > 0 ? ": 0 to " + std::to_string(limit - 1) : ", as there are none"));
     }
     at_ = stop;
     return number;
@@ -176,14 +178,14 @@ class SlfScanner {
   const char* at_;
   const char* const end_;
   int64_t line_ = 1;
-  std::string_view first_comment_;  // of the file's first line
+  std::string_view first_comment_;  // comment on the first line of the file
 
  private:
   struct Stretch {
     const char* begin = nullptr;
     const char* end = nullptr;
   };
-  Stretch unclosed_[2];  // the end of a line without the end of a quote, ' and "
+  Stretch unclosed_[2];  // ends of lines that have no closing quote, for ' and "
 };
 
 }  // namespace ninja

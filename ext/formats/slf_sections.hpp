@@ -1,4 +1,4 @@
-// Expands the sub-lattices of HTK lattice files in place of the nodes that name them.
+// Replaces the nodes of HTK lattice files that name sub-lattices by these sub-lattices.
 // Source: HTK HNet.c (ExpandLattice).
 #pragma once
 
@@ -13,7 +13,7 @@ namespace ninja {
 
 class SlfExpander {
  public:
-  // Args: `most`: maximum number of nodes and links of the result, which nesting can make exponential.
+  // Args: `most`: maximum number of nodes and links of the result, which may grow exponentially with the nesting depth.
   SlfExpander(const std::vector<SlfSection>& sections, int64_t most) : sections_(sections) {
     constexpr int32_t kDeepest = 32;  // as in HTK
     std::vector<int64_t> size(sections.size());
@@ -26,8 +26,8 @@ class SlfExpander {
         size[number] += size[sub];
         depth[number] = std::max(depth[number], depth[sub] + 1);
         if (size[number] > most)
-          refuse("the sub-lattices make more than " + std::to_string(most) + " nodes and links", -1);
-        if (depth[number] > kDeepest) refuse("sub-lattices within sub-lattices, more than 32 of them", -1);
+          refuse("the expanded sub-lattices have more than " + std::to_string(most) + " nodes and links", -1);
+        if (depth[number] > kDeepest) refuse("sub-lattices are nested more than 32 levels deep", -1);
       }
     }
   }

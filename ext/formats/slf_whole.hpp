@@ -1,4 +1,4 @@
-// A section of HTK lattice files, and a check that no link lacks a word or score that others have.
+// A section of an HTK lattice file, and a check that all links have the same kinds of words and scores.
 #pragma once
 
 #include <cstdint>
@@ -11,17 +11,17 @@
 namespace ninja {
 
 struct SlfCost {
-  std::string field;  // its name on links and nodes
-  int32_t item;       // of a list with commas; -1: a plain number
+  std::string field;  // name of the field on links and nodes
+  int32_t item;       // index in a list separated by commas; -1 for a single number
   bool acoustic;
 };
 
 // A header and its lattice.
 struct SlfSection {
-  std::string_view name;  // of a sub-lattice
+  std::string_view name;  // name of a sub-lattice
   TextGraph text;
   std::vector<int32_t> sub;  // [nodes], the sub-lattice of each node, or -1; empty if there are no sub-lattices
-  std::vector<int32_t> impossible_nodes;         // whose words have probability 0
+  std::vector<int32_t> impossible_nodes;         // nodes whose words have probability 0
   std::vector<uint32_t> link_costs, node_costs;  // [links], [nodes] or empty; bits of the costs on each
 };
 
@@ -44,7 +44,7 @@ inline std::vector<uint32_t> slf_cost_bits(const std::vector<SlfCost>& costs) {
 
 class SlfWhole {
  public:
-  // `missing`: natural-log cost for links without a score that others have; null: refuse such links.
+  // `missing`: natural-log cost of links without a score that others have; null if such links are errors.
   SlfWhole(SlfSection& section, const std::vector<SlfCost>& costs, const std::vector<uint32_t>& bits,
            const double* missing)
       : section_(section), text_(section.text), costs_(costs), bits_(bits), missing_(missing) {}
@@ -59,7 +59,7 @@ class SlfWhole {
  private:
   int32_t node_of(int64_t link) const { return text_.word_begins ? text_.src[link] : text_.dst[link]; }
 
-  // Return the word of a link or its node; kNoWord: there is none, not even the null word.
+  // Return the word of a link or its node; kNoWord if neither has a word, not even the null word.
   int32_t word_of(int64_t link) const {
     if (text_.word[link] != kNoWord || text_.node_word.empty()) return text_.word[link];
     return text_.node_word[node_of(link)];
@@ -71,13 +71,13 @@ class SlfWhole {
     return section_.link_costs[link] | (section_.node_costs.empty() ? 0 : section_.node_costs[node_of(link)]);
   }
 
-  // A score of a node belongs to each link that takes its word, so the link must not have it, too.
+  // A score of a node belongs to each link that gets its word, so the link must not have the same score.
   void refuse_double_costs() const {
     if (section_.node_costs.empty()) return;
     for (int64_t link = 0; link < text_.num_links(); ++link) {
       const int32_t node = node_of(link);
       if ((section_.link_costs[link] & section_.node_costs[node]) == 0) continue;
-      refuse("the link has a score that its node " + std::to_string(node) + " has, too", text_.line[link]);
+      refuse("the link and its node " + std::to_string(node) + " have the same score", text_.line[link]);
     }
   }
 
@@ -91,16 +91,16 @@ class SlfWhole {
       if (word_of(link) != kNoWord || leads_to_sub(link)) continue;
       const int32_t node = node_of(link);
       if (on_links) {
-        refuse("the link has no word (W=), but others have; a link without any says W=!NULL", text_.line[link]);
+        refuse("the link has no word (W=), but others have; write W=!NULL for no word", text_.line[link]);
       } else if (node != text_.start && node != text_.end) {
-        refuse("the link takes the word of node " + std::to_string(node) +
-                   ", which has none (W=), but others have; a node without any says W=!NULL",
+        refuse("the link gets the word of node " + std::to_string(node) +
+                   ", which has none (W=), but others have; write W=!NULL for no word",
                text_.line[link]);
       }
     }
   }
 
-  // A link may lack scores where it is known to have no word: SRILM writes none there.
+  // A link without a word may lack scores, as SRILM does not write them.
   void refuse_lost_costs() {
     uint32_t found = 0, on_all = ~0u;
     for (int64_t link = 0; link < text_.num_links(); ++link) {

@@ -1,4 +1,4 @@
-// Writes the nodes and links of HTK's standard lattice format; every cost reads back the same.
+// Writer of the nodes and links of HTK's standard lattice format; costs are unchanged when they are read again.
 // Source: HTK HNet.c (WriteOneLattice).
 #pragma once
 
@@ -16,9 +16,9 @@ namespace ninja {
 struct SlfStyle {
   const int32_t* time = nullptr;  // [num_states], frames, or null
   double frame_shift = 0.01;      // seconds
-  int decimals = 2;               // of times
+  int decimals = 2;               // number of decimals of times
   double log_base = 1;            // divisor of natural logarithms
-  bool linear = false;            // probabilities instead
+  bool linear = false;            // write probabilities instead of logarithms
   bool end = false;               // add an end node after the final states
   int32_t end_time = -1;
 };
@@ -61,7 +61,7 @@ class SlfLines {
     lines.append(text, std::to_chars(text, text + sizeof text, number).ptr - text);
   }
 
-  // The shortest digits that read back as the same number.
+  // The fewest digits that are read as the same number.
   template <class Number>
   void shortest(Number number) {
     char text[40];
@@ -91,7 +91,7 @@ class SlfLines {
   const SlfStyle& style_;
 };
 
-// Return the lines of all nodes and links. `place`: which of `texts` is the word of each arc.
+// Return the lines of all nodes and links. `place` is the index in `texts` of the word of each arc.
 inline std::string slf_lines(const Arcs& arcs, const int32_t* place, const std::vector<std::string>& texts,
                              const SlfStyle& style) {
   SlfLines out(style);

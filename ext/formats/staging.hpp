@@ -1,4 +1,4 @@
-// A lattice during reading: arcs by source state with the state numbers of the file.
+// A lattice that is being parsed: arcs sorted by source state, with the state numbers of the file.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@ struct Fault {
   int64_t byte = -1;  // offset in the file; -1 in text files
 };
 
-// Labels lie anywhere in the file's bytes, so they are unaligned.
+// Labels may begin at any byte of the file, so they are unaligned.
 struct StagedArc {
   int32_t dst;
   int32_t word;
@@ -52,7 +52,7 @@ struct Staging {
   Pool<StagedArc> arcs;      // [num_arcs], by source state
 };
 
-// Copy a staged lattice into its final arrays, with states in another order (null: their own).
+// Copy a staged lattice to its final arrays, with states in another order, or in the same order if it is null.
 template <bool kOrdered>
 Block settle(const Staging& lattice, const TopSorter* order) {
   const int64_t* from_begin = lattice.arc_begin.begin();

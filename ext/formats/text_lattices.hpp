@@ -1,4 +1,4 @@
-// Converts lattices of text formats (nodes, links, words on either) to the arrays of a lattice.
+// Converts lattices of text formats, with nodes, links, and words on either, to the arrays of a lattice.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 
 namespace ninja {
 
-// Thrown by the parsers, and turned into a Fault before it leaves C++.
+// Thrown by the parsers, and converted to a Fault before returning to Python.
 struct Refusal {
   Fault::Kind kind;
   int64_t line;
@@ -38,7 +38,7 @@ inline std::string shown(std::string_view text) {
   return "'" + quoted + "'";
 }
 
-// Words of links and nodes; real words are numbered from 1.
+// Special words of links and nodes; other words are numbered from 1.
 enum : int32_t { kNull = 0, kNoWord = -1, kSilent = -2 };
 
 // The words of a file, numbered in the order of their first appearance.
@@ -55,7 +55,7 @@ class Vocabulary {
   // Register a spelling of the null word or of silence.
   void add_silent(std::string_view text, int32_t word) { place(own(std::string(text)), -1, word); }
 
-  // Return the word of a text, which must outlive this object, as the file and the results of `own` do.
+  // Return the word of a text, which must outlive this object, like the file and the results of `own`.
   int32_t add(std::string_view text, int64_t line) { return place(text, line, num_words_ + 1); }
 
   std::string_view own(std::string text) { return owned_.emplace_back(std::move(text)); }
@@ -86,28 +86,29 @@ class Vocabulary {
     }
   }
 
-  std::vector<int32_t> slots_;  // a power of two of them, half of them free
+  std::vector<int32_t> slots_;  // the size is a power of two; at least half of the slots are free
   std::vector<Entry> entries_;
   std::deque<std::string> owned_;
   int32_t num_words_ = 0;
 };
 
-// Links without a word into the end that become final costs of the states they leave.
+// Links without a word into the end that become final costs of their source states.
 enum class Fold : int32_t { kNever, kNull, kSilent };
 
 // A lattice as in a file, with its node numbers.
 struct TextGraph {
   int64_t num_nodes = 0;
-  std::vector<int32_t> src, dst, word;           // [links]
-  std::vector<int64_t> line;                     // [links], of the file, or -1
-  std::vector<float> graph, acoustic;            // [links], costs
-  std::vector<uint8_t> impossible;               // [links], have probability 0 and are dropped; empty if there are none
+  std::vector<int32_t> src, dst, word;  // [links]
+  std::vector<int64_t> line;            // [links], line in the file, or -1
+  std::vector<float> graph, acoustic;   // [links], costs
+  // [links], whether a link has probability 0 and is dropped; empty if there are none
+  std::vector<uint8_t> impossible;
   std::vector<int32_t> node_word;                // [nodes]; empty if there are no words on nodes
-  std::vector<float> node_graph, node_acoustic;  // [nodes], costs of the node's word, or empty
-  std::vector<int32_t> time;                     // [nodes], frames, or empty
+  std::vector<float> node_graph, node_acoustic;  // [nodes], costs of the node's word; may be empty
+  std::vector<int32_t> time;                     // [nodes], frames; may be empty
   int32_t start = 0, end = 0;
-  bool word_begins = false;  // words begin at their node, rather than end there
-  int32_t last_frame = -1;   // end of a word that begins at the end node, or -1
+  bool word_begins = false;  // words begin at their nodes instead of ending there
+  int32_t last_frame = -1;   // end frame of a word that begins at the end node, or -1
 
   int64_t num_links() const { return static_cast<int64_t>(src.size()); }
   bool is_possible(int64_t link) const {
@@ -128,29 +129,29 @@ struct TextLattice {
   std::vector<int64_t> arc_begin;
   std::vector<int32_t> dst, word;
   std::vector<float> graph, acoustic, final_graph, final_acoustic;
-  std::vector<int32_t> time;  // or empty
+  std::vector<int32_t> time;  // may be empty
 };
 
-// Refuse links into the first node or out of the last, which no path can take.
+// Reject links into the first node or out of the last node, which are on no path.
 inline void refuse_passed_ends(const TextGraph& text, const char* link_name, Fault::Kind kind) {
   for (int64_t link = 0; link < text.num_links(); ++link) {
     const bool leaves = text.src[link] == text.end;
     if (!leaves && text.dst[link] != text.start) continue;
     refuse("the " + std::string(link_name) + (leaves ? " leaves node " : " enters node ") +
                std::to_string(leaves ? text.end : text.start) + ", which is the " + (leaves ? "last" : "first") +
-               " one of the lattice; one of the two is wrong",
+               " node of the lattice; correct the link or the node",
            text.line[link], kind);
   }
 }
 
-// Give each link its word and the costs of the node whose word it takes.
+// Assign to each link its word, and the costs of the node whose word it gets.
 inline void move_words(TextGraph& text) {
   for (int64_t link = 0; link < text.num_links(); ++link) {
     const int32_t node = text.word_begins ? text.src[link] : text.dst[link];
     const int32_t there = text.node_word.empty() ? kNoWord : text.node_word[node];
     int32_t& word = text.word[link];
     if (word == kNoWord) {
-      word = there == kNoWord ? kSilent : there;  // no word is given, not even the null word
+      word = there == kNoWord ? kSilent : there;  // there is no word, not even the null word
     } else if (there > 0 && there != word) {
       refuse("the link's word differs from that of node " + std::to_string(node), text.line[link]);
     }
@@ -176,7 +177,8 @@ inline void move_words(TextGraph& text) {
   }
 }
 
-// Tell whether the links into the end can become final costs: no words, one link from a state, none out of the end.
+// Return whether the links into the end can become final costs: they have no words, there is one per state, and no
+// link leaves the end.
 inline bool can_fold(const TextGraph& text, Fold fold) {
   if (fold == Fold::kNever || text.start == text.end) return false;
   std::vector<bool> leads(text.num_nodes, false);
@@ -191,8 +193,8 @@ inline bool can_fold(const TextGraph& text, Fold fold) {
   return any;
 }
 
-// Make a lattice. States keep the order of the nodes if all links lead to later ones and the first node is the start;
-// else they are sorted as in OpenFst's TopSort, without unreachable ones.
+// Create a lattice. States keep the order of the nodes if all links lead to later nodes and the first node is the
+// start; otherwise reachable states are sorted as in OpenFst's TopSort.
 inline TextLattice assemble(TextGraph& text, Fold fold, const char* node_name) {
   move_words(text);
   const int64_t num_nodes = text.num_nodes, num_links = text.num_links();
@@ -204,7 +206,7 @@ inline TextLattice assemble(TextGraph& text, Fold fold, const char* node_name) {
   bool forward = text.start == 0;
   for (int64_t link = 0; link < num_links; ++link) {
     if (!std::isfinite(text.graph[link]) || !std::isfinite(text.acoustic[link])) {
-      refuse("a cost does not fit into 32 bits", text.line[link], Fault::kLattice);
+      refuse("a cost exceeds the range of float32", text.line[link], Fault::kLattice);
     }
     begin[text.src[link] + 1] += keep(link);
     forward &= text.dst[link] > text.src[link];
@@ -212,7 +214,7 @@ inline TextLattice assemble(TextGraph& text, Fold fold, const char* node_name) {
   forward &= !folded || text.end == num_nodes - 1;
   for (int64_t node = 0; node < num_nodes; ++node) begin[node + 1] += begin[node];
   const int64_t num_kept = begin[num_nodes];
-  std::vector<int32_t> at(num_kept), there(num_kept);  // links by their source, and where they lead
+  std::vector<int32_t> at(num_kept), there(num_kept);  // links sorted by source, and their destinations
   std::vector<int64_t> next(begin.begin(), begin.end() - 1);
   for (int64_t link = 0; link < num_links; ++link) {
     if (!keep(link)) continue;
@@ -236,7 +238,7 @@ inline TextLattice assemble(TextGraph& text, Fold fold, const char* node_name) {
         if (there[place] == first) line = text.line[at[place]];
       }
       nodes += cycle.size() > 5 ? "... -> " + std::to_string(first) : std::to_string(first);
-      refuse("a cycle: " + std::string(node_name) + "s " + nodes, line, Fault::kLattice);
+      refuse("there is a cycle: " + std::string(node_name) + "s " + nodes, line, Fault::kLattice);
     }
   }
   const std::vector<int32_t> node_at = in_new_order(state_of);

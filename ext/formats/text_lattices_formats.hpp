@@ -1,4 +1,4 @@
-// Lattices of CMU Sphinx and SRILM (PFSG), read from the bytes of their text files.
+// Parsers of the lattice files of CMU Sphinx and SRILM (PFSG).
 // Source: pocketsphinx src/ps_lattice.c (ps_lattice_read); SRILM, pfsg-format(5).
 #pragma once
 
@@ -16,10 +16,11 @@
 
 namespace ninja {
 
-// A lattice of Sphinx 3 or PocketSphinx: words begin at nodes, an edge holds the acoustic score of the word it leaves.
+// A lattice of Sphinx 3 or PocketSphinx: words begin at nodes, and an edge has the acoustic score of the word of its
+// source node.
 class SphinxParser : public TextTokens {
  public:
-  // `base`: of the logarithms, 0 where the file must say it; `bracketed`: words within [] or ++ are silence, too.
+  // `base`: base of the logarithms, 0 if the file must contain it; `bracketed`: words in [] or ++ are also silence.
   SphinxParser(const char* begin, const char* end, double base, bool bracketed)
       : TextTokens(begin, end, 1), base_(base), bracketed_(bracketed) {}
 
@@ -45,7 +46,7 @@ class SphinxParser : public TextTokens {
   }
 
  private:
-  // Skip comments and empty lines, and a name at the begin of a line.
+  // Skip comments and empty lines, and then a name at the begin of a line.
   void seek(const char* name) {
     while (true) {
       skip_space();
@@ -56,7 +57,7 @@ class SphinxParser : public TextTokens {
         at_ += kBase.size();
         const double given = decimal("the base of logarithms");
         if (!(given > 1)) fail("the base of logarithms must be greater than 1");
-        if (std::exchange(base_given_, true) && given != base_) fail("a second base of logarithms");
+        if (std::exchange(base_given_, true) && given != base_) fail("there is a second base of logarithms");
         base_ = given;
       }
       skip_line();
@@ -90,7 +91,7 @@ class SphinxParser : public TextTokens {
       integer("the first end", kLatest);
       skip_blanks();
       integer("the last end", kLatest);
-      skip_line();  // the best scores of Sphinx 3, or an id of PocketSphinx; edges have the scores that count
+      skip_line();  // the best scores of Sphinx 3, or an id of PocketSphinx; the scores of edges are used
     }
   }
 
@@ -108,17 +109,17 @@ class SphinxParser : public TextTokens {
     return words.add(name, line_);
   }
 
-  // Sphinx 3 can write edges that name the frame in which a word ends, not the node that follows.
+  // Sphinx 3 can write edges with the frame in which a word ends instead of the next node.
   void refuse_end_frames() const {
     const void* stop = std::memchr(at_, '\n', end_ - at_);
     const std::string_view rest(at_, (stop == nullptr ? end_ : static_cast<const char*>(stop)) - at_);
     if (rest.find("ENDFRAME") != std::string_view::npos) {
-      fail("the edges lead to frames, not to nodes; let Sphinx write FROM-NODEID TO-NODEID ASCORE");
+      fail("the edges lead to frames instead of nodes; configure Sphinx to write FROM-NODEID TO-NODEID ASCORE");
     }
   }
 
   void read_edges() {
-    if (base_ == 0) fail("no line '# -logbase' gives the base of the scores; give it with --from sphinx:base=");
+    if (base_ == 0) fail("there is no line '# -logbase' with the base of the scores; set it with --from sphinx:base=");
     const double factor = std::log(base_);
     while (true) {
       skip_space();
@@ -138,7 +139,7 @@ class SphinxParser : public TextTokens {
       if (stop == nullptr || !at_break(stop)) fail("the score is not an integer of 32 bits: " + shown(seen()));
       at_ = stop;
       skip_blanks();
-      if (at_ != end_ && *at_ != '\n') fail("more fields than two nodes and a score: " + shown(seen()));
+      if (at_ != end_ && *at_ != '\n') fail("the edge has more fields than two nodes and a score: " + shown(seen()));
       text.add_link(from, to, kNoWord, 0, static_cast<float>(0 - score * factor), line);
     }
     if (word() != "End") fail("expected 'End'");
@@ -151,14 +152,14 @@ class SphinxParser : public TextTokens {
   bool base_given_ = false;
 };
 
-// One probabilistic finite-state grammar of SRILM: words on nodes, one cost on each transition.
+// A probabilistic finite-state grammar of SRILM, with words on nodes and a cost on each transition.
 class PfsgParser : public TextTokens {
  public:
   std::string_view name;
 
   using TextTokens::TextTokens;
 
-  // Read the lattice at this place.
+  // Parse the lattice at the current position.
   void parse() {
     expect("name");
     skip_blanks();
@@ -167,7 +168,7 @@ class PfsgParser : public TextTokens {
     expect("nodes");
     skip_space();
     const int32_t num_nodes = count("the number of nodes", 2);
-    if (num_nodes == 0) fail("no nodes: the lattice is empty");
+    if (num_nodes == 0) fail("the lattice is empty: it has no nodes");
     text.num_nodes = num_nodes;
     text.node_word.reserve(num_nodes);
     for (int32_t node = 0; node < num_nodes; ++node) {
@@ -199,7 +200,7 @@ class PfsgParser : public TextTokens {
     skip_space();
   }
 
-  static constexpr double kScale = 10000.5;  // of natural logarithms
+  static constexpr double kScale = 10000.5;  // factor of natural logarithms
 
  private:
   void expect(const char* keyword) {

@@ -1,4 +1,4 @@
-// Lattices of Moses (PLF), read from the bytes of their lines.
+// Parser of the lattices of Moses (PLF), which are lines of text.
 // Source: Moses, "Word lattices" (PLF).
 #pragma once
 
@@ -18,7 +18,7 @@ namespace ninja {
 
 enum class PlfScores : int32_t { kAuto, kLog, kProbability, kScore };
 
-// One lattice of Moses: a Python tuple of the arcs out of each state, ('word', score..., distance).
+// A lattice of Moses: a Python tuple of the arcs that leave each state, ('word', score..., distance).
 class PlfParser : public TextTokens {
  public:
   // `graph` and `acoustic`: index of the score that becomes the cost, or -1.
@@ -27,7 +27,7 @@ class PlfParser : public TextTokens {
 
   void parse() {
     skip_space();
-    if (at_ == end_) {  // an empty line is the empty sentence, as "()" is
+    if (at_ == end_) {  // an empty line is the empty sentence, like "()"
       text.num_nodes = 1;
       return;
     }
@@ -57,7 +57,7 @@ class PlfParser : public TextTokens {
     skip_space();
     if (at_ != end_) fail("the line continues after the lattice: " + shown(seen()));
     if (num_scores_ >= 0 && (graph_ >= num_scores_ || acoustic_ >= num_scores_)) {
-      fail("score " + std::to_string(std::max(graph_, acoustic_)) + " is wanted, but arcs have " +
+      fail("score " + std::to_string(std::max(graph_, acoustic_)) + " was selected, but arcs have " +
            std::to_string(num_scores_));
     }
     settle_costs();
@@ -78,7 +78,7 @@ class PlfParser : public TextTokens {
     return true;
   }
 
-  // Skip a comma, which is optional after the last element. A tuple of one element needs it in Python, but Joshua's
+  // Skip a comma, which is optional after the last element. Python requires it in a tuple of one element, but Joshua's
   // manual has lattices without it.
   void comma() {
     skip_space();
@@ -99,7 +99,8 @@ class PlfParser : public TextTokens {
       if (*at_ != '\\') continue;
       plain = false;
       if (++at_ == end_ || (*at_ != '\\' && *at_ != '\'' && *at_ != '"')) {
-        fail("a backslash needs a quote or a backslash behind it: " + shown({from, static_cast<size_t>(at_ - from)}));
+        fail("a backslash must be followed by a quote or a backslash: " +
+             shown({from, static_cast<size_t>(at_ - from)}));
       }
     }
     const std::string_view raw(from, at_ - from);
@@ -148,7 +149,7 @@ class PlfParser : public TextTokens {
       refuse("an arc has " + std::to_string(num_scores) + " scores, the others " + std::to_string(num_scores_), line);
     }
     if (!(last >= 1 && last <= std::numeric_limits<int32_t>::max() / 2) || last != std::floor(last)) {
-      refuse("an arc needs a distance, a whole number from 1 on, as its last number", line);
+      refuse("the last number of an arc must be its distance, an integer of at least 1", line);
     }
     text.add_link(state, static_cast<int32_t>(std::min<double>(state + last, std::numeric_limits<int32_t>::max())),
                   word, 0, 0, line);
@@ -157,8 +158,8 @@ class PlfParser : public TextTokens {
 
   static constexpr double kRounding = 0.001;  // tolerance of logarithms of sums of probabilities
 
-  // Guess the kind of the scores: probabilities if all are in (0, 1] and those of the first state's arcs sum to 1, or
-  // if all are 1; else logarithms.
+  // Determine the kind of the scores: probabilities if all are in (0, 1] and those of the first state's arcs sum to 1,
+  // or if all are 1; otherwise logarithms.
   PlfScores kind_of(int32_t which) const {
     double first = 0;
     bool ones = true, probabilities = true;
@@ -186,16 +187,16 @@ class PlfParser : public TextTokens {
 
   static float cost(PlfScores kind, double score, int64_t line) {
     if (kind == PlfScores::kProbability) {
-      if (!(score > 0 && score <= 1)) refuse("a score is no probability above 0", line);
+      if (!(score > 0 && score <= 1)) refuse("a score is not a probability above 0", line);
       return static_cast<float>(0 - std::log(score));
     }
     if (kind == PlfScores::kLog && score > kRounding) {
-      refuse("a score is positive, so it is no logarithm of a probability; set the kind of scores", line);
+      refuse("a score is positive, so it is not the logarithm of a probability; set the kind of scores", line);
     }
     return static_cast<float>(0 - score);
   }
 
-  std::vector<double> scores_;  // of all arcs, `num_scores_` each
+  std::vector<double> scores_;  // scores of all arcs, `num_scores_` each
   int32_t num_scores_ = -1;
   const PlfScores kind_;
   const int32_t graph_, acoustic_;

@@ -1,4 +1,4 @@
-// Reads a file into a lattice, or returns its fault; only memory errors are thrown.
+// Parses a file into a lattice, or returns its fault; only memory errors are thrown.
 #pragma once
 
 #include <string>
@@ -25,7 +25,7 @@ inline TextGraph whole_graph(SlfParser& parser) {
   return SlfExpander(parser.sections, parser.size()).expand(num_sublattices);
 }
 
-// Run a parser and make the lattice.
+// Run a parser and create the lattice.
 template <class Parser>
 Fault read_text(Parser& parser, int32_t fold, const char* node_name, TextLattice& lattice) {
   Fault fault;

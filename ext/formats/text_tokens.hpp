@@ -1,4 +1,4 @@
-// Words and numbers between blanks, as the simpler text formats have them.
+// Parser of words and numbers that are separated by blanks, for the simpler text formats.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace ninja {
 
-// Reads words between blanks and counts lines. The bytes must be followed by a NUL.
+// Reads words that are separated by blanks, and counts lines. The bytes must be followed by a NUL.
 class TextTokens {
  public:
   Vocabulary words;
@@ -73,7 +73,7 @@ class TextTokens {
     return number;
   }
 
-  // Read a count of items that have at least `bytes_each` bytes in the file.
+  // Read a number of items, each of which has at least `bytes_each` bytes in the file.
   int32_t count(const char* what, int64_t bytes_each) {
     const int32_t number = integer(what, std::numeric_limits<int32_t>::max());
     if (number > (end_ - at_) / bytes_each + 1) {

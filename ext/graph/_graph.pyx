@@ -121,7 +121,7 @@ def best_path(lattices not None, scales not None):
 
 
 def best_words(batch not None, scales not None):
-    """Return the index of the first lattice without a path, or -1, and the fields of a ``BestWords``."""
+    """Return the index of the first lattice without a path, or -1, and the fields of ``BestWords``."""
     cdef Items single
     cdef Items* items = items_in(batch, single, Lattice)
     cdef Scales factors = scales_of(scales)
@@ -186,7 +186,7 @@ def posteriors(object lattice not None, scales not None):
 
 
 def probable_arcs(batch not None, scales not None, double least, cbool labels):
-    """Return the index of the first lattice without a path or with contradictory times, or -1, and the fields of a
+    """Return the index of the first lattice without a path or with inconsistent times, or -1, and the fields of
     ``ProbableArcs``.
     """
     cdef Items single
@@ -301,12 +301,12 @@ def determinize(lattice not None, double acoustic_scale, int64_t max_arcs):
 
 
 def determinize_pruned(lattices not None, double beam, float acoustic_scale, bounds not None):
-    """Determinize lattices within a beam and the bounds of a ``DeterminizeBounds``.
+    """Determinize lattices within a beam and ``DeterminizeBounds``.
 
     Returns:
-        For a lattice, (reason why the last try stopped: 0 none, 1 memory, 2 arcs, 3 states, 4 loop, 5 costs out of
-        range; its beam; the beam it reached; number of retries; the new lattice, None if no path was found). For a
-        batch, a batch, or None if a lattice does not reach the beam in the first try.
+        For a lattice, (reason for which the last try stopped: 0 none, 1 memory, 2 arcs, 3 states, 4 loop, 5 costs out
+        of range; its beam; the effective beam; number of retries; the new lattice, or None if no path was found). For
+        a batch, a batch, or None if a lattice does not reach the beam in the first try.
     """
     cdef Items single, results
     cdef Items* items = items_in(lattices, single, Lattice)

@@ -92,7 +92,7 @@ inline Paths best_paths(const Items& items, const Scales& scales) {
   return paths;
 }
 
-// Replace the arcs of the paths from the `first` end on by written ones, see `Item::written_arc`.
+// Replace the arcs of the paths, from the `first` path on, by the written arcs, see `Item::written_arc`.
 inline void to_written_arcs(const Item& item, size_t first, Paths& paths) {
   int64_t size = paths.arc_begin[first - 1], begin = size;
   for (size_t path = first; path < paths.arc_begin.size(); ++path) {
@@ -128,7 +128,7 @@ inline Item linear_item(const Item& item, const int64_t* path, int64_t length) {
   return result;
 }
 
-// Make a lattice of each path; if `numbered`, append -1, -2, ... to the key.
+// Create a lattice from each path; if `numbered`, append -1, -2, ... to the key.
 inline Results path_lattices(const Items& items, const Paths& paths, bool numbered) {
   Results results;
   results.items.reserve(paths.arc_begin.size() - 1);
@@ -144,7 +144,7 @@ inline Results path_lattices(const Items& items, const Paths& paths, bool number
   return results;
 }
 
-// Connect each lattice, plan to push it, and let `apply(item, plan, result)` write the result.
+// Connect each lattice, plan the pushing, and call `apply(item, plan, result)` to write the result.
 template <class Apply>
 Results push_with(const Items& items, bool strings, bool weights, double acoustic_scale, const Apply& apply) {
   constexpr int64_t kGrowth = 64, kRoom = int64_t{1} << 20;  // bound on new labels: kGrowth per old label, and kRoom
@@ -155,7 +155,7 @@ Results push_with(const Items& items, bool strings, bool weights, double acousti
     const bool with_strings = strings && before > 0;
     Pushing plan = plan_push(item.arcs, item.labels, with_strings, weights, acoustic_scale);
     if (plan.num_labels > kGrowth * before + kRoom) {
-      return "pushing would make " + std::to_string(plan.num_labels) + " labels of " + std::to_string(before) +
+      return "pushing would create " + std::to_string(plan.num_labels) + " labels of " + std::to_string(before) +
              "; push costs only";
     }
     apply(item, plan, result);
@@ -191,8 +191,8 @@ inline Results minimize_each(const Items& items, bool strings, bool weights, dou
   });
 }
 
-// Determinize lattices up to the first that does not reach the beam in one try; return whether there is none. `last`
-// describes the last lattice.
+// Determinize lattices until one does not reach the beam in one try; return whether all reach it. `last` describes the
+// last lattice.
 inline bool determinize_pruned_all(const Items& items, double beam, float acoustic_scale, double retry_cutoff,
                                    const DeterminizeBounds& bounds, Items& results, DeterminizedLattice& last) {
   return all(

@@ -211,10 +211,10 @@ class PrunedDeterminizer {
         return;
       }
     }
-    found_.ali.resize(static_cast<size_t>(arc.ali));  // labels that no arc carries
+    found_.ali.resize(static_cast<size_t>(arc.ali));  // labels that belong to no arc
   }
 
-  // Put the common labels and the best cost of the steps of a task on the new arc, and the residuals into `subset_`.
+  // Move the common labels and the best cost of the steps of a task to the new arc, and the residuals to `subset_`.
   void normalize(const Task& task, NewArc& arc) {
     const Step* steps = kept_.data() + task.first;
     subset_.clear();
@@ -338,7 +338,7 @@ class PrunedDeterminizer {
     return true;
   }
 
-  // Tell whether the spelled strings alone exceed the memory bound.
+  // Return whether the spelled strings alone exceed the memory bound.
   bool exceeds_memory() {
     if (bounds_.max_mem <= 0 || spelled_.bytes() <= bounds_.max_mem) return false;
     found_.stopped_by = Bound::kMemory;

@@ -24,11 +24,11 @@ struct Cell {
   int32_t deletions = 0;
 };
 
-// Ties are broken as by Kaldi's LevenshteinEditDistance: a deletion or insertion rather than an equally good pair, and an
-// insertion rather than an equally good deletion.
+// Ties are broken as by Kaldi's LevenshteinEditDistance: a deletion or insertion is preferred to an equally good pair,
+// and an insertion to an equally good deletion.
 //
-// A path through cell (i, j) has at least |i - j| edits before it and |rows - columns - (i - j)| after it, so that those
-// of at most `most` edits stay in a band. `most` is at least the difference of the lengths.
+// A path through cell (i, j) has at least |i - j| edits before it and |rows - columns - (i - j)| after it, so paths
+// with at most `most` edits stay in a band. `most` is at least the difference of the lengths.
 inline Cell last_cell(const int32_t* reference, int64_t rows, const int32_t* hypothesis, int64_t columns,
                       int64_t most) {
   const int64_t above = (most + rows - columns) / 2, below = (most - rows + columns) / 2;  // i - j is in -below … above

@@ -24,8 +24,8 @@ struct Reached {
   int64_t arc = -1;     // the last epsilon; -1 at the root of the closure
 };
 
-// For every state and every epsilon path that leaves it, copy the arcs at the end of the path to the state. Of copies
-// with the same word and destination the best is kept. The result has only states on a path to a final state.
+// For every state and every epsilon path that leaves it, copy the arcs at the end of the path to the state. Among
+// copies with the same word and destination, the best is kept. The result has only states on a path to a final state.
 inline EpsilonFree remove_epsilons(const Arcs& arcs, const Alignments& labels, double acoustic_scale,
                                    int64_t max_arcs) {
   EpsilonFree result;

@@ -14,7 +14,7 @@
 namespace ninja {
 
 // An arc and the difference of the best path to the best path through it, about 0 or less, in single precision as in
-// Kaldi, which makes ties.
+// Kaldi, so that there are ties.
 struct Crossing {
   float logprob;
   int64_t arc;
@@ -50,8 +50,8 @@ class Crossings {
     best_.insert(rest_.extract(next));
   }
 
-  // Drop the surplus arcs of this frame. Of arcs of equal rank the same are dropped as by Kaldi, which takes quadratic
-  // time in their number; if there are too many, the last ones are dropped.
+  // Drop the surplus arcs of this frame. Among arcs of equal rank, the same arcs are dropped as in Kaldi, which takes
+  // quadratic time in their number; if there are too many, the last ones are dropped.
   void limit() {
     if (rest_.empty()) return;
     if (best_.begin()->logprob == std::prev(rest_.end())->logprob && best_.size() + rest_.size() <= kMostTied) {

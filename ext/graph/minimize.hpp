@@ -30,8 +30,8 @@ struct Merged {
 
 class Minimizer {
  public:
-  // `arcs` is connected, `labels` are the labels to compare; `rest` is the cost of the best completion of each state,
-  // which is subtracted where costs are compared.
+  // `arcs` is connected, and `labels` are the labels to compare; `rest` is the cost of the best completion of each
+  // state, which is subtracted when costs are compared.
   Minimizer(const Arcs& arcs, const Alignments& labels, const std::vector<Costs>& rest, double delta)
       : arcs_(arcs), labels_(labels), rest_(rest), delta_(delta) {}
 
@@ -87,7 +87,7 @@ class Minimizer {
     std::sort(keys.begin(), keys.end(), before);
   }
 
-  // Find the representative of a state, or make it one.
+  // Find the representative of a state, or make the state a representative.
   void place(int64_t state) {
     uint64_t hash = is_final(arcs_, state) ? 1 + digest(labels_.final_ali, labels_.final_ali_begin, state) : 0;
     for (int64_t arc = arcs_.arc_begin[state]; arc < arcs_.arc_begin[state + 1]; ++arc) {
@@ -171,7 +171,7 @@ struct Minimized {
   std::unique_ptr<int64_t[]> begins;
   std::unique_ptr<int32_t[]> pools;
 
-  std::vector<Costs> rest;  // of the best completion of each state, subtracted where costs are compared
+  std::vector<Costs> rest;  // of the best completion of each state, subtracted when costs are compared
   Merged merged;
 };
 

@@ -11,11 +11,11 @@
 namespace ninja {
 
 // Lawler's partition of the set of all word sequences, with determinization on the fly: a *place* is the set of states
-// after one word prefix, each with its best cost, so every prefix and hence every word sequence occurs once. Since the
-// cost to the end is known exactly, the estimate of a place is the cost of its best completion: the best word is followed
-// without a queue, and every other word on the way is a candidate for another word sequence of known cost. Candidates
-// beyond the n-th best are never stored, nor are states of a place that can only lead to such, so memory is bounded
-// however many paths have the same words.
+// after a word prefix, each with its best cost, so every prefix and hence every word sequence occurs once. Since the
+// cost to the end is known exactly, the estimate of a place is the cost of its best completion: the best word is
+// followed without a queue, and every other word on the way is a candidate for another word sequence of known cost.
+// Neither candidates beyond the n-th best nor states of a place that lead only to such candidates are stored, so
+// memory is bounded even if many paths have the same words.
 class NBest {
  public:
   struct Result {

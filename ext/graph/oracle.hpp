@@ -185,11 +185,11 @@ inline std::vector<double> word_ends(const Arcs& arcs, const std::vector<double>
   return end;
 }
 
-// Fewest edits over all paths. In a long recording a state is compared with the words around its position only. Positions
-// are spread evenly at first, then follow the path found, with wider windows where it comes near an edge or has many
-// edits. The result is optimal if the band covers everything. Otherwise a nearer path would have to deviate from it by at
-// least an eighth of a window, which costs as many words on the way out and back, and save more in between, where the
-// path found has few edits.
+// Fewest edits over all paths. In a long recording, a state is compared only with the words around its position.
+// Positions are spread evenly at first, and then follow the path that was found, with wider windows where it comes
+// near an edge or has many edits. The result is optimal if the band covers everything. Otherwise a path with fewer
+// edits would have to deviate from it by at least an eighth of a window, which costs as many words on the way out and
+// back, and save more edits in between, where the result has few.
 inline Oracle oracle(const Arcs& arcs, const int32_t* words, int64_t length, int64_t whole_cells = kWholeCells,
                      int64_t least_words = kLeastOracleWords, int64_t most_cells = kMostOracleCells) {
   if (arcs.num_states == 0) return {};

@@ -9,7 +9,7 @@
 
 namespace ninja {
 
-// A running log-sum of exp(-cost), with one exponential per term for any order and range.
+// A running log-sum of exp(-cost), which computes one exponential per term for any order and range.
 struct LogSum {
   double least = kNoPath;  // smallest cost so far
   double sum = 0.0;        // of exp(least - cost)

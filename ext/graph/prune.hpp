@@ -49,7 +49,7 @@ inline void prune(const Arcs& arcs, const Alignments& alignments, const Scales& 
     stop[state] = single_final_cost(arcs, state, scales);
     best = std::min(best, here + stop[state]);
   }
-  // By rounding, no complete path may lie within a beam near 0: then increase it by the rounding error.
+  // Due to rounding, a beam near 0 may contain no complete path; it is then increased by the rounding error.
   for (double slack = 0.0;; slack = slack == 0.0 ? 1e-12 : 10.0 * slack) {
     const double cutoff = best + beam + slack * (1.0 + std::fabs(best));
     for (int64_t state = num_states - 1; state >= 0; --state) {

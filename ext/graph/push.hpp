@@ -1,5 +1,5 @@
 // Pushing towards the start: the common prefix of the labels of all completions of a state, and the cost of its best
-// completion, move to the arcs that enter it. State 0 keeps its own, since no arc enters it.
+// completion, move to the arcs that enter it. State 0 keeps them, since no arc enters it.
 // Source: Kaldi, lat/push-lattice.cc.
 #pragma once
 
@@ -100,8 +100,8 @@ inline int64_t common_labels(Completion a, Completion b, int64_t most) {
   return count;
 }
 
-// Length of the common prefix of all completions of a state if the labels of its arcs decide it; -1 if not, since the
-// labels of one arc are a prefix of all others.
+// Length of the common prefix of all completions of a state if it can be determined from the labels of its arcs; -1 if
+// the labels of one arc are a prefix of all others.
 inline int64_t common_on_arcs(const Arcs& arcs, const Alignments& labels, int64_t state) {
   const int64_t begin = arcs.arc_begin[state], end = arcs.arc_begin[state + 1];
   const int32_t* first = labels.ali + labels.ali_begin[begin];
@@ -255,7 +255,7 @@ inline void push_costs(const Arcs& arcs, const std::vector<Costs>& rest, const B
   }
 }
 
-// Write the lattice as planned.
+// Write the pushed lattice.
 inline void write_pushed(const Arcs& arcs, const Alignments& labels, const Pushing& plan, const Block& to) {
   std::copy_n(arcs.arc_begin, arcs.num_states + 1, to.arc_begin);
   std::copy_n(arcs.dst, arcs.num_arcs, to.dst);

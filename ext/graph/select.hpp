@@ -34,7 +34,7 @@ struct Selection {
   }
 };
 
-// A selection with the memory of earlier calls of the thread, unless an unusually large lattice has used it.
+// A selection that reuses the memory of earlier calls in this thread, unless an unusually large lattice has used it.
 inline Selection& spare_selection() {
   static thread_local Selection spare;
   constexpr size_t kMost = size_t{1} << 22;  // arcs
@@ -150,7 +150,7 @@ inline void write_selection(const Arcs& arcs, const Alignments& alignments, cons
   }
 }
 
-// Tell whether everything lies on a path from the start to a final state, as in most lattices. Since states are in
+// Return whether everything lies on a path from the start to a final state, as in most lattices. Since states are in
 // topological order, it is enough that every state is entered, and left if it is not final. `entered` is a buffer.
 inline bool is_connected(const Arcs& arcs, std::vector<uint8_t>& entered) {
   entered.assign(static_cast<size_t>(arcs.num_states), 0);

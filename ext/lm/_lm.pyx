@@ -1,4 +1,4 @@
-"""N-gram language models; conversions only."""
+"""N-gram language models: conversions only."""
 
 cimport numpy as np
 from cpython.bytes cimport PyBytes_AS_STRING
@@ -18,33 +18,33 @@ from ninja.lattice import SLOTS, Lattice
 
 np.import_array()
 
-cdef tuple _SLOTS = SLOTS  # a C variable: no look-up by name
+cdef tuple _SLOTS = SLOTS  # a C variable, without a look-up by name
 cdef object _new = object.__new__
 
 
 cdef class Model:
-    """A back-off model: states and words are integers from 0."""
+    """A back-off model, whose states and words are numbered from 0."""
 
     cdef n.NgramModel model
 
     @property
     def order(self):
-        """Words of the longest n-gram."""
+        """Length of the longest n-gram."""
         return self.model.order
 
     @property
     def num_ngrams(self):
-        """N-grams of all lengths."""
+        """Number of n-grams of all lengths."""
         return self.model.num_ngrams
 
     @property
     def num_words(self):
-        """Distinct words."""
+        """Number of words."""
         return self.model.num_words()
 
     @property
     def num_states(self):
-        """States are below this number."""
+        """Number of states."""
         return self.model.num_states()
 
     @property
@@ -54,28 +54,28 @@ cdef class Model:
 
     @property
     def num_bytes(self):
-        """Memory the model takes."""
+        """Memory of the model in bytes."""
         return self.model.bytes()
 
     @property
     def address(self):
-        """The C++ model, for other extension modules; whoever takes it holds this object."""
+        """The C++ model, for other extension modules, which must keep a reference to this object."""
         return PyCapsule_New(&self.model, "ninja.NgramModel", NULL)
 
     def add_unknown(self, float logprob):
-        """Make one word of all that the model lacks, with this natural log after every history; return its id."""
+        """Add a word for all unknown words, with this natural-log probability after every history; return its id."""
         return self.model.add_unknown(logprob)
 
     def logprob(self, states not None, words not None):
-        """Return ln P(word | state), float32 [n], of states int64 [n] and words int32 [n]."""
+        """Return ln P(word | state), float32 [n], for states, int64 [n], and words, int32 [n]."""
         return self._look_up(states, words, True, False)[0]
 
     def advance(self, states not None, words not None):
-        """Return the states after words, int64 [n], of states int64 [n] and words int32 [n]."""
+        """Return the next states, int64 [n], for states, int64 [n], and words, int32 [n]."""
         return self._look_up(states, words, False, True)[1]
 
     def step(self, states not None, words not None):
-        """Return both, (float32 [n], int64 [n]), at the cost of one."""
+        """Return the results of `logprob` and `advance`, (float32 [n], int64 [n]), in the time of one of them."""
         return self._look_up(states, words, True, True)
 
     cdef _look_up(self, states, words, cbool score, cbool advance):
@@ -103,7 +103,7 @@ cdef class Model:
 
 
 cdef class ArpaReader:
-    """Reads an ARPA file piece by piece."""
+    """Parser of an ARPA file that is passed in pieces."""
 
     cdef unique_ptr[c.ArpaReader] reader
     cdef object path
@@ -113,7 +113,8 @@ cdef class ArpaReader:
         self.reader.reset(new c.ArpaReader(most_ngrams))
 
     def feed(self, const unsigned char[::1] text not None):
-        """Read the whole lines of a text; return how many bytes they are. After the end everything is taken."""
+        """Parse the complete lines of a text; return the number of bytes consumed. After the end of the model, all
+        bytes are."""
         cdef int64_t taken
         cdef const char* at = <const char*>&text[0] if text.shape[0] > 0 else NULL
         cdef int64_t size = text.shape[0]
@@ -123,7 +124,7 @@ cdef class ArpaReader:
         return taken
 
     def finish(self):
-        """Return (model, words as bytes in order of their ids); the last call."""
+        """Return (model, words as bytes in the order of their ids); must be called last."""
         cdef Model model = Model.__new__(Model)
         cdef c.ArpaReader* reader = self.reader.get()
         reader.close()
@@ -155,8 +156,8 @@ def read_const_arpa(bytes content not None, str path not None):
     """Read a const-arpa file.
 
     Returns:
-        (model, the file's word id of each of its words int32 [num_words] ascending, then the model's words <s>, </s>
-        and <unk>, -1 where it has none).
+        (model, the file's id of each word of the model, int32 [num_words], ascending; and the model's ids of <s>, </s>
+        and <unk>, -1 if it lacks them).
     """
     cdef const char* at = PyBytes_AS_STRING(content)
     cdef int64_t size = len(content)
@@ -186,7 +187,8 @@ cdef class Grammar:
 
     @property
     def symbols(self):
-        """The symbol table of output labels, else of input labels, as (word as bytes, id) pairs, or None."""
+        """The symbol table of the output labels, or else of the input labels, as (word as bytes, id) pairs; None if
+        missing."""
         cdef size_t i
         cdef const k.ParsedFst* fst = &self.machine.fst
         if not fst.output_symbol.empty():
@@ -194,7 +196,8 @@ cdef class Grammar:
         return [(fst.input_symbol[i], fst.input_symbol_id[i]) for i in range(fst.input_symbol.size())] or None
 
     def model(self, int32_t backoff, int32_t bos, int32_t eos):
-        """Return what `read_const_arpa` returns; takes the labels of #0, <s> and </s>, -1 for none of the first two."""
+        """Return the result of `read_const_arpa`, given the labels of #0, <s> and </s>; the first two may be -1 for
+        none."""
         cdef c.GrammarLabels label
         cdef c.NumberedNgrams found
         label.backoff = backoff
@@ -209,16 +212,16 @@ def compose_ngram(lattice not None, Model model not None, lm_word not None, extr
                   int64_t max_arcs):
     """Compose a lattice with a model.
 
-    Takes the model's word of each arc, -1 = none, int32 [num_arcs], a cost on top of the model's, float32 [num_arcs],
-    and the factor of both.
+    Takes the model's word of each arc, int32 [num_arcs], -1 for none; a cost in addition to that of the model, float32
+    [num_arcs]; and the factor of both.
 
     Returns:
-        (lattice, old arc of each arc int64 [num_arcs]).
+        (lattice, old arc of each arc, int64 [num_arcs]).
 
     Raises:
-        LatticeError: More than max_arcs arcs arise.
+        LatticeError: The result has more than max_arcs arcs.
         ModelError: The model does not allow a word.
-        OptionError: A word is none of the model's.
+        OptionError: A word is not a word of the model.
     """
     cdef Arcs arcs = arcs_of(lattice)
     cdef const int32_t* words = <const int32_t*>data_of(lm_word, np.NPY_INT32, arcs.num_arcs)

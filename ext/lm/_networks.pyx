@@ -1,4 +1,4 @@
-"""Kernels of recurrent networks; conversions only."""
+"""Kernels of recurrent networks: conversions only."""
 
 cimport numpy as np
 from libc.stdint cimport int8_t, int32_t, int64_t, uint16_t
@@ -11,9 +11,9 @@ np.import_array()
 
 
 def logsumexp(scores, int64_t num_rows):
-    """Return ln of the sum of e to the power of each row's scores, float32 [num_rows].
+    """Return ln Σ exp of the scores of each row, float32 [num_rows].
 
-    Scores are float32 [num_rows * length], row by row, length at least 1.
+    Scores are float32 [num_rows * length], row by row, where length is at least 1.
     """
     cdef int64_t size = np.PyArray_SIZE(<np.ndarray>scores)
     if num_rows < 1 or size < num_rows or size % num_rows != 0:
@@ -30,7 +30,7 @@ def lstm_cell(float[:, ::1] gates, float[:, :] old, float[:, :] new):
     """Return a cell's outputs, float32 [n, cells], and fill in the new cells.
 
     Gates are float32 [n, 4 * cells], in the order input, forget, output, candidate, before their non-linearities, and
-    are overwritten. Old and new cells are float32 [n, cells]; their rows may lie apart.
+    are overwritten. Old and new cells are float32 [n, cells] with any row stride.
     """
     cdef int64_t num_rows = gates.shape[0], cells = gates.shape[1] // 4
     if gates.shape[1] != 4 * cells or old.shape[0] != num_rows or new.shape[0] != num_rows:
@@ -131,8 +131,8 @@ def lstm_step(
 cdef class Product:
     """The product of rows with the weights of a layer, plus a bias; a row's result has the same bits in any batch.
 
-    Weights are float32 [outputs, inputs], a bias float32 [outputs] or None. Instructions of at most `level` are used, 0
-    of any processor, 1 AVX2, 2 AVX-512, if the processor has them.
+    Weights are float32 [outputs, inputs], a bias float32 [outputs] or None. The instruction set is at most `level` (0
+    baseline, 1 AVX2, 2 AVX-512), and at most that of the processor.
     """
 
     cdef readonly int64_t num_outputs, num_inputs
@@ -154,7 +154,7 @@ cdef class Product:
     def __call__(self, const float[:, :] rows not None, const int64_t[::1] row=None):
         """Return the products of rows, or of those numbered by `row`, float32 [n, outputs].
 
-        Rows are float32 [rows, inputs] with any row stride, their numbers int64 [n].
+        Rows are float32 [rows, inputs] with any row stride, and their numbers int64 [n].
         """
         cdef int64_t num_rows = rows.shape[0] if row is None else row.shape[0], i
         cdef np.npy_intp[2] shape = [num_rows, self.num_outputs]
@@ -272,10 +272,11 @@ def sampled_softmax(
     float self_normalize,
     float[::1] offset_slope not None,
 ):
-    """Replace scores, bfloat16, by the slopes of a sampled softmax, and add their sums to `offset_slope`.
+    """Replace scores, bfloat16, by the gradients of a sampled softmax, and add their sums to `offset_slope`.
 
     Returns:
-        Log-normalisers and slopes by the targets' scores, float32 [n] each; see ext/lm/training.hpp.
+        Log-normalisers, and gradients with respect to the scores of the targets, float32 [n] each; see
+        ext/lm/training.hpp.
     """
     cdef int64_t num_rows = score.shape[0], length = score.shape[1]
     normaliser, slope = new_array(num_rows, np.NPY_FLOAT32), new_array(num_rows, np.NPY_FLOAT32)

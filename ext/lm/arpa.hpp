@@ -1,9 +1,9 @@
-// ARPA language models, read line by line from pieces of a stream into a builder.
+// Parser of ARPA language models, which adds the n-grams in pieces of a stream to a builder.
 //
 //   \data\                 counts, one line an order:  ngram 2=454705
-//   \1-grams:              log10 probability, words, log10 back-off weight (0 where left out; none at the last order)
+//   \1-grams:              log10 probability, words, log10 back-off weight (0 if omitted; none for the highest order)
 //   -1.604928 </s>
-//   \end\                  the rest is not read
+//   \end\                  the rest is ignored
 //
 // Source: ngram-format(5) of SRILM; the format is older: Paul and Baker 1992, "The design for the Wall Street
 // Journal-based CSR corpus".
@@ -25,7 +25,7 @@
 
 namespace ninja {
 
-// The distinct words of a model, numbered in their order.
+// The distinct words of a model, numbered in order.
 class WordList {
  public:
   WordList() : slot_(1024, -1) {}
@@ -59,7 +59,7 @@ class WordList {
 
   std::string text_;
   std::vector<size_t> begin_{0};
-  std::vector<int32_t> slot_;  // word ids at their hash, -1: free; never more than half full
+  std::vector<int32_t> slot_;  // word ids by hash, -1 if free; at most half full
 };
 
 class ArpaReader {
@@ -69,7 +69,8 @@ class ArpaReader {
   // `most_ngrams`: the number that could fit into the file, which limits the memory reserved for its counts.
   explicit ArpaReader(int64_t most_ngrams) : most_ngrams_(most_ngrams) {}
 
-  // Read the whole lines in [text, text + size); returns the bytes taken. After an error no more is.
+  // Parse the complete lines in [text, text + size); returns the number of bytes consumed. After an error, all bytes
+  // are ignored.
   int64_t feed(const char* text, int64_t size) {
     const char* at = text;
     const char* end = text + size;
@@ -83,12 +84,12 @@ class ArpaReader {
     return part_ == kEnd ? size : at - text;
   }
 
-  // To be called after the last piece.
+  // Must be called after the last piece.
   void close() {
-    if (error_.empty() && part_ != kEnd) fail("the file ends before \\end\\; it is cut short");
+    if (error_.empty() && part_ != kEnd) fail("the file ends before \\end\\; it is truncated");
   }
 
-  // Call once, after close().
+  // Must be called once, after close().
   NgramModel finish() { return builder_->finish(words_.find("<s>")); }
 
   const std::string& error() const { return error_; }
@@ -145,8 +146,8 @@ class ArpaReader {
     }
     const int64_t next = static_cast<int64_t>(count_.size()) + 1;
     if (order != next || order > kMaxOrder) {
-      return fail("the count of order " + std::to_string(order) + " stands where that of order " +
-                  std::to_string(next) + " should" + (order > kMaxOrder ? "; 64 is the highest" : ""));
+      return fail("found the count of order " + std::to_string(order) + ", but expected that of order " +
+                  std::to_string(next) + (order > kMaxOrder ? "; the highest order is 64" : ""));
     }
     count_.push_back(size);
   }
@@ -161,10 +162,10 @@ class ArpaReader {
       part_ = kNgrams;
     } else if (builder_->flush(); builder_->duplicate() >= 0) {
       line_ = builder_->duplicate();
-      return fail("an n-gram that was there before");
+      return fail("the n-gram occurs twice");
     } else if (found_ != count_[order_ - 1]) {
-      return fail("the section of " + std::to_string(order_) + "-grams holds " + std::to_string(found_) +
-                  ", but \\data\\ promises " + std::to_string(count_[order_ - 1]));
+      return fail("the section of " + std::to_string(order_) + "-grams has " + std::to_string(found_) +
+                  ", but \\data\\ announces " + std::to_string(count_[order_ - 1]));
     }
     const std::string next = "\\" + std::to_string(order_ + 1) + "-grams:";
     if (order_ < static_cast<int32_t>(count_.size())) {
@@ -193,12 +194,13 @@ class ArpaReader {
 
   void ngram(const char* at, const char* end) {
     if (found_ == count_[order_ - 1]) {
-      return fail("more " + std::to_string(order_) + "-grams than the " + std::to_string(found_) + " of \\data\\");
+      return fail("more " + std::to_string(order_) + "-grams than the " + std::to_string(found_) +
+                  " announced in \\data\\");
     }
     double logprob = 0, weight = 0;
     const char* stop = token_end(at, end);
-    if (!number(at, stop, logprob)) return fail(quoted(at, stop) + " is no log10 probability");
-    if (logprob > 0) return fail("a log10 probability above 0: " + quoted(at, stop));
+    if (!number(at, stop, logprob)) return fail(quoted(at, stop) + " is not a log10 probability");
+    if (logprob > 0) return fail("the log10 probability is above 0: " + quoted(at, stop));
     std::string_view word;
     int32_t id[kMaxOrder];
     for (int32_t i = 0; i < order_; ++i) {
@@ -208,7 +210,7 @@ class ArpaReader {
       stop = token_end(at, end);
       word = std::string_view(at, static_cast<size_t>(stop - at));
       if (order_ == 1) break;
-      if (last_word_[i] != word) {  // in sorted files the first words stay the same
+      if (last_word_[i] != word) {  // in sorted files, the first words remain the same
         last_id_[i] = words_.find(word);
         last_word_[i] = word;
       }
@@ -219,17 +221,17 @@ class ArpaReader {
     while (at < end && blank(*at)) ++at;
     if (at < end) {
       stop = token_end(at, end);
-      if (stop != end) return fail("something follows the back-off weight: " + quoted(stop, end));
-      if (!number(at, stop, weight)) return fail(quoted(at, stop) + " is no back-off weight");
+      if (stop != end) return fail("unexpected text after the back-off weight: " + quoted(stop, end));
+      if (!number(at, stop, weight)) return fail(quoted(at, stop) + " is not a back-off weight");
     }
     ++found_;
     int32_t node = NgramBuilder::kLeaf;
     if (order_ == 1) {
-      if (!words_.add(word)) return fail("the word " + quoted(word) + " was there before");
+      if (!words_.add(word)) return fail("the word " + quoted(word) + " occurs twice");
       node = builder_->add_word(logprob);
     } else {
       if (context_.empty() || std::memcmp(context_.data(), id, context_.size() * sizeof(int32_t)) != 0) {
-        context_.assign(id, id + order_ - 1);  // sorted files have runs of one context
+        context_.assign(id, id + order_ - 1);  // sorted files have runs with the same context
         context_node_ = builder_->context(id, order_ - 1);
       }
       node = builder_->add(context_node_, id[order_ - 1], order_, logprob, line_);
@@ -241,12 +243,12 @@ class ArpaReader {
   std::string error_;
   int64_t line_ = 0;
   Part part_ = kPreamble;
-  std::vector<int64_t> count_;  // [orders] as promised
-  int32_t order_ = 0;           // of the section
+  std::vector<int64_t> count_;  // [orders], as announced
+  int32_t order_ = 0;           // order of the section
   int64_t found_ = 0;           // n-grams of the section so far
   WordList words_;
   std::unique_ptr<NgramBuilder> builder_;
-  std::string last_word_[kMaxOrder];  // of the last line, and their ids
+  std::string last_word_[kMaxOrder];  // words of the last line, and their ids
   int32_t last_id_[kMaxOrder] = {};
   std::vector<int32_t> context_;  // words of the last line's context
   int32_t context_node_ = 0;

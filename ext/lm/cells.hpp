@@ -1,4 +1,5 @@
-// Kernels of recurrent networks: softmaxes, cells between their matrix products, rows put together; one pass each.
+// Kernels of recurrent networks for softmaxes, for cells between matrix products, and for gathering rows; each takes
+// one pass.
 #pragma once
 
 #include <cmath>
@@ -17,7 +18,7 @@
 
 namespace ninja {
 
-// e to the power of x, within two units of the last place; x counts as -87 below that, and as 87 above.
+// e to the power of x, within two units in the last place; x is clamped to [-87, 87].
 // Cephes' expf: split off a power of two, then a polynomial on ±ln(2)/2.
 inline float exponential(float x) {
   constexpr float kRounder = 12582912.0f;  // 1.5 · 2^23: adding it rounds to an integer, held in the low bits
@@ -71,7 +72,7 @@ NINJA_CLONES void logsumexp(const float* score, int64_t num_rows, int64_t length
   }
 }
 
-// Loops over one function and array each, which compilers vectorise, unlike a loop over a whole cell.
+// Each loop applies one function to one array, which compilers vectorise, unlike a loop over a whole cell.
 inline void sigmoids(const float* x, int64_t size, float* y) {
   for (int64_t i = 0; i < size; ++i) y[i] = 1.0f / (1.0f + exponential(-x[i]));
 }
@@ -80,7 +81,7 @@ inline void tanhs(const float* x, int64_t size, float* y) {  // within 3e-7
 }
 
 // `gates` [num_rows, 4 * cells]: input, forget, output, candidate, before their non-linearities; overwritten.
-// `old_cell` and `new_cell` [num_rows, cells], their rows a stride apart; `output` [num_rows, cells].
+// `old_cell` and `new_cell` [num_rows, cells], with a row stride; `output` [num_rows, cells].
 NINJA_CLONES void lstm_cell(float* gates, const float* old_cell, int64_t old_stride, float* new_cell,
                             int64_t new_stride, int64_t num_rows, int64_t cells, float* output) {
   for (int64_t row = 0; row < num_rows; ++row) {
@@ -100,7 +101,7 @@ template <class T>
 struct Rows {
   T* first;
   const int64_t* row;
-  int64_t stride;  // numbers from row to row
+  int64_t stride;  // number of elements from row to row
   T* operator[](int64_t i) const { return first + row[i] * stride; }
 };
 
@@ -149,7 +150,7 @@ NINJA_CLONES void peephole_cell(float* gates, const float* before, int64_t strid
 template <class T>
 inline void word_scores_of(Rows<const float> output, const T* embedding, const float* scale, const float* bias,
                            const int32_t* word, int64_t num_rows, int64_t width, float* score) {
-  constexpr int64_t kAhead = 4, kLine = 64 / sizeof(T);  // rows; numbers of a cache line
+  constexpr int64_t kAhead = 4, kLine = 64 / sizeof(T);  // rows; elements of a cache line
   const int64_t whole = width / kLanes * kLanes;
   for (int64_t row = 0; row < num_rows; ++row) {
     if (row + kAhead < num_rows) {
@@ -186,7 +187,7 @@ NINJA_CLONES void silu(float* x, int64_t size) {
 }
 
 struct Columns {
-  const float* first;  // of row 0
+  const float* first;  // row 0
   int64_t stride;      // from row to row
   int64_t width;
 };

@@ -1,5 +1,5 @@
-// Exact composition of a lattice with an n-gram model: states are pairs of a lattice state and a model state, made as
-// paths reach them; every arc pays the model's cost of its word.
+// Exact composition of a lattice with an n-gram model: states are pairs of a lattice state and a model state, created
+// when a path reaches them; the model's cost of its word is added to each arc.
 #pragma once
 
 #include <cmath>
@@ -16,7 +16,7 @@ namespace ninja {
 
 class NgramComposer {
  public:
-  // `lm_word` is the model's word of each arc, -1 where it sees none; `extra` is a cost on top of the model's.
+  // `lm_word` is the model's word of each arc, -1 if it has none; `extra` is a cost in addition to that of the model.
   NgramComposer(const Arcs& arcs, const NgramModel& model, const int32_t* lm_word, const float* extra, int32_t eos,
                 double scale, int64_t max_arcs)
       : arcs_(arcs), model_(model), lm_word_(lm_word), extra_(extra), eos_(eos), scale_(scale), max_arcs_(max_arcs),
@@ -25,7 +25,7 @@ class NgramComposer {
   Composed compose() {
     pairs_(0, model_.start);
     out_.arc_begin.push_back(0);
-    // Arcs lead to later states only: all model states of a lattice state are known when its turn comes.
+    // Arcs lead only to later states, so all model states of a lattice state are known when it is expanded.
     for (int64_t state = 0; state < arcs_.num_states; ++state) {
       if (pairs_.first(state) < 0) continue;
       int64_t num_pairs = 0;
@@ -42,7 +42,7 @@ class NgramComposer {
   }
 
  private:
-  // Put all questions of a lattice state to the model at once.
+  // Look up all words of a lattice state in one call of the model.
   void ask(int64_t state) {
     asked_state_.clear();
     asked_word_.clear();
@@ -63,7 +63,7 @@ class NgramComposer {
                    after_.data());
   }
 
-  // Make the new states and arcs of a lattice state from the answers.
+  // Create the new states and arcs of a lattice state from the results.
   void leave(int64_t state) {
     size_t answer = 0;
     for (int32_t at = pairs_.first(state); at >= 0; at = pairs_.next(at)) {

@@ -2,11 +2,11 @@
 //
 //   \0B<ConstArpaLm> <LmInfo> bos eos unk order </LmInfo> <LmStates> size, i32[size] </LmStates>
 //   <LmUnigram> words, i64[words] </LmUnigram> <LmOverflow> size, i64[size] </LmOverflow> </ConstArpaLm>
-//
-// Scalars carry their size in a byte before them. A state in LmStates: f32 ln probability, f32 ln back-off weight,
-// i32 children, and for each {i32 word, i32 what}: even = a leaf, the bits of its ln probability; odd = a state, at
-// distance what / 2 from its parent or, where that is not positive, at the overflow table's entry -(what / 2). Entries
-// of the two tables are 1 + a place in LmStates, or 0: none.
+// Scalars are preceded by a byte with their size. A state in LmStates has: f32 ln probability, f32 ln back-off weight,
+// i32 number of children, and for each child {i32 word, i32 what}. If `what` is even, the child is a leaf, and these
+// are the bits of its ln probability. If it is odd, the child is a state at distance what / 2 from its parent or, if
+// that is not positive, at entry -(what / 2) of the overflow table. Entries of the two tables are 1 + an index in
+// LmStates, or 0 for none.
 //
 // Source: Kaldi, src/lm/const-arpa-lm.cc.
 #pragma once
@@ -25,13 +25,13 @@
 
 namespace ninja {
 
-// A model read from a file that numbers words and does not spell them. If `error` is not empty nothing else holds.
+// A model read from a file with word ids only. If `error` is not empty, the other fields are undefined.
 struct NumberedNgrams {
   std::string error;
-  int64_t byte = -1;  // where the file is malformed; -1: well formed, but no language model
+  int64_t byte = -1;  // offset at which the file is malformed; -1 if it is well formed, but not a language model
   NgramModel model;
   std::vector<int32_t> word_id;          // [num_words] the file's id of each word of the model, ascending
-  int32_t bos = -1, eos = -1, unk = -1;  // words of the model; -1: none
+  int32_t bos = -1, eos = -1, unk = -1;  // words of the model; -1 if missing
 };
 
 namespace const_arpa {
@@ -55,7 +55,7 @@ inline T scalar(Cursor& cursor, const char* what) {
   return cursor.get<T>(what);
 }
 
-// A table after its size, with entries of `width` bytes; returns the offset of its entries.
+// Skip a table after its size, with entries of `width` bytes; returns the offset of its entries.
 inline int64_t table(Cursor& cursor, int64_t size, int64_t width, const char* what) {
   if (size < 0 || size > cursor.left() / width) {
     throw Malformed{std::string(what) + " claims " + std::to_string(size) + " entries, but " +
@@ -74,7 +74,7 @@ class Reader {
   void read(NumberedNgrams& out) {
     layout();
     NgramBuilder builder(order_);
-    // A state takes three words and a child two, so there are no more of them than fit.
+    // A state has at least three words and a child two, which limits their number.
     builder.reserve(num_unigrams_, num_states_ / 2);
     std::vector<int32_t> new_id(static_cast<size_t>(num_unigrams_), -1);
     for (int32_t id = 0; id < num_unigrams_; ++id) {
@@ -90,7 +90,7 @@ class Reader {
       children(builder, context, new_id);
     }
     builder.flush();
-    if (builder.duplicate() >= 0) throw Malformed{"an n-gram that was there before", builder.duplicate()};
+    if (builder.duplicate() >= 0) throw Malformed{"the n-gram occurs twice", builder.duplicate()};
     const auto known = [&](int32_t id) { return id >= 0 && id < num_unigrams_ ? new_id[id] : -1; };
     out.bos = known(bos_);
     out.eos = known(eos_);
@@ -100,7 +100,7 @@ class Reader {
 
  private:
   struct Context {
-    int64_t place;  // in LmStates
+    int64_t place;  // index in LmStates
     int32_t node;
     int32_t length;
   };
@@ -112,16 +112,17 @@ class Reader {
     return value;
   }
 
-  // The place in LmStates that an entry of the other tables names; -1: none.
+  // The index in LmStates in an entry of the other tables; -1 if none.
   int64_t entry(int64_t byte) const {
-    return std::max(load<int64_t>(byte), std::numeric_limits<int64_t>::min() + 1) - 1;  // the least would overflow
+    // the smallest number would overflow
+    return std::max(load<int64_t>(byte), std::numeric_limits<int64_t>::min() + 1) - 1;
   }
 
   int64_t byte_of(int64_t place) const { return states_ + 4 * place; }
 
   void layout() {
     for (const char wanted : {'\0', 'B'}) {
-      if (cursor_.get<char>("the header") != wanted) throw Malformed{"not a binary file of Kaldi", 0};
+      if (cursor_.get<char>("the header") != wanted) throw Malformed{"not a binary Kaldi file", 0};
     }
     expect(cursor_, "<ConstArpaLm>");
     expect(cursor_, "<LmInfo>");
@@ -131,7 +132,7 @@ class Reader {
     const int64_t here = cursor_.at();
     order_ = scalar<int32_t>(cursor_, "the order");
     if (order_ < 1 || order_ > 64) {
-      throw Malformed{"an order of " + std::to_string(order_) + "; 1 to 64 are read", here};
+      throw Malformed{"the order is " + std::to_string(order_) + ", but must be 1 to 64", here};
     }
     expect(cursor_, "</LmInfo>");
     expect(cursor_, "<LmStates>");
@@ -152,27 +153,30 @@ class Reader {
 
   double checked(float logprob, int64_t place) const {
     if (!std::isfinite(logprob) || logprob > 0) {
-      throw Malformed{"a natural-log probability of " + std::to_string(logprob), byte_of(place)};
+      throw Malformed{"invalid natural-log probability " + std::to_string(logprob), byte_of(place)};
     }
     return logprob;
   }
 
   double probability(int64_t place) const {
     if (place < 0 || place > num_states_ - 3) {
-      throw Malformed{"a state at " + std::to_string(place) + " of " + std::to_string(num_states_), states_};
+      throw Malformed{
+          "a state begins at " + std::to_string(place) + ", but LmStates has size " + std::to_string(num_states_),
+          states_};
     }
     return checked(load<float>(byte_of(place)), place);
   }
 
-  // Take the back-off weight of a state; its children wait. The node may be a leaf, where the order ends.
+  // Set the back-off weight of a state, whose children are read later. The node may be a leaf at the highest order.
   void visit(NgramBuilder& builder, int64_t place, int32_t node, int32_t length) {
     const float weight = load<float>(byte_of(place + 1));
     const int32_t count = load<int32_t>(byte_of(place + 2));
-    if (!std::isfinite(weight)) throw Malformed{"a back-off weight of " + std::to_string(weight), byte_of(place + 1)};
+    if (!std::isfinite(weight))
+      throw Malformed{"invalid back-off weight " + std::to_string(weight), byte_of(place + 1)};
     if (count < 0 || count > (num_states_ - place - 3) / 2) {
       throw Malformed{"a state claims " + std::to_string(count) + " children", byte_of(place + 2)};
     }
-    // In a true file no two states overlap, so that together they take no more than there is.
+    // In a valid file, states do not overlap, so their total size is at most that of the table.
     taken_ += 3 + 2 * static_cast<int64_t>(count);
     if (taken_ > num_states_) throw Malformed{"states overlap", byte_of(place)};
     if (node == NgramBuilder::kLeaf) {
@@ -196,7 +200,7 @@ class Reader {
       if (is_state) {
         place = what / 2 > 0 ? parent.place + what / 2 : -1;
         if (what / 2 <= 0) {
-          if (-(what / 2) >= num_overflow_) throw Malformed{"an entry beyond LmOverflow", byte_of(at + 1)};
+          if (-(what / 2) >= num_overflow_) throw Malformed{"an index beyond LmOverflow", byte_of(at + 1)};
           place = entry(overflow_ + 8 * -static_cast<int64_t>(what / 2));
         }
       }
@@ -209,11 +213,11 @@ class Reader {
   const char* bytes_;
   Cursor cursor_;
   int32_t bos_ = 0, eos_ = 0, unk_ = 0, order_ = 0;
-  int64_t states_ = 0, num_states_ = 0;  // where the table begins, and its size
+  int64_t states_ = 0, num_states_ = 0;  // offset of the table, and its size
   int64_t unigrams_ = 0, overflow_ = 0;
   int32_t num_unigrams_ = 0, num_overflow_ = 0;
-  int64_t taken_ = 0;          // words of LmStates that states took
-  std::vector<Context> open_;  // whose children are still to be read
+  int64_t taken_ = 0;          // total size of the states so far
+  std::vector<Context> open_;  // contexts whose children have not been read yet
 };
 
 }  // namespace const_arpa

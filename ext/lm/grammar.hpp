@@ -1,9 +1,8 @@
 // Kaldi's grammar (G.fst), an OpenFst acceptor with back-off arcs, used directly as the automaton.
-//
-// Back-off arcs are epsilons on the output side (Kaldi: input #0), at most one a state; all others carry their word
-// as output label. The start is the state after <s>, and the final weight is the cost of </s>; arcs with <s> and </s>
-// are supported, too. Only words without an arc back off, unlike in plain composition, which would take the cheaper
-// path.
+// Back-off arcs have epsilon as output label (and #0 as input label in Kaldi), and there is at most one per state;
+// other arcs have their word as output label. The start is the state after <s>, and the final weight is the cost of
+// </s>; arcs with <s> and </s> are supported, too. Only words without an arc back off, unlike in plain composition,
+// which would take the cheaper path.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +18,7 @@
 
 namespace ninja {
 
-// The labels that are no plain words, -1 where the symbol table lacks them.
+// The labels of special words, -1 if the symbol table lacks them.
 struct GrammarLabels {
   int32_t backoff = -1, bos = -1, eos = -1;
 };
@@ -33,7 +32,7 @@ class Builder {
 
   // Returns the reason why the machine is not a grammar, or an empty string.
   std::string build(NumberedNgrams& out) {
-    if (label_.eos < 0) return "no word id stands for </s>";
+    if (label_.eos < 0) return "the symbol table lacks </s>";
     std::string error = find_backoffs(out.model);
     if (error.empty()) error = find_order(out.model);
     if (!error.empty()) return error;
@@ -74,11 +73,11 @@ class Builder {
       for (int64_t arc = fst_.arc_begin[state]; arc < fst_.arc_begin[state + 1]; ++arc) {
         if (!is_backoff(arc)) continue;
         if (fst_.ilabel[arc] != 0 && label_.backoff >= 0 && fst_.ilabel[arc] != label_.backoff) {
-          return "an arc of state " + std::to_string(state) + " takes in word id " + std::to_string(fst_.ilabel[arc]) +
-                 " and gives none out; a grammar is an acceptor";
+          return "an arc of state " + std::to_string(state) + " has input word id " + std::to_string(fst_.ilabel[arc]) +
+                 " but no output; a grammar must be an acceptor";
         }
         if (model.backoff[state].state != kNoState) {
-          return "state " + std::to_string(state) + " has two back-off arcs; a back-off model has one at most";
+          return "state " + std::to_string(state) + " has two back-off arcs; a back-off model has at most one";
         }
         model.backoff[state] = {static_cast<float>(-fst_.cost[arc]), fst_.dst[arc]};
       }
@@ -88,7 +87,7 @@ class Builder {
 
   // The order is the length of the longest back-off chain, in states.
   std::string find_order(NgramModel& model) const {
-    std::vector<int32_t> height(static_cast<size_t>(num_states_), 0);  // -1: on the chain that is followed now
+    std::vector<int32_t> height(static_cast<size_t>(num_states_), 0);  // -1 on the chain that is being followed
     std::vector<int32_t> chain;
     for (int64_t state = 0; state < num_states_; ++state) {
       int32_t at = static_cast<int32_t>(state);
@@ -104,7 +103,7 @@ class Builder {
     return "";
   }
 
-  // Of the states that cannot back off, the one with most words gets the plain row.
+  // Of the states without a back-off arc, the one with the most words gets the plain array.
   void find_root(NgramModel& model) const {
     int64_t most = -1;
     for (int64_t state = 0; state < num_states_; ++state) {

@@ -1,5 +1,5 @@
-// Products of rows with the weights of a layer. A row's result has the same bits in any batch: each number is summed in
-// the order of the inputs, which BLAS does not promise.
+// Products of rows with the weights of a layer. A row's result has the same bits in any batch: each number is summed
+// in the order of the inputs, which BLAS does not guarantee.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 
 namespace ninja {
 
-constexpr int64_t kPanel = 32;  // outputs whose weights are adjacent: panel → input → output
+constexpr int64_t kPanel = 32;  // number of outputs whose weights are adjacent: panel → input → output
 
 inline int64_t packed_size(int64_t num_outputs, int64_t num_inputs) {
   return (num_outputs + kPanel - 1) / kPanel * kPanel * num_inputs;
@@ -89,7 +89,7 @@ void multiply_with(const std::vector<const float*>& row, const float* packed, co
   }
 }
 
-// The best instructions of this processor: 0 of any, 1 AVX2 with FMA, 2 AVX-512.
+// The best instruction set of this processor: 0 baseline, 1 AVX2 with FMA, 2 AVX-512.
 inline int instruction_level() {
 #ifdef NINJA_MULTIPLY_X86
   if (__builtin_cpu_supports("avx512f")) return 2;

@@ -1,4 +1,4 @@
-// A back-off language model as an automaton, looked up for batches of words.
+// A back-off language model as an automaton, with lookups for batches of words.
 //
 // A state is a context: the longest suffix of the history that affects scores. A word is looked up among the arcs of
 // the state, and otherwise among those of its back-off states, whose weights are added. All arcs are in one
@@ -28,7 +28,7 @@ struct Backoff {
   int32_t state = kNoState;
 };
 
-// A map from (state, word) to arcs: linear probing, never more than 3/4 full, so that a miss ends soon.
+// A map from (state, word) to arcs: linear probing, never more than 3/4 full, so that unsuccessful lookups end soon.
 class NgramTable {
  public:
   struct Slot {
@@ -108,7 +108,7 @@ class NgramTable {
 
 struct NgramModel {
   NgramTable table;
-  std::vector<NgramArc> row;     // [num_words] arcs of the root; -inf where it lacks the word
+  std::vector<NgramArc> row;     // [num_words] arcs of the root; -inf for words that it lacks
   std::vector<Backoff> backoff;  // [num_states]
   int32_t root = 0;
   int32_t start = 0;  // state after <s>
@@ -116,7 +116,7 @@ struct NgramModel {
   int64_t num_ngrams = 0;
   int32_t unknown = -1;  // the word added by `add_unknown`, if any
 
-  // Add a word for all unknown ones, with the same score after every history and without back-off weights; the next
+  // Add a word for all unknown words, with the same score after every history and without back-off weights; the next
   // word is scored after an empty history. Returns the word.
   int32_t add_unknown(float logprob) {
     unknown = num_words();
@@ -132,8 +132,8 @@ struct NgramModel {
   }
 
   // Score words after states and find the states after them; either output may be null. A word that no state of the
-  // back-off chain has scores -inf and leads to the chain's end.
-  // Returns the first index of an invalid state or word, else -1.
+  // back-off chain has gets the score -inf and leads to the end of the chain. Returns the first index of an invalid
+  // state or word, else -1.
   int64_t look_up(const int64_t* state, const int32_t* word, int64_t count, float* logprob, int64_t* next) const {
     // Memory latency dominates, so a block of lookups is prefetched at once.
     constexpr int64_t kBlock = 32;

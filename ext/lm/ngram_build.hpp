@@ -17,7 +17,7 @@ namespace ninja {
 class NgramBuilder {
  public:
   static constexpr int32_t kRoot = 0;
-  static constexpr int32_t kLeaf = -1;  // an n-gram as long as the order: no context, so no node
+  static constexpr int32_t kLeaf = -1;  // an n-gram of the highest order, which is not a context and has no node
 
   explicit NgramBuilder(int32_t order) : order_(order) { add_node(kRoot, 0, 0); }
 
@@ -81,8 +81,8 @@ class NgramBuilder {
     return node;
   }
 
-  // Link every context to its longest known proper end, and every n-gram to the state it leads to. `bos` is a word or
-  // negative. Uses the builder up.
+  // Link every context to its longest known proper suffix, and every n-gram to its next state. `bos` is a word or
+  // negative. The builder cannot be used afterwards.
   NgramModel finish(int32_t bos) {
     flush();
     const size_t num_nodes = word_.size();
@@ -99,14 +99,14 @@ class NgramBuilder {
       model_.table.find(context_[node], word_[node])->logprob = backed_off(context_[node], word_[node]);
     }
 
-    std::vector<int32_t> state(num_nodes);  // of the history that ends in each node
+    std::vector<int32_t> state(num_nodes);  // state of the history that ends in each node
     model_.backoff.resize(num_nodes);
     for (const int32_t node : by_length) {
       const bool is_state = node == kRoot || is_context_[node] != 0 || weight_[node] != 0;
       state[node] = is_state ? node : state[link_[node]];
       if (node != kRoot) model_.backoff[node] = {weight_[node], state[link_[node]]};
     }
-    // The longest n-grams first, while the arcs of the shorter ones still lead to nodes.
+    // Longest n-grams first, while the arcs of shorter ones still lead to nodes.
     model_.table.for_each([&](int32_t context, int32_t word, NgramArc& arc) {
       if (arc.next == kLeaf) arc.next = kSettled - state[shorter(context, word)];
     });
@@ -126,18 +126,18 @@ class NgramBuilder {
     int32_t context, word;
     int64_t place;
   };
-  static constexpr int64_t kWaiting = 16;  // n-grams whose memory is on its way
+  static constexpr int64_t kWaiting = 16;  // number of n-grams whose memory is being prefetched
 
   void settle(const Waiting& waits) {
     if (!model_.table.add(waits.context, waits.word, waits.arc) && duplicate_ < 0) duplicate_ = waits.place;
   }
 
-  static constexpr int32_t kSettled = -2;  // arcs at or below lead to state kSettled - next already
-  static constexpr float kImplied = 0;     // until backing off tells
+  static constexpr int32_t kSettled = -2;  // arcs with `next` at or below this lead to the state kSettled - next
+  static constexpr float kImplied = 0;     // placeholder until the probability is computed by backing off
 
   int32_t add_node(int32_t context, int32_t word, int32_t length) {
     if (word_.size() >= static_cast<size_t>(std::numeric_limits<int32_t>::max())) {
-      throw std::length_error("more contexts than 31 bits count");
+      throw std::length_error("more than 2^31 contexts");
     }
     context_.push_back(context);
     word_.push_back(word);
@@ -147,7 +147,7 @@ class NgramBuilder {
     return static_cast<int32_t>(word_.size() - 1);
   }
 
-  // The node of the longest known end of (context, word) that is shorter than it.
+  // The node of the longest known proper suffix of (context, word).
   int32_t shorter(int32_t context, int32_t word) {
     for (int32_t from = link_[context]; from != kNoState; from = link_[from]) {
       if (from == kRoot) return model_.row[word].next;
@@ -170,13 +170,13 @@ class NgramBuilder {
   int32_t order_;
   NgramModel model_;
   Waiting waiting_[kWaiting];
-  int64_t num_waiting_ = 0;  // since the last flush(), settled ones included
+  int64_t num_waiting_ = 0;  // number of n-grams since the last flush(), including settled ones
   int64_t duplicate_ = -1;
   std::vector<int32_t> context_, word_;  // [num_nodes] the n-gram of each node
-  std::vector<uint8_t> length_;          // [num_nodes] its words
+  std::vector<uint8_t> length_;          // [num_nodes] number of its words
   std::vector<float> weight_;            // [num_nodes] back-off weight
   std::vector<uint8_t> is_context_;      // [num_nodes]
-  std::vector<int32_t> link_;            // [num_nodes] longest known proper end
+  std::vector<int32_t> link_;            // [num_nodes] node of the longest known proper suffix
   std::vector<int32_t> implied_;         // nodes of missing n-grams
 };
 

@@ -9,7 +9,7 @@
 #include "core/clones.hpp"
 #include "lm/cells.hpp"
 
-// As in cells.hpp: no cost of a lattice is added up here, so that operations may be fused.
+// As in cells.hpp, fused operations are allowed, since no lattice costs are summed here.
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC push_options
 #pragma GCC optimize("no-trapping-math", "fp-contract=fast")
@@ -37,10 +37,10 @@ inline void round_to(const float* x, int64_t size, bfloat16* y) {
 }
 
 // Softmaxes over a sample of the vocabulary and each row's target.
-// `score` [num_rows, length]: of the sample, without `offset` [length]; replaced by the loss's slope, scaled by
-// `share` and, where the penalty `self_normalize` is not 0, by 1 + 2 * self_normalize * normaliser.
-// `target_score` [num_rows]: complete. `hit` [num_rows]: the target's place in the sample, which is left out, or -1.
-// Filled in: `normaliser` [num_rows], `target_slope` [num_rows]; added to: `offset_slope` [length].
+// `score` [num_rows, length]: scores of the sample without `offset` [length], which are replaced by the gradient of
+// the loss times `share` and, if the penalty `self_normalize` is not 0, times 1 + 2 * self_normalize * normaliser.
+// `target_score` [num_rows]: complete. `hit` [num_rows]: the index of the target in the sample, which is excluded, or
+// -1. Filled in: `normaliser` [num_rows], `target_slope` [num_rows]; added to: `offset_slope` [length].
 NINJA_CLONES void sampled_softmax(bfloat16* score, const float* offset, const float* target_score, const int64_t* hit,
                                   int64_t num_rows, int64_t length, float share, float self_normalize,
                                   float* normaliser, float* target_slope, float* offset_slope) {

@@ -1,4 +1,4 @@
-"""Bindings of the rescoring kernels."""
+"""Kernels of ``ninja.rescoring``: conversions only."""
 
 cimport numpy as np
 from libc.stdint cimport int32_t, int64_t
@@ -13,7 +13,7 @@ from ninja.lattice import SLOTS, Lattice
 
 np.import_array()
 
-cdef tuple _SLOTS = SLOTS  # a C variable: no look-up by name
+cdef tuple _SLOTS = SLOTS  # a C variable, without a look-up by name
 cdef object _new = object.__new__
 
 NO_PATH = <int>c.SearchStatus.kNoPath
@@ -143,7 +143,8 @@ cdef object arrays_of(const c.Unfolded& out):
 
 def cover(lattice not None, lm_word not None, int32_t eos, *, double acoustic_scale, double word_penalty,
           double min_posterior, int64_t max_arcs):
-    """Expand by posterior and cover with paths; return the arrays of ``Unfolded``, or None if there is no path."""
+    """Expand a lattice by posteriors and cover it with paths; return the arrays of ``Unfolded``, or None without a
+    path."""
     cdef Arcs arcs = arcs_of(lattice)
     cdef const int32_t* words = <const int32_t*>data_of(lm_word, np.NPY_INT32, arcs.num_arcs)
     cdef Scales scales = Scales(acoustic_scale, 1.0, word_penalty)
@@ -158,7 +159,7 @@ def cover(lattice not None, lm_word not None, int32_t eos, *, double acoustic_sc
 
 def prefixes(lattice not None, lm_word not None, int32_t eos, *, double acoustic_scale, double word_penalty,
              double beam, int64_t max_nodes, int32_t merge_order, int64_t max_arcs):
-    """Unfold along the best word prefixes; return the arrays of ``Unfolded``, or None if there is no path."""
+    """Unfold a lattice along its best word prefixes; return the arrays of ``Unfolded``, or None without a path."""
     cdef Arcs arcs = arcs_of(lattice)
     cdef const int32_t* words = <const int32_t*>data_of(lm_word, np.NPY_INT32, arcs.num_arcs)
     cdef Scales scales = Scales(acoustic_scale, 1.0, word_penalty)

@@ -123,8 +123,8 @@ def changed(at, form, value):
         (changed(10, "<B", 65), "the FST type is 'Aector', but 'vector' is needed"),
         (changed(20, "<B", 65), "the arc type is 'Aompactlattice44', which is not a lattice"),
         (changed(HEADER, "<i", 1), "the FST version is 1, but 2 is needed"),
-        (changed(HEADER + 4, "<i", 2), "the lattice carries symbol tables"),
-        (changed(HEADER + 24, "<q", -1), "the header counts -1 states"),
+        (changed(HEADER + 4, "<i", 2), "the lattice contains symbol tables"),
+        (changed(HEADER + 24, "<q", -1), "the header has the number of states -1"),
         (b"x" * 5000, "no Kaldi table"),
         (b"RIFF\x00\x01 bytes of a wave file", "no lattice follows the key"),
     ],
@@ -223,7 +223,7 @@ def test_a_text_archive_with_a_bad_key_line_goes_on_behind_the_empty_line(tmp_pa
 def test_a_missing_empty_line_is_noticed():
     found = parse(text("one") + text("two")[:-1])
     assert isinstance(found[0], Lattice)
-    assert found[1].message == "the file ends inside a lattice; an empty line must follow it"
+    assert found[1].message == "the file ends within a lattice, which must be followed by an empty line"
 
 
 def test_ids_that_the_table_lacks_are_a_fault_of_the_table(tmp_path):

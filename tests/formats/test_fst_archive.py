@@ -98,7 +98,7 @@ CUT: list[tuple[bytes, str]] = [
     (b"abc def", "neither an OpenFst image nor text follows the key"),
     (b"abc   0 1\n", "text follows the key on its line"),
     (b"abc \n0 1 2 3\n1\n", "the archive ends inside this FST; is it truncated"),
-    (b"abc \xd6\xfd\xb2\x7e\1", "byte 8, key 'abc': the image ends inside the header"),
+    (b"abc \xd6\xfd\xb2\x7e\1", "byte 8, key 'abc': the image ends within the header"),
     (b"a" * 5000 + b" ", "a key without an end"),
 ]
 

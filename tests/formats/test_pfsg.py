@@ -54,7 +54,7 @@ def test_tags_of_sentences_are_no_words_and_durations_no_part_of_names():
 BAD = {
     "name utt1": ("nome utt1", "expected 'name', found 'nome'"),
     "nodes 5": ("nodes 999999", "the number of nodes is 999999, but"),
-    "nodes 5 NULL a b c NULL": ("nodes 0", "no nodes: the lattice is empty"),
+    "nodes 5 NULL a b c NULL": ("nodes 0", "the lattice is empty: it has no nodes"),
     "nodes 5 NULL": ("nodes 6 NULL", "expected 'initial', found '0'"),
     "initial 0": ("initial 5", "the initial node 5 is out of range: 0 to 4"),
     "final 4": ("final -4", "the final node -4 is out of range"),

@@ -60,7 +60,7 @@ def test_scores_are_what_the_options_say():
     assert (one.graph[0], one.acoustic[0]) == (-0.5, 0)
     with pytest.raises(FormatError, match="score 2 is wanted, but arcs have 2"):
         read_plf(line, "k", options=PlfOptions("score", graph=2))
-    with pytest.raises(FormatError, match="no probability above 0"):
+    with pytest.raises(FormatError, match="a score is not a probability above 0"):
         read_plf(PLF, "k", options=PlfOptions("probability"))
     for wrong in ({"scores": "x"}, {"graph": -1}):
         with pytest.raises(OptionError):
@@ -114,7 +114,7 @@ BAD = {
     b"((('a', -1, 1),('b', -1, -1, 1)),)": "an arc has 2 scores, the others 1",
     b"((('a, -1, 1),),)": "the word has no closing quote",
     b"((('', -1, 1),),)": "the word is empty",
-    b"((('a\\n', -1, 1),),)": "a backslash needs a quote or a backslash behind it",
+    b"((('a\\n', -1, 1),),)": "a backslash must be followed by a quote or a backslash",
     b"(((a, -1, 1),),)": "expected a word in quotes",
     b"()\n()": "more than one line",
     b"((('\xff', -1, 1),),)": "not UTF-8",

@@ -54,7 +54,7 @@ def test_words_that_begin_at_their_nodes_move_to_the_links_that_leave_them():
 def test_a_score_is_on_a_link_or_on_its_node():
     content = b"N=2 L=1\nI=0 a=-1\nI=1 W=a r=-2\nJ=0 S=0 E=1 a=-3 l=-4\n"
     assert sentences(same_as_twin(content)[1]) == [("a", 6, 4)]
-    with pytest.raises(FormatError, match=r"^f:4, key 'k': the link has a score that its node 1 has, too"):
+    with pytest.raises(FormatError, match=r"^f:4, key 'k': the link and its node 1 have the same score"):
         read_slf(content.replace(b"r=-2", b"a=-2"), "k", "f")
 
 
@@ -226,7 +226,7 @@ def test_sub_lattices_within_sub_lattices_cannot_outgrow_the_file():
         lines.append(b"SUBLAT=s%d\nN=10 L=9\n" % level + nodes + links + b".")
     lines.append(b"N=1 L=0\nI=0 L=s30\n")
     begin = time.process_time()
-    with pytest.raises(FormatError, match="the sub-lattices make more than"):
+    with pytest.raises(FormatError, match="the expanded sub-lattices have more than"):
         read_slf(b"\n".join(lines), "k")
     assert time.process_time() - begin < 20
     deep = [b"SUBLAT=s0\nN=1 L=0\nI=0 W=a\n."]

@@ -21,7 +21,7 @@ from ninja.lattice import Scales, check
 
 BAD = {
     "N=0\nL=0\n": "the lattice is empty",
-    "N=1\n": "the file ends before N= and L= say",
+    "N=1\n": "the file ends before N= and L=",
     "N=2 N=2 L=1": "'N' occurs twice in the header",
     "N=2 L=1\nI=0\nI=1": "L=1, but there are 0 links",
     "N=3 L=1\nI=0\nI=1\nJ=0 S=0 E=1": "N=3, but there are 2 nodes",
@@ -43,12 +43,12 @@ BAD = {
     "N=2 L=1\nJ=0 S=0 E=1 W=": "field 'W' has no value",
     "N=2 L=1\nJ=0 S=0 S=0 E=1": "two start nodes",
     "N=2 L=1\nJ=0 S=0 E=1 E=1": "two end nodes",
-    "N=2 L=1\nJ=0 S=0 E=1 W=a W=b": "two words on one line",
+    "N=2 L=1\nJ=0 S=0 E=1 W=a W=b": "the line has two words",
     "N=2 L=1\nI=0 W=a W=b": "two words",
     "N=2 L=1\nI=0 t=1 t=2": "two times",
     "N=2 L=1\nI=0 t=-1": "time -1.000000 s is out of range",
     "N=2 L=1\nI=0 L=sub": "sub-lattice 'sub' is not defined before",
-    "N=2 L=1\nJ=0 S=0 E=1 W=a\\": "a backslash needs",
+    "N=2 L=1\nJ=0 S=0 E=1 W=a\\": "a backslash must be followed by",
     "N=2 L=1\nJ=0 S=0 E=1 junk": "expected NAME=VALUE, found 'junk'",
     "N=2 L=1\nI~abcd": "field 'I' is binary",
     "N=2 L=1\nI=0\nX=1": "expected a node (I=) or a link (J=), found field 'X'",
@@ -94,7 +94,7 @@ def test_cycles_and_ends_out_of_reach_are_refused():
         read_slf(b"N=2 L=2 #...\nJ=0 S=0 E=1\nJ=1 S=1 E=0\n", "k")
     with pytest.raises(LatticeError, match=r"no path leads from the first node \(0\) to the last \(2\)"):
         read_slf(b"start=0\nend=2\nN=3 L=1\nJ=0 S=0 E=1\n", "k")
-    with pytest.raises(LatticeError, match="does not fit into 32 bits"):
+    with pytest.raises(LatticeError, match="exceeds the range of float32"):
         read_slf(b"N=2 L=1\nJ=0 S=0 E=1 a=1e39\n", "k")
 
 

@@ -47,17 +47,17 @@ def refused(content: bytes, message: str, options: SlfOptions | None = None) -> 
             b" a=-2",
             f"4, key 'k': the link has no score a=, {LACKS}",
         ),
-        (SMALL, b" W=two", "10, key 'k': the link has no word (W=), but others have; a link without any says W=!NULL"),
+        (SMALL, b" W=two", "10, key 'k': the link has no word (W=), but others have; write W=!NULL for no word"),
         (
             SMALL,
             b" W=!NULL",
-            "11, key 'k': the link has no word (W=), but others have; a link without any says W=!NULL",
+            "11, key 'k': the link has no word (W=), but others have; write W=!NULL for no word",
         ),
         (
             ON_NODES,
             b" W=two",
-            "7, key 'k': the link takes the word of node 2, which has none (W=), but others have; a node without any "
-            "says W=!NULL",
+            "7, key 'k': the link gets the word of node 2, which has none (W=), but others have; write "
+            "W=!NULL for no word",
         ),
     ],
 )
@@ -124,15 +124,15 @@ def test_a_score_has_one_name_on_a_line() -> None:
     [
         (
             b"J=2 S=3 E=2",
-            "6, key 'k': the link leaves node 3, which is the last one of the lattice; one of the two is wrong",
+            "6, key 'k': the link leaves node 3, which is the last node of the lattice; correct the link or the node",
         ),
         (
             b"J=2 S=1 E=0",
-            "6, key 'k': the link enters node 0, which is the first one of the lattice; one of the two is wrong",
+            "6, key 'k': the link enters node 0, which is the first node of the lattice; correct the link or the node",
         ),
         (
             b"J=2 S=0 E=0",
-            "6, key 'k': the link enters node 0, which is the first one of the lattice; one of the two is wrong",
+            "6, key 'k': the link enters node 0, which is the first node of the lattice; correct the link or the node",
         ),
     ],
 )

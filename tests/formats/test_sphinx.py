@@ -60,10 +60,10 @@ BAD = {
     "4 3 -10000\n": ("4 3 nan\n", "the score is not an integer of 32 bits: 'nan'"),
     "3 1 -20000": ("3 1 -20000 5", "more fields than two nodes and a score: '5'"),
     "End\n": ("", "the file ends within the edges: 'End' is missing"),
-    "# -logbase 1.000100e+00": ("#", "no line '# -logbase' gives the base of the scores"),
+    "# -logbase 1.000100e+00": ("#", "there is no line '# -logbase' with the base of the scores"),
     "# -logbase 1.000100": ("# -logbase 0.5", "the base of logarithms must be greater than 1"),
     "End": ("End\nmore", "the file continues after 'End': 'more'"),
-    "TO-NODEID": ("ENDFRAME", "the edges lead to frames, not to nodes"),
+    "TO-NODEID": ("ENDFRAME", "the edges lead to frames instead of nodes"),
 }
 
 

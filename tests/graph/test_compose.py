@@ -137,7 +137,7 @@ def test_fsts_that_are_none_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "g.fst"
     for content, error, message in [
         (b"no fst at all", FormatError, "not an OpenFst file: the magic number is wrong"),
-        (good[:-3], FormatError, "the image ends inside a state"),
+        (good[:-3], FormatError, "the image ends within a state"),
         (good + b"xy", FormatError, "2 bytes follow the end of the FST"),
         (image([(0, 0, 1, 1, math.nan)], [0.0]), LatticeError, "arc 0 of state 0 has the weight nan"),
     ]:

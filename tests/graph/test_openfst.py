@@ -277,11 +277,14 @@ FIRST_ARC = FIRST_STATE + 12  # behind the weight and the number of arcs
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "byte 0, key 'utt': the image ends inside the header"),
+        (b"", "byte 0, key 'utt': the image ends within the header"),
         (patched(0, "i", 7), "not an OpenFst file: the magic number is wrong"),
         (patched(4, "i", 10**9), "the header claims 1000000000 bytes, but"),
-        (write_fst(small()).replace(b"vector", b"compac"), 'an FST of type "compac"; convert it with fstconvert'),
-        (write_fst(small()).replace(b"standard", b"lattice4"), 'arc type "lattice4"; only standard, log and log64'),
+        (write_fst(small()).replace(b"vector", b"compac"), 'unsupported FST type "compac"; convert it with fstconvert'),
+        (
+            write_fst(small()).replace(b"standard", b"lattice4"),
+            'unsupported arc type "lattice4"; standard, log and log64',
+        ),
         (patched(26, "i", 1), "version 1 of a vector FST; 2 is needed"),
         (patched(30, "i", 8), "unknown header flags 8"),
         (patched(42, "q", 3), "start state 3 of 3"),

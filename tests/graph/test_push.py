@@ -214,7 +214,7 @@ def test_pushing_that_makes_a_multitude_of_labels_is_refused() -> None:
     word = [*range(1, 2 * count + 2)]
     labels = [*[[]] * (2 * count), [5] * frames]
     lattice = from_arcs("k", src, dst, word, [0.0] * len(src), finals={count + 2: 0.0}, labels=labels)
-    with pytest.raises(LatticeError, match="key 'k': pushing would make 4000000 labels of 2000; push costs only"):
+    with pytest.raises(LatticeError, match="key 'k': pushing would create 4000000 labels of 2000; push costs only"):
         push(lattice)
     assert push(lattice, strings=False).ali.size == frames
 

@@ -106,7 +106,7 @@ def test_faults_of_the_archive_are_reported_or_raised(archive: Path, tmp_path: P
         assert lattices.get("k7") is None
         assert lattices.get("k6") is not None
     assert [error.key for error in found] == ["k7"]
-    with Lookup(path) as lattices, pytest.raises(NinjaError, match="the file ends inside"):
+    with Lookup(path) as lattices, pytest.raises(NinjaError, match="the file ends within"):
         lattices.get("k7")
 
 

@@ -207,7 +207,7 @@ def test_stretches_of_an_archive_are_read_to_their_ends(here, monkeypatch, cores
         stretch = Table(Place("lat.ark", places[first], end=places[last]))
         assert [key for key, _ in package.read((stretch,))] == keys[first:last]
     cut = Table(Place("lat.ark", places[5], end=places[7] - 9))
-    with pytest.raises(FormatError, match=f"byte {places[7] - 20}, .*: the file ends inside a state"):
+    with pytest.raises(FormatError, match=f"byte {places[7] - 20}, .*: the file ends within a state"):
         list(package.read((cut,)))
 
 

@@ -155,7 +155,7 @@ def test_a_list_that_names_itself_ends(ninja, tmp_path, monkeypatch):
 def test_sub_lattices_of_sub_lattices_are_bounded(tmp_path):
     parts = ["VERSION=1.1\n", *(_doubled(number) for number in range(31)), _doubled(31).partition("\n")[2]]
     (tmp_path / "x.slf").write_text("".join(parts))
-    with pytest.raises(FormatError, match="the sub-lattices make more than"):
+    with pytest.raises(FormatError, match="the expanded sub-lattices have more than"):
         list(package.read(tmp_path / "x.slf"))
 
 

@@ -232,7 +232,7 @@ def leave_out_impossible(result, in_parts):
     nodes = {node for node, cost in result.costs.items() if math.inf in cost}
     demand((result.end if result.begins else result.start) not in nodes, "an edge of probability 0")
     dropped = [link for link in result.links if math.inf in link[3:] or link[0 if result.begins else 1] in nodes]
-    demand(not in_parts or not (dropped or nodes), "probability 0 beside sub-lattices")
+    demand(not in_parts or not (dropped or nodes), "probability 0 in files with sub-lattices")
     result.links = [link for link in result.links if link not in dropped]
     for node in nodes:
         result.costs[node] = [0.0, 0.0]
