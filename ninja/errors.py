@@ -75,6 +75,16 @@ def shown(key: str) -> str:
     return repr(key) if len(key) <= LONGEST_SHOWN else f"{key[:LONGEST_SHOWN]!r}…"
 
 
+def counted(number: int, one: str, many: str = "") -> str:
+    """Return a number with its noun, or another text, in the singular or plural; `many` is `one` with -s by default."""
+    return f"{number} {one if number == 1 else many or f'{one}s'}"
+
+
+def all_failed(number: int) -> str:
+    """Return the beginning of a message that none of some lattices succeeded."""
+    return "the only lattice failed" if number == 1 else f"all {number} lattices failed"
+
+
 def named(names: Sequence[str], most: int = NAMED) -> str:
     """Return the first ``most`` names of files or keys, and the number of the others, for a message."""
     more = f" and {len(names) - most} more" if len(names) > most else ""

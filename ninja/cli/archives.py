@@ -15,7 +15,7 @@ from ninja import graph
 from ninja.cli.console import current_console, results, run, write
 from ninja.cli.options import ListsFormats, command, lattice_output, output_file, reads, switch
 from ninja.cli.source import reads_lattices, reads_lattices_alone
-from ninja.errors import LatticeError, OptionError
+from ninja.errors import LatticeError, OptionError, counted
 from ninja.formats.kaldi.fst_archive import as_image, as_text
 from ninja.formats.kaldi.tables import read_speakers
 from ninja.formats.kaldi.transition_model import read_transition_model
@@ -56,8 +56,12 @@ def merge(inputs: Inputs, destination: Output, strict: bool) -> None:
 
     write(OnBatches(unchanged), inputs, destination, read=without_duplicates)
     duplicates = [key for key, occurrences in count.items() if occurrences > 1]
-    current_console().say_keys(duplicates, "keys occur more than once; their first lattices were written")
-    message = f"{inputs.log.lattices} lattices, {current_console().seconds:.1f} s"
+    current_console().say_keys(
+        duplicates,
+        "keys occur more than once; their first lattices were written",
+        "key occurs more than once; its first lattice was written",
+    )
+    message = f"{counted(inputs.log.lattices, 'lattice')}, {current_console().seconds:.1f} s"
     current_console().close(message, failed=strict and bool(duplicates))
 
 
@@ -113,7 +117,7 @@ def split(inputs: Inputs, destination: Output, nj: int | None, utt2spk: str | No
                 parts[name] = stack.enter_context(open_output(output, inputs))
             if not parts[name].take(lattice):
                 inputs.log.lattices -= 1
-    current_console().close_counting(f"lattices in {len(parts)} archives")
+    current_console().close_counting(f" in {counted(len(parts), 'archive')}")
 
 
 def entry(lattice: Lattice, model: TransitionModel | None, text: bool, **values: Any) -> bytes:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 import click
 
-from ninja.errors import InputError, NinjaError, named
+from ninja.errors import InputError, NinjaError, counted, named
 from ninja.files.threads import num_cores
 from ninja.io.inputs import Inputs
 from ninja.lattice import Kind
@@ -129,10 +129,16 @@ class Console:
         else:
             self._other_outputs.add(self.log.output)
 
-    def say_keys(self, keys: Sequence[str], description: str) -> None:
-        """Print the number of keys and the first of them, if there are any."""
+    def say_keys(self, keys: Sequence[str], description: str, of_one: str = "") -> None:
+        """Print the number of keys and the first of them, if there are any.
+
+        Args:
+            keys: The keys.
+            description: Text between the number and the keys.
+            of_one: Text for a single key.  [default: `description`]
+        """
         if keys:
-            self.say(f"{len(keys)} {description}: {named(keys)}")
+            self.say(f"{counted(len(keys), of_one or description, description)}: {named(keys)}")
 
     @contextmanager
     def progress(self, unit: str, *, to_stdout: bool = False, by_reading: bool = False) -> Iterator[ProgressBar | None]:
@@ -173,19 +179,21 @@ class Console:
         """
         self._say_more()
         if self._other_outputs:
-            self.say(f"{len(self._other_outputs)} other outputs have similar notes")
+            self.say(f"{counted(len(self._other_outputs), 'other output has', 'other outputs have')} similar notes")
         if message is not None:
             self.say(message)
         if self.log.skipped:
-            self.say(f"skipped {self.log.skipped} lattices that are already in the output")
+            self.say(
+                f"skipped {counted(self.log.skipped, 'lattice that is', 'lattices that are')} already in the output"
+            )
         if not self.log.lists_repeated:
-            self.say_keys(self.log.repeated, "duplicate keys")
+            self.say_keys(self.log.repeated, "duplicate keys", "duplicate key")
         self.say_keys([failure.key or failure.path or "?" for failure in self.log.failures], "failed")
         click.get_current_context().exit(1 if failed or self.log.failures else 0)
 
-    def close_counting(self, unit: str = "lattices") -> NoReturn:
-        """Print the number of results and the elapsed time, and exit."""
-        self.close(f"{self.log.lattices} {unit}, {self.seconds:.1f} s")
+    def close_counting(self, details: str = "", unit: str = "lattice") -> NoReturn:
+        """Print the number of results, some details and the elapsed time, and exit."""
+        self.close(f"{counted(self.log.lattices, unit)}{details}, {self.seconds:.1f} s")
 
 
 def _with_option_names(message: str) -> str:

@@ -33,7 +33,7 @@ from ninja.context.entities.lists import Entities
 from ninja.context.options import ContextOptions
 from ninja.context.settings import DEFAULT_MODEL, NO_MODEL, Augmentation, Context
 from ninja.context.stage import Contextual
-from ninja.errors import OptionError
+from ninja.errors import OptionError, counted
 from ninja.files.output import text_output
 from ninja.io.companions import ChosenScales
 from ninja.io.inputs import Inputs
@@ -180,7 +180,7 @@ class PhraseCounts:
 
     def __str__(self) -> str:
         if self.with_phrases or not self.lattices:
-            return f"phrases for {self.with_phrases} of {self.lattices} lattices"
+            return f"phrases for {self.with_phrases} of {counted(self.lattices, 'lattice')}"
         return f"none of the {self.lattices} lattices has phrases; are their keys the utterance ids in the phrase list?"
 
 
@@ -273,7 +273,7 @@ def context(
     write_words(destination.words_out, stage)
     stage.note_late(log)
     current_console().say(str(counts))
-    current_console().close_counting(f"lattices, {arcs} arcs")
+    current_console().close_counting(f", {counted(arcs, 'arc')}")
 
 
 def _report(stage: Contextual, lattice: Lattice, scales: Scales) -> dict[str, Any]:

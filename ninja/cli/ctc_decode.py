@@ -23,7 +23,7 @@ from ninja.decoding.emissions import Scale, log_probabilities
 from ninja.decoding.lexicon import CtcLexicon
 from ninja.decoding.matrices import read_matrices
 from ninja.decoding.units import CtcUnits
-from ninja.errors import LatticeError, ModelError, NinjaError, OptionError
+from ninja.errors import LatticeError, ModelError, NinjaError, OptionError, counted
 from ninja.files.threads import in_order
 from ninja.io.inputs import Inputs
 from ninja.lattice import Lattice
@@ -200,7 +200,7 @@ def ctc_decode(
         return list(decoded) if has_table_first else decoded
 
     arcs = write(OnBatches(unchanged), inputs, destination, read=lattices).arcs
-    current_console().close_counting(f"lattices, {arcs} arcs")
+    current_console().close_counting(f", {counted(arcs, 'arc')}")
 
 
 def _symbols(words: str | None, lexicon: CtcLexicon | None) -> SymbolTable:

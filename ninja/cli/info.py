@@ -13,6 +13,7 @@ import numpy as np
 from ninja.cli.console import current_console, results
 from ninja.cli.options import command, reads
 from ninja.cli.source import reads_lattices
+from ninja.errors import counted
 from ninja.io.inputs import Inputs
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
@@ -82,7 +83,7 @@ def info(inputs: Inputs, rnnlm: str | None, per_lattice: bool, as_json: bool) ->
             "kinds": dict(kinds),
             "with times": total["with times"],
             "with alignments": total["with alignments"],
-            "symbol table": "none" if words is None else f"{len(words)} words",
+            "symbol table": "none" if words is None else counted(len(words), "word"),
             **{name: total[name] for name in ("states", "arcs", "frames")},
             "depth": round(depth(total), 4),
             "words": len(count),

@@ -186,9 +186,15 @@ def oracle(
     missing = [key for key in texts if key not in scored and key not in failed]
     console.say(f"Overall {_counts(total, 'substitutions')}")
     console.say(f"Scored {total.sentences} lattices, {len(unreferenced)} not present in ref.")
-    console.say_keys(unreferenced, "lattices have no reference and were not scored")
-    console.say_keys(missing, "references have no lattice")
-    console.say_keys(approximate, "lattices are too long and dense for an exact search; they may have better paths")
+    console.say_keys(
+        unreferenced, "lattices have no reference and were not scored", "lattice has no reference and was not scored"
+    )
+    console.say_keys(missing, "references have no lattice", "reference has no lattice")
+    console.say_keys(
+        approximate,
+        "lattices are too long and dense for an exact search; they may have better paths",
+        "lattice is too long and dense for an exact search; it may have better paths",
+    )
     _report_unknown(
         inputs, number(texts, table, unknown, forms=forms.table_of(table)), [key for key in texts if key in scored], oov
     )

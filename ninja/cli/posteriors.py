@@ -12,6 +12,7 @@ from ninja import graph
 from ninja.cli.console import current_console, results, run_lines
 from ninja.cli.options import command, output_file, reads, switch
 from ninja.cli.source import reads_lattices, scales
+from ninja.errors import counted
 from ninja.formats.arc_table import Column, Runs, row_texts, words_column
 from ninja.formats.kaldi.transition_model import read_transition_model
 from ninja.io.inputs import Inputs
@@ -127,7 +128,7 @@ def depth(inputs: Inputs, output_file: str) -> None:
             table.number(key, crossings / length if length else 0.0)
             crossed += crossings
             frames += length
-    current_console().close(f"{inputs.log.lattices} lattices, overall depth {crossed / max(frames, 1):.7g}")
+    current_console().close(f"{counted(inputs.log.lattices, 'lattice')}, overall depth {crossed / max(frames, 1):.7g}")
 
 
 @command

@@ -9,6 +9,7 @@ import click
 from ninja.cli.console import current_console, write
 from ninja.cli.options import command, lattice_output
 from ninja.cli.source import reads_lattices, scales
+from ninja.errors import counted
 from ninja.graph.prune import prune as remove_arcs
 from ninja.io.inputs import Inputs
 from ninja.lattice import Scales
@@ -31,4 +32,4 @@ def prune(inputs: Inputs, destination: Output, beam: float, scales: Scales) -> N
       ninja prune lat.ark.gz --beam 6 --acoustic-scale 0.1 -o pruned.ark.gz
     """
     arcs = write(OnBatches(partial(remove_arcs, beam=beam, scales=scales)), inputs, destination).arcs
-    current_console().close_counting(f"lattices, {arcs} arcs left")
+    current_console().close_counting(f", {counted(arcs, 'arc')} left")

@@ -22,7 +22,7 @@ from ninja.cli.score_confidences import score_file_confidences
 from ninja.cli.score_grid import GRID_FILES_HELP, grid_of_scales, print_grid, write_grid
 from ninja.cli.source import reads_lattices, say_default
 from ninja.context.entities.lists import Entities
-from ninja.errors import FormatError, NinjaError, OptionError
+from ninja.errors import FormatError, NinjaError, OptionError, counted
 from ninja.evaluate import (
     BiasingList,
     ErrorRate,
@@ -246,7 +246,8 @@ def score(
         if any(value is not None for value in details.values()):
             _detail(references, hypotheses, mode, **details)
     if rate.unreferenced:
-        current_console().say(f"{rate.unreferenced} hypotheses have no reference and were not scored")
+        one, many = "hypothesis has no reference and was", "hypotheses have no reference and were"
+        current_console().say(f"{counted(rate.unreferenced, one, many)} not scored")
     current_console().close()
 
 

@@ -14,7 +14,7 @@ import click
 
 from ninja.cli.console import MAX_SHOWN
 from ninja.cli.files import CommandFiles, LatticeFile, OutputFile, OutputFolder
-from ninja.errors import NinjaError, OptionError, named
+from ninja.errors import NinjaError, OptionError, counted, named
 from ninja.files.place import STDIN as STDOUT
 from ninja.io.companions import find_scales, find_table
 from ninja.io.writer import format_of
@@ -210,7 +210,7 @@ def _summary(record: Record) -> str:
     if not record.parts and not record.failures:
         return "has no lattices; use fewer shards"
     failed = f", {len(record.failures)} failed" if record.failures else ""
-    return f"is already complete: {record.lattices} lattices{failed}"
+    return f"is already complete: {counted(record.lattices, 'lattice')}{failed}"
 
 
 def report(run: JoinedRun) -> NoReturn:
@@ -223,5 +223,7 @@ def report(run: JoinedRun) -> NoReturn:
         click.echo(f"ninja: {len(keys)} failed: {named(keys)}", err=True)
     failed = f", {len(failures)} failed" if failures else ""
     files = " ".join(run.outputs)
-    click.echo(f"ninja: {files}: {run.lattices} lattices from {run.plan.shards} shards{failed}", err=True)
+    click.echo(
+        f"ninja: {files}: {counted(run.lattices, 'lattice')} from {counted(run.plan.shards, 'shard')}{failed}", err=True
+    )
     click.get_current_context().exit(1 if failures else 0)

@@ -12,7 +12,7 @@ from ninja.cli.console import current_console, results
 from ninja.cli.files import Lattices
 from ninja.cli.options import command, jobs, output_file, reads
 from ninja.cli.source import build_inputs, reading_options, reads_lattices_alone, scales, shared_scales
-from ninja.errors import FormatError, InputError, NinjaError, OptionError
+from ninja.errors import FormatError, InputError, NinjaError, OptionError, counted
 from ninja.evaluate import read_text
 from ninja.files.output import text_output
 from ninja.io.inputs import Inputs
@@ -183,8 +183,9 @@ def report(
     with text_output(output_file) as stream:
         stream.write(report_page(comparison, drawings, (os.path.basename(before), os.path.basename(after)), scales))
     rates, oracles, console = comparison.rates, comparison.oracle_rates, current_console()
+    utterances = counted(len(comparison.utterances), "utterance")
     console.say(
-        f"{len(comparison.utterances)} utterances, WER {rates[0].wer:.2f} % before and {rates[1].wer:.2f} % after, "
+        f"{utterances}, WER {rates[0].wer:.2f} % before and {rates[1].wer:.2f} % after, "
         f"oracle {oracles[0].wer:.2f} % and {oracles[1].wer:.2f} %, at {scales}"
     )
     for absence in comparison.absences:

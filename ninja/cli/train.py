@@ -16,7 +16,7 @@ from ninja.cli.console import Console
 from ninja.cli.files import InputFile
 from ninja.cli.options import ListType, command, from_fields, given_on_command_line, reads, writes
 from ninja.context.entities.lists import Entities
-from ninja.errors import FormatError, OptionError
+from ninja.errors import FormatError, OptionError, counted
 from ninja.files import text as utf8
 from ninja.files.output import reported
 from ninja.libraries import needed_for
@@ -178,7 +178,8 @@ def _tagger(path: str) -> Tagger:
             phrases.setdefault(name, {}).update(dict.fromkeys(phrase.text for phrase in members))
     classless = phrases.pop("", {})
     if classless:
-        _say(f"{path}: {len(classless)} phrases have no class and are not replaced")
+        subject = counted(len(classless), "phrase has no class and is", "phrases have no class and are")
+        _say(f"{path}: {subject} not replaced")
     try:
         return Tagger(phrases)
     except OptionError as error:
@@ -218,14 +219,14 @@ def _summarise(model: TrainedNgram, tagger: Tagger | None) -> None:
     examples = f"{', '.join(tokens[:5])}{', …' if len(tokens) > 5 else ''}"
     classes = f", including {len(tokens)} classes ({examples})" if tokens else ""
     _say(
-        f"{model.num_sentences} sentences, {model.num_words} words, {model.num_unknown} of them unknown; "
-        f"{len(model.words)} words in the vocabulary{classes}"
+        f"{counted(model.num_sentences, 'sentence')}, {counted(model.num_words, 'word')}, {model.num_unknown} of them "
+        f"unknown; {counted(len(model.words), 'word')} in the vocabulary{classes}"
     )
-    for length, (counted, ngrams, discounts) in enumerate(
+    for length, (before, ngrams, discounts) in enumerate(
         zip(model.num_counted, model.lengths, model.discounts, strict=True), start=1
     ):
         values = ", ".join(f"{discount:.4g}" for discount in discounts.of_count)
-        removed = f" after removing {counted - len(ngrams)}" if counted > len(ngrams) else ""
+        removed = f" after removing {before - len(ngrams)}" if before > len(ngrams) else ""
         _say(f"{length}-grams: {len(ngrams)}{removed}; discounts {values}")
     for note in model.notes:
         _say(note)

@@ -36,7 +36,7 @@ from ninja.cli.tune_confidence import ConfidenceFit, fits_confidences
 from ninja.cli.tune_context import CHOSEN, changed_options, choose_pointer_weights, tune_boosts
 from ninja.cli.tune_correction import correction_options, tune_threshold
 from ninja.context.settings import Context
-from ninja.errors import OptionError
+from ninja.errors import OptionError, counted
 from ninja.evaluate import read_speakers, read_text
 from ninja.io.inputs import Inputs
 from ninja.lattice.text import LexicalForms
@@ -231,7 +231,7 @@ def _tune_first_pass(
         current_console().say(note)
     chosen = ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in values.items())
     current_console().close(
-        f"{tuned.story}: {chosen}; {tuned.num_lattices} lattices, {current_console().seconds:.1f} s"
+        f"{tuned.story}: {chosen}; {counted(tuned.num_lattices, 'lattice')}, {current_console().seconds:.1f} s"
     )
 
 

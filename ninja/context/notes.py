@@ -11,6 +11,7 @@ from ninja.context.entities.lists import Entities
 from ninja.context.grammar.tracker import NO_CLASS, class_words
 from ninja.context.pointer import PointerStage
 from ninja.context.settings import Augmentation
+from ninja.errors import counted
 from ninja.lattice.symbols import SymbolTable
 from ninja.lattice.text import Normalizer
 from ninja.lm.ngram.model import NgramLM
@@ -51,7 +52,8 @@ def augmenter_notes(
     if left_out:
         advice = "" if augmentation.letters_only else "; use --letters-only to compare letters instead"
         first = left_out[0].reason
-        yield f"{_name(entities)}: {len(left_out)} phrases cannot be added to lattices; the first: {first}{advice}"
+        phrases = counted(len(left_out), "phrase")
+        yield f"{_name(entities)}: {phrases} cannot be added to lattices; the first: {first}{advice}"
     if augmentation.letters_only and augmenter.retriever is not None:
         unknown = augmenter.retriever.encoder.unknown_letters(texts_of(entities.all_lists, normalizer))
         if unknown:

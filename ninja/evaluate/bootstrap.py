@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ninja.errors import FormatError, check_range, named
+from ninja.errors import FormatError, check_range, counted, named
 from ninja.evaluate.error_rate import edits
 from ninja.evaluate.scoring import Mode, scored_keys
 
@@ -138,7 +138,8 @@ def sum_by_speaker(counts: Sequence[Counts], keys: Sequence[str], speakers: Mapp
         FormatError: An utterance has no speaker.
     """
     if missing := [key for key in keys if key not in speakers]:
-        raise FormatError(f"{len(missing)} utterances have no speaker; add them to utt2spk: {named(missing)}")
+        utterances = counted(len(missing), "utterance has", "utterances have")
+        raise FormatError(f"{utterances} no speaker; add to utt2spk: {named(missing)}")
     index: dict[str, int] = {}
     rows = np.array([index.setdefault(speakers[key], len(index)) for key in keys], np.int64)
     sums = [np.zeros(len(index), np.int64) for _ in counts]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ninja.errors import LatticeError
+from ninja.errors import LatticeError, counted
 from ninja.lattice.lattice import Scales
 
 
@@ -28,7 +28,7 @@ class Path:
 
     def __repr__(self) -> str:
         first = " ".join(map(str, self.words[:8].tolist())) + (" …" if len(self.words) > 8 else "")
-        words = f"{len(self.words)} words{': ' if first else ''}{first}"
+        words = f"{counted(len(self.words), 'word')}{': ' if first else ''}{first}"
         return f"Path({words}; graph cost {self.graph_cost:.7g}, acoustic cost {self.acoustic_cost:.7g})"
 
 

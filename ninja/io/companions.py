@@ -31,7 +31,7 @@ from ninja.lattice.symbols import EPSILON, SymbolTable
 
 TABLE_NAMES = ("words.txt", "words.txt.gz")
 BESIDE = ".words.txt"
-_GRAPHS = os.path.join(os.pardir, "graph*", TABLE_NAMES[0])  # from a decode folder of Kaldi
+_GRAPHS = os.path.join(os.pardir, "graph*", TABLE_NAMES[0])  # path relative to a Kaldi decode folder
 
 
 class Words:
@@ -55,7 +55,7 @@ class Words:
         self.table = table
         self._keep_tables = keep_tables and table.grows
         self._of_ids = of_ids
-        self._vocabulary: Vocabulary | None = None  # of files that contain ids
+        self._vocabulary: Vocabulary | None = None  # vocabulary of files that contain ids
         self._ids_in = ""  # the first file that contains ids
         self._is_spelled = table.grows and len(table) > 1
         self._last: tuple[SymbolTable, Array] | None = None  # cached, as the lattices of a file share their table

@@ -9,7 +9,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from ninja.errors import LatticeError, OptionError, OutputError, SymbolError, named
+from ninja.errors import LatticeError, OptionError, OutputError, SymbolError, counted, named
 from ninja.files.output import LONGEST_NAME, Facts, Guard, opened_as_text
 from ninja.files.place import STDIN as STDOUT
 from ninja.files.place import is_file, is_read_once
@@ -201,7 +201,7 @@ class LatticeWriter:
             notes.append(f"wrote the scales to {self.scales_path}")
         if self.repeated:
             duplicates = [key for key, count in self._keys.items() if count > 1]
-            notes.append(f"{len(duplicates)} keys occur more than once: {named(duplicates)}")
+            notes.append(f"{counted(len(duplicates), 'key occurs', 'keys occur')} more than once: {named(duplicates)}")
         if self._output.note is not None and self._keys:
             notes.append(self._output.note)
         if self.lost:
@@ -272,7 +272,7 @@ def _losses(lost: Counter[str]) -> str:
     for field, count in sorted(lost.items()):
         fields.setdefault(count, []).append(field)
     return "; ".join(
-        f"{count} {'lattice loses' if count == 1 else 'lattices lose'}: {', '.join(names)}"
+        f"{counted(count, 'lattice loses', 'lattices lose')}: {', '.join(names)}"
         for count, names in sorted(fields.items(), reverse=True)
     )
 

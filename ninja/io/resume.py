@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from ninja import _core
 from ninja._tables import TableReader
-from ninja.errors import FormatError, OptionError
+from ninja.errors import FormatError, OptionError, counted
 from ninja.files.output import Facts, PartFile, dumped, facts_path, part_of
 from ninja.files.place import Target, is_file
 from ninja.files.stream import open_raw
@@ -66,8 +66,7 @@ def resume_point(chosen: Target, file: PartFile) -> ResumePoint:
         raise FormatError("cannot be resumed, because it is damaged or in another format; move it", chosen.archive)
     file.cut(point.length)
     if not finished:
-        count = len(point.entries)
-        lattices = "1 lattice" if count == 1 else f"{count} lattices"
+        lattices = counted(len(point.entries), "lattice")
         point.description = f"{file.part}: resuming after {lattices} of an earlier attempt"
         if point.lost:
             point.description += f"; discarded {point.lost} bytes of an incomplete lattice"

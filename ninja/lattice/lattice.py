@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ninja.errors import LatticeError, OptionError
+from ninja.errors import LatticeError, OptionError, counted
 from ninja.lattice.arrays import Array, frozen, frozen_copy
 from ninja.lattice.symbols import EPSILON, SymbolTable
 
@@ -201,7 +201,9 @@ class Lattice:
         return _restore, tuple(getattr(self, slot.name) for slot in fields(self))
 
     def __repr__(self) -> str:
-        return f"Lattice({self.key!r}, {self.num_states} states, {self.num_arcs} arcs, {self.kind})"
+        return (
+            f"Lattice({self.key!r}, {counted(self.num_states, 'state')}, {counted(self.num_arcs, 'arc')}, {self.kind})"
+        )
 
 
 SLOTS: tuple[Any, ...] = tuple(Lattice.__dict__[slot.name] for slot in fields(Lattice))  # descriptors of the fields

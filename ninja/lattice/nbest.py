@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from ninja.errors import LatticeError
+from ninja.errors import LatticeError, counted
 from ninja.lattice.lattice import ListRecord
 
 Costs = tuple[float, ...]
@@ -50,7 +50,7 @@ class NBest:
 
     def __repr__(self) -> str:
         first = f", the first {self.hypotheses[0]!r}" if self.hypotheses else ""
-        return f"NBest({self.key!r}, {len(self.hypotheses)} hypotheses{first})"
+        return f"NBest({self.key!r}, {counted(len(self.hypotheses), 'hypothesis', 'hypotheses')}{first})"
 
 
 def sentence(

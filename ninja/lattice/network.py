@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ninja.errors import counted
 from ninja.lattice.arrays import frozen, offsets
 
 Floats = npt.NDArray[np.float32]
@@ -60,4 +61,5 @@ class ConfusionNetwork:
         )
 
     def __repr__(self) -> str:
-        return f"ConfusionNetwork({self.key!r}, {self.num_bins} bins, {len(self.words)} entries)"
+        size = f"{counted(self.num_bins, 'bin')}, {counted(len(self.words), 'entry', 'entries')}"
+        return f"ConfusionNetwork({self.key!r}, {size})"

@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from ninja.errors import FormatError, ModelError, SymbolError, TableError, VocabularyError
+from ninja.errors import FormatError, ModelError, SymbolError, TableError, VocabularyError, counted
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import EPSILON, SymbolTable
 from ninja.lm.protocol import LanguageModel, OOVScore
@@ -90,7 +90,7 @@ class Coverage:
     @property
     def facts(self) -> str:
         """Message with the fraction of arcs with unknown words, and the most frequent unknown words."""
-        mapped = "".join(f"; {len(words)} words found by {how}" for how, words in self.mapped)
+        mapped = "".join(f"; {counted(len(words), 'word')} found by {how}" for how, words in self.mapped)
         if not self.lacking:
             return f"{self.model} knows all {self.words} words of the lattices{mapped}"
         unknown = [(word, count) for word, count in self.num_arcs.items() if word in self.lacking]

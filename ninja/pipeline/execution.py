@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
-from ninja.errors import LatticeError, NinjaError, OptionError, VocabularyError
+from ninja.errors import LatticeError, NinjaError, OptionError, VocabularyError, all_failed, counted
 from ninja.files.output import text_output
 from ninja.files.place import target
 from ninja.files.threads import in_order, num_cores
@@ -46,7 +46,9 @@ class Summary(NamedTuple):
     def __str__(self) -> str:
         failed = f", {len(self.failures)} failed" if self.failures else ""
         skipped = f", {self.skipped} already in the output" if self.skipped else ""
-        return f"{self.lattices} lattices, {self.arcs} arcs, {self.seconds:.1f} s{skipped}{failed}"
+        return (
+            f"{counted(self.lattices, 'lattice')}, {counted(self.arcs, 'arc')}, {self.seconds:.1f} s{skipped}{failed}"
+        )
 
 
 class Counts(NamedTuple):
@@ -277,9 +279,14 @@ class _RunLoop:
             if not sink.has_originals:
                 self._refuse_nothing(inputs, counts)
         if times.lost:
-            log.note(f"times of {times.lost} lattices are not written, because states with different times were merged")
+            log.note(
+                f"times of {counted(times.lost, 'lattice')} are not written, because states with different times were "
+                "merged"
+            )
         if times.lost_records and not sink.needs_origins:
-            log.note(f"other fields of {times.lost_records} n-best lists are not written, because their paths changed")
+            log.note(
+                f"other fields of {counted(times.lost_records, 'n-best list')} are not written, because paths changed"
+            )
 
     def _write_chunk(self, chunk: _Chunk, log: Log, sink: LatticeSink, times: _Times) -> int:
         """Write the results of a chunk, and return the number of lattices written."""
@@ -365,7 +372,7 @@ class _RunLoop:
         if done or self.may_be_empty is None or (self.may_be_empty and not failed) or inputs.tables is not None:
             return
         if failed:
-            raise LatticeError(f"all {failed} lattices failed; no output is written")
+            raise LatticeError(f"{all_failed(failed)}; no output is written")
         sources = f"{', '.join(inputs.places)}: " if inputs.places else ""
         raise LatticeError(f"{sources}found no lattices; no output is written")
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from ninja.errors import FormatError, OutputError, named
+from ninja.errors import FormatError, OutputError, all_failed, named
 from ninja.files.output import PartFile as Output
 from ninja.files.place import is_file, is_remote, target
 from ninja.pipeline.plan import SUFFIX, PartOutput, Plan, Shard, shard_folder_of
@@ -58,7 +58,7 @@ def join_shards(name: str) -> JoinedRun:
     records = _records(plan)
     if not any(record.lattices for record in records):
         failed = sum(len(record.failures) for record in records)
-        raise FormatError(f"all {failed} lattices failed; no output is written", folder)
+        raise FormatError(f"{all_failed(failed)}; no output is written", folder)
     outputs: list[str] = []
     with ExitStack() as stack:
         files: list[Output] = []

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
-from ninja.errors import NinjaError, OptionError, OutputError, SymbolError
+from ninja.errors import NinjaError, OptionError, OutputError, SymbolError, counted
 from ninja.files.output import Facts, Guard, part_of
 from ninja.files.place import STDIN as STDOUT
 from ninja.files.place import is_read_once, is_remote, is_specifier, target
@@ -210,8 +210,8 @@ def open_output(output: Output, inputs: Inputs) -> Iterator[LatticeSink]:
             yield LatticeSink(writer, inputs, has_originals=bool(originals))
     except BaseException as error:
         if writer.kept and not isinstance(error, OptionError):
-            lattices = "1 lattice" if writer.kept == 1 else f"{writer.kept} lattices"
-            log.note(f"{lattices} were saved; run the same command with --resume to continue")
+            saved = counted(writer.kept, "lattice was", "lattices were")
+            log.note(f"{saved} saved; run the same command with --resume to continue")
         raise
     if output.words_out is not None and writer.words_path is None and (table := inputs.table()) is not None:
         write_table(table, output.words_out, output.guard)

@@ -16,7 +16,7 @@ from typing import Any
 import ray
 from ray.exceptions import ActorDiedError, RayError, RayTaskError
 
-from ninja.errors import NinjaError, OptionError, WorkerError, named
+from ninja.errors import NinjaError, OptionError, WorkerError, counted, named
 from ninja.files.threads import num_cores
 from ninja.pipeline.plan import Plan, Shard
 from ninja.pipeline.record import Record
@@ -199,7 +199,7 @@ def _run_shards(shards: list[Shard], actors: list[Any], on_record: Callable[[Rec
                 on_record(record)
     if failed:
         reasons = [f"{shard.number}/{shard.of} ({reason})" for shard, reason in failed.items()]
-        count = f"{len(failed)} of {of} shards" if len(failed) > 1 else f"1 of {of} shards"
+        count = f"{len(failed)} of {counted(of, 'shard')}"
         raise WorkerError(f"{count} failed after {ATTEMPTS} attempts: {named(reasons)}; the others are complete")
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ninja.errors import VocabularyError
+from ninja.errors import VocabularyError, counted
 from ninja.io.inputs import Inputs
 from ninja.lattice import Lattice
 from ninja.lattice.batch import Keyed
@@ -199,10 +199,12 @@ class RescoreReport(Log):
         """
         audio = self.frames * frame_shift
         sound = f", {audio:.0f} s of audio (real-time factor {seconds / audio:.4f})" if audio else ""
-        lists = f", {self.merged} hypotheses with equal texts merged" if self.merged else ""
-        lists += f", {self.left_out} hypotheses beyond --num-best dropped" if self.left_out else ""
+        lists = f", {counted(self.merged, 'hypothesis', 'hypotheses')} with equal texts merged" if self.merged else ""
+        lists += (
+            f", {counted(self.left_out, 'hypothesis', 'hypotheses')} beyond --num-best dropped" if self.left_out else ""
+        )
         return (
-            f"{self.lattices} lattices{lists}, {self.arcs} arcs ({self.expanded_arcs} expanded), "
+            f"{counted(self.lattices, 'lattice')}{lists}, {counted(self.arcs, 'arc')} ({self.expanded_arcs} expanded), "
             f"{self.histories} histories, {self.calls} LM steps of {self.scores} scores, {seconds:.1f} s "
             f"({self.lm_seconds:.1f} s in the LM){sound}"
         )

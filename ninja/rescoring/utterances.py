@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ninja.errors import NinjaError
+from ninja.errors import NinjaError, counted
 from ninja.graph.connect import connect
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.arrays import frozen
@@ -395,9 +395,8 @@ class Preparation(Source):
         utterance.lattice, num_merged = merge_equal_texts(utterance.lattice, self._scales, table)
         lattice = utterance.lattice
         if num_merged and not report.merged:
-            report.note(
-                f"{utterance.key}: {num_merged} hypotheses repeat the text of another; their probabilities are summed"
-            )
+            hypotheses = counted(num_merged, "hypothesis repeats", "hypotheses repeat")
+            report.note(f"{utterance.key}: {hypotheses} the text of another; the probabilities are summed")
         report.merged += num_merged
         report.arcs += lattice.num_arcs
         if utterance.future is not None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ninja.errors import FormatError, OptionError
+from ninja.errors import FormatError, OptionError, counted
 from ninja.evaluate.bootstrap import Interval
 from ninja.evaluate.paired import paired_difference
 from ninja.graph import best_path
@@ -80,7 +80,7 @@ class Tuned:
     @property
     def basis(self) -> str:
         """Size of the set."""
-        return f"{self.num_sentences} sentences of {self.num_lattices} lattices"
+        return f"{counted(self.num_sentences, 'sentence')} of {counted(self.num_lattices, 'lattice')}"
 
     @property
     def evidence(self) -> str:

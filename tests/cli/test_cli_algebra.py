@@ -55,7 +55,7 @@ def test_union_joins_by_key_and_lists_what_is_missing(ninja: Run, first: str, se
     out = tmp_path / "union.ark"
     code, _, errors = ninja("union", first, second, "-o", out)
     assert code == 0
-    assert f"ninja: 1 keys are missing from {second}: u3\n" in errors
+    assert f"ninja: 1 key is missing from {second}: u3\n" in errors
     found = read(out)
     assert list(found) == ["u1", "u2", "u3"]
     for key in B:
@@ -105,7 +105,7 @@ def test_union_goes_on_where_it_was_cut_short(
         assert ninja("union", first, second, "-o", out, "--resume")[0] == 130
     code, _, errors = ninja("union", first, second, "-o", out, "--resume")
     assert code == 0
-    assert "skipped 1 lattices that are already in the output" in errors
+    assert "skipped 1 lattice that is already in the output" in errors
     assert out.read_bytes() == whole
 
 
@@ -114,7 +114,7 @@ def test_combine_takes_weights_and_scales_as_kaldi_does(ninja: Run, first: str, 
     options = ["--lat-weights=0.6:0.4", "--inv-acoustic-scale=10", "--lm-scale=0.5", "--exp-weights=true"]
     code, _, errors = ninja("combine", first, second, *options, "-o", out)
     assert code == 0
-    assert f"1 keys are missing from {second}: u3" in errors
+    assert f"1 key is missing from {second}: u3" in errors
     for key, lattice in read(out).items():
         assert lattice.identical(combine([A[key], B.get(key)], [0.6, 0.4], Scales(0.1, 0.5), exponents=True))
 
@@ -194,7 +194,7 @@ def test_difference_lists_who_lacks_what(ninja: Run, first: str, tmp_path: Path)
     code, _, errors = ninja("difference", first, "--ref", ref, "-o", out)
     assert code == 1
     assert "failed: key 'u3': no path remains: all have the words of the transcript" in errors
-    assert "1 lattices without a transcript: u2" in errors
+    assert "1 lattice without a transcript: u2" in errors
     assert "1 transcripts without a lattice: u7" in errors
     assert read(out)["u1"].word.tolist() == [2, 9]
     ref.write_text("u1 1 9\nu2 4 4\n")

@@ -136,7 +136,7 @@ def test_several_systems_are_combined(ninja, archives, jobs):
     decoded = mbr_decode(combine([first, second], [0.4, 0.6], Scales(0.5, 0.5)))
     assert decoded.words.tolist() == [5, 6]
     assert out.splitlines()[1] == f"one 1 0.03 0.04 cat {decoded.confidences[1]:.2f}"
-    assert f"1 keys are missing from {archives / 'b.ark'}: three" in err
+    assert f"1 key is missing from {archives / 'b.ark'}: three" in err
     assert "three 1 0.03 0.04 hat" in out
 
 

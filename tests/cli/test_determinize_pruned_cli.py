@@ -54,7 +54,7 @@ def test_a_lattice_that_fails_costs_no_other(ninja, tmp_path: Path) -> None:
     )
     assert code == 1
     assert "failed: key 'exploding-9': the arcs limit was reached before a path was complete" in err
-    assert "1 lattices" in err
+    assert "1 lattice" in err
 
 
 def test_phone_determinize_and_determinize_by_command(ninja, tmp_path: Path) -> None:

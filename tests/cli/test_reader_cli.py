@@ -251,7 +251,7 @@ def test_a_key_that_names_no_mesh_costs_no_other(ninja, here):
 
 def test_copy_backoff_says_how_many_came_from_each(ninja, here):
     code, _, errors = ninja("copy-backoff", "a.ark", "b.ark", "-o", "out.ark")
-    assert (code, "1 lattices are from a.ark, 1 from b.ark" in errors) == (0, True)
+    assert (code, "1 lattice is from a.ark, 1 from b.ark" in errors) == (0, True)
 
 
 def test_a_union_too_large_names_the_option_that_helps(ninja, here):

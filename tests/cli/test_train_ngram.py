@@ -72,7 +72,7 @@ def test_lists_put_classes_into_the_text_and_the_held_out_text(ninja, text, enti
     assert code == 0
     assert "ninja: @name: 2 phrases in the lists, 3 found in the text" in errors
     assert "ninja: @place: 2 phrases in the lists, 1 found in the text" in errors
-    assert "ninja: 1 phrases belong to several classes: 'ann' (@name, @place); 2 occurrences were" in errors
+    assert "ninja: 1 phrase belongs to several classes: 'ann' (@name, @place); 2 occurrences were" in errors
     assert "11 words in the vocabulary, including 2 classes (@name, @place)" in errors
     assert "unknown words" not in errors.splitlines()[-1]
     assert unigrams(output)[3:] == ["@name", "@place", "again", "call", "it", "now", "play", "please"]
@@ -83,7 +83,7 @@ def test_lists_of_any_utterance_count_and_phrases_of_no_class_do_not(ninja, text
     path.write_text('{"list": "l", "@name": ["ann"]}\n{"utt": "u", "$thing": ["it"], "phrases": ["now"]}\n')
     code, _, errors = ninja("train", "ngram", text, "--classes", path, "-o", tmp_path / "lm.arpa")
     assert code == 0
-    assert f"ninja: {path}: 1 phrases have no class and are not replaced" in errors
+    assert f"ninja: {path}: 1 phrase has no class and is not replaced" in errors
     assert f"ninja: {path}: 1 list is never used: 'l'" in errors
     assert {"@name", "$thing", "now"} <= set(unigrams(tmp_path / "lm.arpa"))
 

@@ -45,11 +45,11 @@ def test_copy_takes_or_leaves_listed_keys_and_names_unknown_ones(ninja, small, t
     out = tmp_path / "out.ark"
     code, _, errors = ninja("copy", small, "--include", tmp_path / "keys", "-o", out)
     assert (code, keys_of(out)) == (0, [FIRST[1], FIRST[3]])
-    assert f"1 keys of {tmp_path / 'keys'} are not in {small}: nobody" in errors
+    assert f"1 key of {tmp_path / 'keys'} is not in {small}: nobody" in errors
     assert ninja("copy", small, "--include", tmp_path / "keys", "--strict", "-o", out)[0] == 1
     code, _, errors = ninja("copy", small, "--exclude", tmp_path / "keys", "-o", out)
     assert (code, keys_of(out)) == (0, [FIRST[0], FIRST[2], FIRST[4]])
-    assert "1 keys" in errors
+    assert "1 key" in errors
     assert ninja("copy", small, "--exclude", tmp_path / "keys", "--include", tmp_path / "keys", "-o", out)[0] == 2
 
 

@@ -127,7 +127,7 @@ def test_utterances_without_a_partner_are_counted_as_in_plain_scoring(tmp_path: 
     assert (code, output.splitlines()[0]) == (0, f"WER: error_rate={200 / 3}, ref_words=3, subs=0, ins=0, dels=2")
     assert errors == (
         "ninja: 1 references have no hypothesis and were scored as empty\n"
-        "ninja: 1 hypotheses have no reference and were not scored\n"
+        "ninja: 1 hypothesis has no reference and was not scored\n"
     )
     assert ninja(*call)[0] == 1
 

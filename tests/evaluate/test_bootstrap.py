@@ -123,7 +123,7 @@ def test_speakers_are_drawn_and_exchanged_whole() -> None:
     rows = sum_by_speaker([np.arange(40)], list(references), speakers)
     assert rows[0].tolist() == [sum(range(first, 40, 4)) for first in range(4)]
     del speakers["u7"]
-    with pytest.raises(FormatError, match="1 utterances have no speaker; add them to utt2spk: u7"):
+    with pytest.raises(FormatError, match="1 utterance has no speaker; add to utt2spk: u7"):
         bootstrap(references, wrong, speakers=speakers)
 
 

@@ -212,7 +212,7 @@ def test_percentages_are_rounded_as_float32_is() -> None:
 def test_align_text_writes_pairs_and_names_what_is_missing(ninja: Ninja, files: Path) -> None:
     code, out, err = ninja("align-text", files / "text", files / "hyp")
     assert (code, out) == (1, "u1 a a ; b <eps> ; c x\nu2 a a\n")
-    assert err == f"ninja: 1 keys of {files / 'text'} are not in {files / 'hyp'}: u3\n"
+    assert err == f"ninja: 1 key of {files / 'text'} is not in {files / 'hyp'}: u3\n"
     given = ("--special-symbol", "***", "--separator", "|", "-o", files / "aligned")
     assert ninja("align-text", files / "hyp", files / "text", *given)[0] == 0
     assert (files / "aligned").read_text() == "u1 a a | *** b | x c\nu2 a a\n"

@@ -49,6 +49,6 @@ def test_score_takes_an_stm_file_with_segments(ninja: Callable[..., tuple[int, s
     hypothesis.write_text("a-1 hello where\na-2 so what\nb-1 yes\nc one two\n")
     code, printed, errors = ninja("score", reference, hypothesis, "--segments", segments)
     assert (code, printed.split("\n")[0]) == (0, "%WER 20.00 [ 1 / 5, 0 ins, 0 del, 1 sub ]")
-    assert "1 hypotheses have no reference" in errors
+    assert "1 hypothesis has no reference" in errors
     assert ninja("score", reference, hypothesis)[0] == 2
     assert ninja("score", hypothesis, hypothesis, "--segments", segments)[0] == 2

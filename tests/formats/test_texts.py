@@ -93,7 +93,7 @@ def test_a_key_is_left_out_as_often_as_it_occurs_in_the_output(ninja, archive, t
         assert ninja("prune", archive, "-o", out, "--resume")[0] == 130
     code, _, errors = ninja("prune", archive, "-o", out, "--resume")
     assert code == 0
-    assert "skipped 1 lattices that are already in the output" in errors
+    assert "skipped 1 lattice that is already in the output" in errors
     assert [key for key, _ in read(out)] == ["a", "b", "a"]
 
 

@@ -209,7 +209,7 @@ def test_the_command_prints_paths_and_writes_edits_details_and_lattices(ninja: N
     assert err == (
         "ninja: Overall %WER 66.6667 [ 2 / 3, 0 insertions, 0 deletions, 2 substitutions ]\n"
         "ninja: Scored 1 lattices, 1 not present in ref.\n"
-        "ninja: 1 lattices have no reference and were not scored: extra\n"
+        "ninja: 1 lattice has no reference and was not scored: extra\n"
         "ninja: 1 references have no lattice: gone\n"
         "ninja: 1 reference words (1 distinct) are not in --words and never match (see --oov): zzz\n"
     )
@@ -248,7 +248,7 @@ def test_without_a_table_references_are_ids(ninja: Ninja, files: Path) -> None:
 def test_lattices_compared_with_too_few_words_are_noted(
     ninja: Ninja, files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    note = "1 lattices are too long and dense for an exact search; they may have better paths: u1"
+    note = "1 lattice is too long and dense for an exact search; it may have better paths: u1"
     assert note not in run(ninja, files)[2]
 
     def touching(*given: Any, **named: Any) -> list[Oracle]:

@@ -222,7 +222,7 @@ def test_objects_are_shown_in_one_line() -> None:
     ]
     assert all("\n" not in each and len(each) < 160 for each in shown)
     assert shown[1] == "Path(3 words: 1 2 3; graph cost 0, acoustic cost 3)"
-    assert shown[3] == "NBest('utt', 1 hypotheses, the first Hypothesis('the cat'; graph cost 1, acoustic cost 2.5))"
+    assert shown[3] == "NBest('utt', 1 hypothesis, the first Hypothesis('the cat'; graph cost 1, acoustic cost 2.5))"
 
 
 def public(name: str, found: object, seen: dict[int, tuple[str, object]]) -> None:

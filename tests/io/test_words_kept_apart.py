@@ -114,7 +114,7 @@ def test_nothing_is_written_over_lattices(ninja, there, options, message):
 def test_keys_that_come_twice_are_named(ninja, there):
     code, _, errors = ninja("convert", "a.slf", "a.slf", "-o", "x.ark")
     assert code == 0
-    assert "ninja: 1 keys occur more than once: a" in errors
+    assert "ninja: 1 key occurs more than once: a" in errors
 
 
 def test_words_with_blanks_have_no_place_in_a_table(ninja, there):

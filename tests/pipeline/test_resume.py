@@ -213,7 +213,7 @@ def test_nothing_is_added_to_a_finished_output(files, ninja):
     assert ninja("prune", "few.ark", "-o", "out.ark")[0] == 0
     before = Path("out.ark").read_bytes()
     code, _, errors = ninja("prune", "few.ark", "-o", "out.ark", "--resume", "--beam", "2")
-    assert (code, "skipped 1 lattices that are already in the output" in errors) == (0, True), errors
+    assert (code, "skipped 1 lattice that is already in the output" in errors) == (0, True), errors
     code, _, errors = ninja("prune", "in.ark", "-o", "out.ark", "--resume", "--beam", "2")
     assert code == 2
     assert "out.ark: is complete but does not contain b, and the run that wrote it is unknown; " in errors

@@ -173,7 +173,7 @@ def test_commands_keep_the_fields_or_say_that_they_are_lost(ninja):
     [row] = rows_of("out.jsonl")
     assert (row["duration"], row["nbest"][1]["tokens"]) == (2.5, [7, 8])
     code, _, errors = ninja("prune", "in.jsonl", "--beam", "0.5", "-o", "out.jsonl")
-    assert (code, "other fields of 1 n-best lists are not written, because their paths changed" in errors) == (0, True)
+    assert (code, "other fields of 1 n-best list are not written, because paths changed" in errors) == (0, True)
 
 
 # The algorithm.
@@ -250,8 +250,8 @@ def test_equal_texts_come_back_once_and_the_log_says_so():
     assert set(both) == {"w1 w2", "w3"}
     assert both["w1 w2"]["am_score"] == pytest.approx(np.logaddexp(-3.0, -3.5), abs=1e-6)
     assert both["w1 w2"]["id"] == 1
-    assert "u: 1 hypotheses repeat the text of another; their probabilities are summed" in notes
-    assert "1 hypotheses with equal texts merged" in report.summary(1.0, 0.01)
+    assert "u: 1 hypothesis repeats the text of another; the probabilities are summed" in notes
+    assert "1 hypothesis with equal texts merged" in report.summary(1.0, 0.01)
 
 
 def test_lattices_of_no_list_keep_their_paths():

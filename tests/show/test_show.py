@@ -289,7 +289,7 @@ def test_the_picture_never_fails(lattice):
 
 def test_lattices_that_cannot_be_drawn_are_summarised():
     drawn = picture(dead_end())
-    assert "Lattice(&#x27;dead&#x27;, 3 states, 1 arcs, compact)" in drawn
+    assert "Lattice(&#x27;dead&#x27;, 3 states, 1 arc, compact)" in drawn
     assert "no path leads from the start to a final state" in drawn
 
 

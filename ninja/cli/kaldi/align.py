@@ -192,4 +192,4 @@ def _write(
 ) -> NoReturn:
     write(Alignment(align, align_batch, accept_damage=current_console().tolerant, **values), inputs, destination)
     damaged = len(inputs.log.failures)
-    current_console().close_counting(f"lattices written, {damaged} with errors")
+    current_console().close_counting(f" written, {damaged} with errors")

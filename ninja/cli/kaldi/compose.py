@@ -128,10 +128,10 @@ def difference(inputs: Inputs, destination: Output, ref: str, strict: bool) -> N
         read=select,
     )
     unused = [key for key in transcripts.ids if key not in matched]
-    for problem, keys in (("lattices without a transcript", untranscribed), ("transcripts without a lattice", unused)):
-        console.say_keys(keys, problem)
+    for item, other, keys in (("lattice", "transcript", untranscribed), ("transcript", "lattice", unused)):
+        console.say_keys(keys, f"{item}s without a {other}", f"{item} without a {other}")
         if strict:
-            console.log.failures.extend(LatticeError(f"one of the {problem}", key=key) for key in keys)
+            console.log.failures.extend(LatticeError(f"the {item} has no {other}", key=key) for key in keys)
     console.close_counting()
 
 

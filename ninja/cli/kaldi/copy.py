@@ -13,7 +13,7 @@ from ninja.cli.console import current_console, write
 from ninja.cli.files import Lattices
 from ninja.cli.options import command, lattice_output, reads, switch
 from ninja.cli.source import build_inputs, reading_options, reads_lattices
-from ninja.errors import NinjaError
+from ninja.errors import NinjaError, counted
 from ninja.formats.kaldi.archive import KALDI
 from ninja.io.inputs import Inputs
 from ninja.io.selection import read_keys
@@ -69,9 +69,10 @@ def copy(
     write(stage, inputs, destination, read=read, kind=kind, may_be_empty=ignore_missing)
     unknown = [key for key, is_found in keys.items() if not is_found]
     console, log = current_console(), inputs.log
-    console.say_keys(unknown, f"keys of {key_file} are not in {' '.join(inputs.places)}")
+    places = " ".join(inputs.places)
+    console.say_keys(unknown, f"keys of {key_file} are not in {places}", f"key of {key_file} is not in {places}")
     is_empty = log.lattices + log.skipped == 0 and not ignore_missing
-    message = f"{log.lattices} lattices copied, {console.seconds:.1f} s"
+    message = f"{counted(log.lattices, 'lattice')} copied, {console.seconds:.1f} s"
     console.close(message, failed=is_empty or (strict and bool(unknown)))
 
 
@@ -104,8 +105,12 @@ def copy_backoff(first: str, second: str, **options: Any) -> None:
         write(prefer_second, inputs, destination)
         unused = list(others.rest())
     better = inputs.log.lattices - backed_off
-    current_console().say(f"{backed_off} lattices are from {first}, {better} from {second}")
-    current_console().say_keys(unused, f"keys of {second} are not in {first} and were skipped")
+    current_console().say(f"{counted(backed_off, 'lattice is', 'lattices are')} from {first}, {better} from {second}")
+    current_console().say_keys(
+        unused,
+        f"keys of {second} are not in {first} and were skipped",
+        f"key of {second} is not in {first} and was skipped",
+    )
     current_console().close_counting()
 
 
@@ -165,9 +170,11 @@ def equivalent(
     console.say_keys(missing, f"missing from {second}")
     console.say_keys(unused, f"missing from {first}, which does not count as a difference")
     if unaligned and num_paths:
-        effect = "and are compared without them" if is_foreign() else "and differ; --num-paths 0 ignores alignments"
-        console.say(f"{unaligned} lattices have alignments in only one source {effect}")
-    console.say(f"{count} lattices, {equal} of them equivalent")
+        effect = "are ignored" if is_foreign() else "count as differences; --num-paths 0 ignores alignments"
+        console.say(
+            f"{counted(unaligned, 'lattice has', 'lattices have')} alignments in only one source, which {effect}"
+        )
+    console.say(f"{counted(count, 'lattice')}, {equal} of them equivalent")
     console.close(failed=len(differing) + len(missing) > max_error_proportion * count)
 
 

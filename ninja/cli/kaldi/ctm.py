@@ -158,7 +158,7 @@ def nbest_to_ctm(
     inputs.spells_words = True
     lines = partial(path_lines, frame_shift=frame_shift, precision=precision, print_silence=print_silence)
     run_lines(lines, inputs, output_file)
-    current_console().close_counting("paths")
+    current_console().close_counting(unit="path")
 
 
 def pronunciation_lines(batch: Batch, model: TransitionModel, *, lengths: bool) -> list[str]:

@@ -16,7 +16,7 @@ from ninja.cli import options
 from ninja.cli.console import current_console, write
 from ninja.cli.options import Command, Sectioned, command, from_fields, lattice_output, reads, section, switch
 from ninja.cli.source import reads_lattices
-from ninja.errors import NAMED, NinjaError
+from ninja.errors import NAMED, NinjaError, counted
 from ninja.formats.kaldi.transition_model import read_transition_model
 from ninja.graph.determinize_pruned import (
     DeterminizeBounds,
@@ -176,5 +176,7 @@ def _write(stage: Determinization, inputs: Inputs, destination: Output) -> NoRet
     log.on_note = show
     arcs = write(stage, inputs, destination, kind="compact").arcs
     if number := incomplete():
-        console.say(f"{number} lattices were determinized with a smaller beam than requested")
-    console.close_counting(f"lattices, {arcs} arcs")
+        console.say(
+            f"{counted(number, 'lattice was', 'lattices were')} determinized with a smaller beam than requested"
+        )
+    console.close_counting(f", {counted(arcs, 'arc')}")

@@ -80,7 +80,7 @@ class Joined:
     def say_missing(self) -> None:
         """Print the keys that are missing from other sources; with ``--strict``, add them to the failures."""
         for name, keys in self.missing.items():
-            current_console().say_keys(keys, f"keys are missing from {name}")
+            current_console().say_keys(keys, f"keys are missing from {name}", f"key is missing from {name}")
             if self.strict:
                 self.inputs.log.failures.extend(LatticeError(f"missing from {name}", key=key) for key in keys)
 

@@ -17,7 +17,7 @@ from ninja.cli.console import current_console
 from ninja.cli.files import InputFile
 from ninja.cli.options import command, lattice_output, reads
 from ninja.cli.source import WORDS_HELP, build_output, reads_lattices_alone
-from ninja.errors import LatticeError, NinjaError, SymbolError
+from ninja.errors import LatticeError, NinjaError, SymbolError, all_failed
 from ninja.evaluate import read_text
 from ninja.files.place import STDIN
 from ninja.io.inputs import Inputs
@@ -158,5 +158,5 @@ def _write(inputs: Inputs, destination: Output, entries: Iterable[tuple[str, Cal
             else:
                 log.lattices += archive.take(lattice)
         if not log.lattices and log.failures:
-            raise LatticeError(f"all {len(log.failures)} lattices failed; no output is written")
+            raise LatticeError(f"{all_failed(len(log.failures))}; no output is written")
     current_console().close_counting()

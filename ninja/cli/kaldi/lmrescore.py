@@ -12,7 +12,7 @@ from ninja.cli.console import current_console, use_log, write
 from ninja.cli.models import word_options
 from ninja.cli.options import command, lattice_output, reads
 from ninja.cli.source import reads_lattices
-from ninja.errors import ModelError, OptionError
+from ninja.errors import ModelError, OptionError, counted
 from ninja.io.inputs import Inputs
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
@@ -115,4 +115,4 @@ def lmrescore(
     arcs = write(OnLattices(function), inputs, destination, read=lambda part: _advised(check.read(part), log)).arcs
     check.close()
     log.tell_coverage()
-    current_console().close_counting(f"lattices, {arcs} arcs")
+    current_console().close_counting(f", {counted(arcs, 'arc')}")

@@ -27,7 +27,7 @@ from ninja.cli.source import reads_lattices, scales
 from ninja.consensus import Consensus
 from ninja.consensus.ctm import NO_TIMES
 from ninja.consensus.word_confidences import WordConfidenceEstimator, with_confidences
-from ninja.errors import LatticeError, OutputError
+from ninja.errors import LatticeError, OutputError, counted
 from ninja.files.output import Guard, text_output
 from ninja.files.place import SPECIFIER
 from ninja.formats.mesh import write_mesh
@@ -220,10 +220,16 @@ def _writer(stack: ExitStack, name: str, file: str, guard: Guard | None) -> Call
 def close_with_risk(inputs: Inputs, risk: float, words: int, approximate: list[str]) -> NoReturn:
     """Print the keys of approximate results, the number of lattices and their average Bayes risk, and exit."""
     console = current_console()
-    console.say_keys(approximate, "lattices are too long for an exact result; their confidences are approximate")
+    console.say_keys(
+        approximate,
+        "lattices are too long for an exact result; their confidences are approximate",
+        "lattice is too long for an exact result; its confidences are approximate",
+    )
     count = inputs.log.lattices
     average, per_word = risk / max(count, 1), risk / max(words, 1)
-    console.close(f"{count} lattices, average Bayes risk per sentence {average:.6g}, per word {per_word:.6g}")
+    console.close(
+        f"{counted(count, 'lattice')}, average Bayes risk per sentence {average:.6g}, per word {per_word:.6g}"
+    )
 
 
 def sentence_confidence(lattice: Lattice, scales: Scales, forms: LexicalForms) -> float:
@@ -254,7 +260,7 @@ def confidence(inputs: Inputs, output_file: str, scales: Scales, normalizer: str
             table.number(key, min(difference, INFINITE_COST))
     count = inputs.log.lattices
     average = f", average {-math.log(probability / count):.6g}" if probability > 0.0 else ""
-    current_console().close(f"{count} lattices, {single} of them with a single word sequence{average}")
+    current_console().close(f"{counted(count, 'lattice')}, {single} of them with a single word sequence{average}")
 
 
 def _sausage(result: Consensus) -> list[str]:

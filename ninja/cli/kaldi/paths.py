@@ -17,7 +17,7 @@ from ninja.cli.kaldi.options import shown_words, word_symbol_table_option
 from ninja.cli.normalizer import lexical_forms, normalizer_option
 from ninja.cli.options import command, lattice_output, output_file, section, switch, writes
 from ninja.cli.source import reads_lattices, scales
-from ninja.errors import LatticeError
+from ninja.errors import LatticeError, counted
 from ninja.graph import Path
 from ninja.io.inputs import Inputs
 from ninja.io.number_tables import NumberWriter
@@ -86,7 +86,7 @@ def to_nbest(
     if random:
         paths = partial(random_paths, n=n, seed=srand)
     total = write_all(OnBatches(paths, is_expanding=True), inputs, destination).written
-    current_console().close_counting(f"lattices, {total} paths")
+    current_console().close_counting(f", {counted(total, 'path')}")
 
 
 class BestPath(NamedTuple):

@@ -17,7 +17,7 @@ from ninja.cli.console import current_console, results, run
 from ninja.cli.kaldi.options import IDS, ali_option, model_option
 from ninja.cli.options import Command, command, lattice_output, output_file, switch, writes
 from ninja.cli.source import reads_lattices, reads_lattices_alone, scales
-from ninja.errors import LatticeError
+from ninja.errors import LatticeError, counted
 from ninja.graph.discriminative import FramePosteriors
 from ninja.io.inputs import Inputs
 from ninja.io.lookup import KeyedTable
@@ -163,7 +163,9 @@ def _write_posteriors(
                 totals.number(key, posteriors.total)
             total += posteriors.total
             frames += len(posteriors.begin) - 1
-    current_console().close(f"{inputs.log.lattices} lattices, {criterion} per frame {total / max(frames, 1):.6g}")
+    current_console().close(
+        f"{counted(inputs.log.lattices, 'lattice')}, {criterion} per frame {total / max(frames, 1):.6g}"
+    )
 
 
 @command

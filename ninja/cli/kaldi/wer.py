@@ -7,7 +7,7 @@ import click
 from ninja import evaluate
 from ninja.cli.files import InputFile, OutputFile
 from ninja.cli.options import command, output_file, switch
-from ninja.errors import FormatError, named
+from ninja.errors import FormatError, counted, named
 from ninja.evaluate import Mode
 from ninja.files.output import text_output
 
@@ -77,7 +77,8 @@ def align_text(
                 pairs = evaluate.align_text(words, second[key])
                 stream.write(evaluate.aligned_line(key, pairs, special_symbol, separator) + "\n")
     if missing:
-        click.echo(f"ninja: {len(missing)} keys of {text1} are not in {text2}: {named(missing)}", err=True)
+        keys = counted(len(missing), f"key of {text1} is", f"keys of {text1} are")
+        click.echo(f"ninja: {keys} not in {text2}: {named(missing)}", err=True)
         click.get_current_context().exit(1)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from ninja.context.entities.normalise import AS_TABLE, AsListed, Normalisation, Normaliser
 from ninja.context.entities.parse import EVERYONE, Entry, Section, read_sections, sections_of
+from ninja.errors import counted
 from ninja.evaluate.entities import Phrases
 from ninja.evaluate.entity_report import Entity
 from ninja.files.output import Guard
@@ -71,7 +72,8 @@ class UnknownWords:
         name = self.class_name or "no class"
         shown = ", ".join(f"{text!r} ({', '.join(map(repr, missing))})" for text, missing in self.phrases[:_SHOWN])
         more = ", …" if len(self.phrases) > _SHOWN else ""
-        count = f"{len(self.phrases)} of {self.num_phrases} phrases have"
+        verb = "has" if self.num_phrases == 1 else "have"
+        count = f"{len(self.phrases)} of {counted(self.num_phrases, 'phrase')} {verb}"
         return f"{name}: {count} words that are not in the symbol table: {shown}{more}"
 
 

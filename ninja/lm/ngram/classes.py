@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ninja.errors import OptionError
+from ninja.errors import OptionError, counted
 from ninja.lm.word_map import BOS, EOS, UNK
 
 _CLASS = re.compile(r"[@$]\S+|<[^\s<>]+>")
@@ -103,7 +103,7 @@ class Tagger:
     def notes(self) -> list[str]:
         """Return a summary of the replacements, as lines."""
         lines = [
-            f"{name}: {count} phrases in the lists, {self.num_tagged[name]} found in the text"
+            f"{name}: {counted(count, 'phrase')} in the lists, {self.num_tagged[name]} found in the text"
             + (f", {self.num_present[name]} tokens already in the text" if self.num_present[name] else "")
             for name, count in self.num_phrases.items()
         ]
@@ -116,10 +116,9 @@ class Tagger:
         if self._shared:
             count = sum(node.num_tagged for node in self._shared.values())
             shown = _first([f"{text!r} ({', '.join(node.classes)})" for text, node in self._shared.items()])
-            lines.append(
-                f"{len(self._shared)} phrases belong to several classes: {shown}; {count} occurrences were assigned to "
-                "these in turn"
-            )
+            phrases = counted(len(self._shared), "phrase belongs", "phrases belong")
+            occurrences = counted(count, "occurrence was", "occurrences were")
+            lines.append(f"{phrases} to several classes: {shown}; {occurrences} assigned to these in turn")
         return lines
 
 
