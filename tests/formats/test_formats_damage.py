@@ -125,7 +125,7 @@ def changed(at, form, value):
         (changed(HEADER, "<i", 1), "the FST version is 1, but 2 is needed"),
         (changed(HEADER + 4, "<i", 2), "the lattice contains symbol tables"),
         (changed(HEADER + 24, "<q", -1), "the header has the number of states -1"),
-        (b"x" * 5000, "no Kaldi table"),
+        (b"x" * 5000, "not a Kaldi table"),
         (b"RIFF\x00\x01 bytes of a wave file", "no lattice follows the key"),
     ],
 )

@@ -315,7 +315,7 @@ WRONG: list[tuple[object, type[NinjaError], str]] = [
     ({"arcs": torch.tensor([1, 0, 0, 0, 0, 0], dtype=torch.int32)}, LatticeError, "the FSA is empty"),
     ({"arcs": torch.tensor([1, 0, 0, 2, 0, 0], dtype=torch.int32)}, LatticeError, "no arc enters the final state"),
     ({"arcs": tensor([(1, 2, 3, 0.0), (0, 2, -1, 0.0)])}, FormatError, "arc 0 has the label 3 and enters state 2"),
-    ({"arcs": tensor([(1, 2, -1, 0.0), (0, 2, -1, 0.0)])}, FormatError, "arc 1 leaves state 0 behind state 1"),
+    ({"arcs": tensor([(1, 2, -1, 0.0), (0, 2, -1, 0.0)])}, FormatError, "arc 1 leaves state 0 after state 1"),
     ({"arcs": tensor([(0, 1, -1, 0.0), (0, -3, 2, 0.0)])}, FormatError, "arc 1 enters state -3 of 2"),
     ({"arcs": tensor([(0, 1, -5, 0.0), (0, 2, -1, 0.0)])}, FormatError, "arc 0 has the label -5 and enters state 1"),
     ({"arcs": tensor([(0, 1, 4, 0.0), (1, 2, 0, 0.0), (1, 2, -1, 0.0)])}, FormatError, "has the label 0 and enters"),

@@ -58,7 +58,7 @@ def test_scores_are_what_the_options_say():
     assert (both.graph[0], both.acoustic[0]) == (np.float32(math.log(4)), np.float32(math.log(2)))
     one = read_plf(line, "k", options=PlfOptions("score", graph=1))
     assert (one.graph[0], one.acoustic[0]) == (-0.5, 0)
-    with pytest.raises(FormatError, match="score 2 is wanted, but arcs have 2"):
+    with pytest.raises(FormatError, match="score 2 was selected, but arcs have 2"):
         read_plf(line, "k", options=PlfOptions("score", graph=2))
     with pytest.raises(FormatError, match="a score is not a probability above 0"):
         read_plf(PLF, "k", options=PlfOptions("probability"))
@@ -110,7 +110,7 @@ BAD = {
     b"((('a', nan, 1),),)": "expected a finite number, found 'nan,'",
     b"((('a', -1e999, 1),),)": "expected a finite number",
     b"((('a',),),)": "an arc needs a word, scores and a distance",
-    b"((('a', 1),),)": "score 0 is wanted, but arcs have 0",
+    b"((('a', 1),),)": "score 0 was selected, but arcs have 0",
     b"((('a', -1, 1),('b', -1, -1, 1)),)": "an arc has 2 scores, the others 1",
     b"((('a, -1, 1),),)": "the word has no closing quote",
     b"((('', -1, 1),),)": "the word is empty",

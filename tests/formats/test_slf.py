@@ -391,7 +391,7 @@ def test_impossible_values_are_refused_at_the_edge_and_in_parts():
     with pytest.raises(FormatError, match="the lattice's first or last word has probability 0"):
         read_slf(b"N=2 L=1\nI=0 W=a a=-inf\nI=1 W=b a=0\nJ=0 S=0 E=1\n", "k")
     sub = b"SUBLAT=x\nN=2 L=1\nI=0\nI=1\nJ=0 S=0 E=1 W=a a=-inf\n.\nN=3 L=2\nI=0\nI=1 L=x\nI=2\n"
-    with pytest.raises(FormatError, match="beside sub-lattices"):
+    with pytest.raises(FormatError, match="in files with sub-lattices"):
         read_slf(sub + b"J=0 S=0 E=1 W=!NULL a=0\nJ=1 S=1 E=2 W=!NULL a=0\n", "k")
 
 

@@ -91,7 +91,7 @@ def changed(old, new, content=ARPA):
     ("old", "new", "line", "match"),
     [
         (b"\\data\\", b"\\date\\", None, r"the file ends before \\end\\"),
-        (b"ngram 1=4", b"ngram 1=5", 13, "the section of 1-grams holds 4, but .* promises 5"),
+        (b"ngram 1=4", b"ngram 1=5", 13, "the section of 1-grams has 4, but .* announces 5"),
         (b"ngram 1=4", b"ngram 1=3", 11, "more 1-grams than the 3"),
         (b"ngram 1=4\n", b"", 3, "found the count of order 2, but expected that of order 1"),
         (b"ngram 1=4\n", b"ngram 1=4\nngram 1=4\n", 4, "found the count of order 1, but expected that of order 2"),
@@ -114,7 +114,7 @@ def changed(old, new, content=ARPA):
         (b"-0.5\ta b\t0.0", b"-0.5\ta b -x", 15, "'-x' is not a back-off weight"),
         (b"-0.5\ta b", b"-0.5\t<s> a", 15, "the n-gram occurs twice"),
         (b"-0.75\tb", b"-0.75\ta", 10, "the word 'a' occurs twice"),
-        (b"-1.5\tb a </s>", b"-1.5\tb a </s> -1 -1", 19, "something follows"),
+        (b"-1.5\tb a </s>", b"-1.5\tb a </s> -1 -1", 19, "unexpected text"),
         (b"-0.5\t</s>", b"-0.5\t</S>", 19, "the word '</s>' is not among the 1-grams"),
         (b"-0.75\tb", b"-0.75\t\xff", 15, "the word 'b' is not among the 1-grams"),
     ],
