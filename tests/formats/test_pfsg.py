@@ -83,7 +83,7 @@ def test_a_file_cut_anywhere_is_refused():
 
 
 def test_cycles_and_unknown_words_are_refused():
-    with pytest.raises(LatticeError, match=r"^f:9, key 'k': a cycle: nodes"):
+    with pytest.raises(LatticeError, match=r"^f:9, key 'k': there is a cycle: nodes"):
         read_pfsg(PFSG.replace(b"transitions 5", b"transitions 6").replace(b"2 3 0", b"2 3 0\n3 2 0"), "k", "f")
     with pytest.raises(SymbolError, match=r"^f:2, key 'k': word 'c' is not in the symbol table"):
         read_pfsg(PFSG, "k", "f", SymbolTable.from_words(["<eps>", "a", "b"]))

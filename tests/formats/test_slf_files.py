@@ -59,9 +59,9 @@ BAD = {
     "base=0.5\nN=2 L=1": "base=0.5 is not a base",
     "base=2 base=3\nN=2 L=1": "'base' occurs twice",
     "tscale=0\nN=2 L=1": "tscale=0 is not positive",
-    "dir=x\nN=2 L=1": "dir=x, but f and b",
-    "start=5\nN=2\nL=1\n": "start=5 is no node",
-    "end=5\nN=2\nL=1\n#": "end=5 is no node",
+    "dir=x\nN=2 L=1": "dir=x, but must be f or b",
+    "start=5\nN=2\nL=1\n": "start=5 is not a node",
+    "end=5\nN=2\nL=1\n#": "end=5 is not a node",
     "N=2 L=1\nJ=0 S=0 E=1\n.\n.": "a second '.'",
     "N=2 L=1\n.\nJ=0 S=0 E=1": "the lattice continues after its '.'",
     "N=2 L=1\nI=0 .": "a '.' must be alone on its line",
@@ -85,10 +85,10 @@ def test_bad_files_are_refused_with_their_line(text):
 
 def test_cycles_and_ends_out_of_reach_are_refused():
     cycle = b"start=0\nend=3\nN=4 L=4\nJ=0 S=0 E=1\nJ=1 S=1 E=2\nJ=2 S=2 E=1\nJ=3 S=2 E=3\n"
-    with pytest.raises(LatticeError, match=r"^c:6, key 'k': a cycle: nodes 1 -> 2 -> 1"):
+    with pytest.raises(LatticeError, match=r"^c:6, key 'k': there is a cycle: nodes 1 -> 2 -> 1"):
         read_slf(cycle, "k", "c")
     loop = b"start=0\nend=2\nN=3 L=3\nJ=0 S=0 E=1\nJ=1 S=1 E=1\nJ=2 S=1 E=2\n"
-    with pytest.raises(LatticeError, match=r"^c:5, key 'k': a cycle: nodes 1 -> 1"):
+    with pytest.raises(LatticeError, match=r"^c:5, key 'k': there is a cycle: nodes 1 -> 1"):
         read_slf(loop, "k", "c")
     with pytest.raises(LatticeError, match="every node has links into it, so there is a cycle"):
         read_slf(b"N=2 L=2 #...\nJ=0 S=0 E=1\nJ=1 S=1 E=0\n", "k")

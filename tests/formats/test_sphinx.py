@@ -98,7 +98,7 @@ def test_cycles_and_unknown_words_are_refused():
     [(b"0 1 -1", "leaves node 0, which is the last"), (b"3 4 -1", "enters node 4, which is the first")],
 )
 def test_edges_past_the_ends_are_refused_with_their_line(edge, what):
-    with pytest.raises(FormatError, match=f"^f.lat:23, key 'k': the edge {what} one of the lattice"):
+    with pytest.raises(FormatError, match=f"^f.lat:23, key 'k': the edge {what} node of the lattice"):
         read_sphinx(SPHINX.replace(b"2 0 -50000", edge), "k", "f.lat")
 
 

@@ -159,8 +159,8 @@ def with_count(content, marker, old, new, code):
 def test_absurd_counts_reserve_nothing(path, little_memory):
     for order in (1, 2, 3):
         absurd = changed(b"ngram %d=" % order, b"ngram %d=99999999999999" % order)
-        refused(path, absurd, "promises 99999999999999", read_arpa)
-        refused(path, gzip.compress(absurd), "promises 99999999999999", read_arpa)
+        refused(path, absurd, "announces 99999999999999", read_arpa)
+        refused(path, gzip.compress(absurd), "announces 99999999999999", read_arpa)
     states, unigrams = len(CARPA.split(b"<LmStates> ")[1].split(b"</LmStates>")[0]) // 4 - 2, 6
     reader = READERS["carpa"][1]
     for huge in (2**60, -1):
