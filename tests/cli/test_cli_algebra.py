@@ -195,7 +195,7 @@ def test_difference_lists_who_lacks_what(ninja: Run, first: str, tmp_path: Path)
     assert code == 1
     assert "failed: key 'u3': no path remains: all have the words of the transcript" in errors
     assert "1 lattice without a transcript: u2" in errors
-    assert "1 transcripts without a lattice: u7" in errors
+    assert "1 transcript without a lattice: u7" in errors
     assert read(out)["u1"].word.tolist() == [2, 9]
     ref.write_text("u1 1 9\nu2 4 4\n")
     assert ninja("difference", first, "--ref", ref, "-o", out)[0] == 0

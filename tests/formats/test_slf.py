@@ -399,7 +399,7 @@ def test_a_second_lattice_and_a_swallowed_tab_are_named():
     one = b"VERSION=1.0\nN=2 L=1\nI=0\nI=1\nJ=0 S=0 E=1 W=a a=0\n"
     with pytest.raises(FormatError, match=r":6, key 'k': a second lattice begins here"):
         read_slf(one + one, "k", "p")
-    with pytest.raises(FormatError, match=r":5, key 'k': a backslash before a tab"):
+    with pytest.raises(FormatError, match=r":5, key 'k': there is a backslash before a tab"):
         read_slf(one.replace(b"W=a a", b"W=a\\\ta"), "k", "p")
 
 

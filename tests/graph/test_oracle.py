@@ -210,7 +210,7 @@ def test_the_command_prints_paths_and_writes_edits_details_and_lattices(ninja: N
         "ninja: Overall %WER 66.6667 [ 2 / 3, 0 insertions, 0 deletions, 2 substitutions ]\n"
         "ninja: Scored 1 lattices, 1 not present in ref.\n"
         "ninja: 1 lattice has no reference and was not scored: extra\n"
-        "ninja: 1 references have no lattice: gone\n"
+        "ninja: 1 reference has no lattice: gone\n"
         "ninja: 1 reference words (1 distinct) are not in --words and never match (see --oov): zzz\n"
     )
 
