@@ -159,7 +159,7 @@ def test_transitions_past_the_ends_of_a_pfsg_are_refused_and_cost_only_their_lat
         (b"3 2", "leaves node 3, which is the last"),
         (b"2 0", "enters node 0, which is the first"),
     ):
-        with pytest.raises(LatticeError, match=f"^f.pfsg:8, key 'k': the transition {what} one of the lattice"):
+        with pytest.raises(LatticeError, match=f"^f.pfsg:8, key 'k': the transition {what} node of the lattice"):
             read_pfsg(PFSG % transition, "k", "f.pfsg")
         found = list(read_pfsgs(PFSG % transition + b"\n" + good.replace(b"one", b"two"), "f.pfsg"))
         assert [type(each) for each in found] == [LatticeError, type(read_pfsg(good, "k"))]
