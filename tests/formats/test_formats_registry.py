@@ -131,6 +131,7 @@ OTHER_MEANINGS = {
     ("ninja.lm.kaldi.array_operations", "columns"): "an array of a component",
     ("ninja.rescoring", "nbest"): "the algorithm of rescoring",
     ("ninja.serve", "nbest"): "a field of responses",
+    ("ninja.serve", "json"): "the format of responses",
 }
 KALDI = ("kaldi.archive", "kaldi.text_archive")  # what archives are unless they are something else
 

@@ -208,7 +208,7 @@ def test_a_bad_lattice_of_a_pfsg_costs_itself():
     assert isinstance(error, SymbolError)
     found = read_pfsgs((PFSG.format("u", "-1", "2") + cycle + cycle + "name x nodes 0\n").encode(), "f")
     assert [next(found).key, next(found).key, next(found).key] == ["u", "v", "v"]
-    with pytest.raises(FormatError, match="f:27: no nodes"):
+    with pytest.raises(FormatError, match="f:27: the lattice is empty: it has no nodes"):
         next(found)
 
 
