@@ -277,8 +277,8 @@ def arc_forms(lattices not None, type lattice_type not None, object items not No
         changed: Indices of the changed lattices, int64.
 
     Returns:
-        A written word, or -1 - n for the n-th part, int32 [arcs of the changed lattices]; and for each part, its written
-        word and the index of its lexical word, int32 [parts] each.
+        A written word, or -1 - n for the n-th part, int32 [arcs of the changed lattices]; and for each part, its
+        written word and the index of its lexical word, int32 [parts] each.
     """
     cdef Items single
     cdef Items* written = items_in(lattices, single, lattice_type)

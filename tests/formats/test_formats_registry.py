@@ -132,6 +132,7 @@ OTHER_MEANINGS = {
     ("ninja.rescoring", "nbest"): "the algorithm of rescoring",
     ("ninja.serve", "nbest"): "a field of responses",
     ("ninja.serve", "json"): "the format of responses",
+    ("ninja.serve", "slf"): "an option of the format, as a request has no file name",
 }
 KALDI = ("kaldi.archive", "kaldi.text_archive")  # what archives are unless they are something else
 
