@@ -133,6 +133,7 @@ OTHER_MEANINGS = {
     ("ninja.serve", "nbest"): "a field of responses",
     ("ninja.serve", "json"): "the format of responses",
     ("ninja.serve", "slf"): "an option of the format, as a request has no file name",
+    ("ninja.serve", "parquet"): "a format that cannot be the body of a response",
 }
 KALDI = ("kaldi.archive", "kaldi.text_archive")  # what archives are unless they are something else
 
