@@ -48,7 +48,7 @@ def to_fst(
             - "arc": both labels are the index of the arc plus 1. A final state s gets an arc with its final cost and
               the label ``num_arcs + s + 1`` to a new state, which is the only final state and has weight 0.
             - "word:arc": like "arc", but the input label is the word id, or 0 for arcs of final costs.
-        acoustic_scale: Factor applied to the acoustic cost in "total"; must be 1 for other costs.
+        acoustic_scale: Factor applied to the acoustic cost in "total"; must be 1 otherwise.
 
     Raises:
         OptionError: An argument is invalid.

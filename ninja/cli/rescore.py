@@ -50,14 +50,14 @@ def rescore(
 ) -> None:
     """Rescore lattices with language models.
 
-    With --entities, phrases that are relevant to each utterance are boosted in the same run, see `ninja context`;
-    --class-lm is mixed with --old-lm if that is given. With --context-model, the context model scores the phrases
+    With --entities, phrases that are relevant to each utterance are boosted in the same run (see `ninja context`);
+    --class-lm is mixed with --old-lm if the latter is given. With --context-model, the context model scores the phrases
     together with the language model instead of boosting them. By default, --words is words.txt or words.txt.gz next to
     SOURCE. Without -o, lattices are written to stdout as a binary archive, or on a terminal their best word sequences
     are printed.
 
-    Without --lm-weight, --word-penalty and --old-lm, the weights for n-best lists without graph costs are 0.15 and -1,
-    which come from lists of Whisper; the first list decides.
+    If the first entry of SOURCE is an n-best list without graph costs, and none of --lm-weight, --word-penalty and
+    --old-lm is given, the LM weight is 0.15 and the word penalty -1; these were tuned on Whisper's n-best lists.
 
     \b
     Example:

@@ -54,7 +54,7 @@ def train(text: str, dev: str | None, output_file: str, log: str | None, **value
       ninja train ngram train.txt.gz --dev dev.txt -o model.arpa.gz
     """
     if values["init"] is not None and (wrong := given_on_command_line(SIZES)):
-        raise OptionError(f"--init: sizes and words are those of the checkpoint; omit {', '.join(wrong)}")
+        raise OptionError(f"with --init, sizes and words come from the checkpoint; omit {', '.join(wrong)}")
     options = TrainOptions(**values)
     with needed_for("training a network"):
         from ninja.train.loop import train as train_model

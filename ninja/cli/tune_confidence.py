@@ -53,9 +53,9 @@ class ConfidenceFit:
         """Fit a confidence model, and write it."""
         others = {parameter.name or "" for parameter in click.get_current_context().command.params} - OF_FIT
         if wrong := given_on_command_line(others):
-            raise OptionError(f"with --confidence a confidence model is fitted: omit {', '.join(wrong)}")
+            raise OptionError(f"--confidence fits a confidence model, not rescoring weights; omit {', '.join(wrong)}")
         if self.map == "monotone" and (wrong := given_on_command_line(["confidence_lm", "unboosted"])):
-            raise OptionError(f"a monotone map uses posteriors only: omit {', '.join(wrong)}")
+            raise OptionError(f"a monotone map uses posteriors only; omit {', '.join(wrong)}")
         references = read_text(ref)
         inputs.need_table().complete()
         scales = Scales(fitting_acoustic_scale(inputs, options.acoustic_scale), word_penalty=options.word_penalty)

@@ -49,7 +49,7 @@ def tune_threshold(
         raise OptionError("--correct requires --entities, the phrases of the utterances")
     others = {parameter.name or "" for parameter in click.get_current_context().command.params} - OF_CORRECTIONS
     if wrong := given_on_command_line(others):
-        raise OptionError(f"with --correct only the threshold of corrections is chosen: omit {', '.join(wrong)}")
+        raise OptionError(f"--correct chooses only the correction threshold; omit {', '.join(wrong)}")
     inputs.format = inputs.format or detect_transcripts(inputs)
     scales = Scales(options.acoustic_scale, 1.0, options.word_penalty)
     normalizer = BASIC if options.normalizer == "auto" else options.normalizer

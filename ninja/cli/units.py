@@ -135,7 +135,7 @@ def _blank(names: Sequence[str], blank: str | None) -> int:
     if blank is None:
         blanks = [name for name in BLANKS if name in names]
         if len(blanks) != 1:
-            raise OptionError("the blank is unknown; give its name or its column with --blank")
+            raise OptionError("cannot tell which unit is the blank; give its name or column with --blank")
         return names.index(blanks[0])
     if blank in names:
         return names.index(blank)

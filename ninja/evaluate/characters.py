@@ -51,7 +51,7 @@ def score_characters(
 ) -> CharacterRate:
     """Count character errors over a test set.
 
-    The characters of an utterance are the code points of its words in Unicode's composed form (NFC), with one blank
+    The characters of an utterance are the code points of its words in Unicode's composed form (NFC), with one space
     between words. The whole utterance is aligned with the fewest edits; ties are broken as in Kaldi's compute-wer.
 
     Args:

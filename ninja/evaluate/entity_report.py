@@ -15,7 +15,7 @@ class Entity(NamedTuple):
     """A phrase of a class."""
 
     class_name: str  # such as "@name"; empty without a class
-    text: str  # words separated by single blanks
+    text: str  # words separated by single spaces
 
 
 @dataclass(frozen=True, slots=True)

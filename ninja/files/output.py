@@ -430,7 +430,7 @@ def printing() -> Iterator[None]:
 
 
 def write_facts(place: str, facts: Facts, guard: Guard | None = None) -> None:
-    """Write the facts about the run of an output; its temporary file must be open."""
+    """Write the facts about the run that writes an output; its temporary file must be open."""
     path = facts_path(place)
     if guard is not None:
         guard.write(path)
@@ -442,12 +442,12 @@ def write_facts(place: str, facts: Facts, guard: Guard | None = None) -> None:
 
 
 def has_facts(place: str) -> bool:
-    """Return whether there are facts about the run of an output."""
+    """Return whether there is a file of facts about the run that writes an output."""
     return os.path.lexists(facts_path(place))
 
 
 def remove_facts(place: str) -> None:
-    """Remove the facts about the run of an output."""
+    """Remove the file of facts about the run that writes an output."""
     with reported(path := facts_path(place)), contextlib.suppress(FileNotFoundError):
         os.remove(path)
 
@@ -460,5 +460,5 @@ def dumped(facts: Facts) -> bytes:
 
 
 def facts_path(place: str) -> str:
-    """Return the path of the facts about the run of an output."""
+    """Return the path of the file of facts about the run that writes an output."""
     return part_of(place).removesuffix(".part") + ".run"

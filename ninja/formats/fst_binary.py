@@ -127,7 +127,7 @@ def write_fst(
         lattice: Any lattice.
         arc_type: Arc type, which determines the semiring and the precision of weights.
         costs: Weight of an arc: "total" for ``acoustic_scale * acoustic + graph``, else the "graph" or "acoustic" cost.
-        acoustic_scale: Factor applied to acoustic costs in "total"; must be 1 for a single cost.
+        acoustic_scale: Factor applied to acoustic costs in "total"; must be 1 otherwise.
         symbols: Symbol table of the words, to be written for both labels.
 
     Raises:

@@ -289,7 +289,7 @@ def write_mesh(mesh: ConfusionNetwork | Lattice) -> str:
 
     Raises:
         LatticeError: The state times are inconsistent.
-        SymbolError: A word is missing from the symbol table, is ``*DELETE*``, or has a blank; or the key has a blank.
+        SymbolError: A word is missing from the symbol table, is ``*DELETE*``, or contains white space; or the key does.
 
     Source: SRILM, wlat-format(5); lm/src/WordMesh.cc and NBest.cc (NBestWordInfo::write).
     """

@@ -144,7 +144,11 @@ def words_sum(values: Any) -> int:
 
 
 def schema(words: SymbolTable | None) -> tuple[Any, Any]:
-    """Return the schema of a file, and the dictionary of words by id, or None without a symbol table."""
+    """Return the schema of a file, and the Arrow dictionary of words, indexed by word id.
+
+    The dictionary is None if there is no symbol table, or if word ids have large gaps; in the latter case, the metadata
+    of the schema contain the words.
+    """
     pyarrow = arrow()
     metadata = {NAME: str(VERSION).encode()}
     dictionary = None

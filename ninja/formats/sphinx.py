@@ -101,7 +101,7 @@ def write_sphinx(
     alignments, or are 0 if there are none. Writing a lattice that was read from Sphinx reproduces it.
 
     Raises:
-        SymbolError: A word is not in the symbol table, or contains a blank.
+        SymbolError: A word is not in the symbol table, or contains white space.
         LatticeError: No state is final, a score exceeds 32 bits, or words on nodes would need too many edges.
 
     Source: pocketsphinx, src/ps_lattice.c (ps_lattice_write).

@@ -214,13 +214,13 @@ def kept_by_options(keeps: frozenset[Field], options: OneCost) -> frozenset[Fiel
 def one_cost(
     graph: npt.NDArray[np.float32], acoustic: npt.NDArray[np.float32], costs: str, acoustic_scale: float
 ) -> npt.NDArray[np.float64]:
-    """Combine graph and acoustic costs for a format with one cost per arc, float64.
+    """Combine graph and acoustic costs, for a format with one cost per arc; the result is float64.
 
     Args:
         graph: Graph costs.
         acoustic: Acoustic costs.
         costs: "total" for ``acoustic_scale * acoustic + graph``, else "graph" or "acoustic".
-        acoustic_scale: Factor applied to acoustic costs in "total"; must be 1 for a single cost.
+        acoustic_scale: Factor applied to acoustic costs in "total"; must be 1 otherwise.
 
     Raises:
         OptionError: ``costs`` or ``acoustic_scale`` has an invalid value.

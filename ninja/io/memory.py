@@ -88,20 +88,20 @@ def from_k2(
 ) -> list[Keyed]:
     """Convert a k2 Fsa or FsaVec to lattices.
 
-    Scores become costs with the opposite sign: ``lm_scores`` the graph cost, and the rest of ``scores`` the acoustic
-    cost. Words are the ``aux_labels``, or if there are none, the labels. Gradients are dropped.
+    Costs are negated scores: ``lm_scores`` give the graph cost, and the rest of ``scores`` gives the acoustic cost.
+    Words are the ``aux_labels``, or the labels if there are none. Gradients are dropped.
 
     Args:
         fsa: A ``k2.Fsa`` with one or more lattices, or the dictionary that its ``as_dict()`` returns.
         keys: Utterance ids, one per lattice; None uses 1, 2, ….
-        scores_are: The cost that scores become if the Fsa has no ``lm_scores``.
+        scores_are: The kind of cost that ``scores`` represent if the Fsa has no ``lm_scores``.
         words: Symbol table to attach; None uses ``aux_labels_sym`` (or ``labels_sym``) of the Fsa, if it has one.
 
     Returns:
         Pairs ``(key, lattice)``.
 
     Raises:
-        OptionError: The number of keys is not the number of lattices.
+        OptionError: The number of keys differs from the number of lattices.
         FormatError: The argument is not an Fsa, or its arcs and attributes do not match.
         LatticeError: A lattice has a cycle, a score that is not finite, or no path to its end.
     """

@@ -372,7 +372,7 @@ class ListRecord(NamedTuple):
     """
 
     utterance: Mapping[str, Any]  # fields of the utterance, in file order
-    hypotheses: Mapping[str, Mapping[str, Any]]  # words of a hypothesis, joined by blanks -> its fields
+    hypotheses: Mapping[str, Mapping[str, Any]]  # words of a hypothesis, joined by spaces -> its fields
     others: frozenset[str] = frozenset()  # names of fields that have no equivalent in a lattice
     layout: Any = None  # field names of the file  [default: those of the writer]
     origin: Origin | None = None  # position of the utterance in a file that is rewritten with its other contents

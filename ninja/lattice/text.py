@@ -103,7 +103,7 @@ class Normalizer:
         return [word for form in self.forms(list(text)) for word in form]
 
     def text(self, text: str) -> str:
-        """Return the lexical words of a text, joined by single blanks."""
+        """Return the lexical words of a text, joined by single spaces."""
         if self.name == "basic" and _PLAIN_TEXT.fullmatch(text):
             return text
         return " ".join(self.words(text.split()))

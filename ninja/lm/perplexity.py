@@ -118,7 +118,7 @@ def measure(lm: LanguageModel, sentences: Iterable[Sequence[str]], path: str | N
         for logprob, unknown in zip(word_logprobs(lm, known), is_unknown, strict=True):  # type: ignore[arg-type]
             result.add(logprob, unknown)
     if not result.num_sentences:
-        raise FormatError("this text contains no sentence", path)
+        raise FormatError("the text contains no sentences", path)
     return result
 
 

@@ -125,13 +125,13 @@ def make_vocabulary(path: str | os.PathLike[str], size: int, min_count: int = 1,
         `SPECIAL`, then words by decreasing count, in alphabetical order if counts are equal.
 
     Raises:
-        FormatError: The text contains no sentence.
+        FormatError: The text contains no sentences.
     """
     count: Counter[str] = Counter()
     for words in part_of(path, part):
         count.update(words)
     if not count:
-        raise FormatError("this text contains no sentence", path)
+        raise FormatError("the text contains no sentences", path)
     count.pop(UNK, None)
     ranked = sorted((-times, word) for word, times in count.items() if times >= min_count)
     return [*SPECIAL, *(word for _, word in ranked[: size - len(SPECIAL)])]
@@ -149,7 +149,7 @@ def encode(path: str | os.PathLike[str], words: list[str], part: Part | None = N
         flat.append(np.fromiter((number.get(word, unk) for word in sentence), np.int32, len(sentence)))
         length.append(len(sentence))
     if not flat:
-        raise FormatError("this text contains no sentence", path)
+        raise FormatError("the text contains no sentences", path)
     word = np.concatenate(flat)
     begin = np.concatenate(([0], np.cumsum(length))).astype(np.int64)
     return Sentences(word, begin, int((word == unk).sum()), len(lacking))

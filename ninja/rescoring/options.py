@@ -88,7 +88,7 @@ class UsualWeights:
 
 # Weights for the lattices of hybrid recognisers, chosen for PocketSphinx by `python -m benchmarks.results splits`.
 LATTICES = UsualWeights("lattices with graph costs", 0.8, 0.5)
-# Weights for the lists of models with attention, chosen for Whisper by the same benchmark.
+# Weights for the n-best lists of attention models, chosen for Whisper by the same benchmark.
 LISTS = UsualWeights("n-best lists without graph costs", 0.15, -1.0)
 
 

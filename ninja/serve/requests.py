@@ -37,7 +37,7 @@ DESCRIPTIONS = {
 
 @dataclass(frozen=True, slots=True)
 class RescoreRequest:
-    """A lattice or an n-best list, and the options of its rescoring."""
+    """A lattice or an n-best list, and options for rescoring it."""
 
     body: bytes  # content of a file
     format: str | None = None

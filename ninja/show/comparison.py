@@ -134,12 +134,12 @@ def compare(
             "no utterance has a reference and a lattice both before and after; are these ids of the same set?"
         )
     absences = {
-        "lattices before failed": failed[0],
-        "lattices after failed": failed[1],
-        "references without a lattice before": _without(references, {*before, *failed[0]}),
-        "references without a lattice after": _without(references, {*after, *failed[1]}),
-        "lattices before without a reference": _without(before, references),
-        "lattices after without a reference": _without(after, references),
+        "failed lattices, before rescoring": failed[0],
+        "failed lattices, after rescoring": failed[1],
+        "references without a lattice, before rescoring": _without(references, {*before, *failed[0]}),
+        "references without a lattice, after rescoring": _without(references, {*after, *failed[1]}),
+        "lattices without a reference, before rescoring": _without(before, references),
+        "lattices without a reference, after rescoring": _without(after, references),
     }
     return Comparison(utterances, tuple(Absence(name, tuple(keys)) for name, keys in absences.items() if keys))
 

@@ -170,7 +170,7 @@ def _write(file: IO[bytes], path: str, choice: Choice, sha256: str) -> None:
         while block := begins.read(8 * PIECE):
             put(np.frombuffer(block, np.int64))
     if not num_sentences:
-        raise FormatError("this text contains no sentence", path)
+        raise FormatError("the text contains no sentences", path)
     facts: dict[str, Any] = {
         "text_sha256": sha256,
         "sha256": content.hexdigest(),

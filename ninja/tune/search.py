@@ -28,7 +28,13 @@ class Axis:
     at_high: str = ""
 
     def line(self, current: float, share: float, count: int) -> list[float]:
-        """Return values around one, on a fraction of the first line."""
+        """Return values to try around the current one, without duplicates.
+
+        Args:
+            current: The current value.
+            share: Length of the line, as a fraction of the length of the first line.
+            count: Number of values before duplicates are removed.
+        """
         step = self.step * share
         if self.is_ratio:
             values = np.geomspace(max(self.low, current * 2.0**-step), min(self.high, current * 2.0**step), count)

@@ -280,7 +280,7 @@ def test_where_no_matrix_is_good_nothing_is_written(ninja, folder, content, mess
     [
         ((), "the unit names are missing; give one of --tokens, --letters, --sentencepiece"),
         (("--letters", "ab", "--tokens", "t"), "--tokens and --letters cannot be used together; give one of them"),
-        (("--letters", "ab "), "the blank is unknown; give its name or its column with --blank"),
+        (("--letters", "ab "), "cannot tell which unit is the blank; give its name or column with --blank"),
         (
             ("--letters", "ab ", "--blank", "x"),
             "the blank is 'x', but no unit has this name; the first units are ['a',",

@@ -377,10 +377,10 @@ LONG = "9" * 5000
             r"e:2: expected 3 to 5 columns \(utterance \(or \*, group:NAME, list:NAME\), class, phrase, weight",
         ),
         ("u\t@name\tt\t1\tT\tx\n", "e:1: expected 3 to 5 columns"),
-        ("# c\n\t@name\ttom\n", "e:2: the first column must be UTTERANCE, .*, without blanks around names, not ''"),
+        ("# c\n\t@name\ttom\n", "e:2: the first column must be UTTERANCE, .*, without spaces around names, not ''"),
         (
             "list:\t@name\ttom\n",
-            "e:1: the first column must be UTTERANCE, .*, without blanks around names, not 'list:'",
+            "e:1: the first column must be UTTERANCE, .*, without spaces around names, not 'list:'",
         ),
         ("u\tname\ttom\n", "e:1: unknown class 'name'; allowed are @…, .*, '-' for no class, 'group', 'lists'"),
         ("*\tgroup\ttom\n", "e:1: unknown class 'group'; allowed are @…, .*, '-' for no class, 'lists'$"),

@@ -177,8 +177,8 @@ def test_progress_tells_what_was_counted():
 
 
 BAD_TEXTS = {
-    "nothing": ([], FormatError, "t: this text contains no sentence"),
-    "empty sentences": ([[], []], FormatError, "t: this text contains no sentence"),
+    "nothing": ([], FormatError, "t: the text contains no sentences"),
+    "empty sentences": ([[], []], FormatError, "t: the text contains no sentences"),
     "a mark": ([["a"], ["b", "<s>"]], FormatError, "t: sentence 2 contains <s> or </s>; remove them"),
     "a string": (["a b"], OptionError, "t: sentence 1 is a string; give a list of words, such as text.split()"),
     "a blank": (
@@ -249,7 +249,7 @@ def test_measuring_separates_unknown_words():
     assert found.perplexity == pytest.approx(math.exp(-sum(expected) / 6), rel=1e-6)
     known = [expected[at] for at in (0, 3, 4, 5)]
     assert found.known_perplexity == pytest.approx(math.exp(-sum(known) / 4), rel=1e-6)
-    with pytest.raises(FormatError, match="t: this text contains no sentence"):
+    with pytest.raises(FormatError, match="t: the text contains no sentences"):
         measure(lm, [], "t")
 
 

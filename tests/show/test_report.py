@@ -193,19 +193,19 @@ def test_missing_utterances_are_listed_and_counted(ninja, few, files, tmp_path):
     code, _, err = ninja("report", *files, "--ref", text, "--words", WORDS, "-o", page)
     assert code == 0
     for expected in (
-        "1 references without a lattice before",
-        "2 references without a lattice after",
-        "1 lattices before without a reference",
-        "2 lattices after without a reference",
+        "1 references without a lattice, before rescoring",
+        "2 references without a lattice, after rescoring",
+        "1 lattices without a reference, before rescoring",
+        "2 lattices without a reference, after rescoring",
     ):
         assert f"ninja: {expected}\n" in err
         count, what = expected.split(" ", 1)
         assert re.search(rf'data-name="{what}"><summary><b>{count}</b>', page.read_text())
     for what, expected in (
-        ("references without a lattice before", "nobody"),
-        ("references without a lattice after", f"{keys[-1]}, nobody"),
-        ("lattices before without a reference", keys[1]),
-        ("lattices after without a reference", f"{keys[0]}, {keys[1]}"),
+        ("references without a lattice, before rescoring", "nobody"),
+        ("references without a lattice, after rescoring", f"{keys[-1]}, nobody"),
+        ("lattices without a reference, before rescoring", keys[1]),
+        ("lattices without a reference, after rescoring", f"{keys[0]}, {keys[1]}"),
     ):
         found = re.search(rf'data-name="{what}">.*?class="keys">([^<]*)', page.read_text(), re.DOTALL)[1]
         assert found == expected
@@ -235,7 +235,7 @@ def test_a_lattice_that_cannot_be_used_costs_no_other(ninja, few, files, tmp_pat
     code, _, err = ninja("report", before, files[1], "--ref", TEXT, "--words", WORDS, *SCALES, "-o", page)
     assert code == 1
     assert "lies on a cycle" in err
-    assert few[3].key in re.search(r'data-name="lattices before failed">.*?</div>', page.read_text())[0]
+    assert few[3].key in re.search(r'data-name="failed lattices, before rescoring">.*?</div>', page.read_text())[0]
 
 
 def test_sets_that_share_no_utterance_are_refused(ninja, files, tmp_path):

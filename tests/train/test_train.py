@@ -332,7 +332,7 @@ def test_batches_hold_every_sentence_once_and_not_too_much(lengths, max_tokens, 
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"", "this text contains no sentence"),
+        (b"", "the text contains no sentences"),
         (b"a b\n\xff\n", r"text:2: not UTF-8"),
         (b"a\n<s> b </s>\n", r"text:2: the text contains <s> or </s>; remove them"),
         (b"a " * 2001, r"text:1: the line has 2001 words"),

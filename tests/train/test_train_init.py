@@ -116,7 +116,7 @@ def test_the_command_takes_no_sizes_beside_a_checkpoint(tmp_path, general, domai
     code, _, errors = ninja(*arguments, "--hidden", 768, "--layers", 2)
     assert (code, errors) == (
         2,
-        "ninja: error: --init: sizes and words are those of the checkpoint; omit --hidden, --layers\n",
+        "ninja: error: with --init, sizes and words come from the checkpoint; omit --hidden, --layers\n",
     )
     code, _, errors = ninja(*arguments, "--epochs", 0.5, "--batch-tokens", 128, "--threads", 1)
     assert code == 0, errors

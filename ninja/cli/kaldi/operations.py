@@ -61,7 +61,7 @@ def project(project_output: bool) -> Operation:
 
 
 def projected(lattice: Lattice, *, project_output: bool) -> Lattice:
-    """Project a lattice to its words or its transition ids; raise `LatticeError` if it lacks the latter."""
+    """Project a lattice onto its words or transition ids; raise `LatticeError` if there are no transition ids."""
     if not project_output:
         check_labelled(lattice)
     return graph.project(lattice, project_output=project_output)

@@ -33,7 +33,7 @@ class Variant(NamedTuple):
     """A pronunciation of a phrase."""
 
     cls: str
-    text: str  # words separated by blanks
+    text: str  # words separated by spaces
     words: tuple[int, ...]  # word ids
     num_phones: tuple[int, ...]  # number of phones of each word
     written: tuple[str, ...] = ()  # words as spelled in the list, if words are compared by lexical form

@@ -31,9 +31,9 @@ _STRESS = re.compile(r"(?<=\b[A-Z]{2})[0-2]\b")
 class Phrase:
     """A phrase, spelled as in the symbol table, or as in its list if it is compared by its lexical form."""
 
-    text: str  # words separated by single blanks
+    text: str  # words separated by single spaces
     weight: float = 1.0  # factor of the boost; a negative weight makes the phrase less probable
-    pronunciations: tuple[str, ...] = ()  # phones separated by blanks; ARPAbet as in cmudict, without stress
+    pronunciations: tuple[str, ...] = ()  # phones separated by white space; ARPAbet as in cmudict, without stress
 
 
 @dataclass(frozen=True, eq=False)

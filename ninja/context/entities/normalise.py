@@ -25,7 +25,7 @@ _ONE_CASE = 0.9  # if at least this fraction of a table is in one case, unknown 
 
 @dataclass(frozen=True, slots=True)
 class Normalisation:
-    """Rules of normalisation. Words in the symbol table are never changed; white space becomes single blanks."""
+    """Rules of normalisation. Words in the symbol table are never changed; white space becomes single spaces."""
 
     case: Case = "words"  # "words": the case found in the symbol table; for unknown words, the table's usual case
     punctuation: bool = True  # strip punctuation at both ends of words: "(chen," -> "chen"
@@ -58,7 +58,7 @@ class Normaliser:
         return text
 
     def __call__(self, text: str) -> str:
-        """Return the normalised words of a phrase, separated by single blanks; "" if nothing remains."""
+        """Return the normalised words of a phrase, separated by single spaces; "" if nothing remains."""
         words = text.split()
         self._cache.update((word, self._word(word)) for word in words if word not in self._cache)
         return " ".join(filter(None, map(self._cache.__getitem__, words)))
@@ -149,7 +149,7 @@ class AsListed(Normaliser):
         return self._normalizer.text(text)
 
     def __call__(self, text: str) -> str:
-        """Return the words of a phrase, separated by single blanks; "" if it has no lexical words."""
+        """Return the words of a phrase, separated by single spaces; "" if it has no lexical words."""
         form = self._normalizer.text(text)
         return text if form == text else " ".join(text.split()) if form else ""
 

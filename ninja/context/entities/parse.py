@@ -293,7 +293,7 @@ def _scope(column: str, location: Location) -> tuple[Kind, str]:
         kind, name = ("list" if head == "list" else "group"), tail
     if not name.strip() or name != name.strip():
         message = (
-            f"the first column must be UTTERANCE, list:NAME, group:NAME or {EVERYONE}, without blanks around names"
+            f"the first column must be UTTERANCE, list:NAME, group:NAME or {EVERYONE}, without spaces around names"
         )
         raise FormatError(f"{message}, not {column!r}", location.path, line=location.line)
     return kind, name

@@ -38,7 +38,7 @@ _VOICELESS, _SIBILANTS = {"P", "T", "K", "F", "TH"}, {"S", "Z", "SH", "ZH", "CH"
 
 
 def phones_of(text: str) -> Phones:
-    """Split phones at blanks, and remove stress digits and Kaldi's position suffixes."""
+    """Split phones at white space, and remove stress digits and Kaldi's position suffixes."""
     return tuple(_SUFFIX.sub("", phone) for phone in text.split())
 
 
@@ -46,7 +46,7 @@ class Pronouncer:
     """Pronunciations of words from a dictionary, or predicted from their letters; results are cached.
 
     Args:
-        dictionary: Pronunciations of words, best first, as phones separated by blanks.
+        dictionary: Pronunciations of words, best first, as phones separated by white space.
         guess: Predicts pronunciations of words that the dictionary lacks.  [default: they have none]
     """
 

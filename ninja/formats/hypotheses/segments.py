@@ -54,7 +54,7 @@ class SeglstEncoder:
 
 
 def lost_elsewhere(nbest: NBest, settings: WriteSettings, form: str) -> list[str]:
-    """Return the fields of lists of other formats that segments do not store."""
+    """Return the fields that SegLST cannot store if the list was read from another format."""
     if is_of(nbest, form):
         return []
     lost = [TIMES_OF_WORDS] if any(hypothesis.begin for hypothesis in nbest.hypotheses) else []

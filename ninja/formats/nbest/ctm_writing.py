@@ -159,6 +159,6 @@ def lines_of(nbest: NBest) -> CtmLines | None:
 
 
 def lost_of_ctm(nbest: NBest, settings: WriteSettings) -> list[str]:
-    """Report the fields that are lost, which are those of lists of other formats."""
+    """Report the fields that are lost if the list was read from another format."""
     has_others = nbest.record is not None and nbest.record.others - {"channel", "confidence"}
     return [FIELDS["fields"]] if has_others and lines_of(nbest) is None else []

@@ -61,7 +61,7 @@ def recoded(content: bytes, encoding: str, key: str) -> bytes:
 
 
 def spelled(hypothesis: Hypothesis, words: SymbolTable | None, key: str) -> list[str]:
-    """Return the words of a hypothesis as strings; raise SymbolError if one has no name or contains a blank."""
+    """Return the words of a hypothesis as strings; raise SymbolError if one has no name or contains white space."""
     names = []
     for word in hypothesis.words:
         if isinstance(word, int):
@@ -69,6 +69,6 @@ def spelled(hypothesis: Hypothesis, words: SymbolTable | None, key: str) -> list
                 raise SymbolError("the words have no names; give their symbol table", key=key)
             word = words.word(word)
         if split(word) != [word]:
-            raise SymbolError(f"{word!r} cannot be written, because words are separated by blanks", key=key)
+            raise SymbolError(f"{word!r} cannot be written, because words are separated by white space", key=key)
         names.append(word)
     return names

@@ -26,9 +26,9 @@ class Spelling:
     """A growing vocabulary of words, and the pieces of each word.
 
     The words are ``<s>`` (0), ``</s>`` (1), ``<unk>`` (2) if the tokenizer has an unknown piece, and then all words
-    that were looked up and can be spelled. The pieces of a word inside a sentence are those that the tokenizer appends
-    for a space and the word, with leading spaces (``Ġthe``, ``▁the``) or marked continuations (``the ##re``) as in
-    training. The pieces at the beginning of a sentence may differ.
+    that were looked up and can be spelled. Inside a sentence, the pieces of a word are those that the tokenizer adds if
+    a space and the word are appended to a text. As in training, they mark the leading space (``Ġthe``, ``▁the``) or
+    continuations (``the ##re``). At the beginning of a sentence, the pieces of a word may differ.
     """
 
     def __init__(

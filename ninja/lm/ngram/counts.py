@@ -92,7 +92,7 @@ def encode(
         if len(token) > MOST:
             raise OptionError(f"the text has more than {MOST} words; use a smaller text", path)
     if not num_sentences:
-        raise FormatError("this text contains no sentence", path)
+        raise FormatError("the text contains no sentences", path)
 
     tokens = np.frombuffer(token, np.int32)
     count = np.bincount(tokens, minlength=len(number))
