@@ -273,7 +273,9 @@ def _boosts(settings: ContextSettings, context: Context, old_lm: Any) -> dict[st
         changed = changed_options(context.augmentation.options, names)
         values |= {f"augment_{name}": value for name, value in changed.items()}
         files = {name: getattr(context.augmentation, name) for name in OF_AUGMENTING}
-        values |= {name: str(path) for name, path in files.items() if path is not None}
+        values |= {
+            name: path if path is True else str(path) for name, path in files.items() if path not in (None, False)
+        }
     return values
 
 

@@ -163,7 +163,7 @@ def test_options_of_kaldi_archives_are_theirs_alone(option):
 
 
 MANY = ["binary", "text", "pfsg", "plf", "fst-ark", "k2", "native", "json", "nemo", "nbest-kaldi", "parquet"]
-MANY += TIMED_FORMS
+MANY += ["transcripts", *TIMED_FORMS]
 ONES = ["slf", "sphinx", "openfst", "fst-text", "mesh", "srilm"]
 
 

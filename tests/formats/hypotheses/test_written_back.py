@@ -45,6 +45,7 @@ WORDS = {
     "huggingface.json": "gossoons",
     "huggingface-word.json": "Bartley",
     "lhotse.jsonl": "Bartley",
+    "ninja-words.jsonl": "ended",
     "nemo-manifest.json": "partly",
     "nemo-manifest-beams.jsonl": "Good",
     "seglst.json": "Strategic",
