@@ -41,6 +41,7 @@ WITHOUT = {
         "train context",
         "train context-lm",
         "ctc-decode",
+        "serve",
     ),
     *("linear-to-nbest", "string-to-lattice", "compute-wer", "compute-wer-bootci", "align-text"),
 }
