@@ -28,7 +28,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -37,8 +37,8 @@ import numpy as np
 
 import ninja
 from benchmarks.command import PATH, argument, command, option, output
-from benchmarks.rescoring.service import LOADS, read
-from benchmarks.tables import head, put, row, show
+from benchmarks.rescoring.service import arrivals, latency_table, read, words_file
+from benchmarks.tables import put, show
 
 CLIENTS = 64
 SOAK_CLIENTS = 8
@@ -102,7 +102,7 @@ def serving(words: Path, *options: str) -> Iterator[Server]:
             assert os.listdir(folder) == [], "the server wrote files"
 
 
-def offline(archives: list[Path], words: Path) -> tuple[dict[str, str], float]:
+def offline(archives: Sequence[Path], words: Path) -> tuple[dict[str, str], float]:
     """Run `ninja rescore`; return the words of each lattice and the CPU seconds of the process."""
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "out.ark"
@@ -134,7 +134,7 @@ def send_all(server: Server, bodies: Bodies) -> tuple[dict[str, str], float]:
     return texts, server.cpu() - before
 
 
-def throughput(archives: list[Path], words: Path, bodies: Bodies, rounds: int) -> float:
+def throughput(archives: Sequence[Path], words: Path, bodies: Bodies, rounds: int) -> float:
     """Print the CPU seconds of both ways; return the lattices a CPU second of the server."""
     with tempfile.TemporaryDirectory() as folder:
         first = Path(folder) / "first.ark"
@@ -163,42 +163,18 @@ def throughput(archives: list[Path], words: Path, bodies: Bodies, rounds: int) -
 
 def latencies(server: Server, bodies: Bodies, rate: float) -> np.ndarray:
     """Send lattices at random times; return the latency of each in CPU seconds of the server, as for `service`."""
-    random = np.random.default_rng(1)
     seconds: list[float] = []
-    skipped = 0.0
-    lattices = list(bodies.values())
 
-    def now() -> float:
-        return server.cpu() + skipped
-
-    def send(body: bytes, due: float) -> None:
+    def send(body: bytes, finish: Callable[[], None]) -> None:
         status, document = server.rescore(body)
         assert status == 200, document
-        seconds.append(now() - due)
+        finish()
 
     with ThreadPoolExecutor(200) as clients:
-        due = now()
-        for count, place in enumerate(random.permutation(len(lattices))):
-            due += random.exponential(1 / rate)
-            while now() < due:
-                if len(seconds) == count:  # the server is idle
-                    skipped += max(0.0, due - now())
-                else:
-                    time.sleep(0.001)
-            clients.submit(send, lattices[place], due)
-    assert len(seconds) == len(lattices), "some lattices failed"
+        for body, finish in arrivals(list(bodies.values()), rate, server.cpu, seconds):
+            clients.submit(send, body, finish)
+    assert len(seconds) == len(bodies), "some lattices failed"
     return np.array(seconds)
-
-
-def latency_table(words: Path, bodies: Bodies, most: float) -> Iterator[str]:
-    """Yield the rows of a table: load, lattices a second, median and 99th percentile of the latency."""
-    yield from head("load", "lattices a second", "p50, ms", "p99, ms")
-    with serving(words, "--max-latency", "0") as server:
-        latencies(server, dict(itertools.islice(bodies.items(), 20)), most / 4)
-        for load in LOADS:
-            seconds = latencies(server, bodies, load * most)
-            median, worst = (f"{1000 * np.percentile(seconds, share):.0f}" for share in (50, 99))
-            yield row(f"{load:.0%}", f"{load * most:.1f}", median, worst)
 
 
 class Load:
@@ -310,21 +286,19 @@ def soak(words: Path, bodies: Bodies, expected: dict[str, str], minutes: float) 
 @option("--only-soak", is_flag=True)
 @output
 def main(archives: tuple[Path, ...], rounds: int, minutes: float, only_soak: bool, output: Path | None) -> None:
-    words = next(
-        path
-        for path in (archives[0].parent / "words.txt.gz", archives[0].parents[2] / "words.txt.gz")
-        if path.is_file()
-    )
+    words = words_file(archives)
     bodies: Bodies = {}
     with tempfile.TemporaryDirectory() as folder:
-        for lattice in read(list(archives)):
+        for lattice in read(archives):
             path = Path(folder) / "one.ark"
             with ninja.write(path) as writer:
                 writer.write(lattice.with_words(None))
             bodies[lattice.key] = path.read_bytes()
     print(f"{len(bodies)} lattices, {sum(map(len, bodies.values())) / len(bodies):.0f} bytes on average", flush=True)
     if not only_soak:
-        most = throughput(list(archives), words, bodies, rounds)
-        put(output, "http latency", show(latency_table(words, bodies, most)))
+        most = throughput(archives, words, bodies, rounds)
+        with serving(words, "--max-latency", "0") as server:
+            latencies(server, dict(itertools.islice(bodies.items(), 20)), most / 4)  # to warm up
+            put(output, "http latency", show(latency_table(lambda rate: latencies(server, bodies, rate), most)))
     if minutes:
-        soak(words, bodies, offline(list(archives), words)[0], minutes)
+        soak(words, bodies, offline(archives, words)[0], minutes)

@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -32,6 +33,7 @@ CALLERS = 64
 LOADS = (0.1, 0.25, 0.5, 0.75, 0.9)
 MALFORMED = 100  # one of so many
 OPTIONS = RescoreOptions(max_unknown=1.0)  # any lattice may be the first
+Item = TypeVar("Item")
 
 
 def timed(call: Callable[[], int]) -> tuple[float, float, int]:
@@ -106,47 +108,76 @@ def latencies(lattices: list[Lattice], lm: ninja.lm.LanguageModel, rate: float) 
     Time is the CPU time of the process without this thread, and idle time between two lattices is skipped: other work
     on the machine does not count, and the latencies are those of one core.
     """
-    random = np.random.default_rng(1)
-    seconds: list[float] = []
-    skipped = 0.0
-
     this_thread = time.pthread_getcpuclockid(threading.get_ident())
-
-    def now() -> float:
-        return time.process_time() - time.clock_gettime(this_thread) + skipped
-
+    seconds: list[float] = []
     with ninja.Rescorer(lm, OPTIONS, max_latency=0.0) as rescorer:
-        due = now()
-        for count, place in enumerate(random.permutation(len(lattices))):
-            due += random.exponential(1 / rate)
-            while now() < due:
-                if len(seconds) == count:
-                    skipped += max(0.0, due - now())
-                else:
-                    time.sleep(0.001)
+        arriving = arrivals(lattices, rate, lambda: time.process_time() - time.clock_gettime(this_thread), seconds)
+        for lattice, finish in arriving:
 
-            def done(future: Future[Lattice], due: float = due) -> None:
+            def done(future: Future[Lattice], finish: Callable[[], None] = finish) -> None:
                 assert future.result().num_arcs
-                seconds.append(now() - due)
+                finish()
 
-            rescorer.submit(lattices[place]).add_done_callback(done)
+            rescorer.submit(lattice).add_done_callback(done)
     assert len(seconds) == len(lattices), "some lattices failed"
     return np.array(seconds)
 
 
-def latency_table(lattices: list[Lattice], lm: ninja.lm.LanguageModel, most: float) -> Iterator[str]:
-    """Yield the rows of a table: load, lattices a second, median and 99th percentile of the latency."""
+def arrivals(
+    items: Sequence[Item], rate: float, cpu: Callable[[], float], seconds: list[float]
+) -> Iterator[tuple[Item, Callable[[], None]]]:
+    """Yield each item at a random time (a Poisson process), with a function that appends its latency to `seconds`.
+
+    Args:
+        items: The items, which are yielded in a random order.
+        rate: Items a second.
+        cpu: Returns the CPU time in seconds; idle time between two items is skipped.
+        seconds: Latencies of the items that have finished.
+    """
+    random = np.random.default_rng(1)
+    skipped = 0.0
+
+    def now() -> float:
+        return cpu() + skipped
+
+    due = now()
+    for count, place in enumerate(random.permutation(len(items))):
+        due += random.exponential(1 / rate)
+        while now() < due:
+            if len(seconds) == count:  # all earlier items have finished
+                skipped += max(0.0, due - now())
+            else:
+                time.sleep(0.001)
+
+        def finish(due: float = due) -> None:
+            seconds.append(now() - due)
+
+        yield items[place], finish
+
+
+def latency_table(latencies: Callable[[float], np.ndarray], most: float) -> Iterator[str]:
+    """Yield the rows of a table: load, lattices a second, median and 99th percentile of the latency.
+
+    Args:
+        latencies: Returns the latencies in seconds at a number of lattices a second.
+        most: Lattices a second at a load of 1.
+    """
     yield from head("load", "lattices a second", "p50, ms", "p99, ms")
     for load in LOADS:
-        seconds = latencies(lattices, lm, load * most)
+        seconds = latencies(load * most)
         median, worst = (f"{1000 * np.percentile(seconds, share):.0f}" for share in (50, 99))
         yield row(f"{load:.0%}", f"{load * most:.1f}", median, worst)
 
 
-def read(paths: list[Path]) -> list[Lattice]:
+def words_file(paths: Sequence[Path]) -> Path:
+    """Return the symbol table of archives, which is beside the first one or two folders above."""
+    tables = (paths[0].parent / "words.txt.gz", paths[0].parents[2] / "words.txt.gz")
+    return next(table for table in tables if table.is_file())
+
+
+def read(paths: Sequence[Path]) -> list[Lattice]:
     """Return the lattices of archives, with one symbol table, so that the model is bound to it once."""
-    tables = [paths[0].parent / "words.txt.gz", paths[0].parents[2] / "words.txt.gz"]
-    words = ninja.SymbolTable.read(next(table for table in tables if table.is_file()))
+    words = ninja.SymbolTable.read(words_file(paths))
     return [lattice for path in paths for _, lattice in ninja.read(path, words=words)]
 
 
@@ -160,9 +191,9 @@ def main(archives: tuple[Path, ...], threads: int, rounds: int, only_throughput:
     import torch
 
     torch.set_num_threads(threads)
-    lattices = read(list(archives))
+    lattices = read(archives)
     print(f"{len(lattices)} lattices, {sum(lattice.num_arcs for lattice in lattices)} arcs")
     lm = ninja.lm.load()
     most = throughput(lattices, lm, rounds)
     if not only_throughput:
-        put(output, "latency", show(latency_table(lattices, lm, most)))
+        put(output, "latency", show(latency_table(lambda rate: latencies(lattices, lm, rate), most)))

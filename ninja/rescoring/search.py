@@ -142,18 +142,21 @@ class SearchEngine(Engine):
 
     def _stop_expired(self, half: _HalfBatch) -> None:
         """Stop the searches of utterances whose deadline has expired."""
-        for number, utterance in [*half.utterances.items()]:
-            if not utterance.is_expired:
+        expired = [(number, utterance) for number, utterance in half.utterances.items() if utterance.is_expired]
+        if not expired:
+            return
+        ended = {number for number, _, _ in half.expander.ended()}
+        for number, utterance in expired:
+            if number in ended:
                 continue
-            if not half.expander.stop(number):  # it has ended, or has no answer yet
-                if number in {ticket for ticket, _, _ in half.expander.ended()}:
-                    continue
+            if half.expander.stop(number):
+                assert utterance.future is not None  # only submitted lattices have deadlines
+                utterance.future.is_complete = False
+            else:  # there is no hypothesis yet
                 del half.utterances[number]
                 half.num_arcs -= utterance.num_arcs
                 self.finish_early(utterance)
                 half.expander.remove(number)
-            elif utterance.future is not None:
-                utterance.future.is_complete = False
 
     def _abandon(self, half: _HalfBatch) -> None:
         """Release all slots, for example when the run is stopped."""

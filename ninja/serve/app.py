@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ninja.files.threads import num_cores
@@ -24,9 +25,9 @@ from ninja.serve.metrics import Metrics
 from ninja.serve.openapi import document, reference_page
 from ninja.serve.options import ServeOptions
 from ninja.serve.page import POLICY, page
-from ninja.serve.problems import MEDIA_TYPE, Problem, problem_of
+from ninja.serve.problems import MEDIA_TYPE, RETRY_SECONDS, Problem, problem_of
 from ninja.serve.requests import RescoreRequest, from_json, from_query
-from ninja.serve.scorer import Phrases, Scorer
+from ninja.serve.scorer import Scorer
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -98,12 +99,10 @@ class _Api:
         self._metrics = Metrics(scorer)
         self._threads = ThreadPoolExecutor(max(2, num_cores()), "ninja-requests")
         self._num_requests = 0
-        self._is_ready = True
         self._document = document(options, sorted(scorer.lists), has_token=token is not None)
 
     def close(self) -> None:
         """Finish the lattices in flight, and end the threads."""
-        self._is_ready = False
         self._scorer.close(self._options.max_seconds)
         self._threads.shutdown(wait=False, cancel_futures=True)
 
@@ -141,7 +140,7 @@ class _Api:
         """Rescore a lattice."""
         if self._num_requests >= self._options.max_requests:
             message = f"{self._num_requests} requests are in progress; send the request again later"
-            raise Problem(429, message, headers={"Retry-After": "1"})
+            raise Problem(429, message, headers={"Retry-After": str(RETRY_SECONDS)})
         self._num_requests += 1
         self._metrics.in_progress.inc()
         try:
@@ -150,9 +149,9 @@ class _Api:
                 body = await asyncio.wait_for(self._body(request), self._options.max_seconds)
             except asyncio.TimeoutError:
                 raise Problem(408, f"the body was not received within {self._options.max_seconds:g} s") from None
-            left = start + self._options.max_seconds - time.monotonic()
+            seconds = start + self._options.max_seconds - time.monotonic()
             try:
-                return await asyncio.wait_for(self._rescored(request, body), max(left, 0.001))
+                return await asyncio.wait_for(self._rescored(request, body), max(seconds, 0.001))
             except asyncio.TimeoutError:
                 message = f"the lattice was not rescored within {self._options.max_seconds:g} s"
                 raise Problem(504, f"{message}; prune it, or set deadline_ms") from None
@@ -166,8 +165,8 @@ class _Api:
 
     async def ready(self, request: Request) -> Response:
         """Tell whether the server accepts lattices."""
-        if not self._is_ready:
-            raise Problem(503, "the server is shutting down")
+        if self._scorer.is_closed:
+            raise Problem(503, "the models are closed")
         return self._text("ready\n")
 
     async def metrics_page(self, request: Request) -> Response:
@@ -247,7 +246,7 @@ class _Api:
         deadline = None
         if request.deadline_ms is not None:
             deadline = max(1e-6, received + request.deadline_ms / 1000 - time.monotonic())
-        return _Job(scorer, request, lattice, phrases), scorer.submit(lattice, phrases, deadline)
+        return _Job(scorer, request, lattice), scorer.submit(lattice, phrases, deadline)
 
     async def _result(self, request: Request, future: Submission) -> Lattice:
         """Wait for a rescored lattice; cancel it if the client closes the connection."""
@@ -308,14 +307,13 @@ class _Api:
         return HTMLResponse(content, headers=headers)
 
 
+@dataclass(frozen=True, slots=True)
 class _Job:
     """A lattice in flight, with its request."""
 
-    def __init__(self, scorer: Scorer, request: RescoreRequest, lattice: Lattice, phrases: Phrases) -> None:
-        self.scorer = scorer
-        self.request = request
-        self.lattice = lattice
-        self.phrases = phrases
+    scorer: Scorer
+    request: RescoreRequest
+    lattice: Lattice
 
     def content(self, rescored: Lattice, *, complete: bool) -> tuple[bytes, str]:
         """Return the body of the response and its media type; called in a thread."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 from functools import lru_cache
 from importlib.resources import files
+
+from ninja.show.page import script_json
 
 SCRIPT, STYLE, LISTS = "/*SCRIPT*/", "/*STYLE*/", "/*LISTS*/"  # marks in the template
 
@@ -29,6 +30,5 @@ POLICY = _policy()  # Content-Security-Policy: the page runs only its own script
 
 def page(lists: list[str]) -> str:
     """Return the page; `lists` are the names of the server's phrase lists."""
-    names = json.dumps(lists).replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
-    content = _asset("page.html").replace(STYLE, _asset("page.css")).replace(LISTS, names)
+    content = _asset("page.html").replace(STYLE, _asset("page.css")).replace(LISTS, script_json({"lists": lists}))
     return content.replace(SCRIPT, _asset("page.js"))

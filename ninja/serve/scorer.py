@@ -16,11 +16,11 @@ from ninja.errors import FormatError, OptionError
 from ninja.lattice import Lattice
 from ninja.lattice.lattice import ListLattice, has_graph_costs
 from ninja.lattice.symbols import SymbolTable
-from ninja.lattice.text import AUTO, BASIC, NONE, LexicalForms, looks_written
+from ninja.lattice.text import AUTO, BASIC, NONE, LexicalForms, Normalizer, looks_written
 from ninja.lm.mixture import Mixture
 from ninja.lm.word_map import WordMap
 from ninja.rescoring.models import Model, ModelFiles
-from ninja.rescoring.options import RescoreOptions, usual_weights
+from ninja.rescoring.options import LISTS, RescoreOptions, usual_weights
 from ninja.rescoring.report import RescoreReport
 from ninja.rescoring.rescorer import Rescorer
 from ninja.rescoring.utterances import Submission, Utterance
@@ -97,7 +97,7 @@ class Scorer:
         self.lists = {name: self._phrases_of(name, path) for name, path in (lists or {}).items()}
         self._lock = threading.Lock()
         self._rescorers: dict[RescoreOptions, Rescorer] = {}
-        self._is_closed = False
+        self.is_closed = False
 
     def submit(self, lattice: Lattice, phrases: Phrases, deadline: float | None) -> Submission:
         """Submit a lattice; see `Rescorer.submit`.
@@ -120,10 +120,9 @@ class Scorer:
         options = self.options.for_lattice(lattice)
         if "acoustic_scale" not in self._chosen and (isinstance(lattice, ListLattice) or not has_graph_costs(lattice)):
             options = replace(options, acoustic_scale=1.0)
-        usual = usual_weights(lattice)
-        is_list = isinstance(lattice, ListLattice) and usual is not None
-        if is_list and usual is not None and self._old_lm is None and not self._chosen & {"lm_weight", "word_penalty"}:
-            options = replace(options, lm_weight=usual.lm_weight, word_penalty=usual.word_penalty)
+        has_weights = self._old_lm is not None or self._chosen & {"lm_weight", "word_penalty"}
+        if not has_weights and usual_weights(lattice) is LISTS:
+            options = replace(options, lm_weight=LISTS.lm_weight, word_penalty=LISTS.word_penalty)
         return options
 
     def phrases(self, key: str, names: Sequence[str], entities: Mapping[str, Sequence[Any]]) -> Phrases:
@@ -158,19 +157,13 @@ class Scorer:
         """Return the sums of the counts of all lattices."""
         total = RescoreReport()
         for rescorer in self._open():
-            report = rescorer.report
-            total.lattices += report.lattices
-            total.arcs += report.arcs
-            total.calls += report.calls
-            total.histories += report.histories
-            total.scores += report.scores
-            total.lm_seconds += report.lm_seconds
+            total.merge(rescorer.report)
         return total
 
     def close(self, timeout: float | None = None) -> None:
         """Refuse further lattices and finish those in flight; see `Rescorer.close`."""
         with self._lock:
-            self._is_closed = True
+            self.is_closed = True
         for rescorer in self._open():
             rescorer.close(timeout)
 
@@ -193,7 +186,7 @@ class Scorer:
                     max_latency=self._max_latency,
                     max_waiting=self._max_waiting,
                 )
-                if self._is_closed:
+                if self.is_closed:
                     rescorer.close()
             return rescorer
 
@@ -210,8 +203,7 @@ class Scorer:
     def _phrases_of(self, name: str, path: str | os.PathLike[str]) -> Phrases:
         if self._context is None:
             raise OptionError("phrase lists need a context; give Scorer(..., context=Context(...))")
-        words, normalizer = self.vocabularies.current().words, LexicalForms(self.options.normalizer).normalizer(None)
-        entities = Entities.read(path, words=words, normalizer=normalizer)
+        entities = Entities.read(path, words=self.vocabularies.current().words, normalizer=self._normalizer())
         if entities.keys:
             raise OptionError(f"the phrase list {name} names utterances; give phrases for all utterances", path)
         return entities.of("")
@@ -219,8 +211,11 @@ class Scorer:
     def _entities(self, content: Mapping[str, Sequence[Any]]) -> Entities:
         if self._context is None:
             raise Problem(422, "this server has no context, so that a request cannot have entities")
-        words, normalizer = self.vocabularies.current().words, LexicalForms(self.options.normalizer).normalizer(None)
-        return Entities.from_dict(content, words=words, normalizer=normalizer)
+        words = self.vocabularies.current().words
+        return Entities.from_dict(content, words=words, normalizer=self._normalizer())
+
+    def _normalizer(self) -> Normalizer:
+        return LexicalForms(self.options.normalizer).normalizer(None)
 
 
 def _with_penalty(options: RescoreOptions, lm: Model, old_lm: Model, words: SymbolTable | None) -> RescoreOptions:

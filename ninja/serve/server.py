@@ -97,12 +97,16 @@ def serve(
             with _stopped_by_signals(self):
                 yield
 
-    server = Server(config)
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            if self.started:
+                on_start(address)
+
     with _bound(listener) as bound:
         scheme = "http" if listener.tls_certificate is None else "https"
         host = f"[{listener.host}]" if ":" in listener.host else listener.host
         address = f"{scheme}://{host}:{bound.getsockname()[1]}"
-        asyncio.run(_run(server, bound, lambda: on_start(address)))
+        asyncio.run(Server(config).serve([bound]))
     log("stopped")
 
 
@@ -126,15 +130,6 @@ def configuration(app: Any, listener: Listener, options: ServeOptions) -> uvicor
         ssl_certfile=listener.tls_certificate,
         ssl_keyfile=listener.tls_key,
     )
-
-
-async def _run(server: uvicorn.Server, bound: socket.socket, on_start: Callable[[], None]) -> None:
-    running = asyncio.ensure_future(server.serve([bound]))
-    while not server.started and not running.done():
-        await asyncio.sleep(0.01)
-    if server.started:
-        on_start()
-    await running
 
 
 @contextmanager

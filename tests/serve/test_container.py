@@ -47,10 +47,12 @@ def test_final_images_run_without_root_and_have_a_health_check() -> None:
 
 
 def test_the_build_copies_files_that_are_there_and_not_ignored() -> None:
-    kept = {line[1:] for line in (FOLDER / "Dockerfile.dockerignore").read_text().splitlines() if line.startswith("!")}
+    included = {
+        line[1:] for line in (FOLDER / "Dockerfile.dockerignore").read_text().splitlines() if line.startswith("!")
+    }
     copied = [value.split() for name, value in instructions() if name == "COPY" and "--from" not in value]
     sources = {source for *names, _ in copied for source in names}
-    assert sources == kept
+    assert sources == included
     assert all((ROOT / source).exists() for source in sources)
 
 
@@ -122,6 +124,6 @@ def test_prometheus_reads_the_metrics_of_the_service() -> None:
     assert port in ninja["command"]
     assert ninja["build"]["target"] in [value.partition(" AS ")[2] for name, value in instructions() if name == "FROM"]
     assert (FOLDER / ninja["build"]["context"] / ninja["build"]["dockerfile"]).exists()
-    assert all(ports.startswith("127.0.0.1:") for each in compose["services"].values() for ports in each["ports"])
+    assert all(ports.startswith("127.0.0.1:") for other in compose["services"].values() for ports in other["ports"])
     for mount in compose["services"]["prometheus"]["volumes"]:
         assert (FOLDER / mount.split(":")[0]).exists()

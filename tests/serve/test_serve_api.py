@@ -1,4 +1,4 @@
-"""The endpoints of the server: what clients get, and what they are refused."""
+"""The endpoints of the server: answers, limits and refusals."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_words_have_times_confidences_and_alternatives(client: Client) -> None:
     assert places[0] == {"word": word["word"], "confidence": word["confidence"]}
     assert sum(place["confidence"] for place in places) == pytest.approx(1.0, abs=1e-5)
     subtitles = client.rescore_json(lattice=content, format="json", to="srt").body.decode()
-    assert subtitles.splitlines()[2:] == [word["word"]]
+    assert subtitles.splitlines()[2:] == [word["word"], ""]
     assert subtitles.startswith("1\n00:00:00,100 --> 00:00:00,")
 
 
@@ -242,6 +242,16 @@ def test_requests_in_progress_are_answered_when_the_server_stops() -> None:
         assert answer.result().text == expected(MANY[:1])[0]
 
 
+def test_a_server_whose_models_are_closed_is_not_ready() -> None:
+    models = scorer()
+    with served(models) as client:
+        assert client.get("/readyz").status == 200
+        models.close()
+        for answer in (client.get("/readyz"), client.rescore(file_of(MANY[0]))):
+            assert (answer.status, answer.json["title"]) == (503, "Not available")
+        assert client.get("/healthz").status == 200
+
+
 def test_a_token_is_needed_except_for_pages_and_health() -> None:
     token = "0123456789abcdef"
     body = file_of(MANY[0])
@@ -303,7 +313,7 @@ def test_malformed_requests_are_told_which_field_is_wrong(client: Client, fields
 
 
 @pytest.mark.parametrize("body", [b"{", b"[1]", b'{"n": 1, "n": 2}', b"\xff", b"[" * 100_000, b"1" * 5000, b"NaN"])
-def test_what_is_no_json_object_is_refused(client: Client, body: bytes) -> None:
+def test_a_body_that_is_no_json_object_is_refused(client: Client, body: bytes) -> None:
     assert client.send("POST", "/v1/rescore", body, Content_Type="application/json").status == 400
 
 

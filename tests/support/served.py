@@ -1,4 +1,4 @@
-"""A server in a thread of the test, and a client that sends what it is told."""
+"""A server in a thread of the test, and a client that sends arbitrary requests."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ninja.serve.server import Listener, configuration
 
 
 @dataclass
-class Answered:
+class Answer:
     status: int
     headers: dict[str, str]
     body: bytes
@@ -42,24 +42,24 @@ class Client:
     port: int
     headers: dict[str, str] = field(default_factory=dict)
 
-    def send(self, method: str, path: str, body: bytes | None = None, **headers: str) -> Answered:
+    def send(self, method: str, path: str, body: bytes | None = None, **headers: str) -> Answer:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:
-            named = {name.replace("_", "-"): value for name, value in headers.items()}
-            connection.request(method, path, body, self.headers | named)
+            headers = {name.replace("_", "-"): value for name, value in headers.items()}
+            connection.request(method, path, body, self.headers | headers)
             response = connection.getresponse()
-            answered = {name.lower(): value for name, value in response.getheaders()}
-            return Answered(response.status, answered, response.read())
+            fields = {name.lower(): value for name, value in response.getheaders()}
+            return Answer(response.status, fields, response.read())
         finally:
             connection.close()
 
-    def get(self, path: str) -> Answered:
+    def get(self, path: str) -> Answer:
         return self.send("GET", path)
 
-    def rescore(self, body: bytes, query: str = "") -> Answered:
+    def rescore(self, body: bytes, query: str = "") -> Answer:
         return self.send("POST", f"/v1/rescore?{query}", body)
 
-    def rescore_json(self, **fields: Any) -> Answered:
+    def rescore_json(self, **fields: Any) -> Answer:
         return self.send("POST", "/v1/rescore", json.dumps(fields).encode(), Content_Type="application/json")
 
     def connect(self) -> socket.socket:

@@ -7,7 +7,7 @@
   let first = []; // words before rescoring, if the source is an n-best list
   let chosen = []; // the words as changed by the user
 
-  for (const name of JSON.parse(at("server-lists").textContent)) {
+  for (const name of JSON.parse(at("server-lists").textContent).lists) {
     const label = document.createElement("label");
     const box = document.createElement("input");
     box.type = "checkbox";
