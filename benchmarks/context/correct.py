@@ -19,7 +19,7 @@ from benchmarks.tables import head, row, show
 from ninja.context.correction.corrector import Corrector, apply_changes
 from ninja.context.correction.stage import Correcting, make_corrector
 from ninja.context.entities.lists import Entities
-from ninja.evaluate import read_biasing, score, score_biased
+from ninja.evaluate import read_biasing, read_text, score, score_biased
 from ninja.files.text import toml_text
 from ninja.lattice.text import BASIC
 from ninja.log import Log
@@ -57,15 +57,13 @@ def table(corrector: Corrector, utterances: Sequence[Case]) -> Iterator[str]:
                 for number, words in enumerate((before[case.key], corrected)):
                     whole[number] += sum(is_in(phrase, words) for phrase in spoken)
         rates = [f"{score(references, words).wer:.2f}" for words in (before, after)]
-        found = (f"{whole[0]} of {num_spoken}", whole[1]) if num_spoken else ("–", "–")
+        counts = (f"{whole[0]} of {num_spoken}", whole[1]) if num_spoken else ("–", "–")
         changed = f"{num_changed} of {num_without}" if num_without else "–"
-        yield row(TITLES[bed], size, len(group), *rates, *found, changed)
+        yield row(TITLES[bed], size, len(group), *rates, *counts, changed)
 
 
 def rare_words(corrector: Corrector, folder: Path, sizes: Sequence[int]) -> Iterator[str]:
     """Score rare and other words of Whisper's best hypotheses before and after."""
-    from ninja.evaluate import read_text
-
     references = read_text(folder / "text")
     yield from head("Whisper's", "phrases", "WER", "after", "rare words", "after", "other words", "after")
     for name in ("nbest", "nbest_written"):

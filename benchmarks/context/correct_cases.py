@@ -45,8 +45,8 @@ class Case:
     def _cleaned(self, phrases: PhraseList) -> PhraseList | None:
         if phrases.name:
             return phrases
-        kept = [phrase.text for phrase in phrases.classes[""] if not is_in(phrase.text.split(), self.reference)]
-        return phrase_list(tuple(kept)) if kept else None
+        texts = [phrase.text for phrase in phrases.classes[""] if not is_in(phrase.text.split(), self.reference)]
+        return phrase_list(tuple(texts)) if texts else None
 
 
 def is_in(phrase: Sequence[str], words: Sequence[str]) -> bool:

@@ -15,7 +15,7 @@ from benchmarks.context.correct_cases import Case, cases, is_in, phrase_list, po
 from ninja.context.correction.corrector import Corrector
 from ninja.context.correction.decision import Decision, overlaps
 from ninja.context.correction.evidence import FEATURES
-from ninja.evaluate import align
+from ninja.evaluate import edits
 from ninja.tune.false_corrections import choose_threshold
 
 FOLDS = 5
@@ -43,22 +43,17 @@ class Example:
 def example(corrector: Corrector, case: Case) -> Example:
     """Return the labelled candidates of an utterance."""
     transcript = corrector.transcript(case.words, case.confidences)
-    found = corrector.candidates(transcript, case.lists)
+    candidates = corrector.candidates(transcript, case.lists)
     reference, words = corrector.normalizer.words(case.reference), transcript.lexical
-    errors = num_errors(reference, words)
+    errors = edits(reference, words)
     right = []
-    for match in found.matches:
+    for match in candidates.matches:
         phrase = match.variant.text.split(" ")
         corrected = [*words[: match.begin], *phrase, *words[match.end :]]
-        right.append(is_in(phrase, reference) and num_errors(reference, corrected) < errors)
-    order = np.sort(np.argsort(found.features[:, 0], kind="stable")[:NEAREST])
-    spans = [found.spans[number] for number in order.tolist()]
-    return Example(case, found.features[order], spans, np.array(right, np.bool_)[order])
-
-
-def num_errors(reference: Sequence[str], words: Sequence[str]) -> int:
-    """Return the number of word errors."""
-    return sum(first != second for first, second in align(reference, words).pairs)
+        right.append(is_in(phrase, reference) and edits(reference, corrected) < errors)
+    order = np.sort(np.argsort(candidates.features[:, 0], kind="stable")[:NEAREST])
+    spans = [candidates.spans[number] for number in order.tolist()]
+    return Example(case, candidates.features[order], spans, np.array(right, np.bool_)[order])
 
 
 def estimate(examples: Sequence[Example]) -> Decision:

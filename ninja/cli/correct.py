@@ -14,6 +14,7 @@ from ninja.cli.source import completes_scales, fitting_acoustic_scale, reads_lat
 from ninja.context.correction.options import CorrectOptions
 from ninja.context.correction.report import records
 from ninja.context.correction.stage import Correcting, Correction
+from ninja.errors import counted
 from ninja.files.output import text_output
 from ninja.formats.nbest.transcripts import NAME
 from ninja.io.inputs import Inputs
@@ -80,11 +81,11 @@ def correct(
     CTM and text files keep all other bytes, and words keep their punctuation, times and confidences. Phrases that are
     there in another case are written as in the list. SOURCE may also be an n-best list or a lattice, whose best path is
     corrected. A text file has a key and words on each line, or only words if its first words do not look like keys;
-    --from transcripts:keys=none tells so.
+    --from transcripts:keys=first or keys=none sets it.
 
-    A correction is made if its probability is at least --threshold. The default was calibrated on the development sets
-    of the test-bed: with 95 % confidence, at most 1 % of utterances with a list of names, none spoken, are changed.
-    `ninja tune --correct` chooses a threshold for your data.
+    A correction is made if its probability is at least --threshold. The default was calibrated on English commands and
+    read speech: with 95 % confidence, at most 1 % of utterances with a list of 100 names, none spoken, are changed;
+    lists of other words change more. `ninja tune --correct` chooses a threshold for your data.
 
     \b
     Examples:
@@ -125,9 +126,8 @@ def in_format_of(inputs: Inputs, destination: Output) -> Output:
 
 def summary(stage: Correction) -> str:
     """Return the last line: the numbers of corrections and utterances."""
-    count = sum(len(utterance.changes) for utterance in stage.corrected)
-    corrections = "1 correction" if count == 1 else f"{count} corrections"
-    utterances = "1 utterance" if stage.num_utterances == 1 else f"{stage.num_utterances} utterances"
+    corrections = counted(sum(len(utterance.changes) for utterance in stage.corrected), "correction")
+    utterances = counted(stage.num_utterances, "utterance")
     return f"{corrections} in {len(stage.corrected)} of {utterances}, {current_console().seconds:.1f} s"
 
 

@@ -63,6 +63,7 @@ def tune_threshold(
     if tuned.bound is None:
         current_console().say(f"{tuned.story}; no options are written")
         click.get_current_context().exit(1)
-    command = shlex.join(["ninja", "tune", *inputs.places, "--ref", ref, "--correct"])
+    arguments = [*inputs.places, "--ref", ref, "--entities", str(context.entities), "--correct"]
+    command = shlex.join(["ninja", "tune", *arguments, "--max-false-corrections", f"{max_false_corrections:g}"])
     write_config(output_file, {"threshold": tuned.bound.threshold}, [command, tuned.story])
     current_console().close(f"{tuned.story}, {current_console().seconds:.1f} s")

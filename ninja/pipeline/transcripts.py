@@ -19,8 +19,6 @@ def detect_transcripts(inputs: Inputs) -> str | None:
 
     The lines of transcripts begin with keys if the first words of all lines look like keys, see `has_keys`.
     """
-    if inputs.format is not None:
-        return None
     rows: list[str] = []
     for file in inputs.sources.resolvable_files:
         try:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ninja.errors import OptionError, check_range
+from ninja.errors import OptionError, check_range, counted
 
 CONFIDENCE = 0.95
 THRESHOLDS = tuple(round(1 - number / 100, 2) for number in range(1, 100))  # strictest first; independent of the data
@@ -47,7 +47,7 @@ def choose_threshold(
     """
     needed = num_needed(max_rate, confidence)
     if len(scores) < needed:
-        count = "1 utterance has" if len(scores) == 1 else f"{len(scores)} utterances have"
+        count = counted(len(scores), "utterance has", "utterances have")
         raise OptionError(
             f"{count} no phrases, but at least {needed} are needed to bound the rate of false corrections at "
             f"{max_rate:g} with {confidence:.0%} confidence; give more utterances, or a larger rate"

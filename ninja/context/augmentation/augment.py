@@ -188,7 +188,7 @@ class Augmenter:
                 for span in spans
             ]
             by_class = self.costs.classes.of(lattice, self.options.acoustic_scale, entries)
-        choice = self.options.choice_penalty * math.log(max(1, count_phrases(pronounced)))
+        choice = self.options.choice_penalty * math.log(max(1, count_phrases(part.phrases for part in pronounced)))
         distance = np.array([span.distance for span in spans])
         cost = ((self.options.penalty * distance + choice + by_class) / self.options.acoustic_scale).tolist()
         replacements = self._replacements(source, of_forms, spans)

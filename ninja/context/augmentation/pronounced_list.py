@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -95,10 +95,10 @@ def pronounce(
     return PronouncedList(variants, frozenset(variant.words for variant in variants), pack(strings), left_out)
 
 
-def count_phrases(lists: Sequence[PronouncedList]) -> int:
-    """Return the number of distinct phrases in lists, without copying the longest list."""
-    longest, *others = sorted((pronounced.phrases for pronounced in lists), key=len, reverse=True) or [frozenset()]
-    return len(longest) + len(frozenset().union(*others) - longest)
+def count_phrases(lists: Iterable[Collection[tuple[Hashable, ...]]]) -> int:
+    """Return the number of distinct phrases in sets of phrases, without copying the largest set."""
+    longest, *others = sorted(lists, key=len, reverse=True) or [frozenset()]
+    return len(longest) + len(frozenset().union(*others).difference(longest))
 
 
 def pack(strings: Sequence[Sequence[int]]) -> PhoneStrings:

@@ -128,7 +128,7 @@ def compile_list(phrases: PhraseList, sounds: Alphabet | None, normalizer: Norma
         unpronounced = {phrase.phrase for phrase in pronounced.left_out}
         rest = _filtered(phrases, unpronounced)
     if rest.num_phrases:
-        letters = Alphabet(LetterPronouncer(), _letters([rest]))
+        letters = Alphabet(LetterPronouncer(), _letters(rest))
         pronounced = pronounce(rest, SymbolTable.growing(), letters.pronouncer, letters.confusion, normalizer)
         if pronounced.variants:
             strings.append(SymbolStrings.of(letters, _spelled(pronounced.variants), pronounced.strings))
@@ -151,9 +151,9 @@ def _spelled(variants: list[Variant]) -> list[Variant]:
     ]
 
 
-def _letters(lists: Sequence[PhraseList]) -> Confusion:
+def _letters(phrases: PhraseList) -> Confusion:
     """Return the confusion costs of the letters of phrases, and of a symbol for other letters."""
-    costs = letter_confusion(lists, ())
+    costs = letter_confusion([phrases], ())
     size = len(costs.phones)
     edit = costs.insertion[0]
     substitution = np.full((size + 1, size + 1), edit)

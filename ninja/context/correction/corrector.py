@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from ninja.context.augmentation.pronounced_list import Unpronounced
+from ninja.context.augmentation.pronounced_list import Unpronounced, count_phrases
 from ninja.context.correction.compiled import Alphabet, CompiledList, compile_list
 from ninja.context.correction.decision import Decision, Doubles
 from ninja.context.correction.evidence import Surprise, evidence
@@ -105,15 +105,15 @@ class Corrector:
         compiled = [self.compiled(phrases) for phrases in lists]
         present = self._present(transcript, compiled)
         changes = self._spellings(transcript, compiled, present)
-        taken = [(change.begin, change.end) for change in changes]
+        spans = [(change.begin, change.end) for change in changes]
         candidates = self._candidates(transcript, compiled, present)
         for number, probability in self._ranked(candidates):
             if probability < threshold or not probability:
                 break
             match = candidates.matches[number]
             begin, end = transcript.written_span(match.begin, match.end)
-            if all(end <= first or begin >= last for first, last in taken):
-                taken.append((begin, end))
+            if all(end <= first or begin >= last for first, last in spans):
+                spans.append((begin, end))
                 source = compiled[match.list_number]
                 changes.append(_change(transcript, match, source, begin, end, probability))
         return sorted(changes, key=lambda change: change.begin)
@@ -167,8 +167,7 @@ class Corrector:
             and match.variant.text != " ".join(words[match.begin : match.end])
             and all(match.end <= begin or match.begin >= end for begin, end in present)
         ]
-        num_phrases = len({form for part in compiled for form in part.forms}) if len(compiled) > 1 else 0
-        num_phrases = num_phrases or sum(len(part.forms) for part in compiled)
+        num_phrases = count_phrases(part.forms for part in compiled)
         features = evidence(words, transcript.confidences, similar, num_phrases, self._surprise)
         prior = [
             math.log(compiled[match.list_number].phrases[" ".join(match.variant.written)][1].weight)

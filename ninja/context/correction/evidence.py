@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from ninja.context.correction.search import Match
 from ninja.context.sound.letters import plain_letters
+from ninja.evaluate import edits
 from ninja.lm.ngram.model import NgramLM
 
 Doubles = npt.NDArray[np.float64]
@@ -118,7 +119,7 @@ def evidence(
     rows = []
     for number, (match, span, phrase) in enumerate(zip(candidates, spans, phrases, strict=True)):
         letters, others = plain_letters("".join(span)), plain_letters("".join(phrase))
-        num_edits = _edits(letters, others)
+        num_edits = edits(letters, others)
         costs = [surprise.word(word) for word in span]
         doubt = 0.0
         if confidences is not None:
@@ -154,18 +155,3 @@ def _following(words: Sequence[str], end: int) -> list[str]:
 
 def _clipped(surprise: float) -> float:
     return min(max(surprise, -MAX_SURPRISE), MAX_SURPRISE)
-
-
-def _edits(first: str, second: str) -> int:
-    """Return the number of insertions, deletions and substitutions between two strings."""
-    while first and second and first[0] == second[0]:
-        first, second = first[1:], second[1:]
-    while first and second and first[-1] == second[-1]:
-        first, second = first[:-1], second[:-1]
-    before = list(range(len(second) + 1))
-    for row, letter in enumerate(first, start=1):
-        now = [row]
-        for column, other in enumerate(second):
-            now.append(min(before[column] + (letter != other), before[column + 1] + 1, now[column] + 1))
-        before = now
-    return before[-1]

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +21,7 @@ from ninja.context.entities.lists import Entities, PhraseList
 from ninja.context.entities.written import WrittenWords
 from ninja.context.sound.confusion import Confusion
 from ninja.context.sound.pronunciation import Pronouncer
-from ninja.errors import DependencyError, NinjaError, OptionError, VocabularyError
+from ninja.errors import DependencyError, NinjaError, OptionError, VocabularyError, counted
 from ninja.files.output import Guard
 from ninja.formats.kaldi.tables import read_speakers
 from ninja.formats.nbest.lattices import nbest_lattice
@@ -131,30 +130,23 @@ class Correction:
                 yield key, corrected
         self._note_left_out(log)
 
-    def correct(self, lattice: Lattice, entities: Mapping[str, Any] | Entities | None = None) -> Lattice:
+    def correct(self, lattice: Lattice) -> Lattice:
         """Return a lattice with corrected words; the files must be loaded.
-
-        Args:
-            lattice: A lattice with a symbol table.
-            entities: Further phrases, as for `Entities.from_dict`.
 
         Raises:
             VocabularyError: The lattice has no symbol table.
         """
         if lattice.words is None:
             raise VocabularyError("the lattice has no symbol table", key=lattice.key)
-        if entities is not None and not isinstance(entities, Entities):
-            entities = Entities.from_dict(entities, normalizer=self._normalizer)
-        more = () if entities is None else entities.of(lattice.key)
-        lists = (*self.entities.of(lattice.key), *more)
+        lists = self.entities.of(lattice.key)
         self.num_utterances += 1
         if not lists or not lattice.num_arcs:
             return lattice
         return self._list(lattice, lists) if isinstance(lattice, ListLattice) else self._lattice(lattice, lists)
 
-    def best_changes(self, lattice: Lattice, entities: Entities | None = None) -> CorrectedUtterance:
+    def best_changes(self, lattice: Lattice) -> CorrectedUtterance:
         """Return the words of the best hypothesis and their corrections; the files must be loaded."""
-        lists = (entities or self.entities).of(lattice.key)
+        lists = self.entities.of(lattice.key)
         assert lattice.words is not None
         if isinstance(lattice, ListLattice):
             words, confidences = _words_of(lattice, lattice_nbest(lattice, 1, self.correcting.scales).hypotheses[0])
@@ -209,7 +201,7 @@ class Correction:
     def _note_left_out(self, log: Log) -> None:
         left_out = self.corrector.left_out_so_far
         if left_out:
-            subject = "1 phrase" if len(left_out) == 1 else f"{len(left_out)} phrases"
+            subject = counted(len(left_out), "phrase")
             log.note(f"{subject} cannot be compared with words, such as {left_out[0].phrase!r}: {left_out[0].reason}")
 
 

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 
 from ninja.errors import FormatError
 from ninja.formats.content import Content, Entry, check_encoding
-from ninja.formats.format import Field, Format, Read, Write, WriteSettings
+from ninja.formats.format import Format, Read, Write, WriteSettings
 from ninja.formats.hypotheses.document import Corrections, Document, DocumentEncoder, Rewritten
 from ninja.formats.hypotheses.mixed import MixedEncoder, is_of
 from ninja.formats.nbest.cue_text import PLAIN, tokens, with_words
@@ -23,7 +23,6 @@ from ninja.lattice.nbest import NBest, sentence
 from ninja.lattice.symbols import SymbolTable
 
 NAME = "transcripts"
-KEPT: frozenset[Field] = frozenset({"key", "names", "fields"})
 _KEY = re.compile(r"[ \t]*[^ \t\r\n\v\f]+[ \t]*")
 
 
@@ -144,6 +143,6 @@ FORMAT = Format(
     holds="nbest",
     results=True,
     read=Read(_entries, TranscriptOptions),
-    keeps=KEPT,
+    keeps=frozenset({"key", "names", "fields"}),
     write=Write(encoder=_encoder, options=TranscriptOutputOptions, also_lost=_lost, key_is_field=True, restores=True),
 )
