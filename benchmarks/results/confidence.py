@@ -25,10 +25,10 @@ import numpy.typing as npt
 
 from benchmarks.command import SHARED, argument, command, option, output
 from benchmarks.results.evidence import CORPORA, Corpus, Half
-from benchmarks.tables import head, put, row
+from benchmarks.tables import head, put, row, show
 from ninja.consensus import mbr_decode
 from ninja.consensus.word_confidences import WordConfidenceEstimator
-from ninja.consensus.word_features import WordFeatures, lexical_words, word_features
+from ninja.consensus.word_features import WordFeatures, lexical_words, sigmoid, word_features
 from ninja.evaluate import align
 from ninja.evaluate.confidence import CLIP, score_confidences
 from ninja.lattice import Scales
@@ -36,7 +36,7 @@ from ninja.lattice.batch import collect_batches
 from ninja.lm import load
 from ninja.lm.surprise import WordSurprise
 from ninja.tune.confidence import tune_confidence
-from ninja.tune.logistic import fit_logistic, sigmoid
+from ninja.tune.logistic import fit_logistic
 
 FACTORS = (1.0, 0.7, 0.5, 0.35, 0.25, 0.15)  # of all costs, for posteriors
 DAMPER = 0.001  # of Kaldi's logit
@@ -123,7 +123,7 @@ class Decoded:
         place = 0
         for batch in collect_batches(self.half.lattices.items()):
             words = [part.lexical for part in self.features[place : place + len(batch)]]
-            columns += [part.posterior for part in word_features(batch, words, flat)]
+            columns += [part.posterior for part in word_features(batch, words, flat, only_posteriors=True)]
             place += len(batch)
         return np.concatenate(columns)
 
@@ -226,18 +226,19 @@ def nce_draws(decoded: Decoded, confidences: Doubles) -> Doubles:
     return result
 
 
-def order_kept(decoded: Decoded, confidences: Doubles) -> float:
+def order_agreement(decoded: Decoded, confidences: Doubles) -> float:
     """Return the share of pairs of words of an utterance whose confidences have the order of their posteriors."""
-    kept = pairs = 0
-    begin = 0
+    num_equal = num_pairs = begin = 0
     for part in decoded.features:
-        own, other = (column[begin : begin + len(part.posterior)] for column in (decoded.posterior, confidences))
-        begin += len(part.posterior)
-        first, second = np.triu_indices(len(own), 1)
-        differs = own[first] != own[second]
-        pairs += int(differs.sum())
-        kept += int((np.sign(own[first] - own[second]) * np.sign(other[first] - other[second]) >= 0)[differs].sum())
-    return kept / max(pairs, 1)
+        end = begin + len(part.posterior)
+        first, second = np.triu_indices(len(part.posterior), 1)
+        of_posteriors, of_confidences = (
+            np.sign(column[first] - column[second]) for column in (part.posterior, confidences[begin:end])
+        )
+        num_pairs += int(np.count_nonzero(of_posteriors))
+        num_equal += int(((of_posteriors * of_confidences >= 0) & (of_posteriors != 0)).sum())
+        begin = end
+    return num_equal / max(num_pairs, 1)
 
 
 def table(subject: Set, data: Path) -> Iterator[str]:
@@ -260,7 +261,7 @@ def table(subject: Set, data: Path) -> Iterator[str]:
             "" if other is None or other == name else difference(scored, draws, name, other)
             for other in (POSTERIORS, best_kaldi)
         ]
-        order = f"{100 * order_kept(test, confidences):.1f}"
+        order = f"{100 * order_agreement(test, confidences):.1f}"
         yield row(name, f"{scores.nce:.3f}", *differences, f"{scores.ece:.3f}", f"{scores.auc:.3f}", order)
     yield ""
 
@@ -280,9 +281,7 @@ def main(shared: Path, only: Sequence[str], output: Path | None) -> None:
     lines: list[str] = []
     for subject in SETS:
         if not only or subject.name in only:
-            for line in table(subject, shared / "data"):
-                print(line, flush=True)
-                lines.append(line)
+            lines += show(table(subject, shared / "data"))
     put(output, "confidence", lines)
 
 

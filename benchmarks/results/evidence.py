@@ -22,7 +22,7 @@ import click
 import ninja
 from benchmarks.command import ROOT, SHARED, argument, command, option, output, path_option
 from benchmarks.results.models import Row
-from benchmarks.tables import Cells, head, put, row, svg
+from benchmarks.tables import Cells, head, put, row, show, svg
 from ninja.consensus import mbr_decode
 from ninja.evaluate import Interval, bootstrap, lexical_texts, oracle_score, read_speakers, read_text, score
 from ninja.graph import best_path
@@ -350,9 +350,7 @@ def main(shared: Path, cells: Path, only: tuple[str, ...], picture: Path, output
     for corpus in corpora:
         compute(stored, corpus, wanted, data)
         test = corpus.half(data, "test")
-        for line in table(stored, corpus, wanted, test, rates):
-            print(line, flush=True)
-            lines.append(line)
+        lines += show(table(stored, corpus, wanted, test, rates))
     draw(stored, corpora, wanted, rates, picture)
     put(output, "evidence", lines)
 

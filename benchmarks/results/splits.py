@@ -120,16 +120,16 @@ def splits(scored: Scored, fixed: Weights) -> Iterator[Split]:
         sentences = scored.sentences(chosen).united(sentences)
     points = grid(fixed, scales_vary=bool(sentences.graph.any()))
     speaker = np.unique([scored.speakers[key] for key in sentences.keys], return_inverse=True)[1]
-    each = WordErrors(sentences).outcomes(points, np.arange(sentences.num_lattices))
-    by_speaker = _summed(each, speaker)
+    outcomes = WordErrors(sentences).outcomes(points, np.arange(sentences.num_lattices))
+    by_speaker = _summed(outcomes, speaker)
     generator = np.random.default_rng(0)
     for _ in range(NUM_SPLITS):
         order = generator.permutation(len(by_speaker.words))
         dev = np.sort(order[: len(order) // 2])
         weights, _, choice = choose_of(points, by_speaker.of_groups(dev), fixed)
         mine, others = (np.flatnonzero(np.isin(speaker, dev) == is_dev) for is_dev in (True, False))
-        few = mine[np.cumsum(each.words[mine]) < MIN_WORDS]
-        small, *_ = choose_of(points, each.of_groups(few), fixed)
+        few = mine[np.cumsum(outcomes.words[mine]) < MIN_WORDS]
+        small, *_ = choose_of(points, outcomes.of_groups(few), fixed)
         yield Split(
             scored.wer(fixed, others),
             scored.wer(weights, others),

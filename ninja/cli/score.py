@@ -181,7 +181,7 @@ def score(
     if confidences:
         if plot is not None:
             check_svg(plot)
-        return score_file_confidences(inputs, read_transcripts(reference, None), mode, forms, plot)
+        return _close(score_file_confidences(inputs, read_transcripts(reference, None), mode, forms, plot))
     if plot is not None:
         raise click.UsageError("--plot requires --confidences")
     details = {name: options.pop(name) for name in _DETAILS}
@@ -245,6 +245,11 @@ def score(
                     stream.write(f"{key}\n{alignment}\n\n")
         if any(value is not None for value in details.values()):
             _detail(references, hypotheses, mode, **details)
+    _close(rate)
+
+
+def _close(rate: ErrorRate) -> None:
+    """Print the number of hypotheses that were not scored, and exit."""
     if rate.unreferenced:
         one, many = "hypothesis has no reference and was", "hypotheses have no reference and were"
         current_console().say(f"{counted(rate.unreferenced, one, many)} not scored")

@@ -8,7 +8,7 @@ import click
 
 from ninja import evaluate
 from ninja.cli.console import current_console
-from ninja.errors import FormatError
+from ninja.errors import FormatError, counted
 from ninja.evaluate.confidence import CLIP, ConfidenceScores, ConfidentWords, label_words, score_confidences
 from ninja.io.inputs import Inputs
 from ninja.lattice.lattice import ListLattice
@@ -22,8 +22,12 @@ def score_file_confidences(
     mode: evaluate.Mode,
     forms: LexicalForms,
     plot: str | None,
-) -> None:
-    """Print the word error rate of hypotheses and the quality of their confidences, and draw the latter."""
+) -> evaluate.ErrorRate:
+    """Print the word error rate of hypotheses and the quality of their confidences, and draw the latter.
+
+    Returns:
+        The word error rate.
+    """
     hypotheses = {key: words for key, lattice in inputs.lattices() if (words := confident_words(lattice)) is not None}
     if all(confidence is None for words in hypotheses.values() for confidence in words.confidences):
         raise FormatError(
@@ -39,9 +43,7 @@ def score_file_confidences(
     _note_clipped(scores)
     if plot is not None:
         plot_reliability(plot, scores)
-    if rate.unreferenced:
-        current_console().say(f"{rate.unreferenced} hypotheses have no reference and were not scored")
-    current_console().close()
+    return rate
 
 
 def confident_words(lattice: object) -> ConfidentWords | None:
@@ -53,8 +55,7 @@ def confident_words(lattice: object) -> ConfidentWords | None:
 
 def _note_clipped(scores: ConfidenceScores) -> None:
     if count := scores.num_clipped:
-        are = "confidence is" if count == 1 else "confidences are"
         current_console().say(
-            f"{count} {are} below {CLIP:g} or above {1 - CLIP:g}; NCE uses these bounds instead, as 0 or 1 could make "
-            "it infinite"
+            f"{counted(count, 'confidence is', 'confidences are')} below {CLIP:g} or above {1 - CLIP:g}; NCE uses "
+            "these bounds instead, as 0 or 1 could make it infinite"
         )

@@ -10,13 +10,12 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from ninja.consensus.word_features import NAMES, OF_BOOSTS, OF_LM, OF_TIMES, Doubles, WordFeatures
+from ninja.consensus.word_features import NAMES, OF_BOOSTS, OF_LM, OF_TIMES, Doubles, WordFeatures, sigmoid
 from ninja.errors import FormatError, LatticeError
 from ninja.files.text import read_toml, toml_text
 from ninja.lattice import Scales
 
 VERSION = 1
-LARGEST_LOGIT = 30.0
 MapKind = Literal["raw", "monotone", "logistic"]
 
 
@@ -44,11 +43,6 @@ class ConfidenceModel:
         return any(name in OF_LM for name in self.weights)
 
     @property
-    def needs_times(self) -> bool:
-        """Whether features of times are used."""
-        return any(name in OF_TIMES for name in self.weights)
-
-    @property
     def needs_unboosted(self) -> bool:
         """Whether features of lattices without boosts are used."""
         return any(name in OF_BOOSTS for name in self.weights)
@@ -68,8 +62,7 @@ class ConfidenceModel:
         weight = np.array(list(self.weights.values()), np.float64)
         of_words = np.array([self.words.get(word, 0.0) for word in features.lexical.words], np.float64)
         logits = self.bias + features.table(list(self.weights)) @ weight + of_words
-        confidences: Doubles = 1.0 / (1.0 + np.exp(-np.clip(logits, -LARGEST_LOGIT, LARGEST_LOGIT)))
-        return confidences
+        return sigmoid(logits)
 
     def text(self, comments: Iterable[str] = ()) -> str:
         """Return the content of the file, which begins with comments."""

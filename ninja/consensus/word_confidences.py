@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -42,7 +43,8 @@ class WordConfidenceEstimator:
 
     Args:
         model: The calibration.  [default: none, confidences are posteriors]
-        surprise: Scores sentences with the language model that the calibration uses; see ``ninja.lm.WordSurprise``.
+        surprise: Scores sentences with the language model that the calibration uses; see
+            ``ninja.lm.surprise.WordSurprise``.
         unboosted: Finds the lattice of a key before its words were boosted. The confidence without boosts is that of
             the same words in this lattice.
     """
@@ -71,7 +73,8 @@ class WordConfidenceEstimator:
             LatticeError: As for `word_features`; or a lattice without boosts, times or a language model are missing.
             SymbolError: As for `word_features`.
         """
-        boosted, plain = self.features(lattices, words, scales, forms=forms)
+        only_posteriors = self.model is None or self.model.map != "logistic"
+        boosted, plain = self.features(lattices, words, scales, forms=forms, only_posteriors=only_posteriors)
         return [
             WordConfidences(
                 self._of_words(part, len(sequence)),
@@ -87,14 +90,20 @@ class WordConfidenceEstimator:
         scales: Scales = Scales(),
         *,
         forms: LexicalForms | None = None,
+        only_posteriors: bool = False,
     ) -> tuple[list[WordFeatures], list[WordFeatures] | None]:
-        """Return the features of word sequences, and those in the lattices without boosts; arguments as for a call."""
+        """Return the features of word sequences, and those in the lattices without boosts.
+
+        Arguments are those of a call and of `word_features`.
+        """
         scales = scales if self.model is None else self.model.scales
         lexical = [lexical_words(*pair, forms) for pair in zip(lattices, words, strict=True)]
-        boosted = word_features(lattices, lexical, scales, forms=forms)
-        plain = None
-        if self.unboosted is not None:
-            plain = word_features(Batch.of(map(self._unboosted, lattices.keys)), lexical, scales, forms=forms)
+        compute = partial(word_features, words=lexical, scales=scales, forms=forms, only_posteriors=only_posteriors)
+        boosted = compute(lattices)
+        plain = None if self.unboosted is None else compute(Batch.of(map(self._unboosted, lattices.keys)))
+        if only_posteriors:
+            return boosted, plain
+        if plain is not None:
             boosted = [part.with_values(unboosted_features(other)) for part, other in zip(boosted, plain, strict=True)]
             plain = [part.with_values(unboosted_features(part)) for part in plain]
         if self.surprise is not None:
@@ -146,9 +155,10 @@ def with_confidences(
     replaced = []
     for result, estimate in zip(results, estimates, strict=True):
         posterior = np.clip(result.confidences.astype(np.float64), 0.0, 1.0)
-        kept = np.isnan(estimate.confidences)
-        plain = estimate.without_boosts
-        confidences = np.where(kept, posterior, estimate.confidences)
-        without = None if plain is None else np.where(kept, posterior, plain)
-        replaced.append((replace(result, confidences=frozen(confidences, np.float32)), without))
+        is_missing = np.isnan(estimate.confidences)
+        without_boosts = estimate.without_boosts
+        confidences = np.where(is_missing, posterior, estimate.confidences)
+        if without_boosts is not None:
+            without_boosts = np.where(is_missing, posterior, without_boosts)
+        replaced.append((replace(result, confidences=frozen(confidences, np.float32)), without_boosts))
     return replaced

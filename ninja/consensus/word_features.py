@@ -21,6 +21,7 @@ Doubles = npt.NDArray[np.float64]
 Int64s = npt.NDArray[np.int64]
 
 DAMPER = 1e-3  # added to probabilities before their logarithm is taken
+LARGEST_LOGIT = 30.0
 LEAST_ALTERNATIVE = 1e-3  # posterior from which another word of a bin counts as an alternative
 # Name of a posterior → factors of the acoustic scale and of the LM scale. They differ where acoustics and language
 # model disagree.
@@ -99,7 +100,12 @@ def lexical_words(lattice: Lattice, words: Words, forms: LexicalForms | None = N
 
 
 def word_features(
-    lattices: Batch, words: Sequence[LexicalWords], scales: Scales = Scales(), *, forms: LexicalForms | None = None
+    lattices: Batch,
+    words: Sequence[LexicalWords],
+    scales: Scales = Scales(),
+    *,
+    forms: LexicalForms | None = None,
+    only_posteriors: bool = False,
 ) -> list[WordFeatures]:
     """Compute features of word sequences from lattices.
 
@@ -112,6 +118,7 @@ def word_features(
         words: Lexical words for each lattice, such as those decoded from it.
         scales: Weights of the total cost.
         forms: Lexical forms, by which words are compared.
+        only_posteriors: Compute the posteriors at the scales only, and no `values`.
 
     Returns:
         The features of each sequence. Those of times are missing if a lattice has none.
@@ -132,10 +139,18 @@ def word_features(
             for lattice, table in zip(compact, tables, strict=True)
         ]
     ids = [_ids(sequence.words, lattice) for sequence, lattice in zip(words, compact, strict=True)]
+    batch = Batch.of(compact)
+    if only_posteriors:
+        return [
+            WordFeatures(lattice.key, sequence, _Bins.of(network, numbers).posteriors(), {})
+            for lattice, sequence, numbers, network in zip(
+                compact, words, ids, mbr_decode(batch, scales, decode_mbr=False, hypothesis=ids), strict=True
+            )
+        ]
     networks: dict[str, list[Consensus]] = {}
     for name, (acoustic, lm) in POSTERIORS.items():
         smaller = Scales(scales.acoustic * acoustic, scales.lm * lm, scales.word_penalty * lm)
-        networks[name] = mbr_decode(Batch.of(compact), smaller, decode_mbr=False, hypothesis=ids)
+        networks[name] = mbr_decode(batch, smaller, decode_mbr=False, hypothesis=ids)
     return [
         _features(lattice, words[index], ids[index], {name: column[index] for name, column in networks.items()})
         for index, lattice in enumerate(compact)
@@ -168,6 +183,12 @@ def logit(probability: Doubles) -> Doubles:
     """Return damped log-odds: 0 and 1 have finite ones."""
     odds: Doubles = np.log(probability + DAMPER) - np.log(1.0 - probability + DAMPER)
     return odds
+
+
+def sigmoid(logits: Doubles) -> Doubles:
+    """Return probabilities of log-odds; log-odds are clipped, so that probabilities are neither 0 nor 1."""
+    probability: Doubles = 1.0 / (1.0 + np.exp(-np.clip(logits, -LARGEST_LOGIT, LARGEST_LOGIT)))
+    return probability
 
 
 @dataclass(frozen=True, slots=True, eq=False)

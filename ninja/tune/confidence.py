@@ -12,7 +12,7 @@ import numpy.typing as npt
 from ninja.consensus.confidence_model import ConfidenceModel
 from ninja.consensus.decode import mbr_decode
 from ninja.consensus.word_confidences import Find, Scorer, WordConfidenceEstimator
-from ninja.consensus.word_features import ALWAYS, OF_BOOSTS, OF_LM, OF_TIMES, WordFeatures
+from ninja.consensus.word_features import NAMES, OF_LM, WordFeatures, sigmoid
 from ninja.errors import FormatError, NinjaError
 from ninja.evaluate import align
 from ninja.evaluate.confidence import ConfidenceScores, score_confidences
@@ -21,7 +21,7 @@ from ninja.lattice.batch import Batch, Keyed, collect_batches
 from ninja.lattice.text import LexicalForms
 from ninja.log import Log
 from ninja.tune.expected import utterance_groups
-from ninja.tune.logistic import Logistic, fit_isotonic, fit_logistic, sigmoid
+from ninja.tune.logistic import Logistic, fit_isotonic, fit_logistic
 
 MIN_WORDS = 300  # decoded words, below which posteriors are kept
 MIN_RARER = 30  # correct words, and wrong words, below which posteriors are kept
@@ -73,8 +73,7 @@ class _Words:
 
     def names(self) -> tuple[str, ...]:
         """Return the features that all lattices have."""
-        candidates = (*ALWAYS, *OF_TIMES, *OF_LM, *OF_BOOSTS)
-        return tuple(name for name in candidates if all(name in part.values for part in self.features))
+        return tuple(name for name in NAMES if all(name in part.values for part in self.features))
 
 
 def tune_confidence(

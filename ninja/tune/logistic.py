@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ninja.consensus.word_features import sigmoid
+
 MIN_COUNT = 3  # occurrences of a word with a weight of its own
 MAX_WORDS = 5000  # words with a weight of their own
 MAX_ROUNDS = 20  # of features and words in turn
@@ -116,12 +118,6 @@ def _word_effects(offset: Doubles, target: Doubles, number: Int64s, effects: Dou
     return effects
 
 
-def sigmoid(logits: Doubles) -> Doubles:
-    """Return probabilities of log-odds."""
-    probability: Doubles = 1.0 / (1.0 + np.exp(-np.clip(logits, -30.0, 30.0)))
-    return probability
-
-
 def fit_isotonic(values: Doubles, is_correct: npt.NDArray[np.bool_], least: int) -> tuple[Doubles, Doubles]:
     """Fit an increasing map from values in [0, 1] to probabilities.
 
@@ -151,18 +147,22 @@ def fit_isotonic(values: Doubles, is_correct: npt.NDArray[np.bool_], least: int)
             continue
         blocks.append(pending)
         pending = (0.0, 0.0, 0.0)
-        while len(blocks) > 1 and _smoothed(blocks[-2]) >= _smoothed(blocks[-1]):
-            blocks[-2:] = [_joined(*blocks[-2:])]
+        _pool(blocks)
     if pending[0]:
         blocks[-1:] = [_joined(blocks[-1], pending)] if blocks else [pending]
-    while len(blocks) > 1 and _smoothed(blocks[-2]) >= _smoothed(blocks[-1]):
-        blocks[-2:] = [_joined(*blocks[-2:])]
+        _pool(blocks)
     points = [(total / count, _smoothed((count, right, total))) for count, right, total in blocks]
     if points[0][0] > 0.0:
         points.insert(0, (0.0, points[0][1] - min(RISE, points[0][1] / 2)))
     if points[-1][0] < 1.0:
         points.append((1.0, points[-1][1] + min(RISE, (1.0 - points[-1][1]) / 2)))
     return np.array([point[0] for point in points]), np.array([point[1] for point in points])
+
+
+def _pool(blocks: list[tuple[float, float, float]]) -> None:
+    """Join the last block with those before it until the smoothed shares of correct words increase."""
+    while len(blocks) > 1 and _smoothed(blocks[-2]) >= _smoothed(blocks[-1]):
+        blocks[-2:] = [_joined(*blocks[-2:])]
 
 
 def _smoothed(block: tuple[float, float, float]) -> float:

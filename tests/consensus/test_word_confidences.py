@@ -57,9 +57,13 @@ def test_posteriors_at_smaller_scales_are_those_of_scaled_costs():
 
 def test_words_that_a_lattice_lacks_have_posterior_0():
     lattice = slots("a", GRAPH, ACOUSTIC)
-    (features,) = word_features(Batch.of([lattice]), [LexicalWords(("w0", "new", "w4"), np.arange(3))])
+    batch, words = Batch.of([lattice]), [LexicalWords(("w0", "new", "w4"), np.arange(3))]
+    (features,) = word_features(batch, words)
     assert features.posterior[1] == 0.0
     assert (features.posterior[[0, 2]] > 0.1).all()
+    (posteriors,) = word_features(batch, words, only_posteriors=True)
+    assert posteriors.posterior.tolist() == features.posterior.tolist()
+    assert posteriors.values == {}
 
 
 def test_a_monotone_map_keeps_the_order_of_posteriors():

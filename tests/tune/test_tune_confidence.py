@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ninja.consensus.word_confidences import WordConfidenceEstimator
-from ninja.consensus.word_features import Surprise
+from ninja.consensus.word_features import Surprise, sigmoid
 from ninja.errors import FormatError, LatticeError
 from ninja.evaluate.confidence import ConfidentWords, label_words, score_confidences
 from ninja.graph import from_arcs
 from ninja.lattice.batch import Batch
 from ninja.log import Log
 from ninja.tune.confidence import tune_confidence
-from ninja.tune.logistic import fit_isotonic, fit_logistic, sigmoid
+from ninja.tune.logistic import fit_isotonic, fit_logistic
 
 
 def score_on(model, lattices, references, **estimator):
