@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from queue import SimpleQueue
+from queue import Queue
 from typing import TYPE_CHECKING
 
 from ninja.files.threads import starting_threads
@@ -12,7 +12,7 @@ from ninja.files.threads import starting_threads
 if TYPE_CHECKING:
     from ninja.files.output import Bytes
 
-LARGEST = 4  # contents that wait or are being written
+LARGEST = 3  # contents that wait, in addition to the one that is being written
 
 
 class WriteQueue:
@@ -27,23 +27,24 @@ class WriteQueue:
 
     def __init__(self, file: Bytes) -> None:
         self._file = file
-        self._contents: SimpleQueue[tuple[memoryview, Callable[[], None]] | None] = SimpleQueue()
-        self._credits: SimpleQueue[bool] = SimpleQueue()  # one for each content that may be added
+        self._contents: Queue[tuple[memoryview, Callable[[], None]] | None] = Queue(LARGEST)
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
 
     def put(self, content: memoryview, release: Callable[[], None]) -> None:
-        """Add bytes to be written; wait while `LARGEST` contents are not written yet.
+        """Add bytes to be written; wait while `LARGEST` other contents wait.
 
         Args:
             content: The bytes, which must not change until they are released.
-            release: Called in the thread when the bytes are written, or if they will not be written.
+            release: Called in the thread when the bytes are written, or are not written because of an earlier error.
         """
-        if self._thread is None:
-            self._start()
-        self._credits.get()
         if self._error is not None:
             raise self._error
+        if self._thread is None:
+            thread = threading.Thread(target=self._run, name="ninja-write", daemon=True)
+            with starting_threads():
+                thread.start()
+            self._thread = thread
         self._contents.put((content, release))
 
     def wait(self) -> None:
@@ -59,24 +60,15 @@ class WriteQueue:
             self._thread.join()
             self._thread = None
 
-    def _start(self) -> None:
-        self._credits = SimpleQueue()
-        for _ in range(LARGEST):
-            self._credits.put(True)
-        thread = threading.Thread(target=self._run, args=(self._credits,), name="ninja-write", daemon=True)
-        with starting_threads():
-            thread.start()
-        self._thread = thread
-
-    def _run(self, credits: SimpleQueue[bool]) -> None:
+    def _run(self) -> None:
         while (entry := self._contents.get()) is not None:
             content, release = entry
             try:
-                if self._error is None:
-                    self._file.write(content)
+                try:
+                    if self._error is None:
+                        self._file.write(content)
+                finally:
+                    content.release()
+                    release()
             except BaseException as error:  # raised in the caller's thread
                 self._error = error
-            finally:
-                content.release()
-                release()
-                credits.put(True)
