@@ -1,4 +1,4 @@
-"""Whole commands on one thread, on more threads, and in as many processes on parts of the archive.
+"""Whole commands on one thread, on more threads, and in as many processes on parts of the archive of nearly equal size.
 
     python -m benchmarks.toolbox threads ARCHIVE [--copies 20] [--threads 2] [--rounds 5] [--output docs/scale.md]
 
@@ -107,7 +107,7 @@ def table(archive: Path, copies: int, threads: int, rounds: int, chosen: Sequenc
     """Measure; yield the lines of the section."""
     with scratch_folder() as folder:
         source = repeat_archive(archive, copies, Path(folder) / "lat.ark")
-        parts = [repeat_archive(archive, copies // threads, Path(folder) / f"part{n}") for n in range(threads)]
+        parts = [repeat_archive(archive, (copies + n) // threads, Path(folder) / f"part{n}") for n in range(threads)]
         yield f"{copies} copies of {archive.parent.name}, {source.stat().st_size / 1e6:.0f} MB; {rounds} rounds."
         yield f"Each cell: one thread / {threads} threads / {threads} processes."
         yield ""
@@ -121,7 +121,7 @@ def table(archive: Path, copies: int, threads: int, rounds: int, chosen: Sequenc
             lines = [ninja(name, *options, "--jobs", str(jobs)) for jobs in (1, threads)]
             yield _row(name, _alternate(lines, source, parts, threads, rounds))
         yield ""
-        yield f"Load average, {os.cpu_count()} cores: {load:.1f} at the begin, {os.getloadavg()[0]:.1f} at the end."
+        yield f"Load average, {os.cpu_count()} cores: {load:.1f} at the beginning, {os.getloadavg()[0]:.1f} at the end."
 
 
 def _alternate(
@@ -167,4 +167,6 @@ def _with_files(line: list[str], source: Path) -> list[str]:
 @option("--only", multiple=True, type=click.Choice(list(COMMANDS)), help="Command to measure; may be repeated.")
 @output
 def main(archive: Path, copies: int, threads: int, rounds: int, only: tuple[str, ...], output: Path | None) -> None:
+    if copies < threads:
+        raise click.UsageError(f"--copies is {copies}, but must be at least --threads ({threads})")
     put(output, "threads", show(table(archive, copies, threads, rounds, only or SHOWN)))

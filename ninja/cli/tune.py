@@ -33,7 +33,7 @@ from ninja.cli.options import (
 )
 from ninja.cli.source import completes_scales, fitting_acoustic_scale, reads_lattices
 from ninja.cli.tune_confidence import ConfidenceFit, fits_confidences
-from ninja.cli.tune_context import CHOSEN, changed_options, choose_pointer_weights, tune_boosts
+from ninja.cli.tune_context import CHOSEN, GeneralSet, changed_options, choose_pointer_weights, tune_boosts
 from ninja.cli.tune_correction import correction_options, tune_threshold
 from ninja.context.settings import Context
 from ninja.errors import OptionError, counted
@@ -52,7 +52,7 @@ OF_BOTH |= {*OF_RESCORING, *WORD_OPTIONS, "words", "jobs", "on_error", "allow_pi
 SKIPPED = (*OF_RESCORING, "max_arcs")  # shared with the rescoring
 OF_CONTEXT = {"entities", "utt2group", "class_lm", *BOOSTS} - {*SKIPPED}
 OF_CONTEXT |= {"augment", *OF_AUGMENTING, *AUGMENTING}
-OF_TUNING = ("general", "general_ref", "general_entities", "max_general_rise", "margin", "curve")
+OF_TUNING = tuple(field.name for field in fields(GeneralSet))
 OF_CONTEXT |= {*OF_TUNING}
 
 
@@ -133,7 +133,7 @@ def tune(
       ninja tune calls.ark.gz --ref calls.text --entities names.jsonl --general talk.ark.gz --general-ref talk.text
       ninja tune dev.ark.gz --ref dev.text --confidence --words words.txt --acoustic-scale 0.1 -o confidence.toml
     """
-    of_context = {name: values.pop(name) for name in OF_TUNING}
+    general = GeneralSet(**{name: values.pop(name) for name in OF_TUNING})
     options = RescoreOptions(**values)
     speakers = None if utt2spk is None else read_speakers(utt2spk)
     history = recordings(carry_over, utt2spk if carry_over and segments is None else None, segments, carry_words)
@@ -150,10 +150,10 @@ def tune(
     if (current_console().jobs or 1) > 1:
         raise OptionError("--jobs is not supported by tuning; omit it")
     if context is not None and points:
-        choose_pointer_weights(inputs, ref, context, models, options, speakers, output_file, **of_context)
+        choose_pointer_weights(inputs, ref, context, models, options, speakers, output_file, general)
     elif context is not None:
         context = replace(context, load_options=models.load_options)
-        tune_boosts(inputs, ref, context, options, models.old_lm, speakers, output_file, **of_context)
+        tune_boosts(inputs, ref, context, options, models.old_lm, speakers, output_file, general)
     elif models.directions:
         raise OptionError("weights are chosen for one pass; omit --iterate")
     elif not models.models and models.old_lm is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import click
@@ -13,12 +13,8 @@ import numpy as np
 
 from ninja.cli.console import current_console, use_log
 from ninja.cli.context import OF_AUGMENTING, OF_RESCORING, with_acoustic_scale
-from ninja.cli.models import (
-    WORD_OPTIONS,
-)
-from ninja.cli.options import (
-    write_config,
-)
+from ninja.cli.models import WORD_OPTIONS
+from ninja.cli.options import write_config
 from ninja.cli.source import fitting_acoustic_scale
 from ninja.context.augmentation.old_costs import with_unknown
 from ninja.context.augmentation.options import AugmentOptions
@@ -45,6 +41,18 @@ from ninja.tune.weights import word_error_rate
 CHOSEN = ("lm_weight", "acoustic_scale", "word_penalty")
 
 
+@dataclass(frozen=True, slots=True)
+class GeneralSet:
+    """Utterances without phrases, and the limits of the effect on them; the fields are options of ``ninja tune``."""
+
+    general: tuple[str, ...]  # sources of lattices
+    general_ref: str | None
+    general_entities: str | None
+    max_general_rise: float  # percentage points
+    margin: float  # nats
+    curve: str | None  # file for a plot
+
+
 def tune_boosts(
     inputs: Inputs,
     ref: str,
@@ -53,18 +61,14 @@ def tune_boosts(
     old_lm: Any,
     speakers: Mapping[str, str] | None,
     output_file: str,
-    general: tuple[str, ...],
-    general_ref: str | None,
-    general_entities: str | None,
-    curve: str | None,
-    max_general_rise: float,
-    margin: float,
+    general_set: GeneralSet,
 ) -> None:
     """Choose the boosts of ``ninja context``, and write its options.
 
     Raises:
         OptionError: Options cannot be combined.
     """
+    general, general_ref, curve = general_set.general, general_set.general_ref, general_set.curve
     if not general or general_ref is None:
         raise OptionError(
             "--entities requires --general and --general-ref with utterances that contain no phrases; without "
@@ -90,8 +94,8 @@ def tune_boosts(
     old = None if old_lm is None else load_ngram(old_lm, words, log, context.load_options)
     stage = other = Contextual(context)
     tracker = stage.bind(words, log)
-    if general_entities is not None:
-        other = Contextual(replace(context, entities=general_entities))
+    if general_set.general_entities is not None:
+        other = Contextual(replace(context, entities=general_set.general_entities))
         tracker = other.bind(tracker.words, log)
     mixed = None if tracker.class_lm is None else old
     if mixed is not None and context.augmentation is not None:
@@ -118,8 +122,8 @@ def tune_boosts(
             acoustic_scale=options.acoustic_scale,
             word_penalty=options.word_penalty,
             speakers=speakers,
-            max_general_rise=max_general_rise,
-            margin=margin,
+            max_general_rise=general_set.max_general_rise,
+            margin=general_set.margin,
         )
     if curve is not None:
         plot_trade_off(curve, tuned)
@@ -162,17 +166,14 @@ def choose_pointer_weights(
     options: RescoreOptions,
     speakers: Mapping[str, str] | None,
     output_file: str,
-    general: tuple[str, ...],
-    general_ref: str | None,
-    general_entities: str | None,
-    max_general_rise: float,
-    **of_boosts: Any,
+    general_set: GeneralSet,
 ) -> None:
     """Choose the weights of a context model, and write the options of ``ninja rescore``.
 
     Raises:
         OptionError: Options cannot be combined.
     """
+    general, general_ref = general_set.general, general_set.general_ref
     if bool(general) != (general_ref is not None):
         raise OptionError("--general and --general-ref must be used together; give both or neither")
     inputs.beside = general
@@ -200,11 +201,12 @@ def choose_pointer_weights(
 
     with current_console().progress("lattices", by_reading=True):
         contextual = part(inputs.lattices(), ref, context)
-        general_set = None
+        others = None
         if general_ref is not None:
-            others = replace(context, entities=general_entities or context.entities)
-            general_set = part(inputs.with_names(general).lattices(), general_ref, others)
-        tuned = tune_pointer(contextual, general_set, lm, options, context.options, max_general_rise, speakers=speakers)
+            other_context = replace(context, entities=general_set.general_entities or context.entities)
+            others = part(inputs.with_names(general).lattices(), general_ref, other_context)
+        most = general_set.max_general_rise
+        tuned = tune_pointer(contextual, others, lm, options, context.options, most, speakers=speakers)
     for trial in (tuned.before, *tuned.trials):
         current_console().say(str(trial))
     if tuned.chosen is None:
@@ -272,10 +274,7 @@ def _boosts(settings: ContextSettings, context: Context, old_lm: Any) -> dict[st
         names = [field.name for field in fields(AugmentOptions) if field.name != "acoustic_scale"]
         changed = changed_options(context.augmentation.options, names)
         values |= {f"augment_{name}": value for name, value in changed.items()}
-        files = {name: getattr(context.augmentation, name) for name in OF_AUGMENTING}
-        values |= {
-            name: path if path is True else str(path) for name, path in files.items() if path not in (None, False)
-        }
+        values |= changed_options(context.augmentation, OF_AUGMENTING)
     return values
 
 

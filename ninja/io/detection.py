@@ -6,7 +6,7 @@ import os
 import re
 from typing import Literal
 
-from ninja.errors import FormatError, NinjaError
+from ninja.errors import FormatError, NinjaError, counted
 from ninja.errors import named as shortened
 from ninja.files.place import STDIN, Place, Table, by_suffix, check_listed, is_file, is_remote, natural
 from ninja.files.remote import listing
@@ -144,8 +144,7 @@ def describe_skipped(folder: str, others: list[str], results: list[str]) -> str:
     for paths, kind in ((others, "without lattices"), (results, "with recogniser results")):
         if paths:
             names = [path.removeprefix(os.path.join(folder, "")) for path in paths]
-            files = "files" if len(paths) > 1 else "file"
-            messages.append(f"skipped {len(paths)} {files} {kind}: {shortened(names, NAMED)}")
+            messages.append(f"skipped {counted(len(paths), 'file')} {kind}: {shortened(names, NAMED)}")
     return "; ".join(messages)
 
 

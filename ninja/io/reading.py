@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from queue import SimpleQueue
 
-from ninja.errors import FormatError, InputError, NinjaError, OptionError, named
+from ninja.errors import FormatError, InputError, NinjaError, OptionError, counted, named
 from ninja.files.output import Guard
 from ninja.files.place import Place
 from ninja.files.stream import BOM, Stream, without_mark
@@ -173,7 +173,7 @@ class Reading:
         """Yield the batches of all files, and add a note if times of words were changed."""
         yield from self._read_files(files)
         if self._num_overlaps:
-            words = "1 word overlaps" if self._num_overlaps == 1 else f"{self._num_overlaps} words overlap"
+            words = counted(self._num_overlaps, "word overlaps", "words overlap")
             self.options.on_note(f"{words} with the preceding word; the begin was moved to the end of that word")
 
     def _read_files(self, files: Sequence[SourceFile]) -> Iterator[Batch]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Literal
 
-from ninja.errors import FormatError, InputError, NinjaError, OptionError, named
+from ninja.errors import FormatError, InputError, NinjaError, OptionError, counted, named
 from ninja.files import remote
 from ninja.files.output import Guard
 from ninja.files.place import (
@@ -221,8 +221,8 @@ class SourceFile:
         names = [os.path.basename(file.path) for file in self.files if file.holds == "lattices"]
         if not names:
             return ""
-        files = "lattice files" if len(names) > 1 else "lattice file"
-        return f"skipped {len(names)} {files} in a folder of n-best lists: {named(names, detection.NAMED)}"
+        files = counted(len(names), "lattice file")
+        return f"skipped {files} in a folder of n-best lists: {named(names, detection.NAMED)}"
 
     def holds_lattices(self) -> bool:
         """Return whether the first file contains lattices rather than transcripts, judging by its first bytes."""

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
 
-from ninja.errors import FormatError, SymbolError
+from ninja.errors import FormatError, SymbolError, counted
 from ninja.files import text as utf8
 
 EPSILON = 0
@@ -241,7 +241,7 @@ class SymbolTable:
         return id(self)
 
     def __repr__(self) -> str:
-        return f"SymbolTable({len(self)} words{f' of {self.path}' if self.path else ''})"
+        return f"SymbolTable({counted(len(self), 'word')}{f' of {self.path}' if self.path else ''})"
 
 
 def _read_plain(text: str) -> tuple[dict[str, int], dict[int, str]] | None:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ninja.errors import counted
+
 # The values are those of the kernel, where 0 is a phone that is not in the word-boundary file.
 KINDS = {"begin": 1, "end": 2, "singleton": 3, "internal": 4, "nonword": 5}
 
@@ -30,7 +32,7 @@ class AlignLexicon:
         return self.entries[self.begin[:-1] + 1]
 
     def __repr__(self) -> str:
-        return f"AlignLexicon({self.path!r}, {self.num_entries} entries)"
+        return f"AlignLexicon({self.path!r}, {counted(self.num_entries, 'entry', 'entries')})"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from ninja.errors import FormatError, InputError, LatticeError, OutputError
+from ninja.errors import FormatError, InputError, LatticeError, OutputError, counted
 from ninja.files.place import Place
 from ninja.files.stream import BOM, open_stream
 from ninja.formats.content import Content, numbered_lines
@@ -141,10 +141,10 @@ class DocumentEncoder:
         """Return notes about utterances and texts that were not changed."""
         notes = []
         if self._num_kept:
-            subject = "1 utterance has its" if self._num_kept == 1 else f"{self._num_kept} utterances have their"
+            subject = counted(self._num_kept, "utterance has its", "utterances have their")
             notes.append(f"{subject} original words, as no lattice was written for them")
         if self._num_unmatched:
-            subject = "1 text is" if self._num_unmatched == 1 else f"{self._num_unmatched} texts are"
+            subject = counted(self._num_unmatched, "text is", "texts are")
             notes.append(
                 f"{subject} not changed, because the words around a correction differ from those of the utterance"
             )
