@@ -310,7 +310,7 @@ WORDS = SymbolTable.from_words(["<eps>", "<s>", "</s>", *PLANTED])
 NAME_NOTHING = {
     *("binary", "text", "slf", "sphinx", "pfsg", "plf", "mesh", "openfst", "fst-ark", "named-text", "k2", "native"),
     *("json", "srilm", "columns", "ctm", "fst-text", "nemo", "nbest-kaldi", "espnet"),
-    *("srt", "vtt", "whisper-tsv", "parquet"),
+    *("srt", "vtt", "whisper-tsv", "transcripts", "parquet"),
 }
 # Readers of `test_mutated_files` that name nothing; those of archives of lattices are formats.
 READERS_NAME_NOTHING = {
@@ -324,7 +324,7 @@ READERS_NAME_NOTHING = {
         "align lexicon",
         "pronunciations",
     ),
-    *("segments", "transcripts", "stm", "glm", "biasing lists"),
+    *("segments", "stm", "glm", "biasing lists"),
 }
 
 
@@ -359,6 +359,7 @@ TEXTS = {
     "srt": f"1\n{CUE}",
     "vtt": f"WEBVTT\n\nNOTE ../secret\n\n/etc/hostname\n{CUE}",
     "whisper-tsv": "start\tend\ttext\n0\t90\ts3://bucket/x /etc/hostname\n",
+    "transcripts": "ftp://h/x s3://bucket/x /etc/hostname ../secret\n",
     "columns": "ftp://h/x-1 -10.5 -2 | s3://bucket/x /etc/hostname\n",
     "ctm": "ftp://h/x 1 0.00 0.25 s3://bucket/x 0.9\nftp://h/x 1 0.25 0.5 /etc/hostname 0.5\n",
     "named-text": "ftp://h/x\n0 1 s3://bucket/x 0.5,1.5,7_8\n1 0,0,\n\n",
