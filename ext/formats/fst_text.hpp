@@ -103,7 +103,7 @@ inline bool is_weight(std::string_view text) {
   return end - at >= 1 && end - at <= 4 && std::all_of(at, end, is_digit);
 }
 
-// A field is followed by a blank, a line break or a NUL, where numbers end.
+// A field is followed by a space, a line break or a NUL, where numbers end.
 inline bool to_weight(std::string_view text, double& weight) {
   if (!is_weight(text)) return false;
   const char* at = text.data();

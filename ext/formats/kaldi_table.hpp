@@ -63,7 +63,7 @@ class TableParser {
       entry.object = at;
       entry.key = {at, static_cast<size_t>(std::min<int64_t>(cursor - at, 200))};
       if (cursor == window.end || cursor - at > kMaxKey) {
-        refuse(entry, window, at, "not a Kaldi table: expected a key and a blank, found " + quote(at, window.end));
+        refuse(entry, window, at, "not a Kaldi table: expected a key and a space, found " + quote(at, window.end));
       } else {
         entry.key = {at, static_cast<size_t>(cursor - at)};
         cursor += *cursor == ' ' || *cursor == '\t';

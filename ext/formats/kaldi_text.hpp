@@ -14,7 +14,7 @@ namespace ninja {
 
 inline bool blank(char letter) { return letter == ' ' || letter == '\t' || letter == '\r'; }
 
-inline const char* skip_blanks(const char* at) {
+inline const char* skip_spaces(const char* at) {
   while (blank(*at)) ++at;
   return at;
 }
@@ -51,12 +51,12 @@ class TextScanner {
         fault.message = "the file ends within a lattice, which must be followed by an empty line";
         return Scan::kFatal;
       }
-      if (skip_blanks(cursor) == stop) {
+      if (skip_spaces(cursor) == stop) {
         at = stop + 1;
         line = number + 1;
         break;
       }
-      if (fault.kind == Fault::kNone && !parse_line(skip_blanks(cursor), stop, lattice, fault)) {
+      if (fault.kind == Fault::kNone && !parse_line(skip_spaces(cursor), stop, lattice, fault)) {
         note(fault, Fault::kFormat,
              "expected 'state next word graph,acoustic,labels' or 'state graph,acoustic,labels' "
              "with integer words, found " +
@@ -79,7 +79,7 @@ class TextScanner {
     return kind_ == kind;
   }
 
-  // Parse "graph,acoustic" and, of a compact lattice, ",labels" up to a blank.
+  // Parse "graph,acoustic" and, of a compact lattice, ",labels" up to a space.
   const char* parse_weight(const char* at, const char* stop, StagedFinal& weight) {
     at = parse_cost(at, stop, weight.graph);
     if (at == nullptr || *at++ != ',') return nullptr;
@@ -117,30 +117,30 @@ class TextScanner {
     if (at == nullptr || state < 0 || !(at == stop || blank(*at))) return false;
     if (num_lines_++ == 0) lattice.start = state;
     max_state_ = std::max<int64_t>(max_state_, state);
-    at = skip_blanks(at);
+    at = skip_spaces(at);
     StagedFinal weight{0, 0, reinterpret_cast<const char*>(labels_.begin()), 0};
     int32_t dst = 0;
     const char* next = at == stop ? nullptr : parse_integer(at, dst);
     if (next == nullptr || !(next == stop || blank(*next))) {  // a final state
       if (at != stop) at = parse_weight(at, stop, weight);
-      if (at == nullptr || skip_blanks(at) != stop) return false;
+      if (at == nullptr || skip_spaces(at) != stop) return false;
       check_final(weight, state, fault);
       finals_.reserve(num_finals_ + 1, num_finals_)[num_finals_] = {state, weight};
       ++num_finals_;
       return true;
     }
     int32_t word = 0, olabel = 0;
-    at = skip_blanks(next);
+    at = skip_spaces(next);
     at = at == stop ? nullptr : parse_integer(at, word);
     if (at == nullptr || !(at == stop || blank(*at)) || dst < 0) return false;
-    at = skip_blanks(at);
+    at = skip_spaces(at);
     if (at == stop) {
       if (!is(Kind::kCompact)) return false;
     } else {
       next = parse_integer(at, olabel);
       if (next != nullptr && (next == stop || blank(*next))) {  // a raw lattice: label, word and optionally a weight
         if (!is(Kind::kRaw)) return false;
-        at = skip_blanks(next);
+        at = skip_spaces(next);
         if (at != stop) at = parse_weight(at, stop, weight);
         if (at == nullptr) return false;
         if (word != 0) {
@@ -153,7 +153,7 @@ class TextScanner {
         at = parse_weight(at, stop, weight);
         if (at == nullptr || !is(Kind::kCompact)) return false;
       }
-      if (skip_blanks(at) != stop) return false;
+      if (skip_spaces(at) != stop) return false;
     }
     max_state_ = std::max<int64_t>(max_state_, dst);
     const int64_t arc = lattice.num_arcs++;

@@ -68,7 +68,7 @@ class SphinxParser : public TextTokens {
 
   int32_t parameter(const char* name, int64_t limit) {
     seek(name);
-    skip_blanks();
+    skip_spaces();
     return integer(name, limit);
   }
 
@@ -80,16 +80,16 @@ class SphinxParser : public TextTokens {
       if (at_ == end_) fail("the file ends within the nodes");
       const int32_t node = integer("the node", text.num_nodes);
       if (text.time[node] >= 0) fail("node " + std::to_string(node) + " is described twice");
-      skip_blanks();
+      skip_spaces();
       const std::string_view name = word();
       if (name.empty()) fail("node " + std::to_string(node) + " has no word");
       text.node_word[node] = word_of(name);
-      skip_blanks();
+      skip_spaces();
       constexpr int64_t kLatest = std::numeric_limits<int32_t>::max();
       text.time[node] = integer("the first frame", kLatest);
-      skip_blanks();
+      skip_spaces();
       integer("the first end", kLatest);
-      skip_blanks();
+      skip_spaces();
       integer("the last end", kLatest);
       skip_line();  // the best scores of Sphinx 3, or an id of PocketSphinx; the scores of edges are used
     }
@@ -131,14 +131,14 @@ class SphinxParser : public TextTokens {
       if (*at_ == 'E') break;
       const int64_t line = line_;
       const int32_t from = integer("the first node", text.num_nodes);
-      skip_blanks();
+      skip_spaces();
       const int32_t to = integer("the second node", text.num_nodes);
-      skip_blanks();
+      skip_spaces();
       int32_t score = 0;
       const char* stop = at_ == end_ ? nullptr : parse_integer(at_, score);
       if (stop == nullptr || !at_break(stop)) fail("the score is not an integer of 32 bits: " + shown(seen()));
       at_ = stop;
-      skip_blanks();
+      skip_spaces();
       if (at_ != end_ && *at_ != '\n') fail("the edge has more fields than two nodes and a score: " + shown(seen()));
       text.add_link(from, to, kNoWord, 0, static_cast<float>(0 - score * factor), line);
     }
@@ -162,7 +162,7 @@ class PfsgParser : public TextTokens {
   // Parse the lattice at the current position.
   void parse() {
     expect("name");
-    skip_blanks();
+    skip_spaces();
     name = word();
     if (name.empty()) fail("the lattice has no name");
     expect("nodes");

@@ -1,4 +1,4 @@
-// Parser of words and numbers that are separated by blanks, for the simpler text formats.
+// Parser of words and numbers that are separated by spaces, for the simpler text formats.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace ninja {
 
-// Reads words that are separated by blanks, and counts lines. The bytes must be followed by a NUL.
+// Reads words that are separated by spaces, and counts lines. The bytes must be followed by a NUL.
 class TextTokens {
  public:
   Vocabulary words;
@@ -28,7 +28,7 @@ class TextTokens {
 
   bool at_break(const char* at) const { return is_blank(*at) || *at == '\n' || at == end_; }
 
-  void skip_blanks() {
+  void skip_spaces() {
     while (is_blank(*at_)) ++at_;
   }
 

@@ -124,7 +124,7 @@ class ArpaReader {
     }
   }
 
-  // "ngram 2=454705", with blanks anywhere between.
+  // "ngram 2=454705", with spaces anywhere between.
   void count(const char* at, const char* end) {
     const char* begin = at;
     const auto number = [&](int64_t& value) {

@@ -230,7 +230,7 @@ def score(
             rate = biased.overall
             click.echo(str(biased))
             if rate.missing:
-                current_console().say(f"{rate.missing} references have no hypothesis and were {_TREATMENT[mode]}")
+                current_console().say(f"{counted(rate.missing, 'reference')} without a hypothesis: {_TREATMENT[mode]}")
         elif entities is not None:
             rate = _score_entities(inputs, references, transcripts, entities, mode, chosen, **options)
         else:

@@ -189,7 +189,7 @@ def report(
         f"oracle {oracles[0].wer:.2f} % and {oracles[1].wer:.2f} %, at {scales}"
     )
     for absence in comparison.absences:
-        console.say(f"{len(absence.keys)} {absence.description}")
+        console.say(f"{absence.description}: {len(absence.keys)}")
     first.log.failures += second.log.failures
     console.close(failed=strict and bool(comparison.absences))
 

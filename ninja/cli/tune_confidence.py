@@ -16,7 +16,7 @@ from ninja.cli.console import current_console
 from ninja.cli.normalizer import lexical_forms
 from ninja.cli.options import Command, given_on_command_line, reads, section
 from ninja.cli.source import fitting_acoustic_scale
-from ninja.errors import OptionError
+from ninja.errors import OptionError, counted
 from ninja.evaluate import read_text
 from ninja.files.output import text_output
 from ninja.io.inputs import Inputs
@@ -78,7 +78,7 @@ class ConfidenceFit:
             stream.write(tuned.model.text([line, *tuned.evidence]))
         for text in tuned.evidence:
             console.say(text)
-        console.close(f"map: {tuned.model.map}; {tuned.num_lattices} lattices, {console.seconds:.1f} s")
+        console.close(f"map: {tuned.model.map}; {counted(tuned.num_lattices, 'lattice')}, {console.seconds:.1f} s")
 
 
 def fits_confidences(command: Command) -> Command:

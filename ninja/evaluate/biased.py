@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ninja.errors import FormatError
+from ninja.errors import FormatError, counted
 from ninja.evaluate.error_rate import Alignment, Counts, ErrorRate, Pair, align_at_costs, count_errors
 from ninja.evaluate.lexical import NormalizerName, lexical_references, lexical_texts
 from ninja.evaluate.records import RecordError, parse_json, read_records
@@ -68,8 +68,8 @@ def score_biased(
     keys = scored_keys(references, hypotheses, mode)
     if unlisted := [key for key in keys if key not in lists]:
         raise FormatError(
-            f"{len(unlisted)} of {len(keys)} references have no biasing list; add an empty one for utterances without "
-            "rare words",
+            f"no biasing list for {len(unlisted)} of {counted(len(keys), 'reference')}; add an empty one for "
+            "utterances without rare words",
             key=unlisted[0],
         )
     normalizer = make_normalizer(normalizer)

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from ninja.errors import FormatError, OptionError
+from ninja.errors import FormatError, OptionError, counted
 from ninja.evaluate.error_rate import Alignment, ErrorRate, align
 from ninja.evaluate.filtered_lattices import LatticeFilter
 from ninja.evaluate.lexical import NormalizerName, lexical_references, lexical_texts
@@ -173,12 +173,10 @@ def scored_keys(references: Collection[str], hypotheses: Collection[str], mode: 
         raise OptionError(f"mode is {mode!r}, but must be one of strict, all, present")
     missing = [key for key in references if key not in hypotheses]
     if len(missing) == len(references):
-        raise FormatError(
-            f"none of the {len(references)} references has a hypothesis; are these utterance ids of the same set?"
-        )
+        raise FormatError("no reference has a hypothesis; are these utterance ids of the same set?")
     if missing and mode == "strict":
         raise FormatError(
-            f"{len(missing)} of {len(references)} references have no hypothesis; score them as empty with "
+            f"no hypothesis for {len(missing)} of {counted(len(references), 'reference')}; score them as empty with "
             "--mode all (mode='all'), or ignore them with --mode present (mode='present')",
             key=missing[0],
         )

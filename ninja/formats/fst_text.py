@@ -201,7 +201,7 @@ def write_fst_text(
     else:
         place, encoded = textual.spelled(lattice, words, EPSILON_NAME, encoding)
         for name in encoded:
-            textual.refuse_blanks(name, lattice.key)
+            textual.refuse_spaces(name, lattice.key)
         spelled = [name.decode(encoding) for name in encoded]
         names = [spelled[number] for number in place.tolist()]
     cost = _digits(textual.one_cost(lattice.graph, lattice.acoustic, costs, scale))

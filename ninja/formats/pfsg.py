@@ -159,7 +159,7 @@ def write_pfsg(
     check_encoding(encoding)
     place, names = textual.spelled(lattice, words, NULL, encoding)
     for name in names:
-        textual.refuse_blanks(name, lattice.key)
+        textual.refuse_spaces(name, lattice.key)
     nodes = word_nodes(lattice, "end")
     cost = textual.one_cost(nodes.graph, nodes.acoustic, options.costs, options.acoustic_scale)
     score = np.rint(-cost * SCALE)
@@ -167,7 +167,7 @@ def write_pfsg(
         raise LatticeError("a cost is beyond the whole numbers of a PFSG (214,737)", key=lattice.key)
     label = [NULL.encode() if arc < 0 else names[place[arc]] for arc in nodes.word.tolist()]
     key = textual.encoded(lattice.key or "lattice", encoding, lattice.key)
-    textual.refuse_blanks(key, lattice.key)
+    textual.refuse_spaces(key, lattice.key)
     lines = [b"name " + key, b"nodes %d " % len(label) + b" ".join(label)]
     lines += [b"initial %d" % nodes.start, b"final %d" % nodes.end, b"transitions %d" % len(score)]
     rows = zip(nodes.src.tolist(), nodes.dst.tolist(), score.tolist(), strict=True)

@@ -149,7 +149,7 @@ def write_plf(
     place, names = textual.spelled(lattice, words, NULL, encoding)
     for name in names:
         if b"\n" in name or not name:
-            textual.refuse_blanks(name, lattice.key)
+            textual.refuse_spaces(name, lattice.key)
     labels = [b"'" + name.replace(b"\\", b"\\\\").replace(b"'", b"\\'") + b"'" for name in names]
     final = np.flatnonzero(lattice.is_final)
     last = textual.plain_end(lattice)

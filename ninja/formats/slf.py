@@ -262,7 +262,7 @@ def _decimals(shift: float) -> int:
 
 
 def _quoted(text: bytes) -> bytes:
-    """Escape blanks, backslashes and a leading quote as HTK does.
+    """Escape spaces, backslashes and a leading quote as HTK does.
 
     A digit after a control character is also escaped, because SRILM reads any number of octal digits.
     """

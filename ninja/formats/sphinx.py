@@ -111,7 +111,7 @@ def write_sphinx(
     base = options.base
     place, names = textual.spelled(lattice, words, NULL, encoding)
     for name in names:
-        textual.refuse_blanks(name, lattice.key)
+        textual.refuse_spaces(name, lattice.key)
     nodes = word_nodes(lattice, "begin")
     frames = textual.frames(lattice)
     time = np.zeros(lattice.num_states, np.int32) if frames is None else np.maximum(frames, 0)

@@ -234,7 +234,7 @@ def one_cost(
 
 
 def first_line(head: bytes) -> bytes:
-    """Return the first line that is neither blank nor a '#' comment, stripped; b"" if there is none."""
+    """Return the first line that is neither empty nor a '#' comment, stripped; b"" if there is none."""
     begin = 0
     while begin < len(head):
         end = head.find(b"\n", begin)
@@ -281,7 +281,7 @@ def refuse_unended(content: bytes, path: str | None, key: str | None, comment: b
         raise cut_short(path, key, line - 1 + last)
 
 
-def refuse_blanks(name: bytes, key: str) -> None:
+def refuse_spaces(name: bytes, key: str) -> None:
     """Raise SymbolError for a name that cannot be written without quotes."""
     if not name or any(letter in b" \t\n\v\f\r\0" for letter in name):
         raise SymbolError(f"{name.decode('utf-8', 'replace')!r} cannot be written without quotes", key=key)

@@ -98,7 +98,7 @@ class SymbolTable:
             return table
 
         def entries() -> Iterator[tuple[str, int]]:
-            # Split at ASCII blanks only: some vocabularies have words that contain Unicode spaces.
+            # Split at ASCII spaces only: some vocabularies have words that contain Unicode spaces.
             for number, line in enumerate(text.split("\n"), start=1):
                 fields = line.replace("\t", " ").rstrip("\r ").split(" ")
                 fields = [field for field in fields if field]

@@ -92,7 +92,8 @@ class Coverage:
         """Message with the fraction of arcs with unknown words, and the most frequent unknown words."""
         mapped = "".join(f"; {counted(len(words), 'word')} found by {how}" for how, words in self.mapped)
         if not self.lacking:
-            return f"{self.model} knows all {self.words} words of the lattices{mapped}"
+            known = "the only word" if self.words == 1 else f"all {self.words} words"
+            return f"{self.model} knows {known} of the lattices{mapped}"
         unknown = [(word, count) for word, count in self.num_arcs.items() if word in self.lacking]
         unknown.sort(key=lambda item: -item[1])
         most_frequent = ", ".join(word for word, _ in unknown[:NUM_NAMED])

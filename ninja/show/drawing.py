@@ -84,7 +84,7 @@ class Drawing:
                 f"{self.posterior[rest].max():.2g}."
             )
         if dead:
-            messages.append(f"{dead:,} arcs on no path from the start to a final state are not drawn.")
+            messages.append(f"Arcs on no path from the start to a final state, which are not drawn: {dead:,}.")
         return " ".join(messages) or None
 
     def as_dict(self) -> dict[str, Any]:

@@ -210,7 +210,5 @@ def _round_size(least: float) -> float:
 
 def _bar(x: float, width: float, count: int, highest: int, kind: str, title: str) -> Bar:
     height = (HEIGHT - HEADROOM) * count / highest
-    number = f"{count:,} utterance{'s' if count > 1 else ''}"
-    return Bar(
-        round(x, 1), round(HEIGHT - height, 1), round(width, 1), round(height, 1), count, kind, f"{title}: {number}"
-    )
+    title += f": {count:,} {'utterance' if count == 1 else 'utterances'}"
+    return Bar(round(x, 1), round(HEIGHT - height, 1), round(width, 1), round(height, 1), count, kind, title)

@@ -14,7 +14,7 @@ from ninja.context.entities.lists import Entities, PhraseList
 from ninja.context.grammar.compile import ListCompiler
 from ninja.context.grammar.tracker import Tracker, add_context
 from ninja.context.options import ContextOptions
-from ninja.errors import FormatError, NinjaError, OptionError
+from ninja.errors import FormatError, NinjaError, OptionError, named
 from ninja.evaluate import edits
 from ninja.graph import best_path
 from ninja.lattice import Lattice, Scales
@@ -232,5 +232,5 @@ class Trials:
             "lattices without a reference": unreferenced,
             "references without a lattice": [key for key in part.references if key not in keys],
         }
-        messages = (f"{name} set: {len(of)} {what}, the first: {of[0]}" for what, of in missing.items() if of)
+        messages = (f"{name} set: {description}: {named(keys, 1)}" for description, keys in missing.items() if keys)
         return LoadedSet(tuple(utterances), part.entities, tuple(messages))

@@ -183,5 +183,5 @@ def test_utterances_without_a_partner_are_counted(ninja, bed, command) -> None:
     (bed / "calls.text").write_text((bed / "calls.text").read_text().replace("far ", "other "))
     code, _, errors = ninja(*command, "-o", bed / "boosts.toml")
     assert code == 0
-    assert "contextual set: 1 lattices without a reference, the first: far" in errors
-    assert "contextual set: 1 references without a lattice, the first: other" in errors
+    assert "contextual set: lattices without a reference: far" in errors
+    assert "contextual set: references without a lattice: other" in errors

@@ -125,7 +125,7 @@ def test_references_without_a_hypothesis_are_treated_as_by_score() -> None:
     references, hypotheses = {"u": ["ab"], "v": ["c"]}, {"u": ["ab"]}
     assert score_characters(references, hypotheses, "all") == CharacterRate(3, deletions=1)
     assert score_characters(references, hypotheses, "present") == CharacterRate(2)
-    with pytest.raises(FormatError, match="1 of 2 references have no hypothesis"):
+    with pytest.raises(FormatError, match="no hypothesis for 1 of 2 references"):
         score_characters(references, hypotheses)
     with pytest.raises(OptionError, match="normalizer is 'nothing'"):
         score_characters(references, hypotheses, "all", normalizer="nothing")

@@ -64,7 +64,7 @@ def test_which_words_are_silent_is_an_option(variant: str, tmp_path: Path) -> No
 
 
 def test_more_words_announced_than_there_are_is_damage_with_silent_words_too() -> None:
-    with pytest.raises(FormatError, match="5 words are announced, but 4 follow"):
+    with pytest.raises(FormatError, match="the number of words is 5, but 4 follow"):
         read_srilm(b"-1234.5 -6.25 5 <s> the cat </s>\n", "u")
 
 

@@ -277,7 +277,7 @@ def test_an_archive_of_nothing_is_none_of_the_damaged(folder):
 
 
 def test_a_list_with_fewer_words_than_it_announces_is_cut_short():
-    with pytest.raises(FormatError, match="f:1, key 'u': 3 words are announced, but 2 follow"):
+    with pytest.raises(FormatError, match="f:1, key 'u': the number of words is 3, but 2 follow"):
         read_srilm(b"-1.5 -2.5 3 a b\n", "u", "f")
     assert read_srilm(b"-1.5 -2.5 1 a b\n", "u", "f").hypotheses[0].words == ("a", "b")  # one counts for no penalty
 

@@ -189,4 +189,4 @@ def test_a_line_that_lacks_words_is_damage_and_not_another_kind_of_file(tmp_path
     (tmp_path / "sw_1").write_bytes(b"-12 -34.5 4 hello world\n")
     code, _, err = ninja("best", tmp_path / "sw_1")
     assert code == 1
-    assert "4 words are announced, but 2 follow; the line may be cut short" in err
+    assert "the number of words is 4, but 2 follow; the line may be cut short" in err

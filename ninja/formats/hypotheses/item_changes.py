@@ -24,7 +24,7 @@ from ninja.formats.hypotheses.texts import form_of, text_splices, word_like
 from ninja.formats.hypotheses.values import NANOS, SECONDS, unit_of
 from ninja.formats.nbest.text_rows import split
 
-_CORE = re.compile(r"[^\s▁](?:.*[^\s])?", re.DOTALL)  # the text of an item without the blanks around it
+_CORE = re.compile(r"[^\s▁](?:.*[^\s])?", re.DOTALL)  # the text of an item without the spaces around it
 
 
 class ItemRevision:
@@ -90,7 +90,7 @@ class ItemRevision:
         return self._forms[name]
 
     def _set_word(self, item: Item, word: str, former: str | None = None) -> None:
-        """Change the word of an item, which was `former` in the text; the blanks around it are kept."""
+        """Change the word of an item, which was `former` in the text; the spaces around it are kept."""
         for path, text in item.texts:
             core = _CORE.search(text)
             begin, end = core.span() if core is not None else (len(text), len(text))

@@ -29,7 +29,7 @@ from ninja.formats.nbest.json_hypotheses import shown
 from ninja.formats.nbest.text_rows import split
 
 Times = tuple[float, float]
-PIECE_MARK = "▁"  # represents a blank
+PIECE_MARK = "▁"  # represents a space
 GOES_ON = "@@"  # follows each piece of a word but the last
 _NUMBERS = re.compile(r"\s*\[\s*(?:(?:0|[1-9][0-9]{0,8})(?:\.[0-9]{1,9})?\s*(?:,\s*(?=[0-9])|(?=\])))*\]\s*")
 _PIECE_BEGIN = (" ", PIECE_MARK, "\t", "\n")
@@ -163,7 +163,7 @@ def _with_words(entries: ItemList, words: Sequence[str] | None) -> ItemList:
         is_begin |= join == "words" or (join == "punctuation" and item.times is not None)
         is_begin |= join == "text" and text.startswith(_PIECE_BEGIN)
         parts = split(piece_of(text) if join == "text" else text)
-        if not parts:  # a blank piece begins the next word
+        if not parts:  # an empty piece begins the next word
             continue
         if not is_begin:
             entries.words[-1] += parts.pop(0)
@@ -194,7 +194,7 @@ def _spelled_by(items: Sequence[Item], words: Sequence[str]) -> list[tuple[int, 
 
 
 def piece_of(text: str) -> str:
-    """Return a piece of a word with a blank instead of "▁", and without the continuation mark."""
+    """Return a piece of a word with a space instead of "▁", and without the continuation mark."""
     return text.replace(PIECE_MARK, " ").removesuffix(GOES_ON)
 
 

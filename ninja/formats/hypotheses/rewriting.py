@@ -248,7 +248,7 @@ def _shifted(form: _Form, part: str, string: str, begin: int) -> list[Splice]:
     end = begin + len(part)
     new = form.new[0].strip()
     if not new:
-        return [Splice(len(string[:begin].rstrip()), end, "")]  # and the blanks before it
+        return [Splice(len(string[:begin].rstrip()), end, "")]  # and the spaces before it
     if form.splices is not None:
         shift = begin - (len(form.old[0]) - len(form.old[0].lstrip()))
         return [Splice(first + shift, last + shift, text) for first, last, text in form.splices.get(0, ())]

@@ -23,7 +23,7 @@ class Word(NamedTuple):
 
 
 def words_of(strings: Sequence[str]) -> list[Word]:
-    """Return the words of strings, which are separated by ASCII blanks."""
+    """Return the words of strings, which are separated by ASCII spaces."""
     return [
         Word(number, match.start(), match.end(), match[0])
         for number, string in enumerate(strings)
@@ -63,18 +63,18 @@ def places_within(strings: Sequence[str], parts: Sequence[str]) -> list[tuple[in
     """Return the string and the index at which each part begins; None if the strings do not consist of the parts.
 
     Args:
-        strings: Strings that contain all parts, separated only by blanks.
-        parts: Texts without blanks around them.
+        strings: Strings that contain all parts, separated only by spaces.
+        parts: Texts without spaces around them.
     """
     places = []
     number = at = 0
     for part in parts:
-        at = _behind_blanks(strings[number], at)
+        at = _after_spaces(strings[number], at)
         while at == len(strings[number]):
             number += 1
             if number == len(strings):
                 return None
-            at = _behind_blanks(strings[number], 0)
+            at = _after_spaces(strings[number], 0)
         if not strings[number].startswith(part, at):
             return None
         places.append((number, at))
@@ -83,7 +83,7 @@ def places_within(strings: Sequence[str], parts: Sequence[str]) -> list[tuple[in
     return None if any(text.strip() for text in rest) else places
 
 
-def _behind_blanks(text: str, at: int) -> int:
+def _after_spaces(text: str, at: int) -> int:
     match = _BLANKS.match(text, at)
     assert match is not None
     return match.end()
@@ -94,7 +94,7 @@ def text_splices(
 ) -> tuple[dict[int, list[Splice]], int]:
     """Return the splices that apply changes of words to strings, which may have the words in another form.
 
-    New words are separated by blanks. If a word is removed, so are the blanks before it, or after the first word of a
+    New words are separated by spaces. If a word is removed, so are the spaces before it, or after the first word of a
     string.
 
     Args:

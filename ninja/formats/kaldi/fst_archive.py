@@ -77,7 +77,7 @@ def _machine(window: Window, offset: int, line: int, key: str, path: str | None)
 
     Args:
         window: Window at the begin of the entry.
-        offset: Number of bytes of the key and the blank before the FST.
+        offset: Number of bytes of the key and the space before the FST.
         line: Line number of the entry.
         key: Key of the entry.
         path: File name for messages.

@@ -24,7 +24,7 @@ def read_archive(stream: Stream, on_error: OnError | None = None) -> Iterator[tu
     """
     reader = ObjectReader(stream)
     while (key := reader.next_key()) is not None:
-        reader.skip_blanks()
+        reader.skip_spaces()
         begin = reader.place
         try:
             matrix = reader.matrix()

@@ -61,7 +61,7 @@ def read_named_text(
 ) -> Iterator[tuple[str, Lattice | NinjaError]]:
     """Yield the compact or raw lattices of an archive.
 
-    The format is Kaldi's text format, except that words may be names, keys may have blanks (as in TheanoLM), and the
+    The format is Kaldi's text format, except that words may be names, keys may have spaces (as in TheanoLM), and the
     empty line after the last lattice may be missing if that lattice has all its states. A large archive is read twice,
     because only the whole archive determines whether its words are names. Without `words`, the names get a new symbol
     table.

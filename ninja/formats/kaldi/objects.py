@@ -140,7 +140,7 @@ class ObjectReader:
         del self._buffer[: self._at]
         self._before, self._at = self._before + self._at, 0
         self.key, self.binary, self._counts_lines = None, False, False
-        self.skip_blanks()
+        self.skip_spaces()
         if not self._has(1):
             return None
         end = self._end_of_word(LONGEST_KEY)
@@ -151,7 +151,7 @@ class ObjectReader:
         self.begin_entry(key.decode("utf-8", "surrogateescape"))
         return self.key
 
-    def skip_blanks(self) -> None:
+    def skip_spaces(self) -> None:
         """Skip white space."""
         while True:
             match = _NO_BLANK.search(self._buffer, self._at)
@@ -161,17 +161,17 @@ class ObjectReader:
 
     def at_end(self) -> bool:
         """Return whether only white space remains."""
-        self.skip_blanks()
+        self.skip_spaces()
         return not self._has(1)
 
     def at(self, token: str) -> bool:
         """Return whether the next bytes are a token, or the begin of a longer one."""
-        self.skip_blanks()
+        self.skip_spaces()
         return self._has(len(token)) and self._buffer.startswith(token.encode(), self._at)
 
     def token(self) -> str:
-        """Read a token and the blank after it."""
-        self.skip_blanks()
+        """Read a token and the space after it."""
+        self.skip_spaces()
         last = self._end_of_word(LONGEST_TOKEN)
         token = bytes(self._buffer[self._at : last])
         if not token.isascii() or not token.decode("ascii").isprintable() or len(token) > LONGEST_TOKEN:
@@ -185,7 +185,7 @@ class ObjectReader:
 
     def expect(self, *tokens: str) -> str:
         """Read a token that must be one of `tokens`."""
-        self.skip_blanks()
+        self.skip_spaces()
         place, token = self.place, self.token()
         if token not in tokens:
             self.fail(f"expected {' or '.join(tokens)}, found {token!r}", place)
@@ -201,7 +201,7 @@ class ObjectReader:
     def scalar(self) -> Scalar:
         """Read a number of unknown type."""
         if not self.binary:
-            self.skip_blanks()
+            self.skip_spaces()
             place, word = self.place, self.token()
             if word.startswith("<"):
                 self.fail(f"expected a value, found {word!r}", place)
@@ -239,7 +239,7 @@ class ObjectReader:
     def value(self) -> Value:
         """Read a value of any type except a vector of integers."""
         if not self.binary:
-            self.skip_blanks()
+            self.skip_spaces()
         self._has(3)
         mark = bytes(self._buffer[self._at : self._at + 3])
         if (mark in ARRAYS) if self.binary else mark.startswith(b"["):
@@ -286,7 +286,7 @@ class ObjectReader:
 
     def array(self) -> Array:
         """Read a vector [dim] or a matrix [num_rows, num_columns] in its stored precision; text becomes float64."""
-        self.skip_blanks()
+        self.skip_spaces()
         place = self.place
         if not self.binary:
             return self._text_array(place)
@@ -301,7 +301,7 @@ class ObjectReader:
 
     def matrix(self) -> Array:
         """Read a matrix as `array` does; text without line breaks is one row."""
-        self.skip_blanks()
+        self.skip_spaces()
         place, array = self.place, self.array()
         if array.ndim != 2 and self.binary:
             self.fail("expected a matrix, found a vector", place)
@@ -388,7 +388,7 @@ class ObjectReader:
         return place
 
     def _end_of_word(self, longest: int) -> int:
-        """Return the index of the next blank, at most `longest` + 1 bytes away, or the end of the buffer."""
+        """Return the index of the next space, at most `longest` + 1 bytes away, or the end of the buffer."""
         searched = self._at
         while not (match := _BLANK.search(self._buffer, searched)):
             searched = len(self._buffer)

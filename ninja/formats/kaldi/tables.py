@@ -1,6 +1,6 @@
 """Kaldi text tables, whose lines have a key and fields, as in ``text``, ``utt2spk`` and ``segments``.
 
-Fields are separated by ASCII blanks only, because some vocabularies have words that contain Unicode spaces.
+Fields are separated by ASCII spaces only, because some vocabularies have words that contain Unicode spaces.
 
 Source: Kaldi, "Data preparation".
 """

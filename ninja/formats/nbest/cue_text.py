@@ -1,4 +1,4 @@
-"""The text of a cue: extraction of its words from tags, line breaks and blanks, and replacement of the words."""
+"""The text of a cue: extraction of its words from tags, line breaks and spaces, and replacement of the words."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Markup:
     times: bool = False  # whether tags may be times
 
     def pattern(self) -> re.Pattern[str]:
-        """Return the pattern of the parts of a text: tags, blanks, references and letters."""
+        """Return the pattern of the parts of a text: tags, spaces, references and letters."""
         reference = r"&#?[0-9A-Za-z]{1,32};" if self.escapes else _NOTHING
         return re.compile(
             f"(?P<tag>{self.tags})|(?P<blank>{_BLANKS})|(?P<reference>{reference})|[^ \\t\\r\\n\\v\\f<&{{]+|.",
@@ -101,7 +101,7 @@ Edit = tuple[int, int, str]  # begin and end of a range of a text, and its repla
 def with_words(text: str, markup: Markup, words: Sequence[str]) -> str:
     """Replace the words of a text; unchanged words, tags and line breaks stay as they are.
 
-    A word that replaces another word is put between the same tags. If a word is removed, its blanks are removed, as is
+    A word that replaces another word is put between the same tags. If a word is removed, its spaces are removed, as is
     its line if no words remain.
     """
     old = tokens(text, markup)
@@ -150,7 +150,7 @@ def _edits(text: str, markup: Markup, old: Sequence[Token], new_texts: dict[int,
 
 
 def _skipped(text: str, at: int) -> int:
-    """Return the index after the blanks that follow in the line."""
+    """Return the index after the spaces that follow in the line."""
     while at < len(text) and text[at] in " \t":
         at += 1
     return at

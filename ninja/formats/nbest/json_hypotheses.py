@@ -259,7 +259,7 @@ def _cost(name: str, value: object, fields: ObjectFields, where: ObjectPlace) ->
 def _spoken(entry: dict[str, Any], fields: ObjectFields, where: ObjectPlace) -> Spoken:
     """Return the words of a hypothesis, with times if all of its words have times.
 
-    An empty list of words is ignored if there is a text. A word with blanks is split into several words, which share
+    An empty list of words is ignored if there is a text. A word with spaces is split into several words, which share
     its time.
     """
     entries = entry.get(fields.words)

@@ -77,7 +77,7 @@ def decoded(row: bytes, path: str | None = None, line: int | None = None, encodi
 
 
 def split(text: str) -> list[str]:
-    """Split a text at ASCII blanks."""
+    """Split a text at ASCII spaces."""
     return [word for word in _BLANKS.split(text) if word]
 
 

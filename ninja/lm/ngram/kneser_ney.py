@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja import _lm
-from ninja.errors import OptionError, described, documented
+from ninja.errors import OptionError, counted, described, documented
 from ninja.files.gzip import GzipWriter
 from ninja.files.output import StandardOutput, opened
 from ninja.lm.ngram.counts import Ngrams, Report, count_ngrams, encode
@@ -318,7 +318,8 @@ def _check(probability: Numbers, words: Sequence[str]) -> None:
     if len(impossible):
         examples = ", ".join(words[word] for word in impossible[:3])
         raise OptionError(
-            f"{len(impossible)} words ({examples}{', …' if len(impossible) > 3 else ''}) would have probability 0; "
+            f"{counted(len(impossible), 'word')} ({examples}{', …' if len(impossible) > 3 else ''}) would have "
+            "probability 0; "
             "set unk_share below 1"
         )
 

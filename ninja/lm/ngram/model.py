@@ -24,7 +24,7 @@ from ninja.lm.protocol import LanguageModel, OOVScore, oov_logprob
 from ninja.lm.word_map import UNK, find
 
 CHUNK = 1 << 22  # bytes of text parsed at once, and maximum line length
-SHORTEST_NGRAM = 4  # bytes: a digit, a blank, a word and a line end
+SHORTEST_NGRAM = 4  # bytes: a digit, a space, a word and a line end
 MAX_DEFLATE_RATIO = 1032  # maximum compression ratio of deflate
 BACKOFF = "#0"
 UNKNOWN = ("<unk>", "<UNK>")  # the second is written by some versions of SRILM
