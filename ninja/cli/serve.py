@@ -12,6 +12,7 @@ from ninja.cli.context import OF_RESCORING, entities
 from ninja.cli.models import NO_MODEL, language_models, map_words
 from ninja.cli.options import command, config, from_fields, given_on_command_line, reads, section
 from ninja.cli.source import WORDS_HELP
+from ninja.context.correction.options import CorrectOptions
 from ninja.context.settings import Context
 from ninja.errors import OptionError
 from ninja.lattice.symbols import SymbolTable
@@ -42,6 +43,7 @@ OF_KINDS = ("lm_weight", "word_penalty", "acoustic_scale", "max_unknown")  # who
     ),
 )
 @entities(required=False, skip=(*OF_RESCORING, "max_arcs"), points=True, of_requests=True)
+@section("Corrections", from_fields(CorrectOptions, skip=("letters_only",)))
 @section("Limits", from_fields(ServeOptions))
 @section(
     "Server",
@@ -52,11 +54,19 @@ OF_KINDS = ("lm_weight", "word_penalty", "acoustic_scale", "max_unknown")  # who
     reads("--tls-certificate", "Certificate chain in PEM format, for HTTPS."),
     reads("--tls-key", "Private key of the certificate in PEM format."),
 )
-def serve(models: ModelFiles, context: Context, lists: tuple[str, ...], words: str | None, **options: Any) -> None:
-    """Rescore lattices that other programs send over HTTP.
+def serve(
+    models: ModelFiles,
+    context: Context,
+    lists: tuple[str, ...],
+    threshold: float | None,
+    words: str | None,
+    **options: Any,
+) -> None:
+    """Rescore lattices and correct transcripts that other programs send over HTTP.
 
     The models are loaded once, and all requests share one batch. POST /v1/rescore takes a lattice in any format that
-    Ninja reads, or an n-best list in JSON, and returns the best hypotheses with times and confidences. The page / is a
+    Ninja reads, or an n-best list in JSON, and returns the best hypotheses with times and confidences. POST /v1/correct
+    takes a transcript, and returns it with corrected names, as `ninja correct` does. The page / is a
     form for lattices, /docs describes the endpoints, /metrics has metrics for Prometheus. SIGTERM stops the server
     after the requests in progress. Without --lm-weight, --word-penalty and --acoustic-scale, lattices and n-best lists
     have the default weights of their kind, as in `ninja rescore`. Requires the extra ninja-asr[serve].
@@ -78,6 +88,7 @@ def serve(models: ModelFiles, context: Context, lists: tuple[str, ...], words: s
         context=replace(context, normalizer=rescoring.normalizer),
         lists=_named_files(lists),
         chosen=[option.removeprefix("--").replace("-", "_") for option in given_on_command_line(OF_KINDS)],
+        correct_options=CorrectOptions(threshold),
         max_latency=limits.max_latency,
         max_waiting=limits.max_requests,
     )

@@ -158,7 +158,7 @@ def key_of(path: str) -> str:
 
 
 def _is_nameless(path: str) -> bool:
-    return path == STDIN or os.path.dirname(path) in _DESCRIPTORS
+    return path in ("", STDIN) or os.path.dirname(path) in _DESCRIPTORS
 
 
 def one_lattice(read: Callable[..., Lattice]) -> Callable[..., Iterator[Entry]]:

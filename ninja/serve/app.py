@@ -10,15 +10,18 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from ninja.context.correction.stage import CorrectedUtterance
+from ninja.context.entities.lists import PhraseList
 from ninja.files.threads import num_cores
 from ninja.lattice import Lattice
-from ninja.lattice.lattice import as_list_of
+from ninja.lattice.lattice import ListLattice, as_list_of
 from ninja.libraries import needed_for
 from ninja.rescoring.utterances import Submission
 from ninja.serve.answers import answer
+from ninja.serve.corrections import Transcript, change_records, read_transcript, write_transcript
 from ninja.serve.lattices import output_format, read_lattice, unpacked, write_lattice
 from ninja.serve.logs import LOGGER, log
 from ninja.serve.metrics import Metrics
@@ -26,7 +29,13 @@ from ninja.serve.openapi import document, reference_page
 from ninja.serve.options import ServeOptions
 from ninja.serve.page import POLICY, page
 from ninja.serve.problems import MEDIA_TYPE, RETRY_SECONDS, Problem, problem_of
-from ninja.serve.requests import RescoreRequest, from_json, from_query
+from ninja.serve.requests import (
+    RescoreRequest,
+    correction_from_json,
+    correction_from_query,
+    from_json,
+    from_query,
+)
 from ninja.serve.scorer import Scorer
 
 if TYPE_CHECKING:
@@ -74,6 +83,7 @@ def application(scorer: Scorer, options: ServeOptions = ServeOptions(), *, token
         Route(path, api.endpoint(path, handler), methods=[method])
         for method, path, handler in (
             ("POST", "/v1/rescore", api.rescore),
+            ("POST", "/v1/correct", api.correct),
             ("GET", "/healthz", api.health),
             ("GET", "/readyz", api.ready),
             ("GET", "/metrics", api.metrics_page),
@@ -83,6 +93,18 @@ def application(scorer: Scorer, options: ServeOptions = ServeOptions(), *, token
         )
     ]
     return Starlette(routes=routes, exception_handlers={HTTPException: refuse}, lifespan=lifespan)
+
+
+class _Advice(NamedTuple):
+    """Parts of the messages about the limits of a kind of request."""
+
+    too_large: str
+    not_done: str
+    too_slow: str
+
+
+_OF_LATTICES = _Advice("prune the lattice first", "the lattice was not rescored", "prune it, or set deadline_ms")
+_OF_TRANSCRIPTS = _Advice("divide the transcript", "the transcript was not corrected", "divide it")
 
 
 class _Disconnected(Exception):
@@ -98,13 +120,15 @@ class _Api:
         self._token = None if token is None else token.encode()
         self._metrics = Metrics(scorer)
         self._threads = ThreadPoolExecutor(max(2, num_cores()), "ninja-requests")
+        self._correction_thread = ThreadPoolExecutor(1, "ninja-corrections")
         self._num_requests = 0
         self._document = document(options, sorted(scorer.lists), has_token=token is not None)
 
     def close(self) -> None:
         """Finish the lattices in flight, and end the threads."""
         self._scorer.close(self._options.max_seconds)
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        for threads in (self._threads, self._correction_thread):
+            threads.shutdown(wait=False, cancel_futures=True)
 
     def endpoint(
         self, path: str, handler: Callable[[Request], Awaitable[Response]]
@@ -138,6 +162,16 @@ class _Api:
 
     async def rescore(self, request: Request) -> Response:
         """Rescore a lattice."""
+        return await self._limited(request, self._rescored, _OF_LATTICES)
+
+    async def correct(self, request: Request) -> Response:
+        """Correct a transcript."""
+        return await self._limited(request, self._corrected, _OF_TRANSCRIPTS)
+
+    async def _limited(
+        self, request: Request, handler: Callable[[Request, bytes], Awaitable[Response]], advice: _Advice
+    ) -> Response:
+        """Read the body of a request and handle it, within the limits of requests and of time."""
         if self._num_requests >= self._options.max_requests:
             message = f"{self._num_requests} requests are in progress; send the request again later"
             raise Problem(429, message, headers={"Retry-After": str(RETRY_SECONDS)})
@@ -146,15 +180,15 @@ class _Api:
         try:
             start = time.monotonic()
             try:
-                body = await asyncio.wait_for(self._body(request), self._options.max_seconds)
+                body = await asyncio.wait_for(self._body(request, advice.too_large), self._options.max_seconds)
             except asyncio.TimeoutError:
                 raise Problem(408, f"the body was not received within {self._options.max_seconds:g} s") from None
             seconds = start + self._options.max_seconds - time.monotonic()
             try:
-                return await asyncio.wait_for(self._rescored(request, body), max(seconds, 0.001))
+                return await asyncio.wait_for(handler(request, body), max(seconds, 0.001))
             except asyncio.TimeoutError:
-                message = f"the lattice was not rescored within {self._options.max_seconds:g} s"
-                raise Problem(504, f"{message}; prune it, or set deadline_ms") from None
+                message = f"{advice.not_done} within {self._options.max_seconds:g} s; {advice.too_slow}"
+                raise Problem(504, message) from None
         finally:
             self._num_requests -= 1
             self._metrics.in_progress.dec()
@@ -188,10 +222,10 @@ class _Api:
         """Return the page on which a lattice can be rescored by hand."""
         return self._html(page(sorted(self._scorer.lists)))
 
-    async def _body(self, request: Request) -> bytes:
+    async def _body(self, request: Request, advice: str) -> bytes:
         """Read the body, and refuse one that is too large before all of it is received."""
         most = self._options.max_body
-        too_large = Problem(413, f"the body has more than {most} bytes; prune the lattice first")
+        too_large = Problem(413, f"the body has more than {most} bytes; {advice}")
         length = request.headers.get("content-length", "0")
         if length.isascii() and length.isdigit() and int(length[:20]) > most:
             raise too_large
@@ -206,12 +240,11 @@ class _Api:
 
     async def _rescored(self, request: Request, body: bytes) -> Response:
         received = time.monotonic()
-        is_json = request.headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json"
         query = request.query_params.multi_items()
-        job, future = await self._in_thread(self._submit, body, query, received, is_json=is_json)
+        job, future = await self._in_thread(self._submit, body, query, received, is_json=_is_json(request))
         request.state.fields["key"] = job.lattice.key
         request.state.fields["arcs"] = job.lattice.num_arcs
-        rescored = await self._result(request, future)
+        rescored = await self._unless_closed(request, asyncio.wrap_future(future))
         if not future.is_complete:
             self._metrics.incomplete.inc()
         content, media_type = await self._in_thread(job.content, rescored, complete=future.is_complete)
@@ -225,16 +258,12 @@ class _Api:
     ) -> tuple[_Job, Submission]:
         """Parse a request and submit its lattice; called in a thread."""
         options, scorer = self._options, self._scorer
-        if is_json and query:
-            raise Problem(400, f"the query parameter {query[0][0]!r:.80} is not allowed with JSON; add it as a field")
+        _refuse_query(query, is_json=is_json)
         request = from_json(body) if is_json else from_query(body, query)
-        if request.num_phrases > options.max_phrases:
-            raise Problem(
-                413, f"the request has {request.num_phrases} phrases; at most {options.max_phrases} are allowed"
-            )
+        self._check_phrases(request.num_phrases)
         if request.to is not None:
             output_format(request.to)  # refuses an unknown format before the lattice is rescored
-        content = unpacked(request.body, options.max_body)
+        content = unpacked(request.body, options.max_body, _OF_LATTICES.too_large)
         lattice = read_lattice(content, request.format, request.key, scorer.vocabularies)
         if lattice.num_arcs > options.max_lattice_arcs:
             most = options.max_lattice_arcs
@@ -248,12 +277,52 @@ class _Api:
             deadline = max(1e-6, received + request.deadline_ms / 1000 - time.monotonic())
         return _Job(scorer, request, lattice), scorer.submit(lattice, phrases, deadline)
 
-    async def _result(self, request: Request, future: Submission) -> Lattice:
-        """Wait for a rescored lattice; cancel it if the client closes the connection."""
-        result = asyncio.wrap_future(future)
+    async def _corrected(self, request: Request, body: bytes) -> Response:
+        until = time.monotonic() + self._options.max_seconds
+        query = request.query_params.multi_items()
+        job, lists = await self._in_thread(self._transcript, body, query, is_json=_is_json(request))
+        request.state.fields["arcs"] = job.transcript.num_arcs
+        corrected = asyncio.ensure_future(self._corrected_utterances(job.transcript, lists, until))
+        results = await self._unless_closed(request, corrected)
+        utterances = [utterance for _, utterance in results]
+        self._metrics.corrections.inc(sum(len(utterance.changes) for utterance in utterances))
+        return self._json(await self._in_thread(job.document, [lattice for lattice, _ in results], utterances))
+
+    def _transcript(
+        self, body: bytes, query: list[tuple[str, str]], *, is_json: bool
+    ) -> tuple[_Correction, tuple[PhraseList, ...]]:
+        """Parse a request; called in a thread."""
+        options = self._options
+        _refuse_query(query, is_json=is_json)
+        request = correction_from_json(body) if is_json else correction_from_query(body, query)
+        self._check_phrases(request.num_phrases)
+        lists = self._scorer.corrections.phrases(request.lists, request.entities)
+        content = unpacked(request.body, options.max_body, _OF_TRANSCRIPTS.too_large)
+        transcript = read_transcript(content, request.format)
+        if transcript.num_arcs > options.max_lattice_arcs:
+            most = options.max_lattice_arcs
+            raise Problem(413, f"the transcript has {transcript.num_arcs} words; at most {most} are allowed, divide it")
+        return _Correction(transcript, is_value=request.is_value), lists
+
+    async def _corrected_utterances(
+        self, transcript: Transcript, lists: tuple[PhraseList, ...], until: float
+    ) -> list[tuple[ListLattice, CorrectedUtterance]]:
+        """Correct utterances one by one, so that those of other requests are corrected between them."""
+        loop, correct = asyncio.get_running_loop(), self._scorer.corrections.correct
+        return [
+            await loop.run_in_executor(self._correction_thread, correct, lattice, lists, until)
+            for lattice in transcript.lattices
+        ]
+
+    def _check_phrases(self, count: int) -> None:
+        if count > self._options.max_phrases:
+            raise Problem(413, f"the request has {count} phrases; at most {self._options.max_phrases} are allowed")
+
+    async def _unless_closed(self, request: Request, result: asyncio.Future[Result]) -> Result:
+        """Wait for a result; cancel it if the client closes the connection."""
         closed = asyncio.ensure_future(request.receive())
-        futures: set[asyncio.Future[Any]] = {result, closed}
         try:
+            futures: set[asyncio.Future[Any]] = {result, closed}
             await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
             if not result.done():
                 raise _Disconnected
@@ -307,6 +376,28 @@ class _Api:
         return HTMLResponse(content, headers=headers)
 
 
+def _is_json(request: Request) -> bool:
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json"
+
+
+def _refuse_query(query: list[tuple[str, str]], *, is_json: bool) -> None:
+    if is_json and query:
+        raise Problem(400, f"the query parameter {query[0][0]!r:.80} is not allowed with JSON; add it as a field")
+
+
+@dataclass(frozen=True, slots=True)
+class _Correction:
+    """A transcript in progress."""
+
+    transcript: Transcript
+    is_value: bool  # the response contains the document as a JSON value
+
+    def document(self, lattices: list[ListLattice], utterances: list[CorrectedUtterance]) -> dict[str, Any]:
+        """Return the response; called in a thread."""
+        text = write_transcript(replace(self.transcript, lattices=tuple(lattices))).decode("utf-8", "surrogateescape")
+        return {"transcript": _value(text) if self.is_value else text, "changes": change_records(utterances)}
+
+
 @dataclass(frozen=True, slots=True)
 class _Job:
     """A lattice in flight, with its request."""
@@ -324,6 +415,14 @@ class _Job:
         if "ids" in format.keeps and "names" not in format.keeps:
             self.scorer.vocabularies.refuse_new_words(rescored)
         return write_lattice(as_list_of(self.lattice, rescored), format, scales, request.n), "application/octet-stream"
+
+
+def _value(text: str) -> Any:
+    """Return a JSON document; a list for JSON lines."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return [json.loads(line) for line in text.split("\n") if line]
 
 
 def json_bytes(content: dict[str, Any]) -> bytes:

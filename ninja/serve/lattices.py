@@ -100,8 +100,13 @@ class Vocabularies:
         return lattice.replace(word=frozen(word), words=words)
 
 
-def unpacked(body: bytes, most: int) -> bytes:
+def unpacked(body: bytes, most: int, advice: str) -> bytes:
     """Decompress a body if it is gzip.
+
+    Args:
+        body: The body.
+        most: Maximum number of bytes of the content.
+        advice: What to do if it has more.
 
     Raises:
         Problem: It has more than `most` bytes.
@@ -115,7 +120,7 @@ def unpacked(body: bytes, most: int) -> bytes:
     while count := reader.readinto(buffer):
         content.write(buffer[:count])
         if content.tell() > most:
-            raise Problem(413, f"the body unpacks to more than {most} bytes; prune the lattice first")
+            raise Problem(413, f"the body unpacks to more than {most} bytes; {advice}")
     return content.getvalue()
 
 
@@ -151,12 +156,7 @@ def read_lattice(body: bytes, format: str | None, key: str | None, vocabularies:
 def _entries(body: bytes, name: str | None, key: str | None) -> Iterator[Entry]:
     stream = Stream(io.BytesIO(body), BODY)
     head = stream.head(HEAD)
-    format = None if name is None else _named(name)
-    if format is None:
-        format = by_mark(head)
-        if format is None and not is_kaldi(head[:KALDI_HEAD]):
-            reason = refusal(head) or other_kind(head) or "the format is not recognised; name it in 'format'"
-            raise FormatError(reason, BODY)
+    format = format_of(head, name)
     if format is None or format.read == KALDI_READ or format.name in KALDI_FORMATS:
         if head.startswith(BOM):
             stream.readinto(memoryview(bytearray(len(BOM))))
@@ -172,6 +172,26 @@ def _entries(body: bytes, name: str | None, key: str | None) -> Iterator[Entry]:
     content.key = key or DEFAULT_KEY
     options = {"key": "utterance"} if format.name == "slf" else {}  # a body has no file name
     yield from Reader.of(format, options).entries(content, None)
+
+
+def format_of(head: bytes, name: str | None) -> Format | None:
+    """Return the format of a body; None for Kaldi archives.
+
+    Args:
+        head: The first bytes of the body, not compressed.
+        name: Name of the format; None detects it.
+
+    Raises:
+        OptionError: There is no such format.
+        FormatError: The format is not recognised.
+    """
+    format = None if name is None else _named(name)
+    if format is None:
+        format = by_mark(head)
+        if format is None and not is_kaldi(head[:KALDI_HEAD]):
+            reason = refusal(head) or other_kind(head) or "the format is not recognised; name it in 'format'"
+            raise FormatError(reason, BODY)
+    return format
 
 
 def _named(name: str) -> Format | None:

@@ -29,6 +29,9 @@ class Metrics:
         self.incomplete = Counter(
             "ninja_incomplete", "Lattices whose deadline expired before the search ended.", registry=self.registry
         )
+        self.corrections = Counter(
+            "ninja_corrections", "Corrections in the best hypotheses of transcripts.", registry=self.registry
+        )
         self.registry.register(_ScorerCounts(scorer))
 
     def exposition(self) -> tuple[bytes, str]:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from html import escape
-from typing import Any
+from typing import Any, get_args
 
+from ninja.context.correction.corrector import Kind
 from ninja.libraries import VERSION
+from ninja.serve.corrections import MAX_WORDS, correctable
 from ninja.serve.lattices import readable, writable
 from ninja.serve.options import ServeOptions
 from ninja.serve.problems import MEDIA_TYPE, TITLES
-from ninja.serve.requests import DESCRIPTIONS, MAX_KEY, MAX_N
+from ninja.serve.requests import CORRECT_DESCRIPTIONS, DESCRIPTIONS, MAX_KEY, MAX_N
 
 ABOUT = (
-    "Rescores lattices and n-best lists of speech recognisers with language models. All requests share one batch; the "
-    "result of a request does not depend on the others."
+    "Rescores lattices and n-best lists of speech recognisers with language models, and corrects transcripts. All "
+    "rescoring requests share one batch; the result of a request does not depend on the others."
 )
 EXAMPLE = {
     "key": "utt1",
@@ -23,6 +25,11 @@ EXAMPLE = {
     ],
     "entities": ["jon chen"],
     "n": 2,
+}
+
+CORRECT_EXAMPLE = {
+    "transcript": {"key": "utt1", "nbest": [{"text": "call john chan", "score": -2.0}]},
+    "entities": ["Jon Chen"],
 }
 
 
@@ -42,6 +49,40 @@ def document(options: ServeOptions, lists: list[str], *, has_token: bool) -> dic
         for status in (400, *((401,) if has_token else ()), 408, 413, 422, 429, 500, 503, 504)
     }
     problems["429"]["headers"] = {"Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer"}}}
+    answers_of_correction = {
+        "200": {
+            "description": "The corrected transcript.",
+            "content": {"application/json": {"schema": {"$ref": "#/components/schemas/CorrectionAnswer"}}},
+        },
+        **problems,
+    }
+    correct = {
+        "summary": "Correct names, places and titles in a transcript.",
+        "description": (
+            "Phrases replace words that sound like them where this is probable. The body is a file in one of the "
+            "formats of transcripts, and options are in the query; or it is a JSON object with the transcript and the "
+            "options. The response has the same document with the corrected words, and the changes. "
+            f"Limits: {options.max_body} bytes, {options.max_lattice_arcs} words, {MAX_WORDS} words of an utterance, "
+            f"{options.max_phrases} phrases, {options.max_seconds:g} s."
+        ),
+        "operationId": "correct",
+        "parameters": [
+            _parameter("format", CORRECT_DESCRIPTIONS["format"], {"type": "string", "enum": correctable()}),
+            _repeated("list", CORRECT_DESCRIPTIONS["lists"], _names(lists)),
+            _repeated("phrase", "Phrase of this transcript.", {"type": "string"}),
+        ],
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/json": {
+                    "schema": {"$ref": "#/components/schemas/CorrectionRequest"},
+                    "example": CORRECT_EXAMPLE,
+                },
+                "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
+            },
+        },
+        "responses": answers_of_correction,
+    }
     rescore = {
         "summary": "Rescore a lattice or an n-best list.",
         "description": (
@@ -53,7 +94,7 @@ def document(options: ServeOptions, lists: list[str], *, has_token: bool) -> dic
         "operationId": "rescore",
         "parameters": [
             *(
-                {"name": name, "in": "query", "description": DESCRIPTIONS[name], "schema": schema}
+                _parameter(name, DESCRIPTIONS[name], schema)
                 for name, schema in _options(lists).items()
                 if name not in ("entities", "lists")
             ),
@@ -86,6 +127,7 @@ def document(options: ServeOptions, lists: list[str], *, has_token: bool) -> dic
     }
     paths: dict[str, Any] = {
         "/v1/rescore": {"post": rescore},
+        "/v1/correct": {"post": correct},
         "/healthz": {"get": _text("Tell that the process answers.")},
         "/readyz": {"get": _text("Tell whether the server accepts lattices.", not_ready=True)},
         "/metrics": {"get": _text("Return metrics for Prometheus.", has_token=has_token)},
@@ -98,7 +140,7 @@ def document(options: ServeOptions, lists: list[str], *, has_token: bool) -> dic
     }
     if has_token:
         result["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
-        for path, method in (("/v1/rescore", "post"), ("/metrics", "get")):
+        for path, method in (("/v1/rescore", "post"), ("/v1/correct", "post"), ("/metrics", "get")):
             paths[path][method]["security"] = [{"token": []}]
     return result
 
@@ -107,13 +149,12 @@ def _names(lists: list[str]) -> dict[str, Any]:
     return {"type": "string", "enum": lists} if lists else {"type": "string"}
 
 
+def _parameter(name: str, description: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"name": name, "in": "query", "description": description, "schema": schema}
+
+
 def _repeated(name: str, description: str, schema: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "name": name,
-        "in": "query",
-        "description": f"{description} May be repeated.",
-        "schema": {"type": "array", "items": schema},
-    }
+    return _parameter(name, f"{description} May be repeated.", {"type": "array", "items": schema})
 
 
 def _options(lists: list[str]) -> dict[str, dict[str, Any]]:
@@ -218,6 +259,7 @@ def _schemas(lists: list[str]) -> dict[str, Any]:
                 },
             },
         },
+        **_correction_schemas(lists),
         "Problem": {
             "type": "object",
             "required": ["type", "title", "status", "detail"],
@@ -227,6 +269,55 @@ def _schemas(lists: list[str]) -> dict[str, Any]:
                 "status": {"type": "integer"},
                 "detail": {"type": "string", "description": "The message of the command line."},
                 "key": {"type": "string", "description": "Utterance id, if known."},
+            },
+        },
+    }
+
+
+def _correction_schemas(lists: list[str]) -> dict[str, Any]:
+    text, number, index = {"type": "string"}, {"type": "number"}, {"type": "integer", "minimum": 0}
+    document = {"oneOf": [text, {"type": "object"}, {"type": "array", "items": {}}]}
+    shared = _options(lists)
+    properties: dict[str, Any] = {
+        "transcript": {**document},
+        "format": {"type": "string", "enum": correctable()},
+        "entities": shared["entities"],
+        "lists": shared["lists"],
+    }
+    for name, schema in properties.items():
+        schema["description"] = CORRECT_DESCRIPTIONS[name]
+    change = {
+        "utt": {**text, "description": "Utterance id."},
+        "begin": {**index, "description": "Index of the first replaced word."},
+        "end": {**index, "description": "Index after the last replaced word."},
+        "before": {**text, "description": "The replaced words."},
+        "after": {**text, "description": "The words in their place."},
+        "phrase": {**text, "description": "The phrase, as in its list."},
+        "class": {**text, "description": "Class of the phrase, or an empty text."},
+        "kind": {"type": "string", "enum": list(get_args(Kind))},
+        "distance": {**number, "description": "Cost of the confused phones per phone of the phrase."},
+        "probability": {**number, "description": "Probability that the change is right, in [0, 1]."},
+    }
+    return {
+        "CorrectionRequest": {
+            "type": "object",
+            "additionalProperties": False,
+            "required": ["transcript"],
+            "properties": properties,
+        },
+        "CorrectionAnswer": {
+            "type": "object",
+            "required": ["transcript", "changes"],
+            "properties": {
+                "transcript": {
+                    **document,
+                    "description": "The corrected document: a JSON value if the request contains one, else text.",
+                },
+                "changes": {
+                    "type": "array",
+                    "description": "Changes of the best hypotheses, in order.",
+                    "items": {"type": "object", "required": list(change), "properties": change},
+                },
             },
         },
     }

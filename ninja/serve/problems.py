@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -67,6 +68,12 @@ class Problem(Exception):
         """Body of the response."""
         document = {"type": "about:blank", "title": TITLES[self.status], "status": self.status, "detail": self.detail}
         return document if self.key is None else document | {"key": self.key}
+
+
+def unknown_list(name: str, known: Collection[str]) -> Problem:
+    """Return the problem of a request that names a phrase list that the server does not have."""
+    available = f"available: {', '.join(known)}" if known else "this server has none"
+    return Problem(422, f"there is no phrase list {name!r:.80}; {available}")
 
 
 def problem_of(error: Exception) -> Problem:

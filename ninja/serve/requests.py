@@ -1,4 +1,4 @@
-"""`RescoreRequest`, a request to rescore a lattice, and its fields."""
+"""`RescoreRequest` and `CorrectRequest`: requests and their fields."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import base64
 import binascii
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,6 +33,12 @@ DESCRIPTIONS = {
     "deadline_ms": "Milliseconds after which the best answer so far is returned; `complete` tells whether the search "
     "had ended.",
 }
+CORRECT_DESCRIPTIONS = {
+    "transcript": "The transcript: the JSON document of a recogniser, or the text of a file.",
+    "format": "Format of the transcript.  [default: detected from the content]",
+    "entities": DESCRIPTIONS["entities"],
+    "lists": DESCRIPTIONS["lists"],
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,25 +60,52 @@ class RescoreRequest:
         return sum(map(len, self.entities.values()))
 
 
+@dataclass(frozen=True, slots=True)
+class CorrectRequest:
+    """A transcript, and phrases for correcting it."""
+
+    body: bytes  # content of a file
+    format: str | None = None
+    entities: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # by class
+    lists: tuple[str, ...] = ()
+    is_value: bool = False  # the transcript was a JSON value, and is returned as one
+
+    @property
+    def num_phrases(self) -> int:
+        """Number of phrases in the request, without those of named lists."""
+        return sum(map(len, self.entities.values()))
+
+
 def from_query(body: bytes, query: Sequence[tuple[str, str]]) -> RescoreRequest:
     """Return the request of a lattice that is the body, with options in the query of the URL.
 
     Raises:
         Problem: A parameter is unknown, occurs twice, or has an invalid value.
     """
+    return RescoreRequest(body, **_checked(_query_values(query, ("key", "format", "to", "n", "deadline_ms"))))
+
+
+def correction_from_query(body: bytes, query: Sequence[tuple[str, str]]) -> CorrectRequest:
+    """Return the request of a transcript that is the body, with options in the query of the URL.
+
+    Raises:
+        Problem: A parameter is unknown, occurs twice, or has an invalid value.
+    """
+    return CorrectRequest(body, **_checked(_query_values(query, ("format",))))
+
+
+def _query_values(query: Sequence[tuple[str, str]], known: Sequence[str]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for name, text in query:
         if name in ("list", "phrase"):
             values.setdefault({"list": "lists", "phrase": "entities"}[name], []).append(text)
-        elif name not in ("key", "format", "to", "n", "deadline_ms"):
-            raise Problem(
-                400, f"unknown query parameter {name!r:.80}; known: key, format, to, n, deadline_ms, list, phrase"
-            )
+        elif name not in known:
+            raise Problem(400, f"unknown query parameter {name!r:.80}; known: {', '.join(known)}, list, phrase")
         elif name in values:
             raise Problem(400, f"the query parameter {name} is given twice; give it once")
         else:
             values[name] = _number(name, text) if name in ("n", "deadline_ms") else text
-    return _request(body, values)
+    return values
 
 
 def from_json(content: bytes) -> RescoreRequest:
@@ -81,6 +114,32 @@ def from_json(content: bytes) -> RescoreRequest:
     Raises:
         Problem: The content is not such an object.
     """
+    values = _json_values(content, DESCRIPTIONS)
+    sources = [name for name in ("lattice", "lattice_base64", "nbest") if name in values]
+    if len(sources) != 1:
+        message = f"{' and '.join(sources)} are given; give one of them" if sources else "no lattice is given"
+        raise Problem(400, f"{message}; the field is lattice, lattice_base64 or nbest")
+    return RescoreRequest(_content(sources[0], values.pop(sources[0]), values), **_checked(values))
+
+
+def correction_from_json(content: bytes) -> CorrectRequest:
+    """Return the request of a JSON object, whose fields are those of `CORRECT_DESCRIPTIONS`.
+
+    Raises:
+        Problem: The content is not such an object.
+    """
+    values = _json_values(content, CORRECT_DESCRIPTIONS)
+    transcript = values.pop("transcript", None)
+    if isinstance(transcript, str):
+        return CorrectRequest(transcript.encode("utf-8", "surrogatepass"), **_checked(values))
+    if not isinstance(transcript, dict | list):
+        name = "no transcript is given" if transcript is None else f"transcript is {_shown(transcript)}"
+        raise Problem(400, f"{name}; transcript must be text, an object or a list")
+    return CorrectRequest(json.dumps(transcript).encode(), **_checked(values), is_value=True)
+
+
+def _json_values(content: bytes, known: Collection[str]) -> dict[str, Any]:
+    """Return the fields of a JSON object that are not null."""
     try:
         entry, has_double = loaded(content.decode("utf-8"))
     except ValueError as error:
@@ -89,14 +148,9 @@ def from_json(content: bytes) -> RescoreRequest:
         raise Problem(400, f"expected a JSON object, found {_shown(entry)}")
     if has_double:
         raise Problem(400, "an object has a field twice; give each field once")
-    if unknown := [name for name in entry if name not in DESCRIPTIONS]:
-        raise Problem(400, f"unknown field {unknown[0]!r:.80}; known: {', '.join(DESCRIPTIONS)}")
-    values = {name: value for name, value in entry.items() if value is not None}
-    sources = [name for name in ("lattice", "lattice_base64", "nbest") if name in values]
-    if len(sources) != 1:
-        message = f"{' and '.join(sources)} are given; give one of them" if sources else "no lattice is given"
-        raise Problem(400, f"{message}; the field is lattice, lattice_base64 or nbest")
-    return _request(_content(sources[0], values.pop(sources[0]), values), values)
+    if unknown := [name for name in entry if name not in known]:
+        raise Problem(400, f"unknown field {unknown[0]!r:.80}; known: {', '.join(known)}")
+    return {name: value for name, value in entry.items() if value is not None}
 
 
 def _content(name: str, value: Any, values: dict[str, Any]) -> bytes:
@@ -125,7 +179,12 @@ def _number(name: str, text: str) -> Any:
         raise Problem(400, f"{name} is {text!r:.80}, but must be a number") from None
 
 
-def _request(body: bytes, values: dict[str, Any]) -> RescoreRequest:
+def _checked(values: dict[str, Any]) -> dict[str, Any]:
+    """Return the values of the fields of a request.
+
+    Raises:
+        Problem: A value is invalid.
+    """
     checks: dict[str, Callable[[Any], Any]] = {
         "key": lambda value: _text("key", value, MAX_KEY),
         "format": lambda value: _text("format", value, 80),
@@ -135,7 +194,7 @@ def _request(body: bytes, values: dict[str, Any]) -> RescoreRequest:
         "lists": _lists,
         "deadline_ms": _deadline,
     }
-    return RescoreRequest(body, **{name: checks[name](value) for name, value in values.items()})
+    return {name: checks[name](value) for name, value in values.items()}
 
 
 def _text(name: str, value: Any, most: int) -> str:

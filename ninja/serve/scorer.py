@@ -9,6 +9,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ninja.context.correction.options import CorrectOptions
+from ninja.context.correction.stage import Correcting
 from ninja.context.entities.lists import Entities, PhraseList
 from ninja.context.settings import Context
 from ninja.context.stage import Contextual
@@ -24,8 +26,9 @@ from ninja.rescoring.options import LISTS, RescoreOptions, usual_weights
 from ninja.rescoring.report import RescoreReport
 from ninja.rescoring.rescorer import Rescorer
 from ninja.rescoring.utterances import Submission, Utterance
+from ninja.serve.corrections import Corrections
 from ninja.serve.lattices import Vocabularies
-from ninja.serve.problems import Problem
+from ninja.serve.problems import Problem, unknown_list
 
 Phrases = tuple[PhraseList, ...]
 
@@ -52,6 +55,8 @@ class Scorer:
         context: Models and options of the phrases of requests; its own phrases are not used.
         lists: Files of phrases by name, which requests refer to.
         chosen: Options that the user has set, which apply to lattices of all kinds; by default, `max_unknown` is 1.
+        correct_options: Options of the corrections of transcripts, which use the lexicon and the confusion costs of
+            the context, if it has any.
         max_latency: See `Rescorer`.
         max_waiting: See `Rescorer`.
 
@@ -69,6 +74,7 @@ class Scorer:
         context: Context | None = None,
         lists: Mapping[str, str | os.PathLike[str]] | None = None,
         chosen: Collection[str] = (),
+        correct_options: CorrectOptions = CorrectOptions(),
         max_latency: float = 0.01,
         max_waiting: int = 256,
     ) -> None:
@@ -95,6 +101,7 @@ class Scorer:
         if context is not None:
             self._context = RequestContext.before(context, files, self.options)  # type: ignore[assignment]
         self.lists = {name: self._phrases_of(name, path) for name, path in (lists or {}).items()}
+        self.corrections = Corrections(lists or {}, _correcting(context, correct_options))
         self._lock = threading.Lock()
         self._rescorers: dict[RescoreOptions, Rescorer] = {}
         self.is_closed = False
@@ -138,8 +145,7 @@ class Scorer:
             FormatError: A phrase is invalid.
         """
         if unknown := [name for name in names if name not in self.lists]:
-            known = f"available: {', '.join(self.lists)}" if self.lists else "this server has none"
-            raise Problem(422, f"there is no phrase list {unknown[0]!r:.80}; {known}")
+            raise unknown_list(unknown[0], self.lists)
         lists = tuple(phrases for name in names for phrases in self.lists[name])
         if not any(entities.values()):
             return lists
@@ -216,6 +222,17 @@ class Scorer:
 
     def _normalizer(self) -> Normalizer:
         return LexicalForms(self.options.normalizer).normalizer(None)
+
+
+def _correcting(context: Context | None, options: CorrectOptions) -> Correcting:
+    """Return the files and options of corrections."""
+    no_phrases = Entities.from_dict({})
+    augmentation = None if context is None else context.augmentation
+    if augmentation is None:
+        return Correcting(no_phrases, options=options)
+    if augmentation.letters_only:
+        return Correcting(no_phrases, options=replace(options, letters_only=True))
+    return Correcting(no_phrases, options=options, lexicon=augmentation.lexicon, confusion=augmentation.confusion)
 
 
 def _with_penalty(options: RescoreOptions, lm: Model, old_lm: Model, words: SymbolTable | None) -> RescoreOptions:

@@ -15,6 +15,7 @@ from rescoring_cases import random_lattice
 from served import Client, file_of, served
 
 from ninja.context import Context, Entities
+from ninja.context.correction.options import CorrectOptions
 from ninja.rescoring import RescoreOptions
 from ninja.serve.requests import DESCRIPTIONS
 from ninja.serve.scorer import Scorer
@@ -43,7 +44,9 @@ HYPOTHESES = st.lists(
 @pytest.fixture(scope="module")
 def client() -> Iterator[Client]:
     options = RescoreOptions(unk_penalty=1.0)
-    with served(Scorer(FakeLM(), options, words=symbols(), context=Context(Entities.from_dict({})))) as running:
+    context, letters = Context(Entities.from_dict({})), CorrectOptions(letters_only=True)
+    scorer = Scorer(FakeLM(), options, words=symbols(), context=context, correct_options=letters)
+    with served(scorer) as running:
         yield running
 
 
@@ -54,15 +57,17 @@ def is_answered(client: Client, status: int, document: bytes, media_type: str) -
         assert json.loads(document)["status"] == status
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(fields=st.dictionaries(NAMES, VALUES, max_size=4), nbest=st.none() | HYPOTHESES)
 def test_any_json_object_is_answered(client: Client, fields: dict[str, Any], nbest: list[Any] | None) -> None:
-    fields = fields if nbest is None else {"key": "utt", **fields, "nbest": nbest}
-    answer = client.send("POST", "/v1/rescore", json.dumps(fields).encode(), Content_Type="application/json")
-    is_answered(client, answer.status, answer.body, answer.headers["content-type"])
+    lattice = fields if nbest is None else {"key": "utt", **fields, "nbest": nbest}
+    transcript = {"transcript": fields if nbest is None else {"nbest": nbest}, "entities": ["w1 w2"]}
+    for path, content in (("rescore", lattice), ("correct", transcript)):
+        answer = client.send("POST", f"/v1/{path}", json.dumps(content).encode(), Content_Type="application/json")
+        is_answered(client, answer.status, answer.body, answer.headers["content-type"])
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(
     body=st.sampled_from(BODIES),
     changes=st.lists(st.tuples(st.integers(0, 4000), st.binary(max_size=6)), max_size=4),

@@ -58,11 +58,13 @@ class Surprise:
 
     def word(self, word: str) -> float:
         """Return the cost of a word without context, nats."""
-        if word not in self._unigram:
+        cost = self._unigram.get(word)
+        if cost is None:
             number = self._id(word)
-            cost = -float(self._lm.logprob(self._empty, np.array([number], np.int32))[0])
-            self._unigram[word] = UNKNOWN_WORD if number == self._unk else cost
-        return self._unigram[word]
+            if number == self._unk:  # not cached, as there is no limit to the number of such words
+                return UNKNOWN_WORD
+            cost = self._unigram[word] = -float(self._lm.logprob(self._empty, np.array([number], np.int32))[0])
+        return cost
 
     def histories(self, words: Sequence[str]) -> npt.NDArray[np.int64]:
         """Return the state of the model before each word, and after the last one."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -24,6 +24,7 @@ from ninja.context.sound.pronunciation import Pronouncer
 from ninja.errors import DependencyError, NinjaError, OptionError, VocabularyError, counted
 from ninja.files.output import Guard
 from ninja.formats.kaldi.tables import read_speakers
+from ninja.formats.nbest.json_records import with_new_words
 from ninja.formats.nbest.lattices import nbest_lattice
 from ninja.graph import best_path, lattice_nbest
 from ninja.lattice import Lattice, Scales
@@ -38,6 +39,9 @@ from ninja.log import Log
 from ninja.models import CORRECTION, ENGLISH_NGRAM
 
 Name = str | os.PathLike[str]
+Words = tuple[str, ...]
+Confidences = list[float] | None
+ChangesOf = Callable[[Words, Confidences], Sequence[Change]]
 LEAST_GAIN = 0.01  # nats by which a correction is cheaper than the words that it replaces
 
 
@@ -156,20 +160,15 @@ class Correction:
 
     def _list(self, lattice: ListLattice, lists: Sequence[PhraseList]) -> Lattice:
         """Correct the hypotheses of an n-best list."""
-        nbest = lattice_nbest(lattice, max(lattice.num_hypotheses, 1), self.correcting.scales)
-        hypotheses: list[Hypothesis] = []
-        for number, hypothesis in enumerate(nbest.hypotheses):
-            words, confidences = _words_of(lattice, hypothesis)
-            changes = self.corrector.changes(words, lists, confidences)
-            hypotheses.append(corrected_hypothesis(hypothesis, changes))
-            if number == 0 and changes:
-                self.corrected.append(CorrectedUtterance(lattice.key, words, tuple(changes)))
-        if hypotheses == list(nbest.hypotheses):
-            return lattice
+
+        def changes_of(words: Words, confidences: Confidences) -> list[Change]:
+            return self.corrector.changes(words, lists, confidences)
+
         written = self._table(lattice)
-        written.ids(str(word) for hypothesis in hypotheses for word in hypothesis.words)
-        result = nbest_lattice(replace(nbest, hypotheses=tuple(hypotheses)), written.words)
-        return ListLattice.of(result, lattice.num_hypotheses, lattice.record)
+        corrected, utterance = corrected_list(lattice, changes_of, self.correcting.scales, written)
+        if utterance.changes:
+            self.corrected.append(utterance)
+        return corrected
 
     def _lattice(self, lattice: Lattice, lists: Sequence[PhraseList]) -> Lattice:
         """Correct the best path of a lattice."""
@@ -245,6 +244,40 @@ def make_corrector(correcting: Correcting, normalizer: Normalizer, log: Log) -> 
     return Corrector(Decision.read(CORRECTION), Surprise(lm), sounds, options.threshold, normalizer)
 
 
+def corrected_list(
+    lattice: ListLattice, changes_of: ChangesOf, scales: Scales, written: WrittenWords
+) -> tuple[ListLattice, CorrectedUtterance]:
+    """Correct the hypotheses of an n-best list.
+
+    Args:
+        lattice: The list, with a symbol table.
+        changes_of: Returns the corrections of words, given their confidences or None.
+        scales: Scales that order the hypotheses.
+        written: Symbol table of the result.
+
+    Returns:
+        The corrected list, and the changes of its best hypothesis.
+    """
+    nbest = lattice_nbest(lattice, max(lattice.num_hypotheses, 1), scales)
+    hypotheses: list[Hypothesis] = []
+    of_best = CorrectedUtterance(lattice.key, (), ())
+    for number, hypothesis in enumerate(nbest.hypotheses):
+        words, confidences = _words_of(lattice, hypothesis)
+        changes = changes_of(words, confidences)
+        hypotheses.append(corrected_hypothesis(hypothesis, changes))
+        if number == 0:
+            of_best = CorrectedUtterance(lattice.key, words, tuple(changes))
+    if hypotheses == list(nbest.hypotheses):
+        return lattice, of_best
+    written.ids(str(word) for hypothesis in hypotheses for word in hypothesis.words)
+    corrected = replace(nbest, hypotheses=tuple(hypotheses))
+    record = lattice.record
+    if record is not None:
+        pairs = zip(nbest.hypotheses, hypotheses, strict=True)
+        record = with_new_words(record, corrected, (pair for pair in pairs if pair[0] != pair[1]))
+    return ListLattice.of(nbest_lattice(corrected, written.words), lattice.num_hypotheses, record), of_best
+
+
 def corrected_hypothesis(hypothesis: Hypothesis, changes: Sequence[Change]) -> Hypothesis:
     """Return a hypothesis with changes; costs, times and labels of replaced words are divided among the new words."""
     words = tuple(apply_changes(list(map(str, hypothesis.words)), changes))
@@ -291,7 +324,7 @@ def _chain(lattice: Lattice, arcs: npt.NDArray[np.int64], words: Sequence[int], 
     return Chain(start, end, tuple(words), graph * share, acoustic * share, tuple(np.split(labels, cuts)))
 
 
-def _words_of(lattice: ListLattice, hypothesis: Hypothesis) -> tuple[tuple[str, ...], list[float] | None]:
+def _words_of(lattice: ListLattice, hypothesis: Hypothesis) -> tuple[Words, Confidences]:
     """Return the words of a hypothesis, and their confidences if the file has them."""
     words = tuple(map(str, hypothesis.words))
     origin = None if lattice.record is None else lattice.record.origin
@@ -301,7 +334,7 @@ def _words_of(lattice: ListLattice, hypothesis: Hypothesis) -> tuple[tuple[str, 
     return words, confidences if len(confidences) == len(words) else None
 
 
-def _best_path(lattice: Lattice, scales: Scales) -> tuple[tuple[str, ...], list[float] | None, npt.NDArray[np.int64]]:
+def _best_path(lattice: Lattice, scales: Scales) -> tuple[Words, Confidences, npt.NDArray[np.int64]]:
     """Return the words of the best path, their posteriors if there are other paths, and its arcs."""
     path = best_path(lattice, scales)
     assert lattice.words is not None

@@ -16,6 +16,7 @@ from ninja.libraries import needed_for
 Phones = tuple[str, ...]
 Lookup = Callable[[str], Sequence[Phones]]  # returns the pronunciations of a word, best first, possibly none
 
+MAX_CACHED = 1_000_000  # words whose pronunciations are cached
 MAX_PER_WORD = 4  # maximum number of pronunciations per word
 MAX_PER_PHRASE = 8  # maximum number of pronunciations per phrase, as the pronunciations of its words are combined
 LONGEST_PHRASE = 128  # maximum number of phones
@@ -83,9 +84,13 @@ class Pronouncer:
 
     def of(self, word: str) -> tuple[Phones, ...]:
         """Return at most `MAX_PER_WORD` pronunciations of a word, best first; the tuple may be empty."""
-        if word not in self._cache:
-            self._cache[word] = tuple(dict.fromkeys(self._look_up(word)))[:MAX_PER_WORD]
-        return self._cache[word]
+        variants = self._cache.get(word)
+        if variants is None:
+            variants = tuple(dict.fromkeys(self._look_up(word)))[:MAX_PER_WORD]
+            if len(self._cache) >= MAX_CACHED:
+                self._cache.clear()
+            self._cache[word] = variants
+        return variants
 
     def of_phrase(self, phrase: Phrase) -> list[tuple[Phones, ...]]:
         """Return at most `MAX_PER_PHRASE` pronunciations of a phrase, each as the phones of every word.

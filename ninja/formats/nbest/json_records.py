@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ninja.formats.nbest.json_hypotheses import AM_SCORE, LM_SCORE, ObjectFields, parts
@@ -88,6 +88,24 @@ def objects_of(nbest: NBest, words: SymbolTable | None = None, options: ListOpti
         listed.append(entry)
     entries = listed if layout.nbest is None else [{**record.utterance, layout.nbest: listed}]
     return [_with_key(entry, layout.key or KEY, nbest.key) for entry in entries]
+
+
+def with_new_words(record: ListRecord, nbest: NBest, changed: Iterable[tuple[Hypothesis, Hypothesis]]) -> ListRecord:
+    """Return a record whose hypotheses have other words and keep their fields.
+
+    Args:
+        record: The record of `nbest`.
+        nbest: The list with the new words.
+        changed: Hypotheses before and after the change.
+    """
+    layout = record.layout if isinstance(record.layout, ObjectFields) else ObjectFields()
+    hypotheses = dict(record.hypotheses)
+    for old, new in changed:
+        names = list(map(str, new.words))
+        if (fields := record.hypotheses.get(" ".join(map(str, old.words)))) is not None:
+            others = {name: value for name, value in fields.items() if name != layout.words}
+            hypotheses.setdefault(" ".join(names), others | _plain(new, names, nbest, layout))
+    return record._replace(hypotheses=hypotheses)
 
 
 def _plain(hypothesis: Hypothesis, names: list[str], nbest: NBest, layout: ObjectFields) -> dict[str, Any]:

@@ -1,0 +1,189 @@
+"""`Corrections`: correct the transcripts of requests with the phrases of requests and of the server's lists."""
+
+from __future__ import annotations
+
+import io
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ninja.context.correction.corrector import Change, Corrector
+from ninja.context.correction.report import records
+from ninja.context.correction.stage import (
+    Confidences,
+    CorrectedUtterance,
+    Correcting,
+    Words,
+    corrected_list,
+    make_corrector,
+)
+from ninja.context.entities.lists import Entities, PhraseList
+from ninja.context.entities.written import WrittenWords
+from ninja.errors import FormatError, NinjaError, OptionError, VocabularyError
+from ninja.files.stream import Stream
+from ninja.formats.content import Content
+from ninja.formats.format import HEAD, Format, Reader, WriteSettings, formats
+from ninja.io.layouts import Plain
+from ninja.io.losses import converted
+from ninja.lattice import Scales
+from ninja.lattice.lattice import ListLattice, check
+from ninja.lattice.text import BASIC
+from ninja.log import Log
+from ninja.serve.lattices import BODY, DEFAULT_KEY, format_of
+from ninja.serve.logs import log
+from ninja.serve.problems import Problem, unknown_list
+
+MAX_WORDS = 10_000  # of a hypothesis
+CHANGE_FIELDS = ("utt", "begin", "end", "before", "after", "phrase", "class", "kind", "distance", "probability")
+JSON_FORMAT = "json"  # n-best lists, which are written again as a whole
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """The utterances of a transcript and its format."""
+
+    format: Format
+    lattices: tuple[ListLattice, ...]
+
+    @property
+    def num_arcs(self) -> int:
+        """Number of arcs of all utterances."""
+        return sum(lattice.num_arcs for lattice in self.lattices)
+
+
+class Corrections:
+    """The phrase lists and the corrector of a server.
+
+    Args:
+        lists: Files of phrases by name.
+        correcting: Files and options; its own phrases and scales are not used.
+
+    Raises:
+        NinjaError: A file cannot be read.
+    """
+
+    def __init__(self, lists: Mapping[str, str | os.PathLike[str]], correcting: Correcting) -> None:
+        self._lists = {name: Entities.read(path, normalizer=BASIC).of("") for name, path in lists.items()}
+        self._correcting = correcting
+        self._corrector: Corrector | None = None
+
+    def phrases(self, names: Sequence[str], entities: Mapping[str, Sequence[Any]]) -> tuple[PhraseList, ...]:
+        """Return the phrase lists of a request.
+
+        Args:
+            names: Names of the server's lists.
+            entities: Phrases by class.
+
+        Raises:
+            Problem: There is no such list, no phrase is given, or a phrase is invalid.
+        """
+        if unknown := [name for name in names if name not in self._lists]:
+            raise unknown_list(unknown[0], self._lists)
+        lists = tuple(phrases for name in names for phrases in self._lists[name])
+        if any(entities.values()):
+            try:
+                lists += Entities.from_dict(entities, normalizer=BASIC).of("")
+            except FormatError as error:
+                raise Problem(422, f"entities: {error}") from error
+        if not lists:
+            raise Problem(400, "no phrases are given; the field is entities or lists")
+        return lists
+
+    def correct(
+        self, lattice: ListLattice, lists: Sequence[PhraseList], until: float
+    ) -> tuple[ListLattice, CorrectedUtterance]:
+        """Return a corrected utterance and the changes of its best hypothesis; called in one thread only.
+
+        The first call loads the models, which takes some seconds.
+
+        Args:
+            lattice: An utterance of a transcript.
+            lists: Phrase lists.
+            until: Time of ``time.monotonic`` after which no further hypothesis is corrected.
+
+        Raises:
+            Problem: The time is over, or a hypothesis is too long.
+            VocabularyError: The utterance has word ids instead of words.
+        """
+        if lattice.words is None:
+            raise VocabularyError("the hypotheses contain word ids; send words", key=lattice.key)
+        corrector = self._corrector
+        if corrector is None:
+            notes = Log()
+            corrector = self._corrector = make_corrector(self._correcting, BASIC, notes)
+            for note in notes.notes:
+                log("note", {"note": note})
+
+        def changes_of(words: Words, confidences: Confidences) -> list[Change]:
+            if time.monotonic() > until:
+                raise Problem(504, "the time limit has passed")
+            if len(words) > MAX_WORDS:
+                message = f"an utterance has {len(words)} words; at most {MAX_WORDS} are allowed"
+                raise Problem(413, f"{message}, divide it into segments", lattice.key)
+            return corrector.changes(words, lists, confidences)
+
+        return corrected_list(lattice, changes_of, Scales(), WrittenWords(lattice.words, BASIC))
+
+
+def read_transcript(body: bytes, format_name: str | None) -> Transcript:
+    """Read the utterances of a transcript.
+
+    Args:
+        body: The content of a file, not compressed.
+        format_name: Name of its format; None detects it.
+
+    Raises:
+        NinjaError: The body or one of its utterances cannot be read.
+    """
+    stream = Stream(io.BytesIO(body), BODY)
+    format = format_of(stream.head(HEAD), format_name)
+    if format is None or not _is_correctable(format):
+        name = "the body is a Kaldi archive" if format is None else f"the format is {format.name}"
+        raise OptionError(f"{name}, but transcripts have the formats {', '.join(correctable())}; rescore it instead")
+    content = Content(stream, "")  # no file has this name
+    content.key = DEFAULT_KEY
+    lattices: list[ListLattice] = []
+    for _, entry in Reader.of(format, {}).entries(content, None):
+        if isinstance(entry, NinjaError):
+            entry.path = BODY
+            raise entry
+        check(entry)
+        assert isinstance(entry, ListLattice)
+        lattices.append(entry)
+    if not lattices:
+        raise FormatError("the body contains no utterance", BODY)
+    return Transcript(format, tuple(lattices))
+
+
+def write_transcript(transcript: Transcript) -> bytes:
+    """Return the document from which a transcript was read, with the words of its utterances.
+
+    Raises:
+        LatticeError: A word cannot be written in the format.
+    """
+    write = transcript.format.write
+    assert write is not None
+    settings = WriteSettings(None if write.options is None else write.options(), None)
+    encoder = Plain(write, settings) if write.encoder is None else write.encoder(settings)
+    items = (converted(lattice, transcript.format, settings, with_names=True)[0] for lattice in transcript.lattices)
+    return b"".join([*map(encoder.add, items), encoder.end()])
+
+
+def change_records(utterances: Sequence[CorrectedUtterance]) -> list[dict[str, Any]]:
+    """Return the changes of utterances as JSON objects with `CHANGE_FIELDS`."""
+    return [{name: change[name] for name in CHANGE_FIELDS} for change in records(utterances)]
+
+
+def correctable() -> list[str]:
+    """Return the names of the formats of transcripts."""
+    return [format.name for format in formats() if _is_correctable(format)]
+
+
+def _is_correctable(format: Format) -> bool:
+    """Return whether a format is text that can be written again with other words."""
+    write = format.write
+    if write is None or format.holds != "nbest" or format.name == "parquet":
+        return False
+    return write.as_it_came or write.restores or format.name == JSON_FORMAT
