@@ -32,6 +32,7 @@ def test_the_packages_are_the_lazy_ones():
         "ninja.rescoring",
         "ninja.serve",
         "ninja.train",
+        "ninja.train.parallel",
     } == set(PACKAGES)
 
 

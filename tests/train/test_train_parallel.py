@@ -27,7 +27,7 @@ from ninja.lm import checkpoint, text  # noqa: E402
 from ninja.train import loop  # noqa: E402
 from ninja.train.order import Order  # noqa: E402
 from ninja.train.parallel import launch  # noqa: E402
-from ninja.train.parallel.blocks import BlockUpdate, block_factors  # noqa: E402
+from ninja.train.parallel.block_momentum import BlockUpdate, block_factors  # noqa: E402
 from ninja.train.step import gradient, make_sampler  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections")
@@ -83,18 +83,17 @@ def test_without_momentum_and_with_rate_one_blocks_are_plain_averages():
 
 
 @pytest.mark.parametrize(
-    ("options", "workers", "expected"),
+    ("momentum", "weight", "workers", "expected"),
     [
-        ({"parallel": "ma", "block_momentum": 0.5, "block_rate": 3.0}, 8, (0.0, 1.0)),
-        ({"parallel": "bmuf"}, 8, (0.875, 1.0)),
-        ({"parallel": "bmuf"}, 1, (0.0, 1.0)),
-        ({"parallel": "bmuf"}, 49, (1 - 1 / 49, 1.0)),
-        ({"parallel": "bmuf", "block_momentum": 0.9, "block_rate": 1.25}, 8, (0.9, 1.0)),
-        ({"parallel": "bmuf", "block_momentum": 0.0}, 4, (0.0, 4.0)),
+        (None, 1.0, 8, (0.875, 1.0)),
+        (None, 1.0, 1, (0.0, 1.0)),
+        (None, 1.25, 49, (1 - 1 / 49, 1.25)),
+        (0.9, 1.25, 8, (0.9, 1.0)),
+        (0.0, 1.0, 4, (0.0, 4.0)),
     ],
 )
-def test_the_rate_of_blocks_lets_them_count_as_much_as_was_asked(options, workers, expected):
-    assert block_factors(toy(**options), workers) == pytest.approx(expected)
+def test_the_rate_of_blocks_lets_them_count_as_much_as_was_asked(momentum, weight, workers, expected):
+    assert block_factors(momentum, weight, workers) == pytest.approx(expected)
 
 
 # Order

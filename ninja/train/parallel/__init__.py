@@ -1,1 +1,8 @@
-"""Training in several processes: starting the processes, and combining their updates."""
+"""Training in several processes: starting the processes, and combining their updates.
+
+Names are imported on first use; ``__init__.pyi`` lists them.
+"""
+
+from lazy_loader import attach_stub
+
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

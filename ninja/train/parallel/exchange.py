@@ -83,10 +83,10 @@ class Transport(Protocol):
 class GlooTransport:
     """Messages over gloo, which contain the weights and a last element that is 1 if no more requests follow."""
 
-    def __init__(self, group: dist.ProcessGroup, size: int) -> None:
+    def __init__(self, group: dist.ProcessGroup, vector: torch.Tensor) -> None:
         self._group = group
-        self._inbox = torch.empty(size + 1)
-        self._outbox = torch.zeros(size + 1)
+        self._inbox = vector.new_empty(len(vector) + 1)
+        self._outbox = vector.new_zeros(len(vector) + 1)
 
     def ask(self, partner: int, vector: torch.Tensor) -> torch.Tensor:
         """Send weights to a partner and return its weights."""

@@ -8,8 +8,9 @@ import torch
 
 
 def flat(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Copy tensors into one float32 vector."""
-    return torch.cat([tensor.detach().reshape(-1).float() for tensor in tensors])
+    """Copy tensors into one vector on the device of the first; float64 if a tensor is, otherwise float32."""
+    kind = torch.float64 if any(tensor.dtype == torch.float64 for tensor in tensors) else torch.float32
+    return torch.cat([tensor.detach().reshape(-1).to(tensors[0].device, kind) for tensor in tensors])
 
 
 @torch.no_grad()
@@ -35,12 +36,22 @@ def parameters(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
     return [weight for group in optimizer.param_groups for weight in group["params"]]
 
 
-def moments(optimizer: torch.optim.Adam) -> list[torch.Tensor]:
-    """Return Adam's running means of gradients and of squared gradients."""
-    states = [optimizer.state[weight] for weight in parameters(optimizer)]
-    return [state[name] for name in ("exp_avg", "exp_avg_sq") for state in states]
+def float_buffers(module: torch.nn.Module) -> list[torch.Tensor]:
+    """Return the buffers of floating-point numbers, such as the running means of batch normalisation."""
+    return [buffer for buffer in module.buffers() if buffer.is_floating_point()]
 
 
-def steps(optimizer: torch.optim.Adam) -> list[torch.Tensor]:
-    """Return Adam's step counts, one per weight tensor."""
-    return [optimizer.state[weight]["step"] for weight in parameters(optimizer)]
+def moments(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
+    """Return the running means of gradients and other floating-point tensors of an optimiser's state."""
+    return [
+        tensor
+        for weight in parameters(optimizer)
+        for name, tensor in sorted(optimizer.state.get(weight, {}).items())
+        if name != "step" and isinstance(tensor, torch.Tensor) and tensor.is_floating_point()
+    ]
+
+
+def steps(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
+    """Return the step counts of an optimiser, one per weight tensor, where it stores them as tensors."""
+    states = [optimizer.state.get(weight, {}) for weight in parameters(optimizer)]
+    return [state["step"] for state in states if isinstance(state.get("step"), torch.Tensor)]

@@ -11,17 +11,16 @@ system for automatic speech recognition", Interspeech 2019 (nodes).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from itertools import count
 from typing import Any
 
-import numpy as np
 import torch
 import torch.distributed as dist
 
 from ninja.errors import OptionError
-from ninja.train.parallel.exchange import Exchanges, GlooTransport, SharedWeights
-from ninja.train.parallel.flat import flat, moments, parameters, prepare, steps, unflatten
+from ninja.train.parallel.flat import flat, float_buffers, moments, parameters, prepare, steps, unflatten
+from ninja.train.parallel.pairwise import PairwiseAveraging
 from ninja.train.parallel.sharing import Learner, SingleWorker, StepAssignment, averaging
 from ninja.train.parallel.workers import Workers
 from ninja.train.recipe import TrainOptions
@@ -46,29 +45,22 @@ class Gossip(SingleWorker):
         leaders = range(0, workers.size, self.node_size)
         self.check_steps = options.check_steps
         self._store = dist.PrefixStore(f"batches{next(_trainings)}", workers.store)
-        self._weights = parameters(learner.optimizer)
         prepare(learner.optimizer)
-        self._shared = SharedWeights(flat(self._weights).cpu())
-        self._mean = self._shared.vector.clone()
-        self._read = (self._mean, 0)  # weights before a step, and the number of exchanges before it
         self._round, self._round_start, self._taken = "", 0, 0  # key, first batch, number of batches of this worker
         self._assignment = StepAssignment(0, 0, range(0))
         self._passed, self._steps = 0.0, 0  # number of other learners' steps during this learner's steps, and of these
-        # All workers must create all groups in the same order.
-        nodes = [dist.new_group(range(first, first + self.node_size)) for first in leaders if self.node_size > 1]
-        self._node_group = nodes[self.node] if nodes else None
-        self._leader_group = dist.new_group(leaders, backend="gloo")
-        if nodes:
+        self._node_group = self._leader_group = None
+        if self.node_size > 1:
+            # All workers must create all groups in the same order.
+            nodes = [dist.new_group(range(first, first + self.node_size)) for first in leaders]
+            self._node_group, self._leader_group = nodes[self.node], dist.new_group(leaders)
             self.forward = averaging(learner.module, workers, self._node_group)
-        self._exchanges = None
-        if self.place == 0 and len(leaders) > 1:
-            active = self.node % 2 == 0
-            random = np.random.default_rng((options.seed, workers.rank))
-            self._exchanges = Exchanges(
-                self._shared,
-                GlooTransport(self._leader_group, len(self._mean)),
-                leaders[1::2] if active else leaders[::2],
-                (lambda partners: partners[int(random.integers(len(partners)))]) if active else None,
+        self._tensors = [*parameters(learner.optimizer), *float_buffers(learner.module)]
+        self._mean = flat(self._tensors).cpu()
+        self._pairwise = None  # of the first worker of a node
+        if self.place == 0:
+            self._pairwise = PairwiseAveraging(
+                learner.module, learner.optimizer, process_group=self._leader_group, seed=options.seed
             )
 
     @property
@@ -88,9 +80,7 @@ class Gossip(SingleWorker):
             at = torch.zeros((), dtype=torch.int64)
             if self.place == 0:
                 at += first + self._store.add(self._round, self.node_size) - self.node_size
-            if self._node_group is not None:
-                with self.workers.communicating():
-                    dist.broadcast(at, self.workers.rank - self.place, group=self._node_group)
+            self._broadcast_in_node(at)
             number = int(at)
             if number >= last:
                 return
@@ -104,58 +94,63 @@ class Gossip(SingleWorker):
 
     def before_step(self) -> None:
         """Copy the current weights to all workers of the node."""
-        self._read = self._shared.read()
         if self._node_group is not None:
-            with self.workers.communicating():
-                dist.broadcast(self._read[0], self.workers.rank - self.place, group=self._node_group)
-        unflatten(self._read[0], self._weights)
+            weights = self._mean.clone() if self._pairwise is None else self._pairwise.loaded
+            self._broadcast_in_node(weights)
+            if self._pairwise is None:
+                unflatten(weights, self._tensors)
 
     def after_step(self) -> None:
-        """Add the update to the weights, and request averaging with a partner."""
+        """Count the steps of other learners."""
         if self.place:
             return
-        self._shared.add_step(self._read[0], flat(self._weights).cpu(), self._read[1])
         taken = self._round_start + self._store.add(self._round, 0)
         if taken < NO_MORE:
             self._passed += (taken - self._assignment.at) / self.node_size - 1
             self._steps += 1
-        if self._exchanges is not None:
-            self._exchanges.want()
 
     def synchronize(self, last: int) -> int:
         """Wait for all workers, and compute the mean of their weights."""
         with self.workers.communicating():
-            if self._exchanges is not None:
-                self._exchanges.settle()
-            dist.barrier()  # active learners have no pending requests, so passive learners do not reply either
-        vector, _ = self._shared.read()
-        self._mean = self.workers.average(vector if self.place == 0 else torch.zeros_like(vector)).mul_(self.node_size)
+            if self._pairwise is not None:
+                self._pairwise.synchronize()
+                self._mean = self._pairwise.mean
+        self._broadcast_in_node(self._mean)
         return self._round_start + round(self.workers.total(float(self._taken))[0])
 
     @contextmanager
     def result(self) -> Iterator[None]:
-        """Load the mean of all learners' weights; `before_step` loads this learner's weights again."""
-        unflatten(self._mean, self._weights)
-        yield
+        """Load the mean of all learners' weights; `before_step` loads the weights of the other workers again."""
+        if self._pairwise is None:
+            unflatten(self._mean, self._tensors)
+        with nullcontext() if self._pairwise is None else self._pairwise.result():
+            yield
 
     def state(self) -> dict[str, Any]:
         """Return the weights, moments and step counts of each learner."""
-        if self.place:
+        if self._pairwise is None:
             return {}
         adam = self.learner.optimizer
-        vector = torch.cat((self._shared.read()[0], flat([*moments(adam), *steps(adam)]).cpu()))
+        vector = torch.cat((self._pairwise.shared.read()[0], flat([*moments(adam), *steps(adam)]).cpu()))
         return {"learners": self.workers.gather(vector, self._leader_group)}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Restore the weights, moments and step counts of this learner."""
         adam = self.learner.optimizer
-        weights, optimizer = state["learners"][self.node].split(
-            [len(self._mean), state["learners"].shape[1] - len(self._mean)]
-        )
-        self._shared.vector.copy_(weights)
+        length = len(self._mean)
+        weights, optimizer = state["learners"][self.node].split([length, state["learners"].shape[1] - length])
+        if self._pairwise is not None:
+            self._pairwise.shared.vector.copy_(weights)
+            self._pairwise.load()
         unflatten(optimizer, [*moments(adam), *steps(adam)])
 
     def close(self) -> None:
         """Stop the exchanges."""
-        if self._exchanges is not None:
-            self._exchanges.end()
+        if self._pairwise is not None:
+            self._pairwise.close()
+
+    def _broadcast_in_node(self, tensor: torch.Tensor) -> None:
+        """Copy a tensor of the first worker of the node to the others."""
+        if self._node_group is not None:
+            with self.workers.communicating():
+                dist.broadcast(tensor, self.workers.rank - self.place, group=self._node_group)

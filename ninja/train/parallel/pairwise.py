@@ -1,0 +1,120 @@
+"""Asynchronous decentralised SGD (ADPSGD): workers average their weights in pairs, and wait for no other.
+
+Source: Lian, Zhang, Zhang, Liu, "Asynchronous decentralized parallel stochastic gradient descent", ICML 2018.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from ninja.train.parallel.exchange import Exchanges, GlooTransport, SharedWeights
+from ninja.train.parallel.flat import flat, float_buffers, parameters, unflatten
+
+NEVER = -1  # number of exchanges with which a step is added to the weights, instead of replacing them
+
+
+class PairwiseAveraging(torch.nn.Module):
+    """Train a module on several workers, each of which averages its weights with those of one other after a step.
+
+    It wraps a module as torch's DistributedDataParallel does. Weights are averaged in a background thread while the
+    worker computes its next gradient, so a worker that is slow delays no other; workers may make different numbers of
+    steps. `synchronize` waits for all workers and computes the mean of their weights, which `result` loads. Call
+    `close` on all workers at the end.
+
+    Args:
+        module: Network; its weights and buffers are copied from the first worker. Floating-point buffers are averaged
+            with the weights. Weights in half precision are averaged in float32.
+        optimizer: Any torch optimiser of the weights; its state remains that of its worker. Weights that it does not
+            update are not averaged.
+        process_group: Group of the workers, of any backend; weights are sent by gloo.  [default: all processes]
+        seed: Random seed for the choice of partners.
+    """
+
+    def __init__(
+        self,
+        module: torch.nn.Module,
+        optimizer: torch.optim.Optimizer,
+        *,
+        process_group: dist.ProcessGroup | None = None,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        self.module = module
+        self.group = process_group or dist.group.WORLD
+        self._tensors = [*parameters(optimizer), *float_buffers(module)]
+        ranks = dist.get_process_group_ranks(self.group)
+        for tensor in (*module.parameters(), *module.buffers()):
+            dist.broadcast(tensor.detach(), ranks[0], group=self.group)
+        self.shared = SharedWeights(flat(self._tensors).cpu())
+        self.mean = self.shared.vector.clone()  # of all workers, at the last synchronization
+        self._exchanges = None
+        if len(ranks) > 1:
+            rank = dist.get_rank()
+            active = ranks.index(rank) % 2 == 0
+            random = np.random.default_rng((seed, rank))
+            messages = dist.new_group(ranks, backend="gloo", use_local_synchronization=True)
+            self._exchanges = Exchanges(
+                self.shared,
+                GlooTransport(messages, self.shared.vector),
+                ranks[1::2] if active else ranks[::2],
+                (lambda partners: partners[int(random.integers(len(partners)))]) if active else None,
+            )
+        self.load()
+        self._hook = optimizer.register_step_post_hook(self._after_step)
+        self.register_load_state_dict_post_hook(lambda *_: self.load())  # type: ignore[no-untyped-call]
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Compute the outputs of the module."""
+        return self.module(*args, **kwargs)
+
+    def load(self) -> None:
+        """Load the weights of this worker, as averaged with those of its partners so far, into the module."""
+        self.loaded, self._seen = self.shared.read()
+        unflatten(self.loaded, self._tensors)
+        if any(tensor.dtype != self.loaded.dtype for tensor in self._tensors):  # half precision rounds
+            self.loaded, self._seen = flat(self._tensors).cpu(), NEVER
+
+    def synchronize(self) -> None:
+        """Wait for all workers, and compute the mean of their weights."""
+        if self._exchanges is not None:
+            self._exchanges.settle()
+        dist.barrier(group=self.group)  # active workers have no pending requests, so passive ones do not reply either
+        mean = self.shared.read()[0].to(self._tensors[0].device).div_(dist.get_world_size(self.group))
+        dist.all_reduce(mean, group=self.group)
+        self.mean = mean.cpu()
+
+    @contextmanager
+    def result(self) -> Iterator[None]:
+        """Load the mean of all workers' weights at the last synchronization within a ``with`` block."""
+        unflatten(self.mean, self._tensors)
+        try:
+            yield
+        finally:
+            self.load()
+
+    def close(self) -> None:
+        """Stop averaging; wait until the workers that send requests to this one have stopped, too."""
+        self._hook.remove()
+        if self._exchanges is not None:
+            self._exchanges.end()
+
+    def get_extra_state(self) -> dict[str, Any]:
+        """Return the weights and buffers of this worker as a vector, for `state_dict`."""
+        return {"shared": self.shared.read()[0]}
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        """Restore the vector that `get_extra_state` has returned."""
+        self.shared.vector.copy_(state["shared"])
+
+    def _after_step(self, *_: object) -> None:
+        """Add the update to the weights, request averaging with a partner, and load the weights."""
+        self.shared.add_step(self.loaded, flat(self._tensors).cpu(), self._seen)
+        if self._exchanges is not None:
+            self._exchanges.want()
+        self.load()

@@ -1,0 +1,94 @@
+"""Workers of a user's own loop, in processes that meet by a file; in a separate module, for new processes."""
+
+import multiprocessing
+import os
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from ninja.train.parallel import BlockMomentum, PairwiseAveraging
+
+STEPS, SAVED = 16, 3  # number of steps, and steps between two states
+
+
+def start(size, work, *arguments):
+    """Start ``work(rank, size, *arguments)`` in processes that are forked from one that has imported torch."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["torch._dynamo", __name__])  # which torch imports for its optimisers
+    processes = [context.Process(target=work, args=(rank, size, *arguments), daemon=True) for rank in range(size)]
+    for process in processes:
+        process.start()
+    return processes
+
+
+def group(rank, size, url):
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=url, rank=rank, world_size=size)
+
+
+def make(rank):
+    """Return a network with dropout and batch normalisation, and an optimiser; the seed is that of the worker."""
+    torch.manual_seed(rank)
+    module = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 1))
+    return module, torch.optim.AdamW(module.parameters(), lr=0.01)
+
+
+def train_blocks(rank, size, url, folder, killed):
+    """Train by block momentum from the last state that all workers have; worker 5 is killed at a step, if given."""
+    group(rank, size, url)
+    module, optimizer = make(rank)
+    model = BlockMomentum(module, optimizer, block_steps=5, block_optimizer="keep")
+    states = [{int(path.stem) for path in Path(folder).glob(f"*.{worker}")} for worker in range(size)]
+    first = max(set.intersection(*states), default=0)
+    if first:
+        state = torch.load(f"{folder}/{first}.{rank}", weights_only=True)
+        model.load_state_dict(state["model"])
+        optimizer.load_state_dict(state["optimizer"])
+    for step in range(first, STEPS):
+        if step == killed and rank == 5:
+            os.kill(os.getpid(), signal.SIGKILL)
+        inputs = torch.from_numpy(np.random.default_rng((rank, step)).normal(size=(4, 6))).float()
+        optimizer.zero_grad()
+        (model(inputs) - inputs.sum(1, keepdim=True)).square().mean().backward()
+        optimizer.step()
+        if (step + 1) % SAVED == 0:
+            state = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+            torch.save(state, f"{folder}/{step + 1}.{rank}.part")
+            os.rename(f"{folder}/{step + 1}.{rank}.part", f"{folder}/{step + 1}.{rank}")
+    model.synchronize()
+    with model.result():
+        torch.save({"first": first, "weights": module.state_dict()}, f"{folder}/end{rank}")
+    dist.destroy_process_group()
+
+
+def train_pairs(rank, size, url, folder):
+    """Train by pairwise averaging, with updates that do not depend on the weights; workers make 4, 5, … steps."""
+    group(rank, size, url)
+    module = torch.nn.Linear(3, 1, bias=False, dtype=torch.float64)
+    module.register_buffer("seen", torch.zeros(1, dtype=torch.float64))
+    torch.nn.init.constant_(module.weight, rank)
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.125)
+    model = PairwiseAveraging(module, optimizer)
+    begin = module.weight.detach().clone()
+    for _ in range(4 + rank):
+        module.weight.grad = torch.full((1, 3), float(rank + 1), dtype=torch.float64)
+        module.seen += 1.0
+        optimizer.step()
+        time.sleep(0.001)
+    state = model.state_dict()
+    model.synchronize()
+    with model.result():
+        result = {"weight": module.weight.detach().clone(), "seen": module.seen.clone()}
+    vector = model.shared.read()[0]
+    assert torch.equal(torch.cat([module.weight.detach().flatten(), module.seen]), vector)  # loaded again
+    model.load_state_dict(state)
+    assert torch.equal(model.shared.read()[0], state["_extra_state"]["shared"])
+    assert torch.equal(torch.cat([module.weight.detach().flatten(), module.seen]), model.shared.read()[0])
+    exchanges = model.shared.exchanges
+    model.close()
+    torch.save({"begin": begin, "exchanges": exchanges, "vector": vector, **result}, f"{folder}/pairs{rank}")
+    dist.destroy_process_group()

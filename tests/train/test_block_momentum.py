@@ -1,0 +1,326 @@
+"""`BlockMomentum` around any module: equal to NumPy, with any optimiser, buffers, half precision, and states."""
+
+import copy
+import io
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import torch.distributed as dist  # noqa: E402
+from torch.testing._internal.distributed.fake_pg import FakeStore  # noqa: E402
+from worker_threads import in_threads  # noqa: E402
+
+from ninja.errors import OptionError, WorkerError  # noqa: E402
+from ninja.train.parallel import BlockMomentum, launch  # noqa: E402
+
+WORKERS, STEPS, INPUTS, OUTPUTS = 4, 23, 5, 3
+OPTIMIZERS = {
+    "sgd": lambda weights: torch.optim.SGD(weights, lr=0.1),
+    "momentum": lambda weights: torch.optim.SGD(weights, lr=0.05, momentum=0.9),
+    "adam": lambda weights: torch.optim.Adam(weights, lr=0.02),
+}
+
+
+def batch(rank, step):
+    """Return the inputs and targets of a worker's step."""
+    random = np.random.default_rng((rank, step))
+    return random.normal(size=(6, INPUTS)), random.normal(size=(6, OUTPUTS))
+
+
+def linear(dtype=torch.float64):
+    module = torch.nn.Linear(INPUTS, OUTPUTS, dtype=dtype)
+    random = np.random.default_rng(3)  # that of torch is shared by threads
+    for weight in module.parameters():
+        weight.data.copy_(torch.from_numpy(random.normal(size=weight.shape)))
+    return module
+
+
+def fit(model, optimizer, rank, steps, dtype=torch.float64):
+    """Make the steps of a worker in a plain loop."""
+    for step in steps:
+        inputs, targets = (torch.from_numpy(array).to(dtype) for array in batch(rank, step))
+        optimizer.zero_grad()
+        (model(inputs) - targets).square().mean().backward()
+        optimizer.step()
+
+
+def train(rank, kind, steps=STEPS, **options):
+    """Train a linear layer on a worker; return the weights with and without the look-ahead."""
+    module = linear()
+    optimizer = OPTIMIZERS[kind](module.parameters())
+    model = BlockMomentum(module, optimizer, **options)
+    fit(model, optimizer, rank, range(steps))
+    model.synchronize()
+    ahead = vector_of(module)
+    with model.result():
+        return ahead, vector_of(module)
+
+
+def vector_of(module):
+    return torch.cat([weight.detach().flatten() for weight in module.parameters()]).numpy().copy()
+
+
+class NumpyWorker:
+    """The slow twin of a worker: a linear layer with its gradient and optimiser by their formulas."""
+
+    def __init__(self, rank, kind, weights):
+        self.rank, self.kind, self.weights = rank, kind, weights.copy()
+        self.reset()
+
+    def reset(self):
+        self.step, self.moments = 0, [np.zeros_like(self.weights), np.zeros_like(self.weights)]
+
+    def train(self, number):
+        inputs, targets = batch(self.rank, number)
+        matrix = self.weights[: OUTPUTS * INPUTS].reshape(OUTPUTS, INPUTS)
+        error = 2 * (inputs @ matrix.T + self.weights[OUTPUTS * INPUTS :] - targets) / targets.size
+        gradient = np.concatenate([(error.T @ inputs).ravel(), error.sum(0)])
+        self.step += 1
+        if self.kind == "sgd":
+            self.weights -= 0.1 * gradient
+        elif self.kind == "momentum":
+            self.moments[0] = 0.9 * self.moments[0] + gradient
+            self.weights -= 0.05 * self.moments[0]
+        else:
+            self.moments[0] = 0.9 * self.moments[0] + 0.1 * gradient
+            self.moments[1] = 0.999 * self.moments[1] + 0.001 * gradient**2
+            mean, square = self.moments[0] / (1 - 0.9**self.step), self.moments[1] / (1 - 0.999**self.step)
+            self.weights -= 0.02 * mean / (np.sqrt(square) + 1e-8)
+
+
+def numpy_train(kind, momentum, rate, classical, block_steps, warmup, block_optimizer):
+    """Return the weights with and without the look-ahead, by the recursion of Chen and Huo."""
+    start = vector_of(linear())
+    workers = [NumpyWorker(rank, kind, start) for rank in range(WORKERS)]
+    ahead, model, delta = start.copy(), start.copy(), np.zeros_like(start)
+    for step in range(STEPS):
+        for worker in workers:
+            worker.train(step)
+        block = step + 1 - warmup
+        if block == 0:
+            ahead, model = workers[0].weights.copy(), workers[0].weights.copy()
+            for worker in workers:
+                worker.weights, worker.step = ahead.copy(), workers[0].step
+                worker.moments = [moment.copy() for moment in workers[0].moments]
+        elif block > 0 and (block % block_steps == 0 or step + 1 == STEPS):
+            mean = sum(worker.weights for worker in workers) / WORKERS
+            delta = momentum * delta + rate * (mean - ahead)
+            model = model + delta
+            ahead = model.copy() if classical else model + momentum * delta
+            moments = [sum(worker.moments[n] for worker in workers) / WORKERS for n in (0, 1)]
+            for worker in workers:
+                worker.weights = ahead.copy()
+                if block_optimizer == "average":
+                    worker.moments = [moment.copy() for moment in moments]
+        if block_optimizer == "reset" and block >= 0 and (block % block_steps == 0 or step + 1 == STEPS):
+            for worker in workers:
+                worker.reset()
+    return ahead, model
+
+
+@pytest.mark.parametrize("kind", OPTIMIZERS)
+@pytest.mark.parametrize("block_optimizer", ["average", "keep", "reset"])
+@pytest.mark.parametrize(("classical", "warmup"), [(True, 0), (False, 7)])
+def test_blocks_of_any_optimiser_equal_numpy(kind, block_optimizer, classical, warmup):
+    options = {"classical": classical, "block_steps": 5, "warmup": warmup, "block_optimizer": block_optimizer}
+    results = in_threads(WORKERS, lambda rank: train(rank, kind, momentum=0.6, rate=0.8, **options))
+    expected = numpy_train(kind, 0.6, 0.8, **options)
+    for result in results:
+        for ours, twin in zip(result, expected, strict=True):
+            np.testing.assert_allclose(ours, twin, rtol=0, atol=1e-12 * np.abs(twin).max())
+
+
+def test_the_default_momentum_and_rate_count_a_block_for_the_sum_of_its_workers():
+    options = {"classical": False, "block_steps": 5, "warmup": 0, "block_optimizer": "average"}
+    [result, *_] = in_threads(WORKERS, lambda rank: train(rank, "sgd", block_steps=5))
+    expected = numpy_train("sgd", 1 - 1 / WORKERS, 1.0, **options)
+    np.testing.assert_allclose(result, expected, rtol=0, atol=1e-12)
+
+
+def test_without_momentum_weights_are_averaged_to_the_bit():
+    results = in_threads(2, lambda rank: train(rank, "sgd", momentum=0.0, rate=1.0, block_steps=STEPS))
+    alone = []
+    for rank in range(2):
+        module = linear()
+        fit(module, OPTIMIZERS["sgd"](module.parameters()), rank, range(STEPS))
+        alone.append(vector_of(module))
+    for ahead, model in results:
+        assert (ahead == alone[0] / 2 + alone[1] / 2).all()
+        assert (ahead == model).all()
+
+
+class Buffered(torch.nn.Module):
+    """Batch normalisation, an infinite mask that never changes, a constant, and a frozen weight."""
+
+    def __init__(self, rank):
+        super().__init__()
+        self.norm = torch.nn.BatchNorm1d(INPUTS)
+        self.frozen = torch.nn.Parameter(torch.full((2,), float(rank)), requires_grad=False)
+        self.register_buffer("mask", torch.tensor([0.0, -torch.inf]))
+        self.register_buffer("constant", torch.tensor([0.1 * (rank + 1)]))
+
+    def forward(self, inputs):
+        return self.norm(inputs)
+
+
+def test_buffers_are_averaged_and_constants_are_those_of_the_first_worker():
+    def work(rank):
+        module = Buffered(rank)
+        optimizer = torch.optim.SGD(module.norm.parameters(), lr=0.1)
+        model = BlockMomentum(module, optimizer, block_steps=2)
+        for step in range(2):
+            model(torch.from_numpy(batch(rank, step)[0]).float()).square().mean().backward()
+            optimizer.step()
+        return module.state_dict()
+
+    states = in_threads(3, work)
+    mean = np.zeros(INPUTS)
+    for rank in range(3):
+        own = np.zeros(INPUTS)
+        for step in range(2):
+            own = 0.9 * own + 0.1 * batch(rank, step)[0].mean(0)
+        mean += own / 3
+    for state in states:
+        np.testing.assert_allclose(state["norm.running_mean"], mean, atol=1e-6)
+        assert state["norm.num_batches_tracked"] == 2
+        assert state["mask"].tolist() == [0.0, -torch.inf]
+        assert torch.equal(state["constant"], torch.tensor([0.1]))
+        assert state["frozen"].tolist() == [0.0, 0.0]
+
+
+def test_weights_in_half_precision_add_up_changes_below_their_rounding():
+    def work(rank):
+        module = torch.nn.Linear(1, 1, bias=False, dtype=torch.float16)
+        torch.nn.init.constant_(module.weight, 1.0)
+        optimizer = torch.optim.SGD(module.parameters(), lr=1.0)
+        model = BlockMomentum(module, optimizer, momentum=0.0, rate=0.25, block_steps=1)
+        for _ in range(8):
+            module.weight.grad = torch.full((1, 1), -0.001, dtype=torch.float16)  # one unit in the last place
+            optimizer.step()
+        assert module.weight.dtype == torch.float16
+        return model.update.weights.item(), module.weight.item()
+
+    for master, weight in in_threads(2, work):
+        assert master == pytest.approx(1 + 8 * 0.25 * 2**-10, abs=1e-7)
+        assert weight == 1 + 2 * 2**-10
+
+
+@pytest.mark.parametrize(("at", "block_optimizer"), [(3, "keep"), (9, "average"), (13, "keep")])
+def test_training_continues_from_a_state_with_the_same_bits(at, block_optimizer):
+    options = {"block_steps": 5, "warmup": 4, "block_optimizer": block_optimizer}
+
+    def work(rank):
+        module = linear(torch.float32)
+        optimizer = OPTIMIZERS["adam"](module.parameters())
+        model = BlockMomentum(module, optimizer, **options)
+        fit(model, optimizer, rank, range(at), torch.float32)
+        file = io.BytesIO()
+        torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, file)
+        fit(model, optimizer, rank, range(at, STEPS), torch.float32)
+        file.seek(0)
+        state = torch.load(file, weights_only=True)
+        other = torch.nn.Linear(INPUTS, OUTPUTS)
+        again = OPTIMIZERS["adam"](other.parameters())
+        resumed = BlockMomentum(other, again, **options)
+        resumed.load_state_dict(state["model"])
+        again.load_state_dict(state["optimizer"])
+        fit(resumed, again, rank, range(at, STEPS), torch.float32)
+        for one in (model, resumed):
+            one.synchronize()
+            one.synchronize()  # no step since the last one: nothing changes
+        with model.result(), resumed.result():
+            return vector_of(module), vector_of(other)
+
+    for whole, resumed in in_threads(WORKERS, work):
+        assert (whole == resumed).all()
+
+
+def test_the_result_is_loaded_for_a_while():
+    module = linear()
+    store = dist.HashStore()
+    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+    try:
+        optimizer = OPTIMIZERS["adam"](module.parameters())
+        model = BlockMomentum(module, optimizer, momentum=0.5, rate=1.0, block_steps=3)
+        fit(model, optimizer, 0, range(7))
+        before = copy.deepcopy(module.state_dict())
+        with model.result():
+            assert not torch.equal(module.weight, before["weight"])
+        assert torch.equal(module.weight, before["weight"])
+    finally:
+        dist.destroy_process_group()
+
+
+def test_optimisers_with_different_states_are_refused_on_all_workers():
+    def work(rank):
+        module = torch.nn.ModuleList([torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)])
+        optimizer = OPTIMIZERS["adam"](module.parameters())
+        BlockMomentum(module, optimizer, block_steps=1)
+        module[0](torch.ones(1, 2)).sum().backward()
+        if rank:
+            module[1](torch.ones(1, 2)).sum().backward()
+        with pytest.raises(WorkerError, match="the workers have 24 to 36 numbers to share, but must have equally many"):
+            optimizer.step()
+
+    in_threads(2, work)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"momentum": 1.0}, r"momentum is 1.0; it must be in \[0, 1\)"),
+        ({"rate": 0.0}, "rate is 0.0; it must be above 0"),
+        ({"block_steps": 0}, "block_steps is 0; it must be at least 1"),
+        ({"warmup": -1}, "warmup is -1; it must be at least 0"),
+    ],
+)
+def test_options_out_of_range_are_refused(options, message):
+    module = linear()
+    with pytest.raises(OptionError, match=message):
+        BlockMomentum(module, OPTIMIZERS["sgd"](module.parameters()), **options)
+
+
+# The path of GPUs
+
+
+@pytest.mark.parametrize(
+    ("device", "backend"), [("cpu", "gloo"), ("cuda", "cpu:gloo,cuda:nccl"), ("cuda:3", "cpu:gloo,cuda:nccl")]
+)
+def test_weights_of_gpus_are_sent_by_nccl_and_counters_by_gloo(monkeypatch, device, backend):
+    chosen = []
+
+    def init(backend, **options):
+        chosen.append(backend)
+        init_process_group("cpu:gloo,cuda:fake" if "nccl" in backend else backend, **options)
+
+    init_process_group = dist.init_process_group
+    monkeypatch.setattr(dist, "init_process_group", init)
+    with launch.single_group(device) as workers:
+        assert workers.total(3.0) == [3.0]
+    assert chosen == [backend]
+
+
+def test_a_group_of_64_workers_sends_two_messages_per_block_on_the_device_of_the_weights(monkeypatch):
+    sent = []
+
+    def record(vector, *arguments, group):
+        sent.append((vector.device.type, vector.dtype, len(vector)))
+        return all_reduce(vector, *arguments, group=group)
+
+    all_reduce = dist.all_reduce
+    monkeypatch.setattr(dist, "all_reduce", record)
+    dist.init_process_group("fake", store=FakeStore(), rank=5, world_size=64)
+    try:
+        module = torch.nn.Linear(INPUTS, OUTPUTS, device="meta")
+        optimizer = OPTIMIZERS["momentum"](module.parameters())
+        monkeypatch.setattr(BlockMomentum, "_check_sizes", lambda self, size: None)  # meta tensors have no values
+        model = BlockMomentum(module, optimizer, block_steps=2)
+        for _ in range(6):
+            model(torch.ones(1, INPUTS, device="meta")).sum().backward()
+            optimizer.step()
+    finally:
+        dist.destroy_process_group()
+    size = OUTPUTS * (INPUTS + 1)
+    assert sent == [("meta", torch.float32, 2 * size)] * 3  # weights and momentum, once per block

@@ -1,0 +1,72 @@
+"""Training of any module by several processes, which meet by a file or by TCP, in a user's own loop."""
+
+import re
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import module_workers  # noqa: E402
+
+SIZE = 8
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "train_workers.py"
+
+
+def join(processes):
+    for process in processes:
+        process.join(60)
+    return [process.exitcode for process in processes]
+
+
+def ends(folder):
+    return [torch.load(folder / f"end{rank}", weights_only=True) for rank in range(SIZE)]
+
+
+def test_eight_processes_meet_by_a_file_and_after_a_kill_end_with_the_same_bits(tmp_path):
+    for name in ("whole", "killed"):
+        (tmp_path / name).mkdir()
+    work = module_workers.train_blocks
+    codes = join(module_workers.start(SIZE, work, f"file://{tmp_path}/meet1", str(tmp_path / "whole"), None))
+    assert codes == [0] * SIZE
+    processes = module_workers.start(SIZE, work, f"file://{tmp_path}/meet2", str(tmp_path / "killed"), 13)
+    processes[5].join(60)
+    assert processes[5].exitcode == -signal.SIGKILL
+    for process in processes:
+        process.kill()
+    join(processes)
+    codes = join(module_workers.start(SIZE, work, f"file://{tmp_path}/meet3", str(tmp_path / "killed"), None))
+    assert codes == [0] * SIZE
+    whole, resumed = ends(tmp_path / "whole"), ends(tmp_path / "killed")
+    assert whole[0]["first"] == 0
+    assert resumed[0]["first"] == 12  # within a block of five steps
+    for name, weight in whole[0]["weights"].items():
+        for end in (*whole, *resumed):
+            assert torch.equal(end["weights"][name], weight)
+
+
+def test_processes_that_meet_by_tcp_average_in_pairs_without_losing_an_update(tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        url = f"tcp://127.0.0.1:{free.getsockname()[1]}"
+    size = 3
+    assert join(module_workers.start(size, module_workers.train_pairs, url, str(tmp_path))) == [0] * size
+    ends = [torch.load(tmp_path / f"pairs{rank}", weights_only=True) for rank in range(size)]
+    updates = sum(-0.125 * (rank + 1) * (4 + rank) for rank in range(size))
+    for end in ends:
+        assert (end["begin"] == 0.0).all()  # the weights of the first worker
+        torch.testing.assert_close(end["weight"], torch.full_like(end["weight"], updates / size), rtol=0, atol=1e-12)
+        assert end["seen"].item() == pytest.approx(sum(4 + rank for rank in range(size)) / size, abs=1e-12)
+    assert sum(end["exchanges"] for end in ends) >= 4
+    assert ends[1]["exchanges"] == ends[0]["exchanges"] + ends[2]["exchanges"]
+
+
+def test_the_example_learns(tmp_path):
+    run = subprocess.run([sys.executable, EXAMPLE], cwd=tmp_path, capture_output=True, text=True, check=True)
+    share = re.fullmatch(r"([0-9.]+)% of points are classified correctly\n", run.stdout)
+    assert float(share[1]) > 90
+    assert len(EXAMPLE.read_text().splitlines()) <= 40
