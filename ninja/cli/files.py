@@ -34,6 +34,10 @@ class InputFile(click.ParamType):
     def __init__(self, load: Callable[[str], object] | None = None) -> None:
         self.load = load
 
+    def is_file(self, name: str) -> bool:
+        """Return whether a value names files; other values, such as texts, are not resolved."""
+        return True
+
     def paths(self, files: list[SourceFile]) -> Iterator[str]:
         """Yield the paths of files, including those in folders."""
         for file in files:
@@ -149,7 +153,7 @@ class CommandFiles:
         self.guard = Guard(self._input_paths())
         self.sources = Sources((), allow_pipes=values.get("allow_pipes", False), guard=self.guard)
         self._check_outputs()
-        is_stdin = [is_standard_input(self._files(name)) for kind, name in self._named() if isinstance(kind, InputFile)]
+        is_stdin = [is_standard_input(files) for _, files in self._inputs()]
         if sum(is_stdin) > 1:
             raise OptionError("only one of the inputs can be standard input (-)")
 
@@ -191,7 +195,8 @@ class CommandFiles:
             return [(name, -1, -1) for name in names]
 
     def _contents(self, kind: InputFile, name: str, identity: Callable[[list[str]], Any]) -> list[Any]:
-        paths = sorted(path for path in kind.paths(self._files(name)) if state_of(path)[1] >= 0)
+        files = self._files(name) if kind.is_file(name) else []
+        paths = sorted(path for path in kind.paths(files) if state_of(path)[1] >= 0)
         return identity(paths) if paths else [name]
 
     def _named(self) -> Iterator[tuple[click.ParamType, str]]:
@@ -209,12 +214,16 @@ class CommandFiles:
 
     def _input_paths(self) -> Iterator[str]:
         """Yield the paths of all inputs, including the files that file lists and script files name."""
+        for kind, files in self._inputs():
+            yield from kind.paths(files)
+            for file in files:
+                yield from (member.path for member in file.members)
+
+    def _inputs(self) -> Iterator[tuple[InputFile, list[SourceFile]]]:
+        """Yield the type and the files of each input."""
         for kind, name in self._named():
-            if isinstance(kind, InputFile):
-                files = self._files(name)
-                yield from kind.paths(files)
-                for file in files:
-                    yield from (member.path for member in file.members)
+            if isinstance(kind, InputFile) and kind.is_file(name):
+                yield kind, self._files(name)
 
     def _check_outputs(self) -> None:
         paths: set[str] = set()

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import functools
+import os
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Literal, cast, get_args
 
 import click
 
+from ninja.cli.files import InputFile
 from ninja.cli.options import Command, ListType, keeps_defaults, reads, section
 from ninja.errors import OptionError
+from ninja.files.text import read_named
 from ninja.io.inputs import Inputs
 from ninja.lm.mixture import How
 from ninja.lm.protocol import Backend, LoadOptions, OOVScore, TextTransform
@@ -18,6 +22,7 @@ from ninja.lm.word_map import WordMapping
 from ninja.rescoring.carry_over import MAX_WORDS, CarryOver
 from ninja.rescoring.models import Direction, ModelFiles
 from ninja.rescoring.options import UsualWeights, usual_weights
+from ninja.rescoring.prompts import Prompts
 
 NO_MODEL = "none"
 WEIGHTS = ListType(float, "numbers")
@@ -168,6 +173,56 @@ def history_across_utterances(command: Callable[..., None]) -> Callable[..., Non
         command(carry_over=recordings(carry_over, utt2spk, segments, carry_words), **options)
 
     return collected
+
+
+class PromptType(InputFile):
+    """A text, or a file that contains it."""
+
+    name = "text|file"
+
+    def is_file(self, name: str) -> bool:
+        """Return whether a value is the name of an existing file."""
+        return os.path.isfile(name)
+
+
+def prompts_before_utterances(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options for prompts, passed to the command as ``prompts``."""
+
+    @section(
+        "History across utterances",
+        click.option(
+            "--prompt",
+            type=PromptType(),
+            help="Text that causal Hugging Face models read before each utterance, such as its topic, names or "
+            "previous turns; or a file that contains it.",
+        ),
+        click.option(
+            "--prompt-column",
+            metavar="N|NAME",
+            help="With --prompt FILE: FILE is a table whose columns are separated by tabs; the first is the utterance "
+            "id, and column N, or the column NAME of its first line, is the prompt of the utterance.",
+        ),
+    )
+    @functools.wraps(command)
+    def collected(prompt: str | None, prompt_column: str | None, **options: Any) -> None:
+        command(prompts=prompts_of(prompt, prompt_column), **options)
+
+    return collected
+
+
+def prompts_of(prompt: str | None, column: str | None) -> Prompts | None:
+    """Return the prompts of ``--prompt`` and ``--prompt-column``; None without these options."""
+    if prompt is None:
+        if column is not None:
+            raise OptionError("--prompt-column requires --prompt with the name of a table")
+        return None
+    if not PromptType().is_file(prompt):
+        if column is not None or (not any(map(str.isspace, prompt)) and re.search(r"[/.]\w", prompt)):
+            raise OptionError(f"{prompt}: no such file; give --prompt an existing file, or a text with a space")
+        return Prompts(prompt)
+    if column is not None:
+        return Prompts.from_table(prompt, int(column) if column.isdecimal() else column)
+    return Prompts(read_named(prompt))
 
 
 map_words = section(

@@ -12,7 +12,14 @@ from ninja.cli.best import best_words
 from ninja.cli.confident_words import DEFAULT_FRAME_SHIFT
 from ninja.cli.console import current_console, results, use_log, write
 from ninja.cli.context import OF_RESCORING, PhraseCounts, entities, with_acoustic_scale, write_words
-from ninja.cli.models import NO_MODEL, fitting_weights, history_across_utterances, language_models, map_words
+from ninja.cli.models import (
+    NO_MODEL,
+    fitting_weights,
+    history_across_utterances,
+    language_models,
+    map_words,
+    prompts_before_utterances,
+)
 from ninja.cli.options import command, config, from_fields, lattice_output
 from ninja.cli.source import completes_scales, fitting_acoustic_scale, reads_lattices
 from ninja.errors import OptionError
@@ -23,6 +30,7 @@ from ninja.pipeline import Output
 from ninja.rescoring.carry_over import CarryOver
 from ninja.rescoring.models import ModelFiles
 from ninja.rescoring.options import LISTS, RescoreOptions
+from ninja.rescoring.prompts import Prompts
 from ninja.rescoring.report import RescoreReport
 from ninja.rescoring.rescorer import Rescorer
 
@@ -35,6 +43,7 @@ if TYPE_CHECKING:
 @config
 @language_models
 @history_across_utterances
+@prompts_before_utterances
 @map_words
 @from_fields(RescoreOptions, skip=("map_words",))
 @entities(required=False, skip=(*OF_RESCORING, "max_arcs"), points=True)
@@ -44,6 +53,7 @@ def rescore(
     inputs: Inputs,
     models: ModelFiles,
     carry_over: CarryOver | None,
+    prompts: Prompts | None,
     context: Context | None,
     destination: Output,
     **chosen: Any,
@@ -82,7 +92,7 @@ def rescore(
     log = use_log(inputs, RescoreReport())
     if carry_over is not None and carry_over.recording is None:
         log.note("neither --utt2spk nor --segments is given; all lattices are treated as one recording, in input order")
-    rescorer = Rescorer(models, options, carry_over=carry_over)
+    rescorer = Rescorer(models, options, carry_over=carry_over, prompts=prompts)
     phrases: PhraseCounts | None = None
     if context is not None:
         from ninja.context.stage import Contextual

@@ -13,10 +13,10 @@ import numpy.typing as npt
 from ninja.lattice.symbols import SymbolTable
 from ninja.lattice.text import BASIC, NONE, Form, LexicalForms, Normalizer
 from ninja.lm.mixture import Mixture
-from ninja.lm.protocol import LanguageModel
+from ninja.lm.protocol import END_OF_PROMPTS, LanguageModel
 from ninja.lm.units import Ids, UnitLM
 
-FIRST_FORM = 1 << 30  # id of the empty form; larger ids are forms of several words
+FIRST_FORM = END_OF_PROMPTS  # id of the empty form; larger ids are forms of several words
 LMText = Literal["auto", "written", "lexical"]
 
 
@@ -43,6 +43,7 @@ class LexicalLM(UnitLM):
         self.oov_score, self.takes_oov_score = lm.oov_score, lm.takes_oov_score
         self.scores_tries, self.whole_sentences = lm.scores_tries, lm.whole_sentences
         self.classes, self.spells_words = lm.classes, lm.spells_words
+        self.takes_prompts = lm.takes_prompts
 
     def _over(self, lm: LanguageModel) -> LexicalLM:
         """Wrap a copy of the model with the same forms."""
@@ -77,6 +78,10 @@ class LexicalLM(UnitLM):
     def advice(self, words: Sequence[str]) -> str | None:
         """See `LanguageModel.advice`."""
         return self._units.advice(self.forms.normalizer_of(words).words(words))
+
+    def prompt(self, text: str) -> int:
+        """See `LanguageModel.prompt`; the prompt is read as it is written."""
+        return self._units.prompt(text)
 
     def score_oovs(self, score: object) -> None:
         """See `LanguageModel.score_oovs`."""

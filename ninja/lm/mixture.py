@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from ninja.errors import ModelError, OptionError
 from ninja.lattice.symbols import EPSILON, SymbolTable
-from ninja.lm.protocol import FIRST_MARK, LanguageModel, SlotPool
-from ninja.lm.trie import score_by_levels, score_trie
+from ninja.lm.protocol import FIRST_MARK, FIRST_PROMPT, LanguageModel, SlotPool, are_prompts
+from ninja.lm.trie import below, score_by_levels, score_trie
 from ninja.lm.word_map import BOS, EOS, NO_WORD, WordMap, WordMapping, complete
 
 How = Literal["loglinear", "linear"]
@@ -78,6 +78,7 @@ class _Part:
     map: WordMap  # from the mixture's words to the model's
     word: npt.NDArray[np.int32]  # the model's id of each word of the mixture
     bias: npt.NDArray[np.float32]  # negative penalty of unknown words, added to each word's natural-log probability
+    prompt: list[int]  # the model's id of each prompt of the mixture; empty if it takes none
 
 
 class MixtureLM(LanguageModel):
@@ -113,6 +114,8 @@ class MixtureLM(LanguageModel):
             )
         self.scores_tries = any(part.lm.scores_tries for part in self._parts)
         self.takes_phrases = any(part.lm.takes_phrases for part in self._parts)
+        self.takes_prompts = any(part.lm.takes_prompts for part in self._parts)
+        self._prompt: dict[str, int] = {}  # id by text
         self._network = next((row for row, part in enumerate(self._parts) if part.lm.state_size is not None), None)
         self.state_size = None if self._network is None else self._parts[self._network].lm.state_size
         if not self._parts:
@@ -139,7 +142,8 @@ class MixtureLM(LanguageModel):
     def _of(self, lms: Sequence[LanguageModel]) -> MixtureLM:
         """Return the same mixture of copies of its models, with separate slots."""
         mixture = copy.copy(self)
-        mixture._parts = [replace(part, lm=lm) for part, lm in zip(self._parts, lms, strict=True)]
+        mixture._parts = [replace(part, lm=lm, prompt=[]) for part, lm in zip(self._parts, lms, strict=True)]
+        mixture._prompt = {}
         mixture._slot = np.empty((len(lms), 0), np.int64)
         mixture._slots = SlotPool(mixture._grow)
         return mixture
@@ -173,7 +177,19 @@ class MixtureLM(LanguageModel):
             old = part.map
             # Use the penalty of the first table, so that it is constant within a run.
             wider = WordMap(self.vocabulary, part.lm, old.unk_penalty, map_words=tuple(old.mapped), name=old.name)
-            self._parts[index] = self._part(part.lm, part.weight, wider)
+            self._parts[index] = replace(self._part(part.lm, part.weight, wider), prompt=part.prompt)
+
+    def prompt(self, text: str) -> int:
+        """See `LanguageModel.prompt`; models without prompts ignore it."""
+        if not self.takes_prompts:
+            return super().prompt(text)
+        if text not in self._prompt:
+            takers = [part for part in self._parts if part.lm.takes_prompts]
+            numbers = [part.lm.prompt(text) for part in takers]
+            for part, number in zip(takers, numbers, strict=True):
+                part.prompt.append(number)
+            self._prompt[text] = FIRST_PROMPT + len(self._prompt)
+        return self._prompt[text]
 
     def start(self, count: int) -> np.ndarray:
         """See `LanguageModel.start`."""
@@ -185,7 +201,8 @@ class MixtureLM(LanguageModel):
 
     def logprob(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
         """See `LanguageModel.logprob`."""
-        words = np.where(words <= FIRST_MARK, self.eos, words)  # phrase marks are not scored, so any word can be used
+        # Phrase marks and prompts are not scored, so any word can be used.
+        words = np.where((words <= FIRST_MARK) | are_prompts(words), self.eos, words)
         return self._mixed(lambda part, row: part.lm.logprob(self._slot[row][slots], part.word[words]), words)
 
     def release(self, slots: np.ndarray) -> None:
@@ -198,7 +215,9 @@ class MixtureLM(LanguageModel):
         """See `LanguageModel.score_trie`."""
         if self.takes_phrases:
             return score_by_levels(self, parent, word)
-        return self._mixed(lambda part, _: score_trie(part.lm, parent, part.word[word]), word)
+        prompts = np.flatnonzero(are_prompts(word))
+        words = np.where(are_prompts(word), self.eos, word) if len(prompts) else word
+        return self._mixed(lambda part, _: _score_part(part, parent, word, words, prompts), words)
 
     def states(self, slots: np.ndarray) -> npt.NDArray[np.float32]:
         """Return the states of the first model that has states; see `LanguageModel.states`."""
@@ -255,7 +274,7 @@ class MixtureLM(LanguageModel):
         if lm.empty is not None:
             word[word_map.is_empty] = lm.empty
         word[[self._begin, self.eos]] = NO_WORD if lm.bos is None else lm.bos, lm.eos
-        return _Part(lm, weight, word_map, word, -word_map.extra)
+        return _Part(lm, weight, word_map, word, -word_map.extra, [])
 
     @staticmethod
     def _check(part: _Part, method: str, result: np.ndarray, count: int) -> None:
@@ -269,10 +288,13 @@ class MixtureLM(LanguageModel):
 
 
 def _advance_part(part: _Part, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
-    """Advance a model of a mixture; a model that takes no phrases restarts at a phrase mark."""
-    marked = words <= FIRST_MARK
+    """Advance a model of a mixture; a model that takes no phrases or prompts restarts at them."""
+    is_prompt = are_prompts(words)
+    marked = (words <= FIRST_MARK) | is_prompt
     if not marked.any():
         return part.lm.advance(slots, part.word[words])
+    if part.lm.takes_prompts and is_prompt.any():
+        return part.lm.advance(slots, _words_with_prompts(part, words))
     if part.lm.takes_phrases:
         return part.lm.advance(slots, np.where(marked, words, part.word[words]))
     new = np.empty(len(slots), np.int64)
@@ -283,6 +305,34 @@ def _advance_part(part: _Part, slots: np.ndarray, words: np.ndarray) -> np.ndarr
         part.lm.release(new[marked])
         raise
     return new
+
+
+def _words_with_prompts(part: _Part, words: np.ndarray) -> npt.NDArray[np.int32]:
+    """Return the model's ids of words and prompts of a mixture."""
+    is_prompt = are_prompts(words)
+    new = part.word[np.where(is_prompt, 0, words)]
+    new[is_prompt] = np.array(part.prompt)[words[is_prompt] - FIRST_PROMPT]
+    return new
+
+
+def _score_part(
+    part: _Part, parent: npt.NDArray[np.int32], word: npt.NDArray[np.int32], words: np.ndarray, prompts: np.ndarray
+) -> npt.NDArray[np.float32]:
+    """Score a trie with a model of a mixture, which skips prompts if it takes none.
+
+    Args:
+        word: Words and prompts of the mixture, [nodes].
+        words: The same, with a word in place of each prompt.
+        prompts: Nodes of the prompts.
+    """
+    if not len(prompts):
+        return score_trie(part.lm, parent, part.word[words])
+    if part.lm.takes_prompts:
+        return score_trie(part.lm, parent, _words_with_prompts(part, word))
+    score = np.zeros(len(parent), np.float32)
+    for _, nodes, parent_below in below(parent, prompts):
+        score[nodes] = score_trie(part.lm, parent_below, part.word[words[nodes]])
+    return score
 
 
 def _renumber(words: SymbolTable) -> SymbolTable:

@@ -18,6 +18,7 @@ from ninja.errors import OptionError
 from ninja.lattice.symbols import SymbolTable
 
 FIRST_MARK = -3  # maximum id of phrase lists; searches use -1 and -2
+FIRST_PROMPT, END_OF_PROMPTS = 1 << 29, 1 << 30  # range of the ids of prompts, above those of words
 TextTransform = Literal["lower"]  # applied to words before a model of pieces splits them
 Backend = Literal["auto", "numpy", "torch"]  # library that computes LSTM networks and Kaldi's RNNLMs
 OOVScore = Literal["skip", "spread"] | float  # score of unknown words in a model without <unk>, see `LoadOptions`
@@ -86,6 +87,7 @@ class LanguageModel(Protocol):
     takes_oov_score: bool = False  # `score_oovs` can add a word for unknown words
     state_size: int | None = None  # size of the hidden state that `states` returns; None if it is not supported
     takes_phrases: bool = False  # a `PhraseMark` as the first word of a history selects a phrase list
+    takes_prompts: bool = False  # `prompt` numbers texts that may be the first words of histories
     replicas: Sequence[LanguageModel] = ()  # copies of the model on several devices, including this one
     stateless: bool = False  # slots are plain values, so that concurrent calls need no lock
 
@@ -187,9 +189,18 @@ class LanguageModel(Protocol):
         """Return the output embeddings of words, float32 [n, state_size]; zeros if they are not available."""
         return np.zeros((len(words), self.state_size or 0), np.float32)
 
+    def prompt(self, text: str) -> int:
+        """Return the id of a text before an utterance, which may be the first word of histories and is not scored."""
+        raise OptionError("this language model reads no prompts; use a causal Hugging Face model")
+
     def score_oovs(self, score: OOVScore) -> None:
         """Add a word for unknown words to a model without <unk>; see `LoadOptions.oov_score`."""
         raise OptionError("oov_score is supported by n-gram models only; omit it for this language model")
+
+
+def are_prompts(words: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
+    """Return which word ids are those of prompts, bool [n]."""
+    return np.asarray((words >= FIRST_PROMPT) & (words < END_OF_PROMPTS))
 
 
 class PhraseMark(Protocol):

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from ninja._core import WordTrie
 from ninja.errors import ModelError, OptionError
-from ninja.lm.protocol import FIRST_MARK, LanguageModel
+from ninja.lm.protocol import FIRST_MARK, LanguageModel, are_prompts
 
 __all__ = ["WordTrie", "score_by_levels", "score_trie", "sentence_logprobs", "word_logprobs"]
 
@@ -57,6 +57,7 @@ def score_trie(
     if (late := np.flatnonzero(parent >= np.arange(parent.size))).size:
         raise OptionError(f"node {late[0]} precedes its parent {parent[late[0]]}; sort the trie")
     scored = word[word > FIRST_MARK] if lm.takes_phrases else word
+    scored = scored[~are_prompts(scored)] if lm.takes_prompts else scored
     if scored.size and (scored.min() < 0 or scored.max() >= lm.end_of_ids):
         raise OptionError(f"a word id is not in the model's range [0, {lm.end_of_ids - 1}]")
     if not parent.size:
@@ -76,9 +77,40 @@ def score_by_levels(
     word: Int32s,
     max_histories: int = MAX_HISTORIES,
     on_call: Callable[[], None] | None = None,
+    *,
+    root: Int64s | None = None,
 ) -> npt.NDArray[np.float32]:
-    """Score a trie level by level, even if the model scores tries in one pass; see `score_trie`."""
-    return _Descent(lm, parent, word, max(1, max_histories), on_call or (lambda: None)).scores()
+    """Score a trie level by level, even if the model scores tries in one pass; see `score_trie`.
+
+    Args:
+        root: Slot of the history before the trie, int64 [1], which is released.  [default: ``<s>``]
+    """
+    return _Descent(lm, parent, word, max(1, max_histories), on_call or (lambda: None)).scores(root)
+
+
+def below(parent: Int32s, root: npt.NDArray[np.integer]) -> list[tuple[int, Int64s, Int32s]]:
+    """Divide a trie into the tries below some of its top nodes.
+
+    Args:
+        parent: Parent of each node, as for `score_trie`.
+        root: Top nodes, int [roots].
+
+    Returns:
+        For each root, the root or -1 for the rest of the trie, its nodes without the root, int64 [nodes], and the
+        parent of each of these in the new trie, int32 [nodes].
+    """
+    top = np.arange(parent.size)
+    for node, above in enumerate(parent.tolist()):
+        if above >= 0:
+            top[node] = top[above]
+    is_root = np.isin(np.arange(parent.size), root)
+    tries = []
+    for number in (*root.tolist(), -1):
+        nodes = np.flatnonzero((top == number) & ~is_root if number >= 0 else ~np.isin(top, root))
+        index = np.full(parent.size + 1, -1, np.int32)  # the last entry, index -1, is the root of the trie
+        index[nodes] = np.arange(nodes.size)
+        tries.append((number, nodes, index[parent[nodes]]))
+    return tries
 
 
 def sentence_logprobs(lm: LanguageModel, sentences: Sequence[Sequence[int]]) -> np.ndarray:
@@ -144,9 +176,9 @@ class _Descent:
         self.score = np.empty(parent.size, np.float32)
         self.stack: list[_Histories] = []
 
-    def scores(self) -> npt.NDArray[np.float32]:
+    def scores(self, root: Int64s | None) -> npt.NDArray[np.float32]:
         try:
-            self._enter(np.array([-1]), self.lm.start(1))
+            self._enter(np.array([-1]), self.lm.start(1) if root is None else root)
             while self.stack:
                 self._advance()
         finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ from ninja.lm.protocol import LanguageModel
 from ninja.lm.trie import score_trie
 
 Ids = npt.NDArray[np.int64]
+Trie = tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]  # parent and word of each node
 
 
 class UnitLM(LanguageModel, ABC):
@@ -123,7 +124,23 @@ class UnitLM(LanguageModel, ABC):
 
     def score_trie(self, parent: npt.NDArray[np.int32], word: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
         """See `LanguageModel.score_trie`; builds and scores a trie of units."""
-        places, count, units = self._places(word, parent < 0)
+        trie, sums = self._unit_trie(parent, word, parent < 0)
+        return sums(self._score_units(*trie))
+
+    def _unit_trie(
+        self, parent: npt.NDArray[np.int32], word: npt.NDArray[np.int32], is_first: npt.NDArray[np.bool_]
+    ) -> tuple[Trie, Callable[[npt.NDArray[np.float32]], npt.NDArray[np.float32]]]:
+        """Build the trie of the units of a trie of words.
+
+        Args:
+            parent: Parent of each word, [n].
+            word: Word ids, [n].
+            is_first: Whether each word is the first of a sentence, [n].
+
+        Returns:
+            The parent and the id of each unit, and a function that sums the scores of units by word.
+        """
+        places, count, units = self._places(word, is_first)
         begin, end, unit = places.tolist(), (places + count).tolist(), units.tolist()
         nodes: dict[tuple[int, int], int] = {}  # node of the trie of units, by parent and unit
         last: list[int] = []  # node in which each word ends
@@ -137,8 +154,12 @@ class UnitLM(LanguageModel, ABC):
                 part.append(at)
             last.append(at)
         trie = np.array(list(nodes), np.int32).reshape(-1, 2)
-        score = self._score_units(np.ascontiguousarray(trie[:, 0]), np.ascontiguousarray(trie[:, 1]))
-        return np.bincount(np.array(owner, np.int64), score[part].astype(np.float64), len(parent)).astype(np.float32)
+
+        def sums(score: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+            by_unit = score[part].astype(np.float64)
+            return np.bincount(np.array(owner, np.int64), by_unit, len(parent)).astype(np.float32)
+
+        return (np.ascontiguousarray(trie[:, 0]), np.ascontiguousarray(trie[:, 1])), sums
 
     def _score_units(self, parent: npt.NDArray[np.int32], unit: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
         return score_trie(self._units, parent, unit)

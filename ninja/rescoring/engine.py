@@ -331,7 +331,7 @@ class BatchedLM(LanguageModel):
         self.vocabulary, self.bos, self.eos = lm.vocabulary, lm.bos, lm.eos
         self.unk, self.unk_words = lm.unk, lm.unk_words
         self.scores_tries, self.whole_sentences = lm.scores_tries, lm.whole_sentences
-        self.takes_phrases = lm.takes_phrases
+        self.takes_phrases, self.takes_prompts = lm.takes_phrases, lm.takes_prompts
         self._too_many = 0  # batch size of the first call that ran out of memory since the last success
 
     @property

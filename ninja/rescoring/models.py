@@ -25,6 +25,7 @@ from ninja.lm.protocol import DEFAULTS, LoadOptions, describe_devices
 from ninja.lm.word_map import Coverage, WordMap
 from ninja.log import Log
 from ninja.rescoring.algorithm import EngineOptions, Options
+from ninja.rescoring.prompts import Prompts
 
 Direction = Literal["forward", "backward"]
 Model = LanguageModel | Mixture | None
@@ -136,8 +137,16 @@ class BoundModels:
     with an old model only  graph + λ ln p_old
     """
 
-    def __init__(self, lm: Model, old_lm: Model, options: EngineOptions, maps: Sequence[WordMap] = ()) -> None:
+    def __init__(
+        self,
+        lm: Model,
+        old_lm: Model,
+        options: EngineOptions,
+        maps: Sequence[WordMap] = (),
+        prompts: Prompts | None = None,
+    ) -> None:
         """Combine the models, the old one with weight -1; reuse a map in `maps` that was made for this model."""
+        self._prompts = prompts
         self.graph_share = 1.0 - options.lm_weight if old_lm is None else 1.0
         self.lm_scale = options.lm_weight
         self._options = options
@@ -188,6 +197,16 @@ class BoundModels:
         for part in self._parts:
             part.refuse_unknown(lattice)
         return words_and_costs
+
+    def prompt_ids(self, key: str) -> tuple[int, ...]:
+        """Return the id of the prompt of an utterance; an empty tuple if it has none.
+
+        Raises:
+            LatticeError: The utterance is missing from the prompts.
+            ModelError: The prompt is too long for the language model.
+        """
+        text = "" if self._prompts is None else self._prompts.of(key)
+        return (self.lm.prompt(text),) if text.strip() and self.lm.takes_prompts else ()
 
     def carried_words(self, lattice: Lattice, words: npt.NDArray[np.int32]) -> list[int]:
         """Return the words that an utterance adds to its recording's history: its own, then ``<s>`` if it exists.

@@ -21,6 +21,7 @@ from ninja.rescoring.carry_over import CarryOver, RecordingQueue
 from ninja.rescoring.engine import Engine
 from ninja.rescoring.models import BoundModels, Model, ModelFiles, refuse_words
 from ninja.rescoring.options import RescoreOptions
+from ninja.rescoring.prompts import Prompts
 from ninja.rescoring.report import RescoreReport, VocabularyCheck, unknown_words
 from ninja.rescoring.utterances import (
     ContextStage,
@@ -72,6 +73,7 @@ class Rescorer:
             files, which are loaded when the first lattice arrives.
         old_lm: The first-pass language model, as for `rescore`; not allowed with model files.
         carry_over: Recordings of the utterances, for a model that reads the words of earlier utterances.
+        prompts: Texts that the model reads before the words of utterances, for causal Hugging Face models.
         context: Stage that runs before rescoring, such as ``ninja.context.Contextual``.
         max_latency: Seconds, >= 0, that a lattice waits for others if it is submitted while nothing is in flight.
         max_waiting: Maximum number of lattices in flight, >= 1; `submit` blocks while this many are in flight.
@@ -87,6 +89,7 @@ class Rescorer:
         *,
         old_lm: Model = None,
         carry_over: CarryOver | None = None,
+        prompts: Prompts | None = None,
         context: ContextStage | None = None,
         max_latency: float = 0.01,
         max_waiting: int = 512,
@@ -99,6 +102,7 @@ class Rescorer:
         self.files = lm if isinstance(lm, ModelFiles) else None
         self.old_lm = old_lm
         self.carry_over = carry_over
+        self.prompts = prompts
         self.context = context
         self._maps: tuple[SymbolTable, int, Sequence[WordMap]] | None = None  # last table, its size, and its maps
         self._forms: LexicalForms | None = None
@@ -338,14 +342,26 @@ class Rescorer:
 
     def _new_passes(self) -> list[_Pass]:
         old_lm, passes, maps = self.old_lm, [], () if self._maps is None else self._maps[2]
+        self._check_prompts()
         for lm, options in self._models:
             if self.carry_over is not None and options.backward:
                 raise OptionError("carry_over cannot be used with a model that reads sentences backward; omit it")
             refuse_words(lm, options)
-            models = BoundModels(self._over(lm), old_lm, options, maps)
+            models = BoundModels(self._over(lm), old_lm, options, maps, self.prompts)
             passes.append(_Pass(lm, models, options, RecordingQueue(self.carry_over)))
             old_lm = None  # the first pass subtracts it
         return passes
+
+    def _check_prompts(self) -> None:
+        """Raise an `OptionError` if prompts cannot be used with the models or the context."""
+        if self.prompts is None:
+            return
+        if any(options.backward for _, options in self._models):
+            raise OptionError("prompts cannot be used with a model that reads sentences backward; omit them")
+        if not any(model.takes_prompts for lm, _ in self._models for model in models_of(lm)):
+            raise OptionError("no language model reads prompts; use a causal Hugging Face model, or omit the prompt")
+        if any(self._over(lm) is not lm for lm, _ in self._models):
+            raise OptionError("prompts cannot be used with a context model; boost the phrases, or omit the prompt")
 
     def _over(self, lm: Model) -> Model:
         return lm if self.context is None else self.context.over(lm)
@@ -390,6 +406,7 @@ def rescore(
     *,
     old_lm: Model = None,
     carry_over: CarryOver | None = None,
+    prompts: Prompts | None = None,
     report: RescoreReport | None = None,
 ) -> Iterator[Keyed]:
     """Replace the language model scores of lattices with those of another model.
@@ -407,6 +424,7 @@ def rescore(
         lm: A language model (see ``ninja.lm.load``), a mixture, or None to only subtract the old model.
         old_lm: The first-pass language model.
         carry_over: Recordings of the utterances, for a model that reads the words of earlier utterances.
+        prompts: Texts that the model reads before the words of utterances, for causal Hugging Face models.
         report: Filled during the run with counts, notes and the coverage of the words. If its ``on_error`` is set,
             failed lattices are reported and omitted; otherwise the first failure is raised.
 
@@ -419,13 +437,14 @@ def rescore(
             lattices or in all.
         ModelError: A single step of the model exceeds the memory, or the algorithm scores words but the model can
             score only whole sentences.
-        OptionError: No model is given, or carry-over is used with a model that reads backward.
+        OptionError: No model is given, carry-over or prompts are used with a model that reads backward, or no model
+            reads prompts.
         NinjaError: The first failure of a lattice, if ``on_error`` is not set.
 
     Source: arc-beam after Kumar et al. 2017, arXiv:1711.05448, which does not define it exactly; push-forward after
     Sundermeyer et al. 2014; look-ahead calibration after Xu et al. 2018 (Kaldi's pruned composition).
     """
-    return _run(Rescorer(lm, options, old_lm=old_lm, carry_over=carry_over), lattices, report)
+    return _run(Rescorer(lm, options, old_lm=old_lm, carry_over=carry_over, prompts=prompts), lattices, report)
 
 
 def iterate(

@@ -110,6 +110,7 @@ class SearchEngine(Engine):
                 try:
                     lattice = reverse(utterance.lattice) if self.options.backward else utterance.lattice
                     lm_word, extra = self.models.of(lattice)  # locked: a symbol table may grow in another thread
+                    utterance.prompt = self.models.prompt_ids(utterance.key)
                 except NinjaError as error:
                     self.fail(utterance, error)
                     continue

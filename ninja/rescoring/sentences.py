@@ -220,6 +220,7 @@ class SentenceEngine(Engine):
         lattice = reverse(utterance.lattice) if self.options.backward else utterance.lattice
         with self.in_flight.lock:  # a symbol table may grow in another thread
             lm_word, extra = self.models.of(lattice)
+            utterance.prompt = self.models.prompt_ids(utterance.key)
         return self.unfold(utterance, lattice, lm_word, extra)
 
     @abstractmethod

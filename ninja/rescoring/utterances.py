@@ -55,6 +55,7 @@ class Utterance:
     future: Submission | None = None  # set if the lattice was submitted
     deadline: float = math.inf  # time by `time.monotonic` at which the search is stopped
     phrases: PhraseMark | None = None  # all phrases of the utterance, for a model that reads them
+    prompt: Sequence[int] = ()  # language model id of the prompt, if the utterance has one
     recording: str | None = None  # set if words are carried over
     history: Sequence[int] = ()  # language model word ids of the recording's earlier utterances
     num_arcs: int = 0  # arcs that count towards the limit on arcs in flight
@@ -70,8 +71,8 @@ class Utterance:
 
     @property
     def first_words(self) -> tuple[int, ...]:
-        """Word ids that the language model reads first: the id of the phrase list, then the history."""
-        return (*(() if self.phrases is None else (self.phrases.number,)), *self.history)
+        """Ids that the language model reads first: the phrase list, the prompt, and the words of the history."""
+        return (*(() if self.phrases is None else (self.phrases.number,)), *self.prompt, *self.history)
 
     @property
     def is_expired(self) -> bool:

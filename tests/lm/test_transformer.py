@@ -87,7 +87,8 @@ def test_blocks_of_any_size_give_the_same_scores(nodes, monkeypatch):
 def test_every_history_of_a_trie_is_read_once(monkeypatch):
     monkeypatch.setattr(attention.AttentionLM, "_block_nodes", 7)
     parent, word = make_trie(np.random.default_rng(3), 60)
-    read = [node for nodes, _ in make_lm()._forest_outputs(Forest.of(parent), word) for node in nodes.tolist()]
+    lm = make_lm()
+    read = [node for nodes, _ in lm._forest_outputs(lm._root(), Forest.of(parent), word) for node in nodes.tolist()]
     assert sorted(read) == list(range(-1, 60))
 
 

@@ -42,6 +42,15 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
+class Root:
+    """A history below which a trie is read."""
+
+    path: Ids  # slots of the history without its last word, [words]
+    word: int  # its last word
+    row: torch.Tensor  # its row in the pool, [1, row]
+
+
+@dataclass(frozen=True, slots=True)
 class Forest:
     """A word trie below ``<s>`` in depth-first order; all arrays are indexed by rank and have shape [nodes]."""
 
@@ -165,10 +174,11 @@ class AttentionLM(StatePoolLM):
         """
 
     @abstractmethod
-    def _read_blocks(self, word: torch.Tensor, position: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    def _read_blocks(self, path: Ids, word: torch.Tensor, position: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         """Read blocks of a trie and return the outputs, [blocks, tokens, embedding].
 
         Args:
+            path: Slots of the history before the first token of every block, [words]; empty if that is ``<s>``.
             word: Word ids, [blocks, tokens].
             position: Depth of each word, 0 for ``<s>``, [blocks, tokens].
             mask: True where a token (second dimension) may attend to a token (third), [blocks, tokens, tokens].
@@ -214,12 +224,22 @@ class AttentionLM(StatePoolLM):
             slots = slots[slots >= 0]
             np.subtract.at(self._references, slots, 1)
 
-    @torch.inference_mode()
     def score_trie(self, parent: npt.NDArray[np.int32], word: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
         """See `LanguageModel.score_trie`.
 
         Every node with children is read in exactly one run; a block also reads the path to the first node of its run.
         """
+        return self._score_below(self._root(), parent, word)
+
+    def _root(self) -> Root:
+        """Return the history ``<s>``."""
+        return Root(np.empty(0, np.int64), self.bos or 0, self._start_row)
+
+    @torch.inference_mode()
+    def _score_below(
+        self, root: Root, parent: npt.NDArray[np.int32], word: npt.NDArray[np.int32]
+    ) -> npt.NDArray[np.float32]:
+        """Score the words of a trie below a history; see `score_trie`."""
         num_nodes = len(parent)
         has_children = np.zeros(num_nodes, np.bool_)
         has_children[parent[parent >= 0]] = True
@@ -229,7 +249,7 @@ class AttentionLM(StatePoolLM):
         forest = Forest.of(index[parent[inner]])
         score = np.empty(num_nodes, np.float32)
         read = np.full(num_nodes + 1, -1)  # row of each node's output in the current batch
-        for nodes, output in self._forest_outputs(forest, word[inner]):
+        for nodes, output in self._forest_outputs(root, forest, word[inner]):
             nodes = np.append(inner, -1)[nodes]
             read[nodes] = np.arange(len(nodes))
             below = np.flatnonzero(read[parent] >= 0)
@@ -240,13 +260,15 @@ class AttentionLM(StatePoolLM):
                 score[below] -= self._log_normalisers(output)[row]
         return score
 
-    def _forest_outputs(self, forest: Forest, word: npt.NDArray[np.int32]) -> Iterator[tuple[Ids, torch.Tensor]]:
-        """Read a forest in batches; yield nodes, −1 for ``<s>``, and their outputs, float32 [nodes, embedding]."""
-        yield np.array([-1]), self._start_row[:, self._output :]
+    def _forest_outputs(
+        self, root: Root, forest: Forest, word: npt.NDArray[np.int32]
+    ) -> Iterator[tuple[Ids, torch.Tensor]]:
+        """Read a forest in batches; yield nodes, −1 for the root, and their outputs, float32 [nodes, embedding]."""
+        yield np.array([-1]), root.row[:, self._output :]
         size = len(forest.node)
-        # Indexed by rank, with two more entries: padding at index `size`, and <s> at index −1.
-        words = self._tensor(np.concatenate((word[forest.node], np.full(2, self.bos))))
-        depth = self._tensor(np.concatenate((forest.depth, [0, 0])))
+        # Indexed by rank, with two more entries: padding at index `size`, and the root at index −1.
+        words = self._tensor(np.concatenate((word[forest.node], np.full(2, root.word))))
+        depth = self._tensor(np.concatenate((forest.depth, [0, 0])) + len(root.path))
         end = self._tensor(np.concatenate((forest.end, [size + 1, size + 1])))
         max_tokens = self._max_batch or BATCH_TOKENS.get(self._device.type, 1024)
         blocks = forest.sentences() if self._block_nodes is None else forest.blocks(min(self._block_nodes, max_tokens))
@@ -254,7 +276,7 @@ class AttentionLM(StatePoolLM):
             ranks = pad(group, size)
             rank = self._tensor(ranks)  # [blocks, tokens]
             mask = (rank[:, None, :] <= rank[:, :, None]) & (rank[:, :, None] < end[rank][:, None, :])
-            output = self._read_blocks(words[rank], depth[rank], mask).flatten(0, 1)
+            output = self._read_blocks(root.path, words[rank], depth[rank], mask).flatten(0, 1)
             in_run = np.zeros(ranks.shape, np.bool_)
             for row, block in enumerate(group):
                 in_run[row, 1 + block.num_above : 1 + len(block.rank)] = True

@@ -66,7 +66,8 @@ class TransformerLM(AttentionLM):
         row[:, self._output :] = self._module.norm(flow)
         return row
 
-    def _read_blocks(self, word: torch.Tensor, position: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    def _read_blocks(self, path: Ids, word: torch.Tensor, position: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        assert not len(path), "only tries below <s> are read"
         flow = self._module.embed(word)  # [blocks, tokens, embedding]
         turn = self._module.turns(position)  # [blocks, tokens, 1, pairs]
         for block in self._module.blocks:

@@ -15,11 +15,11 @@ from torch.nn.functional import linear, pad
 
 from ninja.errors import ModelError
 from ninja.lattice.symbols import SymbolTable
-from ninja.lm.attention.network import AttentionLM, Ids
+from ninja.lm.attention.network import AttentionLM, Ids, Root
 from ninja.lm.compute import reason
 from ninja.lm.protocol import LoadOptions
 from ninja.lm.text import LONGEST_SENTENCE
-from ninja.lm.trie import score_by_levels
+from ninja.lm.trie import below, score_by_levels
 from ninja.lm.word_map import Words
 
 NO_LIMIT = 2**31  # pieces, for a network without a maximum input length
@@ -83,7 +83,8 @@ class PieceLM(AttentionLM):
         config = getattr(model, "config", None)
         windows = [getattr(config, name, None) for name in ("sliding_window", "attention_chunk_size")]
         self._window = min((window for window in windows if window), default=None)
-        self._longest = max(getattr(config, "max_position_embeddings", None) or NO_LIMIT, 2)
+        self.longest = max(getattr(config, "max_position_embeddings", None) or NO_LIMIT, 2)  # pieces per input
+        self._reads_below = False  # the network reads tries after cached keys and values; set by `open_pieces`
         self._num_parameters = sum(weight.numel() for weight in model.parameters())
         self._begin()
 
@@ -109,7 +110,7 @@ class PieceLM(AttentionLM):
 
     def advance(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
         """See `LanguageModel.advance`; the first half of a full window is dropped."""
-        full = self._depth[slots] + 1 >= self._longest
+        full = self._depth[slots] + 1 >= self.longest
         if not full.any():
             new = super().advance(slots, words)
         else:
@@ -126,39 +127,63 @@ class PieceLM(AttentionLM):
 
     def score_trie(self, parent: npt.NDArray[np.int32], word: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
         """See `LanguageModel.score_trie`; a trie deeper than the network's window is read level by level."""
+        if not self._fits(parent, 0):
+            return score_by_levels(self, parent, word)
+        return super().score_trie(parent, word)
+
+    def score_below(
+        self, slot: int, parent: npt.NDArray[np.int32], word: npt.NDArray[np.int32]
+    ) -> npt.NDArray[np.float32]:
+        """Score the pieces of a trie below a history, which is not read again; see `LanguageModel.score_trie`."""
+        if not self._reads_below or not self._fits(parent, int(self._depth[slot])):
+            return score_by_levels(self, parent, word, root=self.share(slot))
+        above = int(self._parent[slot])
+        path = np.empty(0, np.int64) if above < 0 else self._paths(np.array([above]))[0]
+        root = Root(path, int(self._piece[slot]), self._states[slot : slot + 1])
+        return self._score_below(root, parent, word)
+
+    def _fits(self, parent: npt.NDArray[np.int32], num_above: int) -> bool:
+        """Return whether a trie below a history of `num_above` pieces fits into the network's window."""
         depth: list[int] = []
         for above in parent.tolist():
             depth.append(1 if above < 0 else depth[above] + 1)
         window = self._window if self._block_nodes is not None else None  # custom masks would override the window
-        if max(depth, default=0) > min(self._longest, window or NO_LIMIT):
-            return score_by_levels(self, parent, word)
-        return super().score_trie(parent, word)
+        return num_above + max(depth, default=0) <= min(self.longest, window or NO_LIMIT)
+
+    def read(self, pieces: npt.NDArray[np.integer]) -> int:
+        """Read a text after ``<s>``, in one pass if possible, and return the slot of this history."""
+        if len(pieces) >= (self._window or NO_LIMIT):  # in one pass, the library caches the last keys only
+            slot = self.start(1)
+            for piece in pieces:
+                longer = self.advance(slot, np.array([piece]))
+                self.release(slot)
+                slot = longer
+            return int(slot[0])
+        return int(self._read_texts(np.concatenate(([self._bos], pieces))[None].astype(np.int64))[0])
+
+    def share(self, slot: int) -> Ids:
+        """Return a slot, int64 [1], that must be released once more."""
+        self._references[slot] += 1
+        return np.array([slot])
 
     def enable_tries(self, enabled: bool) -> None:
         """Set whether the network reads tries with a custom mask, or the sentences of a trie one by one."""
         wide = self._window is None or self._window >= LONGEST_SENTENCE
         self._block_nodes = type(self)._block_nodes if enabled and wide else None
 
+    def enable_reading_below(self, enabled: bool) -> None:
+        """Set whether the network reads tries after cached keys and values, or level by level."""
+        self._reads_below = enabled
+
     def _read(self, path: Ids, words: npt.NDArray[np.integer]) -> torch.Tensor:
         inside = path >= 0
         length = inside.sum(1)  # number of earlier pieces, [n]
         path = np.where(inside, path, path[:, -1:])  # padding is masked
-        before = self._states[:, : self._output].index_select(0, self._tensor(path.reshape(-1)))  # [n · pieces, width]
-        before = before.view(*path.shape, self._output)
+        before = self._rows_before(path)
         piece = self._tensor(words.astype(np.int64))
         if self._cache is None:
             return self._read_sentences(before[..., 0].long(), inside, piece)
-        from transformers import DynamicCache
-
-        past, place = [], 0
-        for layer in self._cache:
-            pair = []
-            for width in (layer.key_width, layer.value_width):
-                cached = before[..., place : place + layer.heads * width].unflatten(-1, (layer.heads, width))
-                pair.append(cached.transpose(1, 2).to(self._dtype))  # [n, heads, pieces, width]
-                place += layer.heads * width
-            past.append(tuple(pair))
-        cache: Any = DynamicCache(past if path.shape[1] else None)
+        cache = self._past(before)
         output = self._network(
             input_ids=piece[:, None],
             attention_mask=pad(self._tensor(inside).long(), (0, 1), value=1),
@@ -169,22 +194,47 @@ class PieceLM(AttentionLM):
         new = [part[:, :, -1].flatten(1).float() for layer in cache.layers for part in (layer.keys, layer.values)]
         return torch.cat([*new, self._outputs_of(output)[:, -1]], 1)
 
+    def _rows_before(self, path: Ids) -> torch.Tensor:
+        """Return the cached part of the rows of histories, float32 [n, pieces, width]."""
+        rows = self._states[:, : self._output].index_select(0, self._tensor(path.reshape(-1)))  # [n · pieces, width]
+        return rows.view(*path.shape, self._output)
+
+    def _past(self, before: torch.Tensor) -> Any:
+        """Return cached keys and values as an object of the library; see `_rows_before`."""
+        from transformers import DynamicCache
+
+        assert self._cache is not None
+        past, place = [], 0
+        for layer in self._cache:
+            pair = []
+            for width in (layer.key_width, layer.value_width):
+                cached = before[..., place : place + layer.heads * width].unflatten(-1, (layer.heads, width))
+                pair.append(cached.transpose(1, 2).to(self._dtype))  # [n, heads, pieces, width]
+                place += layer.heads * width
+            past.append(tuple(pair))
+        return DynamicCache(past if before.shape[1] else None)
+
     @torch.inference_mode()
     def _slide(self, slots: Ids) -> Ids:
         """Create histories that contain only the second halves of full windows; return their slots."""
-        length = self._longest - self._longest // 2
-        piece = self._piece[self._paths(slots)[:, -length:]]  # [n, length]
+        length = self.longest - self.longest // 2
+        return self._read_texts(self._piece[self._paths(slots)[:, -length:]])
+
+    @torch.inference_mode()
+    def _read_texts(self, piece: Ids) -> Ids:
+        """Create histories that consist of the pieces of texts of equal length, [n, length]; return their slots."""
+        length = piece.shape[1]
         new = self._slots.take(piece.size).reshape(piece.shape)
         step = max(1, READ_AT_ONCE // length)
         try:
-            for first in range(0, len(slots), step):
+            for first in range(0, len(piece), step):
                 rows = self._rows(self._tensor(piece[first : first + step]))  # [step · length, row]
                 self._states.index_copy_(0, self._tensor(new[first : first + step].reshape(-1)), rows)
         except BaseException:  # callers retry with a smaller batch if memory runs out
             self._slots.give_back(new.reshape(-1))
             raise
         self._piece[new] = piece
-        self._parent[new] = np.concatenate((np.full((len(slots), 1), -1), new[:, :-1]), 1)
+        self._parent[new] = np.concatenate((np.full((len(piece), 1), -1), new[:, :-1]), 1)
         self._depth[new] = np.arange(length)
         self._references[new] = 1  # from the next piece, or from the caller for the last
         self._normaliser[new] = np.nan
@@ -218,16 +268,21 @@ class PieceLM(AttentionLM):
         last = output[torch.arange(len(piece), device=self._device), length]  # [n, embedding]
         return torch.cat((piece[:, None].float(), last), 1)
 
-    def _read_blocks(self, word: torch.Tensor, position: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    def _read_blocks(self, path: Ids, word: torch.Tensor, position: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         if self._block_nodes is None:  # rows are sentences; causal attention ignores the padding after them
             return self._plain(word)
+        cache: dict[str, Any] = {"use_cache": False}
+        if len(path):  # all blocks read the same keys and values
+            before = self._rows_before(path[None]).expand(len(word), -1, -1)
+            cache = {"use_cache": True, "past_key_values": self._past(before)}
+            mask = pad(mask, (len(path), 0), value=True)
         hidden = torch.zeros(mask.shape, dtype=self._dtype, device=mask.device)
         hidden = hidden.masked_fill_(~mask, torch.finfo(self._dtype).min)
         output = self._network(
             input_ids=word,
             attention_mask=hidden[:, None],
             position_ids=position,
-            use_cache=False,
+            **cache,
         )
         return self._outputs_of(output)
 
@@ -323,7 +378,16 @@ def open_pieces(model: Any, bos: int, options: LoadOptions, path: str | None = N
         return uncached
     lm = make(layers)
     lm.enable_tries(reads_tries)
-    return lm if _agree(lm, lambda: score_by_levels(lm, parent, piece), expected) else uncached
+    if not _agree(lm, lambda: score_by_levels(lm, parent, piece), expected):
+        return uncached
+    [(_, inside, parent_below), _] = below(parent, np.array([0]))
+    slot = lm.read(piece[:1])
+    lm.enable_reading_below(reads_tries)
+    lm.enable_reading_below(
+        reads_tries and _agree(lm, lambda: lm.score_below(slot, parent_below, piece[inside]), expected[inside])
+    )
+    lm.release(np.array([slot]))
+    return lm
 
 
 def device_of_module(model: Any) -> torch.device:

@@ -102,6 +102,18 @@ class Spelling:
                 self._add_pieces(position, missing, self._first(spelled) if position else self._inside(spelled))
         return self._begin[row, word], self._count[row, word]
 
+    def text(self, text: str) -> npt.NDArray[np.int64]:
+        """Return the pieces of a text, int64 [pieces].
+
+        Raises:
+            ModelError: The text is empty, or the network lacks one of the pieces.
+        """
+        (pieces,) = self._split([text])
+        if not pieces or max(pieces) >= self._num_pieces:
+            problem = f"needs piece {max(pieces)}, which the network lacks" if pieces else "is empty"
+            raise ModelError(f"the prompt {text[:60]!r} {problem}; change it", self._path)
+        return np.array(pieces, np.int64)
+
     def known(self, words: Sequence[str]) -> list[bool]:
         """Return for each word whether the pieces can spell it."""
         if not self._refuses:
