@@ -81,11 +81,11 @@ def cases(english: Path, real: Path, part: str, sizes: Sequence[int]) -> Iterato
         folder = english / part / bed
         records = [json.loads(line) for line in utf8.read(str(folder / "entities.jsonl.gz")).splitlines()]
         hypotheses, references = read_text(folder / "first_pass_1best"), read_text(folder / "text")
-        posteriors = _posteriors(folder / "lat.ark.gz", words)
+        best_of = posteriors(folder / "lat.ark.gz", words)
         for size, record in ((size, record) for size in sizes for record in records):
             key = record["utt"]
             spoken = tuple(entry["text"] for entry in record["true"])
-            best, confidences = posteriors.get(key, ([], None))
+            best, confidences = best_of.get(key, ([], None))
             same = confidences if best == hypotheses[key] else None
             lists = _lists(english, record, spoken, size)
             yield Case(
@@ -93,7 +93,7 @@ def cases(english: Path, real: Path, part: str, sizes: Sequence[int]) -> Iterato
             )
     for bed, folder in (("libri", english / part / "libri"), *((name, real / name / part) for name in REAL)):
         references = read_text(folder / "text")
-        best_paths = whisper_best(folder) if bed == "whisper" else _posteriors(folder / "lat.ark.gz", words)
+        best_paths = whisper_best(folder) if bed == "whisper" else posteriors(folder / "lat.ark.gz", words)
         for size in (size for size in sizes if size in (100, 1000)):
             biasing = read_biasing(folder / f"biasing_{size}.jsonl.gz")
             for key, (hypothesis, confidences) in best_paths.items():
@@ -115,7 +115,7 @@ def _lists(english: Path, record: dict[str, Any], spoken: tuple[str, ...], size:
     return (shared, phrase_list(spoken)) if spoken else (shared,)
 
 
-def _posteriors(archive: Path, words: SymbolTable) -> dict[str, tuple[list[str], list[float] | None]]:
+def posteriors(archive: Path, words: SymbolTable) -> dict[str, tuple[list[str], list[float] | None]]:
     """Return the words of best paths and their posteriors."""
     results: dict[str, tuple[list[str], list[float] | None]] = {}
     for key, lattice in read(archive, words=words):

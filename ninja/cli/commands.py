@@ -34,6 +34,7 @@ SECTIONS = {
         "context": Entry("context", "Boost names, places and titles that are relevant to each utterance."),
         "serve": Entry("serve", "Rescore lattices that other programs send over HTTP.", has_shards=False),
         "correct": Entry("correct", "Correct names, places and titles in transcripts, lists and lattices."),
+        "learn": Entry("learn", "Learn phrases from corrected transcripts.", has_shards=False),
         "train": Entry("train", "Train a neural language model."),
         "train ngram": Entry("train:ngram", "Train an n-gram model with modified Kneser-Ney smoothing."),
         "train context": Entry(

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from ninja.context.correction.corrector import apply_changes
 from ninja.context.correction.stage import Correction
-from ninja.errors import NinjaError
+from ninja.errors import NinjaError, OptionError, counted
+from ninja.evaluate import ErrorRate, score
 from ninja.lattice.batch import Keyed
 from ninja.log import Log
 from ninja.tune.false_corrections import CONFIDENCE, BoundedRate, choose_threshold
@@ -87,3 +88,61 @@ def tune_correction(
         num_before += (Counter(corrector.phrases_in(utterance.words, lists)) & expected).total()
         num_after += (Counter(after) & expected).total()
     return TunedCorrection(bound, max_rate, num_phrases, num_before, num_after)
+
+
+@dataclass(frozen=True, slots=True)
+class ListComparison:
+    """Word errors and changes of a development set with two lists of phrases."""
+
+    before: ErrorRate
+    after: ErrorRate
+    num_differences: int  # utterances that the lists correct differently
+    num_utterances: int
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether there are more word errors with the second list."""
+        return self.after.errors > self.before.errors
+
+    @property
+    def story(self) -> str:
+        """The result in one line."""
+        utterances = counted(self.num_utterances, "utterance")
+        rates = f"WER {self.before.wer:.2f} before, {self.after.wer:.2f} after"
+        return f"development set: {rates}; {self.num_differences} of {utterances} differ"
+
+
+def compare_lists(
+    lattices: Iterable[Keyed],
+    references: Mapping[str, Sequence[str]],
+    before: Correction,
+    after: Correction,
+    log: Log | None = None,
+) -> ListComparison:
+    """Compare the corrections by two lists of phrases on a development set.
+
+    Args:
+        lattices: Hypotheses.
+        references: Words of each utterance; utterances without a reference are skipped.
+        before: Corrections by the first list.
+        after: Corrections by the second list.
+        log: Log of the run.
+
+    Raises:
+        OptionError: No utterance has a reference.
+    """
+    log = Log() if log is None else log
+    normalizer = before.load(log).normalizer
+    after.load(log)
+    texts: tuple[dict[str, list[str]], dict[str, list[str]]] = ({}, {})
+    for key, lattice in lattices:
+        if key not in references:
+            continue
+        for stage, side in zip((before, after), texts, strict=True):
+            utterance = stage.best_changes(lattice)
+            side[key] = normalizer.words(apply_changes(utterance.words, utterance.changes))
+    if not texts[0]:
+        raise OptionError("no utterance of the development set has a reference; their keys differ")
+    spoken = {key: normalizer.words(references[key]) for key in texts[0]}
+    first, second = (score(spoken, side) for side in texts)
+    return ListComparison(first, second, sum(texts[0][key] != texts[1][key] for key in texts[0]), len(spoken))

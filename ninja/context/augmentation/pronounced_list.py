@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ninja.context.entities.lists import PhraseList
+from ninja.context.entities.lists import Phrase, PhraseList
 from ninja.context.sound.confusion import Confusion
-from ninja.context.sound.pronunciation import Pronouncer, PronunciationError
+from ninja.context.sound.pronunciation import Pronouncer, PronunciationError, divided
 from ninja.errors import OptionError, SymbolError
 from ninja.lattice.symbols import SymbolTable
 from ninja.lattice.text import NONE, Normalizer
@@ -37,6 +37,7 @@ class Variant(NamedTuple):
     words: tuple[int, ...]  # word ids
     num_phones: tuple[int, ...]  # number of phones of each word
     written: tuple[str, ...] = ()  # words as spelled in the list, if words are compared by lexical form
+    recognised: str = ""  # words in whose place the phrase was said, whose phones these are; "" for its own phones
 
 
 class PronouncedList(NamedTuple):
@@ -88,10 +89,16 @@ def pronounce(
             except (PronunciationError, OptionError) as error:
                 left_out.append(Unpronounced(name, phrase.text, str(error)))
                 continue
-            variants += [
-                Variant(name, " ".join(spellings), tuple(ids), tuple(map(len, phones)), written)
-                for phones in pronunciations
-            ]
+            text = " ".join(spellings)
+            variants += [Variant(name, text, tuple(ids), tuple(map(len, phones)), written) for phones in pronunciations]
+            for recognised in phrase.recognised:
+                try:
+                    words_of = pronouncer.of_phrase(Phrase(recognised))[0]
+                    strings.append(confusion.numbers(sum(words_of, ())))
+                except (PronunciationError, OptionError):
+                    continue  # the phrase has its own phones
+                phones = divided(sum(words_of, ()), spellings)
+                variants.append(Variant(name, text, tuple(ids), tuple(map(len, phones)), written, recognised))
     return PronouncedList(variants, frozenset(variant.words for variant in variants), pack(strings), left_out)
 
 

@@ -56,8 +56,9 @@ class SymbolStrings:
     def of(cls, alphabet: Alphabet, variants: list[Variant], strings: PhoneStrings) -> SymbolStrings:
         """Index pronunciations."""
         length = np.diff(strings[0])
-        is_first = [
-            number == 0 or variant.written != variants[number - 1].written for number, variant in enumerate(variants)
+        is_first = [  # recognised forms are searched for like phrases of their own
+            number == 0 or variant.written != variants[number - 1].written or bool(variant.recognised)
+            for number, variant in enumerate(variants)
         ]
         first = np.append(np.flatnonzero(is_first), len(variants))
         index = None
@@ -153,7 +154,8 @@ def _spelled(variants: list[Variant]) -> list[Variant]:
 
 def _letters(phrases: PhraseList) -> Confusion:
     """Return the confusion costs of the letters of phrases, and of a symbol for other letters."""
-    costs = letter_confusion([phrases], ())
+    recognised = (text for members in phrases.classes.values() for phrase in members for text in phrase.recognised)
+    costs = letter_confusion([phrases], recognised)
     size = len(costs.phones)
     edit = costs.insertion[0]
     substitution = np.full((size + 1, size + 1), edit)

@@ -87,7 +87,7 @@ class Corrector:
         self._threshold = threshold
         self.normalizer = normalizer
         self._surprise = surprise
-        self._sounds = sounds
+        self.sounds = sounds
         self._lists: WeakKeyDictionary[PhraseList, CompiledList] = WeakKeyDictionary()
 
     def changes(
@@ -136,14 +136,27 @@ class Corrector:
     def compiled(self, phrases: PhraseList) -> CompiledList:
         """Return a compiled phrase list, which is cached."""
         if phrases not in self._lists:
-            self._lists[phrases] = compile_list(phrases, self._sounds, self.normalizer)
+            self._lists[phrases] = compile_list(phrases, self.sounds, self.normalizer)
         return self._lists[phrases]
 
     def phrases_in(self, words: Sequence[str], lists: Sequence[PhraseList]) -> list[Form]:
         """Return the lexical forms of the phrases that words contain, except single common words."""
         transcript = self.transcript(words)
-        spans = self._present(transcript, [self.compiled(phrases) for phrases in lists])
-        return [tuple(transcript.lexical[begin:end]) for begin, end in spans]
+        return [tuple(transcript.lexical[begin:end]) for begin, end in self.phrase_spans(transcript, lists)]
+
+    def phrase_spans(self, transcript: Transcript, lists: Sequence[PhraseList]) -> list[tuple[int, int]]:
+        """Return the spans of lexical words that are phrases, except single common words."""
+        return self._present(transcript, [self.compiled(phrases) for phrases in lists])
+
+    def listed(self, words: Sequence[str], lists: Sequence[PhraseList]) -> tuple[str, str]:
+        """Return the written text and the class of a phrase of the lists, given its lexical words."""
+        parts = [self.compiled(phrases) for phrases in lists]
+        part, text = next((part, text) for part in parts for text in part.forms.get(tuple(words), ()))
+        return text, part.phrases[text][0]
+
+    def rarity(self, word: str) -> float:
+        """Return the cost of a lexical word without context, nats."""
+        return self._surprise.word(word)
 
     @property
     def left_out_so_far(self) -> tuple[Unpronounced, ...]:

@@ -120,7 +120,8 @@ def evidence(
     )
     rows = []
     for number, (match, span, phrase) in enumerate(zip(candidates, spans, phrases, strict=True)):
-        letters, others = plain_letters("".join(span)), plain_letters("".join(phrase))
+        letters = plain_letters("".join(span))
+        others = plain_letters(match.variant.recognised.replace(" ", "") or "".join(phrase))
         num_edits = edits(letters, others)
         costs = [surprise.word(word) for word in span]
         doubt = 0.0

@@ -6,10 +6,11 @@ import os
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from ninja.context.entities.edit_evidence import NO_EDITS, EditEvidence
 from ninja.context.entities.normalise import AS_TABLE, AsListed, Normalisation, Normaliser
 from ninja.context.entities.parse import EVERYONE, Entry, Section, read_sections, sections_of
 from ninja.errors import counted
@@ -34,6 +35,7 @@ class Phrase:
     text: str  # words separated by single spaces
     weight: float = 1.0  # factor of the boost; a negative weight makes the phrase less probable
     pronunciations: tuple[str, ...] = ()  # phones separated by white space; ARPAbet as in cmudict, without stress
+    recognised: tuple[str, ...] = ()  # lexical words in whose place the phrase was said, see `ninja learn`
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +83,12 @@ class Entities:
     """The phrases of each utterance: those for all utterances, those of its group, and its own phrases."""
 
     def __init__(
-        self, sections: Iterable[Section], spell: Normaliser, groups: Mapping[str, str], path: str | None
+        self,
+        sections: Iterable[Section],
+        spell: Normaliser,
+        groups: Mapping[str, str],
+        path: str | None,
+        edit_evidence: EditEvidence = NO_EDITS,
     ) -> None:
         """Create entities from parsed sections; see ``read`` and ``from_dict``.
 
@@ -90,14 +97,16 @@ class Entities:
             spell: Normalises phrases.
             groups: Group of each utterance, in addition to groups in the sections.
             path: Path of the file, for messages.
+            edit_evidence: Evidence of edits, which changes weights.
         """
+        self.edit_evidence = edit_evidence
         by_kind: dict[str, dict[str, Section]] = {"all": {}, "group": {}, "list": {}, "utt": {}}
         for section in sections:
             first = by_kind[section.kind].setdefault(section.name, section)
             if first is not section:
                 position = f", first in line {first.location.line}" if first.location.line else ""
                 section.refuse(f"occurs twice{position}; merge the occurrences")
-        builder = _Builder(spell)
+        builder = _Builder(spell, edit_evidence)
         self.path = path
         self.lists: Mapping[str, PhraseList] = {
             name: builder.phrases(section, name) for name, section in by_kind["list"].items()
@@ -162,11 +171,19 @@ class Entities:
             OptionError: An output would overwrite a phrase file.
         """
         name = os.fspath(path)
-        sections = read_sections(name)
+        sections, edit_evidence = read_sections(name)
         if guard is not None:
             for listed in (listed for section in sections for listed in section.files):
                 guard.read(listed, identity_of(listed))
-        return cls(sections, _speller(words, rules, normalizer), groups or {}, name)
+        return cls(sections, _speller(words, rules, normalizer), groups or {}, name, edit_evidence)
+
+    @classmethod
+    def parsed(
+        cls, content: bytes, *, path: str = "", groups: Mapping[str, str] | None = None, normalizer: Normalizer = NONE
+    ) -> Entities:
+        """Create entities from the content of a file; see ``read``."""
+        sections, edit_evidence = read_sections(path, content)
+        return cls(sections, _speller(None, AS_TABLE, normalizer), groups or {}, path or None, edit_evidence)
 
     @classmethod
     def from_dict(
@@ -258,6 +275,7 @@ class _Builder:
     """Creates the phrase lists of sections, and records duplicates."""
 
     spell: Normaliser
+    edit_evidence: EditEvidence
     epsilon: str | None = field(init=False)  # name of epsilon in the table
     duplicates: list[str] = field(default_factory=list)
 
@@ -283,7 +301,19 @@ class _Builder:
             if earlier is not entry:
                 phrase = self._merged(section, phrases[form], earlier, phrase, entry)
             phrases[form] = phrase
-        return PhraseList(name, {cls: tuple(phrases.values()) for cls, phrases in classes.items()})
+        for entry in section.added:
+            phrase = self._phrase(section, entry)
+            if not any(self.spell.form(phrase.text) in phrases for phrases in classes.values()):
+                classes.setdefault(entry.class_name, {})[self.spell.form(phrase.text)] = phrase
+        return PhraseList(name, {cls: tuple(map(self._weighted, phrases.values())) for cls, phrases in classes.items()})
+
+    def _weighted(self, phrase: Phrase) -> Phrase:
+        """Return a phrase with the weight and the recognised forms that edits give it."""
+        factor, recognised = self.edit_evidence.changes(phrase.text)
+        if factor == 1 and not recognised:
+            return phrase
+        weight = phrase.weight * factor if phrase.weight > 0 else phrase.weight
+        return replace(phrase, weight=min(weight, MAX_WEIGHT), recognised=recognised)
 
     def duplicates_found(self) -> str:
         """Return the note about duplicates."""

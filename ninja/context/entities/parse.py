@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, NoReturn
 
+from ninja.context.entities.edit_evidence import EditEvidence, divide
 from ninja.errors import FormatError
 from ninja.files import text as utf8
 from ninja.files.place import below, names_url
@@ -78,6 +79,7 @@ class Section:
     group: str | None = None
     short_file: str = ""  # note about a phrase file with fewer phrases than requested
     files: list[str] = field(default_factory=list)  # phrase files that the section names
+    added: list[Entry] = field(default_factory=list)  # phrases that edits added
 
     @property
     def label(self) -> str:
@@ -97,9 +99,25 @@ class Section:
         self.refuse(reason, entry.location, entry.class_name)
 
 
-def read_sections(path: str) -> list[Section]:
-    """Read an entity file; the format is detected from the content."""
-    text = utf8.read(path)
+def read_sections(path: str, content: bytes | None = None) -> tuple[list[Section], EditEvidence]:
+    """Read an entity file, whose format is detected from the content, and the evidence that `ninja learn` added.
+
+    Args:
+        path: Path of the file.
+        content: Content of the file.  [default: read it]
+    """
+    text, runs = divide(utf8.read(path) if content is None else utf8.decoded(content, path), path)
+    edits = EditEvidence.of(runs)
+    sections = _sections(text, path)
+    if edits.new:
+        if not any(section.kind == "all" for section in sections):
+            sections.append(Section("all", EVERYONE, Location(path)))
+        everyone = next(section for section in sections if section.kind == "all")
+        everyone.added = [Entry(item.cls, item.phrase, 1.0, (), Location(path)) for item in edits.new]
+    return sections, edits
+
+
+def _sections(text: str, path: str) -> list[Section]:
     start = text.lstrip()[:1]
     if start == "[":
         raise FormatError(

@@ -102,7 +102,7 @@ class Pronouncer:
         """
         words = phrase.text.split()
         if phrase.pronunciations:
-            variants = [_divided(phones_of(phones), words) for phones in phrase.pronunciations[:MAX_PER_PHRASE]]
+            variants = [divided(phones_of(phones), words) for phones in phrase.pronunciations[:MAX_PER_PHRASE]]
         else:
             of_words = [self.of(word) for word in words]
             for word, known in zip(words, of_words, strict=True):
@@ -175,7 +175,7 @@ def _by_rank(choices: Sequence[Sequence[Phones]]) -> Iterator[tuple[Phones, ...]
         yield tuple(of_word[rank] for of_word, rank in zip(choices, ranks, strict=True))
 
 
-def _divided(phones: Phones, words: Sequence[str]) -> tuple[Phones, ...]:
+def divided(phones: Phones, words: Sequence[str]) -> tuple[Phones, ...]:
     """Divide the phones of a phrase among its words, in proportion to their letters."""
     letters = sum(map(len, words))
     ends, read = [0], 0

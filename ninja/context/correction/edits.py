@@ -1,0 +1,154 @@
+"""Edits of transcripts: recognised and corrected words, and verdicts about corrections."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any, NoReturn
+
+from ninja.errors import FormatError, OptionError
+from ninja.files import text as utf8
+
+COLUMNS = "recognised and corrected text, or a key before them"
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """The recognised and the corrected words of an utterance."""
+
+    recognised: tuple[str, ...]
+    corrected: tuple[str, ...]
+    key: str = ""  # key of the utterance, "" if it is unknown
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A correction of `ninja correct` that was accepted or rejected."""
+
+    is_right: bool
+    phrase: str
+    cls: str
+    before: tuple[str, ...]  # the replaced words
+    key: str
+    begin: int  # index of the first replaced word
+
+
+Edits = Sequence[Edit | Verdict]
+
+
+def read_edits(path: str | os.PathLike[str]) -> Edits:
+    """Read the corrections of transcripts.
+
+    Args:
+        path: A TSV file with recognised and corrected text, or with a key before them; or the JSON file that the page
+            of ``ninja correct --report`` saves.
+
+    Raises:
+        FormatError: The file has another format.
+        InputError: The file cannot be read.
+    """
+    name = os.fspath(path)
+    text = utf8.read(name)
+    return _verdicts(text, name) if text.lstrip().startswith("{") else _pairs(text, name)
+
+
+def paired(recognised: Mapping[str, Sequence[str]], corrected: Mapping[str, Sequence[str]]) -> list[Edit]:
+    """Return the edits of hypotheses, given those before and after.
+
+    Utterances are paired by their keys, or in order if no key occurs on both sides, as in subtitles whose keys are
+    derived from names of files. Utterances of only one side are skipped.
+
+    Raises:
+        OptionError: No key occurs on both sides, and the numbers of utterances differ.
+    """
+    if not recognised.keys().isdisjoint(corrected):
+        return [Edit(tuple(words), tuple(corrected[key]), key) for key, words in recognised.items() if key in corrected]
+    if len(recognised) != len(corrected):
+        raise OptionError(
+            f"the recognised and the corrected utterances have no key in common, and their numbers differ: "
+            f"{len(recognised)} and {len(corrected)}"
+        )
+    pairs = zip(recognised.items(), corrected.values(), strict=True)
+    return [Edit(tuple(words), tuple(others), key) for (key, words), others in pairs]
+
+
+def identities(edits: Iterable[Edit | Verdict]) -> list[str]:
+    """Return an identity for each edit; equal edits without keys are told apart by their number of occurrences."""
+    seen: Counter[tuple[object, ...]] = Counter()
+    names = []
+    for edit in edits:
+        content: tuple[object, ...]
+        if isinstance(edit, Edit):
+            content = (edit.key, edit.recognised, edit.corrected)
+        else:
+            content = (edit.key, edit.begin, edit.before, edit.phrase, edit.is_right)
+        names.append(blake2b(repr((content, seen[content])).encode(), digest_size=6).hexdigest())
+        seen[content] += 1
+    return names
+
+
+def _pairs(text: str, path: str) -> list[Edit]:
+    edits: list[Edit] = []
+    num_columns = 0
+    for number, line in enumerate(text.split("\n"), start=1):
+        row = line.removesuffix("\r")
+        if not row.strip():
+            continue
+        columns = row.split("\t")
+        if len(columns) not in (2, 3):
+            raise FormatError(f"expected 2 or 3 columns ({COLUMNS}), found {len(columns)}", path, line=number)
+        if num_columns not in (0, len(columns)):
+            raise FormatError(f"expected {num_columns} columns as before, found {len(columns)}", path, line=number)
+        num_columns = len(columns)
+        recognised, corrected = (tuple(column.split()) for column in columns[-2:])
+        edits.append(Edit(recognised, corrected, columns[0].strip() if num_columns == 3 else ""))
+    return edits
+
+
+def _verdicts(text: str, path: str) -> list[Verdict]:
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise FormatError(f"not valid JSON: {error}", path) from error
+    if not isinstance(content, dict) or "accepted" not in content or "rejected" not in content:
+        raise FormatError('expected "accepted" and "rejected" changes, as the page of `ninja correct` saves them', path)
+    verdicts = []
+    for name in ("accepted", "rejected"):
+        changes = content[name]
+        if not isinstance(changes, list):
+            raise FormatError(f"{name!r} must be a list of changes", path)
+        for number, change in enumerate(changes, start=1):
+            if not isinstance(change, dict):
+                raise FormatError(f"{name!r}, entry {number}: expected an object", path)
+            verdicts.append(_verdict(name == "accepted", change, _Place(path, name, number)))
+    return verdicts
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A change in a file of verdicts."""
+
+    path: str
+    name: str
+    number: int
+
+    def refuse(self, reason: str) -> NoReturn:
+        raise FormatError(f"{self.name!r}, entry {self.number}: {reason}", self.path)
+
+
+def _verdict(is_right: bool, change: Mapping[str, Any], place: _Place) -> Verdict:
+    texts = []
+    for name in ("phrase", "class", "before", "utt"):
+        value = change.get(name)
+        if not isinstance(value, str) or (name in ("phrase", "before") and not value.strip()):
+            place.refuse(f"{name!r} must be a text, not {value!r}")
+        texts.append(value)
+    begin = change.get("begin")
+    if not isinstance(begin, int) or isinstance(begin, bool):
+        place.refuse(f'"begin" must be the index of a word, not {begin!r}')
+    phrase, cls, before, key = texts
+    return Verdict(is_right, phrase, cls, tuple(before.split()), key, begin)

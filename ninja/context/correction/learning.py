@@ -1,0 +1,338 @@
+"""Evidence about phrases in edits: the phrases that edits inserted, and the words that they replaced."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import groupby
+from typing import NamedTuple
+
+from ninja.context.correction.compiled import compile_list
+from ninja.context.correction.corrector import Corrector, Transcript, apply_changes
+from ninja.context.correction.edits import Edit, Edits, Verdict, identities, read_edits
+from ninja.context.correction.options import CorrectOptions
+from ninja.context.correction.search import matches
+from ninja.context.correction.stage import Correcting, make_corrector
+from ninja.context.entities.edit_evidence import PhraseEvidence, Run, appended, merged, without_last_run
+from ninja.context.entities.lists import Entities, Phrase, PhraseList
+from ninja.context.entities.written import affixes, ends_sentence, is_capitalised
+from ninja.errors import OptionError, check_range
+from ninja.evaluate import align
+from ninja.evaluate import edits as num_edits
+from ninja.files.stream import open_raw
+from ninja.formats.kaldi.tables import read_speakers
+from ninja.lattice.text import BASIC, Normalizer, make_normalizer
+from ninja.log import Log
+
+Name = str | os.PathLike[str]
+GZIP = b"\x1f\x8b"
+
+RARE = 13.0  # unigram cost in nats from which a word may be a name that no list has
+CAPITALISED = 9.0  # the same of a word with a capital; words such as "I" and "Mr." are more common
+MAX_NEW_WORDS = 6  # words of a phrase that no list has; longer replacements are other text, not names
+MAX_REPLACED_WORDS = 8
+TRIALS = 3  # corrections of the recognised texts, each without the forms and phrases that were wrong before
+FIRST_PERSON = {"i", "i'm", "i'll", "i've", "i'd"}  # words with a capital anywhere
+
+
+@dataclass(frozen=True, slots=True)
+class LearnResult:
+    """The result of learning from edits."""
+
+    content: bytes  # of the entity file with the evidence
+    run: Run  # the new edits and their evidence
+    num_known: int  # edits that were counted before
+    phrases: tuple[PhraseEvidence, ...]  # phrases that are new, or whose weights or recognised forms change
+
+
+class Region(NamedTuple):
+    """Corrected words and the recognised words that they replaced, as ranges of lexical words."""
+
+    begin: int
+    end: int
+    first: int
+    last: int  # after the last recognised word
+
+
+def learn_edits(
+    edits: Edits,
+    content: bytes,
+    corrector: Corrector,
+    *,
+    min_count: int = 2,
+    path: str = "",
+    groups: Mapping[str, str] | None = None,
+) -> LearnResult:
+    """Learn phrases, their weights, and the words that are recognised in their place from edits of transcripts.
+
+    Recognised and corrected texts are aligned by lexical forms. Where they differ, phrases of the lists of the
+    utterance and sequences of rare words are evidence, those of the corrected text for a phrase, those of the
+    recognised text against it. The recognised texts are then corrected with the result; changes that do not bring
+    them nearer to the corrected texts are evidence against their phrases. Edits of earlier runs are ignored.
+
+    Args:
+        edits: Edits, or verdicts about corrections.
+        content: An entity file, with the evidence of earlier runs.
+        corrector: Compares phrases and words.
+        min_count: Number of edits from which evidence is used, ≥ 1.
+        path: Path of the entity file, for messages and for phrase files that it names.
+        groups: Group of each utterance, in addition to groups in the file.
+
+    Raises:
+        FormatError: The entity file has a wrong format.
+        OptionError: `min_count` is out of range.
+    """
+    check_range("min_count", min_count, least=1)
+    read = partial(Entities.parsed, path=path, groups=groups, normalizer=corrector.normalizer)
+    entities = read(content)
+    names = identities(edits)
+    new = [(edit, name) for edit, name in zip(edits, names, strict=True) if name not in entities.edit_evidence.edits]
+    if not new and min_count == entities.edit_evidence.min_count:
+        return LearnResult(content, Run(min_count, ()), len(edits), tuple(entities.edit_evidence.effective))
+    items: list[PhraseEvidence] = []
+    for edit, _ in new:
+        items += [_of_verdict(edit, corrector)] if isinstance(edit, Verdict) else _of_edit(edit, entities, corrector)
+    run = Run(min_count, tuple(name for _, name in new), merged(items))
+    texts = [edit for edit, _ in new if isinstance(edit, Edit)]
+    for _ in range(TRIALS):
+        against = list(_against(texts, read(appended(content, run)), corrector))
+        if not against:
+            break
+        run = replace(run, evidence=merged([*run.evidence, *against]))
+    result = appended(content, run)
+    evidence = read(result).edit_evidence
+    return LearnResult(result, run, len(edits) - len(new), tuple(evidence.effective))
+
+
+def learn(
+    edits: Edits | Name,
+    lists: Name | None = None,
+    *,
+    min_count: int = 2,
+    groups: Name | None = None,
+    letters_only: bool = False,
+    normalizer: Name | Normalizer = BASIC,
+    log: Log | None = None,
+) -> LearnResult:
+    """Learn phrases from edits of transcripts; see `learn_edits`.
+
+    Args:
+        edits: Edits, or a file that `read_edits` reads.
+        lists: An entity file.  [default: an empty list]
+        min_count: Number of edits from which evidence is used, ≥ 1.
+        groups: Group of each utterance, in the format of Kaldi's utt2spk.
+        letters_only: Compare letters instead of phones.
+        normalizer: Words are compared by its lexical forms.
+        log: Log of the run.
+
+    Raises:
+        FormatError: A file has a wrong format.
+        InputError: A file cannot be read.
+        OptionError: `min_count` is out of range, or the entity file is compressed.
+    """
+    options = CorrectOptions(letters_only=letters_only)
+    corrector = make_corrector(
+        Correcting(Entities.from_dict({}), options=options), make_normalizer(normalizer), Log() if log is None else log
+    )
+    return learn_edits(
+        edits if isinstance(edits, Sequence) and not isinstance(edits, str) else read_edits(edits),
+        b"" if lists is None else entity_bytes(lists),
+        corrector,
+        min_count=min_count,
+        path="" if lists is None else os.fspath(lists),
+        groups=None if groups is None else read_speakers(groups),
+    )
+
+
+def undo(lists: Name) -> bytes:
+    """Return the content of an entity file before the last run of `learn`.
+
+    Raises:
+        FormatError: The file has no evidence of edits.
+        InputError: The file cannot be read.
+        OptionError: The file is compressed.
+    """
+    return without_last_run(entity_bytes(lists), os.fspath(lists))
+
+
+def entity_bytes(path: Name) -> bytes:
+    """Return the bytes of an entity file.
+
+    Raises:
+        InputError: The file cannot be read.
+        OptionError: The file is compressed.
+    """
+    with open_raw(os.fspath(path)) as stream:
+        content = stream.read()
+    if content.startswith(GZIP):
+        raise OptionError(f"{os.fspath(path)}: evidence of edits is added to text only; decompress the file")
+    return content
+
+
+def _against(edits: Iterable[Edit], entities: Entities, corrector: Corrector) -> Iterator[PhraseEvidence]:
+    """Yield evidence against phrases that change recognised texts, but do not bring them nearer to corrected texts."""
+    for edit in edits:
+        reference = corrector.normalizer.words(edit.corrected)
+        errors = num_edits(reference, corrector.normalizer.words(edit.recognised))
+        for change in corrector.changes(edit.recognised, entities.of(edit.key)):
+            if change.kind == "spelling":
+                continue
+            after = corrector.normalizer.words(apply_changes(edit.recognised, [change]))
+            if num_edits(reference, after) >= errors:
+                before = " ".join(corrector.normalizer.words(change.before))
+                if before in entities.edit_evidence.changes(change.phrase)[1]:
+                    yield PhraseEvidence(change.phrase, change.cls, {before: -1})
+                else:
+                    yield PhraseEvidence(change.phrase, change.cls, rejected=1)
+
+
+def _of_verdict(verdict: Verdict, corrector: Corrector) -> PhraseEvidence:
+    if not verdict.is_right:
+        return PhraseEvidence(verdict.phrase, verdict.cls, rejected=1)
+    before = " ".join(corrector.normalizer.words(verdict.before))
+    return PhraseEvidence(verdict.phrase, verdict.cls, {before: 1} if before else {}, accepted=1)
+
+
+def _of_edit(edit: Edit, entities: Entities, corrector: Corrector) -> Iterator[PhraseEvidence]:
+    corrected, recognised = corrector.transcript(edit.corrected), corrector.transcript(edit.recognised)
+    if corrected.lexical == recognised.lexical:
+        return
+    lists = entities.of(edit.key)
+    pairs = align(corrected.lexical, recognised.lexical).pairs
+    place = _places(pairs)
+    taken: list[Region] = []
+    for begin, end in _longest(corrector.phrase_spans(corrected, lists)):
+        region = Region(begin, end, place[begin], place[end])
+        words = recognised.lexical[region.first : region.last]
+        if words and corrected.lexical[begin:end] != words:
+            taken.append(region)
+            phrase, cls = corrector.listed(corrected.lexical[begin:end], lists)
+            yield PhraseEvidence(phrase, cls, _form(words), accepted=1)
+    for begin, end in _longest(corrector.phrase_spans(recognised, lists)):
+        words = recognised.lexical[begin:end]
+        if all(place[at] != begin or corrected.lexical[at : at + len(words)] != words for at in range(len(place) - 1)):
+            phrase, cls = corrector.listed(words, lists)
+            yield PhraseEvidence(phrase, cls, rejected=1)
+    for region in _regions(pairs):
+        for name in _names(region, corrected, place, corrector):
+            if all(name.end <= other.begin or name.begin >= other.end for other in taken):
+                taken.append(name)
+                is_whole = name.begin <= region.begin and name.end >= region.end
+                yield from _new_phrase(name, corrected, recognised, corrector, is_whole=is_whole)
+
+
+def _longest(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the longest spans that have no words in common."""
+    chosen: list[tuple[int, int]] = []
+    for begin, end in sorted(spans, key=lambda span: (span[0] - span[1], span)):
+        if all(end <= first or begin >= last for first, last in chosen):
+            chosen.append((begin, end))
+    return sorted(chosen)
+
+
+def _places(pairs: Sequence[tuple[str | None, str | None]]) -> list[int]:
+    """Return the recognised word at which each corrected word begins, and after the last one the number of words.
+
+    Recognised words without a corrected word belong to the following corrected word, if that is wrong.
+    """
+    place: list[int] = []
+    at = waiting = 0
+    for word, other in pairs:
+        if word is not None:
+            place.append(waiting if word != other else at)
+        at += other is not None
+        if word is not None:
+            waiting = at
+    return [*place, at]
+
+
+def _regions(pairs: Sequence[tuple[str | None, str | None]]) -> Iterator[Region]:
+    """Yield the differences that have both corrected and recognised words."""
+    begin = first = 0
+    for is_same, group in groupby(pairs, lambda pair: pair[0] == pair[1]):
+        rows = list(group)
+        end = begin + sum(word is not None for word, _ in rows)
+        last = first + sum(other is not None for _, other in rows)
+        if not is_same and begin < end and first < last:
+            yield Region(begin, end, first, last)
+        begin, first = end, last
+
+
+def _names(region: Region, corrected: Transcript, place: Sequence[int], corrector: Corrector) -> Iterator[Region]:
+    """Yield the names in a difference: rare words, capitalised words, and the capitalised words around them."""
+    capitalised = {at for at in range(len(corrected.lexical)) if _is_capitalised(at, corrected)}
+    names = {
+        at
+        for at in range(region.begin, region.end)
+        if corrector.rarity(corrected.lexical[at]) >= (CAPITALISED if at in capitalised else RARE)
+    }
+    capitalised |= names
+    at = region.begin
+    while at < region.end:
+        begin = end = at
+        while end in capitalised:
+            end += 1
+        while end > at and begin - 1 in capitalised:
+            begin -= 1
+        if not names.isdisjoint(range(begin, end)):
+            first = region.first if begin >= region.begin else place[begin]
+            last = region.last if end <= region.end else place[end]
+            yield Region(begin, end, first, last)
+        at = max(end, at + 1)
+
+
+def _is_capitalised(at: int, transcript: Transcript) -> bool:
+    """Return whether a lexical word is capitalised within a sentence that also has words in lower case."""
+    word = transcript.word[at]
+    written = transcript.written
+    return (
+        is_capitalised(written[word])
+        and word > 0
+        and not ends_sentence(written[word - 1])
+        and transcript.lexical[at] not in FIRST_PERSON
+        and not all(map(is_capitalised, written))
+    )
+
+
+def _new_phrase(
+    name: Region, corrected: Transcript, recognised: Transcript, corrector: Corrector, *, is_whole: bool
+) -> Iterator[PhraseEvidence]:
+    """Yield the evidence about a name of the corrected text.
+
+    Args:
+        name: The name and the recognised words among which it is.
+        corrected: The corrected text.
+        recognised: The recognised text.
+        corrector: Compares the name and the words.
+        is_whole: Whether the name replaced all these words.
+    """
+    if name.end - name.begin > MAX_NEW_WORDS or name.last - name.first > MAX_REPLACED_WORDS:
+        return
+    first, last = corrected.written_span(name.begin, name.end)
+    text = _without_punctuation(corrected.written[first:last])
+    words = recognised.lexical[name.first : name.last]
+    form: dict[str, int] = {}
+    if (similar := _most_similar(text, words, corrector)) is not None:
+        form = _form(words[similar[0] : similar[1]])
+    elif is_whole:
+        form = _form(words)
+    yield PhraseEvidence(text, "", form, added=1)
+
+
+def _most_similar(text: str, words: Sequence[str], corrector: Corrector) -> tuple[int, int] | None:
+    """Return the range of words that sounds most like a phrase, None if none does."""
+    compiled = compile_list(PhraseList("", {"": (Phrase(text),)}), corrector.sounds, corrector.normalizer)
+    best = matches(words, [compiled.strings])
+    return (best[0].begin, best[0].end) if best else None
+
+
+def _without_punctuation(words: Sequence[str]) -> str:
+    """Return words without the punctuation before the first and after the last one."""
+    text = " ".join(words)
+    return text.removeprefix(affixes(words[0])[0]).removesuffix(affixes(words[-1])[1])
+
+
+def _form(words: Sequence[str]) -> dict[str, int]:
+    return {" ".join(words): 1} if 0 < len(words) <= MAX_REPLACED_WORDS else {}

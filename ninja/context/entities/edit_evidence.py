@@ -1,0 +1,258 @@
+"""Evidence of edits in an entity file: lines that `ninja learn` appends, each with a mark at its beginning.
+
+    #ninja-learn {"version": 1, "min_count": 2, "edits": ["6f1e0c2ab3d4", …]}
+    #ninja-learn {"phrase": "Kathy Clendenin", "class": "@name", "recognised": {"cathy clendening": 2}, "added": 2}
+
+The first line begins a run of the command and identifies its edits; each other line is the evidence of the run about a
+phrase. The lines are comments in phrase lists and TSV. Phrases, weights and recognised forms are computed from the
+evidence of all runs, so that occurrences of several runs add up, and the lines of a run can be removed again.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NoReturn
+
+from ninja.errors import FormatError
+from ninja.lattice.text import BASIC
+from ninja.lm.ngram.classes import is_class
+
+MARK = "#ninja-learn "
+VERSION = 1
+MAX_FACTOR = 2.0  # largest factor of a weight; it also multiplies boosts
+MIN_FACTOR = 0.1
+_COUNTS = ("added", "accepted", "rejected")
+_AFTER_NO_NEWLINE = '{"after": "no newline", '  # beginning of a run whose file did not end with a newline
+
+
+@dataclass(frozen=True, slots=True)
+class PhraseEvidence:
+    """Evidence of edits about a phrase."""
+
+    phrase: str  # as written in its list or in the corrected text
+    cls: str = ""  # class, "" for no class
+    # recognised words → edits that replaced them by it, less those that did not although they would be corrected
+    recognised: Mapping[str, int] = field(default_factory=dict)
+    added: int = 0  # edits that inserted it in an utterance whose lists lack it
+    accepted: int = 0  # edits that inserted it in an utterance whose lists have it
+    rejected: int = 0  # edits that replaced it by other words
+
+    @property
+    def form(self) -> str:
+        """The lexical form by which phrases are identified."""
+        return phrase_form(self.phrase)
+
+    @property
+    def inserted(self) -> int:
+        """Number of edits that inserted the phrase."""
+        return self.added + self.accepted
+
+    def __add__(self, other: PhraseEvidence) -> PhraseEvidence:
+        """Add the counts of other evidence about the same phrase."""
+        recognised = Counter(self.recognised)
+        recognised.update(other.recognised)  # keeps counts below 0
+        return PhraseEvidence(
+            self.phrase,
+            self.cls or other.cls,
+            dict(recognised),
+            self.added + other.added,
+            self.accepted + other.accepted,
+            self.rejected + other.rejected,
+        )
+
+    def is_new(self, min_count: int) -> bool:
+        """Return whether the phrase is added for all utterances."""
+        return self.added > 0 and self.inserted - self.rejected >= min_count
+
+    def forms(self, min_count: int) -> tuple[str, ...]:
+        """Return the recognised words that the phrase replaced often enough, the most frequent first."""
+        ranked = sorted(self.recognised.items(), key=lambda item: (-item[1], item[0]))
+        return tuple(words for words, count in ranked if count >= min_count)
+
+    def factor(self, min_count: int) -> float:
+        """Return the factor of the phrase's weight: (1 + insertions) / (1 + rejections), within bounds."""
+        if self.inserted + self.rejected < min_count:
+            return 1.0
+        return min(max((1 + self.inserted) / (1 + self.rejected), MIN_FACTOR), MAX_FACTOR)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The edits and the evidence of a run of the command."""
+
+    min_count: int  # number of edits from which evidence is used
+    edits: tuple[str, ...]  # identities of the edits, which are counted once
+    evidence: tuple[PhraseEvidence, ...] = ()
+
+    def lines(self) -> list[str]:
+        """Return the lines of an entity file."""
+        rows: list[dict[str, Any]] = [{"version": VERSION, "min_count": self.min_count, "edits": self.edits}]
+        for item in self.evidence:
+            row: dict[str, Any] = {"phrase": item.phrase}
+            row |= {"class": item.cls} if item.cls else {}
+            row |= {"recognised": item.recognised} if item.recognised else {}
+            rows.append(row | {name: getattr(item, name) for name in _COUNTS if getattr(item, name)})
+        return [MARK + json.dumps(row, ensure_ascii=False) for row in rows]
+
+
+@dataclass(frozen=True, slots=True)
+class EditEvidence:
+    """The evidence of all runs in an entity file, by lexical form."""
+
+    min_count: int = 1
+    phrases: Mapping[str, PhraseEvidence] = field(default_factory=dict)
+    edits: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, runs: Sequence[Run]) -> EditEvidence:
+        """Add the evidence of runs; the last one decides the number of edits from which evidence is used."""
+        total = {item.form: item for item in merged(item for run in runs for item in run.evidence)}
+        edits = frozenset(edit for run in runs for edit in run.edits)
+        return cls(runs[-1].min_count if runs else 1, total, edits)
+
+    @property
+    def new(self) -> list[PhraseEvidence]:
+        """The phrases that are added for all utterances."""
+        return [item for item in self.phrases.values() if item.is_new(self.min_count)]
+
+    @property
+    def effective(self) -> list[PhraseEvidence]:
+        """The phrases that are added, or whose weights or recognised forms change."""
+        count = self.min_count
+        items = self.phrases.values()
+        return [item for item in items if item.is_new(count) or item.factor(count) != 1 or item.forms(count)]
+
+    def changes(self, phrase: str) -> tuple[float, tuple[str, ...]]:
+        """Return the factor of a phrase's weight, and the words that were recognised in its place."""
+        item = self.phrases.get(phrase_form(phrase)) if self.phrases else None
+        return (1.0, ()) if item is None else (item.factor(self.min_count), item.forms(self.min_count))
+
+
+NO_EDITS = EditEvidence()
+
+
+def phrase_form(text: str) -> str:
+    """Return the lexical form of a phrase."""
+    return " ".join(BASIC.words(text.split()))
+
+
+def merged(items: Iterable[PhraseEvidence]) -> tuple[PhraseEvidence, ...]:
+    """Add up the evidence about each phrase, in order of first occurrence."""
+    total: dict[str, PhraseEvidence] = {}
+    for item in items:
+        total[item.form] = total[item.form] + item if item.form in total else item
+    return tuple(total.values())
+
+
+def divide(text: str, path: str) -> tuple[str, list[Run]]:
+    """Divide an entity file into its text, in which marked lines are empty, and the runs.
+
+    Raises:
+        FormatError: A marked line is damaged.
+    """
+    if MARK not in text:
+        return text, []
+    lines = text.split("\n")
+    runs: list[tuple[Run, list[PhraseEvidence]]] = []
+    for number, line in enumerate(lines):
+        if not line.startswith(MARK):
+            continue
+        row = _Row(line, path, number + 1)
+        lines[number] = ""
+        if row.begins_run:
+            if row.content.get("version") != VERSION:
+                row.refuse(f"the version is {row.content.get('version')!r}, but {VERSION} is supported; upgrade Ninja")
+            runs.append((Run(row.count("min_count", 1), row.texts("edits")), []))
+        elif not runs:
+            row.refuse("the evidence of a phrase must follow the edits of its run; restore the lines before it")
+        else:
+            runs[-1][1].append(row.evidence())
+    return "\n".join(lines), [replace(run, evidence=tuple(evidence)) for run, evidence in runs]
+
+
+def appended(content: bytes, run: Run) -> bytes:
+    """Return the bytes of an entity file with a further run."""
+    lines = "".join(f"{line}\n" for line in run.lines())
+    if content and not content.endswith(b"\n"):
+        lines = "\n" + lines.replace(MARK + "{", MARK + _AFTER_NO_NEWLINE, 1)
+    return content + lines.encode()
+
+
+def without_last_run(content: bytes, path: str) -> bytes:
+    """Return the bytes of an entity file before its last run; lines that were added after the run are kept.
+
+    Raises:
+        FormatError: The file has no run.
+    """
+    lines = re.findall(rb"[^\n]*\n|[^\n]+\Z", content)
+    mark = MARK.encode()
+    rows = [
+        (number, _Row(line.decode("utf-8", "replace"), path, number + 1))
+        for number, line in enumerate(lines)
+        if line.startswith(mark)
+    ]
+    starts = [(number, row) for number, row in rows if row.begins_run]
+    if not starts:
+        raise FormatError("has no lines of `ninja learn`, so there is nothing to undo", path)
+    first, row = starts[-1]
+    before, later = b"".join(lines[:first]), [line for line in lines[first:] if not line.startswith(mark)]
+    if not later and "after" in row.content:
+        before = before.removesuffix(b"\n")
+    return before + b"".join(later)
+
+
+class _Row:
+    """A marked line."""
+
+    def __init__(self, line: str, path: str, number: int) -> None:
+        self.path, self.number = path, number
+        try:
+            content = json.loads(line.removeprefix(MARK))
+        except (ValueError, RecursionError) as error:
+            self.refuse(f"not valid JSON: {error}")
+        if not isinstance(content, dict):
+            self.refuse(f"expected an object after the mark, found {type(content).__name__}")
+        self.content: dict[str, Any] = content
+
+    @property
+    def begins_run(self) -> bool:
+        """Whether the line is the first one of a run."""
+        return "phrase" not in self.content
+
+    def evidence(self) -> PhraseEvidence:
+        """Return the evidence about a phrase."""
+        phrase, cls = self.content["phrase"], self.content.get("class", "")
+        if not isinstance(phrase, str) or not phrase.strip():
+            self.refuse(f'"phrase" must be the phrase, not {phrase!r}')
+        if not isinstance(cls, str) or (cls and not is_class(cls)):
+            self.refuse(f'"class" must be "", @…, $… or <…>, not {cls!r}')
+        recognised = self.content.get("recognised", {})
+        if not isinstance(recognised, dict) or not all(map(_is_integer, recognised.values())):
+            self.refuse('"recognised" must have the number of edits of each text')
+        return PhraseEvidence(phrase, cls, recognised, *(self.count(name, 0) for name in _COUNTS))
+
+    def count(self, name: str, least: int) -> int:
+        """Return a number."""
+        value = self.content.get(name, least)
+        if not _is_integer(value) or value < least:
+            self.refuse(f"{name!r} must be an integer of at least {least}, not {value!r}")
+        return int(value)
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """Return a list of texts."""
+        values = self.content.get(name)
+        if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+            self.refuse(f"{name!r} must be a list of texts")
+        return tuple(values)
+
+    def refuse(self, reason: str) -> NoReturn:
+        """Raise a FormatError."""
+        raise FormatError(f"{MARK.strip()}: {reason}", self.path, line=self.number)
+
+
+def _is_integer(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**9
