@@ -6,16 +6,17 @@ import functools
 import os
 import re
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, Literal, cast, get_args
 
 import click
 
 from ninja.cli.files import InputFile
-from ninja.cli.options import Command, ListType, keeps_defaults, reads, section
+from ninja.cli.options import Command, ListType, from_fields, keeps_defaults, reads, section
 from ninja.errors import OptionError
 from ninja.files.text import read_named
 from ninja.io.inputs import Inputs
+from ninja.lm.endpoint.options import EndpointOptions, is_endpoint
 from ninja.lm.mixture import How
 from ninja.lm.protocol import Backend, LoadOptions, OOVScore, TextTransform
 from ninja.lm.word_map import WordMapping
@@ -38,6 +39,8 @@ BACKEND_HELP = (
     "and half precision if the processor does; auto uses torch on a GPU, else numpy."
 )
 backend_option = click.option("--backend", type=click.Choice(get_args(Backend)), default="auto", help=BACKEND_HELP)
+NOT_OPTIONS = ("retries", "batch", "connections")  # fields of EndpointOptions without options
+ENDPOINT_FIELDS = tuple(field.name for field in fields(EndpointOptions) if field.name not in NOT_OPTIONS)
 ITERATE_HELP = "Rescore with one model after the other; D is the direction of each, forward or backward."
 
 
@@ -93,6 +96,14 @@ def word_options(*names: str) -> Callable[[Command], Command]:
     return add
 
 
+class ModelType(InputFile):
+    """A language model: a file, a name, or the URL of a completions endpoint."""
+
+    def is_file(self, name: str) -> bool:
+        """Return whether a value is not a URL of an endpoint."""
+        return not is_endpoint(name)
+
+
 def language_models(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options for language models, passed to the command as ``models``."""
 
@@ -100,8 +111,10 @@ def language_models(command: Callable[..., None]) -> Callable[..., None]:
         "Models",
         reads(
             "--rnnlm",
-            "Language model: a file or a shipped model (english, english-ngram); may be given several times to combine "
-            f"models. '{NO_MODEL}' uses no new model.  [default: english]",
+            "Language model: a file, a shipped model (english, english-ngram), or the URL of a completions endpoint "
+            "(vLLM: http://HOST:PORT/v1/completions; llama.cpp: http://HOST:PORT/completion); may be given several "
+            f"times to combine models. '{NO_MODEL}' uses no new model.  [default: english]",
+            kind=ModelType(),
             multiple=True,
         ),
         reads("--old-lm", "Language model of the first pass, whose scores are subtracted."),
@@ -123,6 +136,7 @@ def language_models(command: Callable[..., None]) -> Callable[..., None]:
             help="Normalise scores exactly, or leave them unnormalised.  [default: as the model was trained]",
         ),
     )
+    @from_fields(EndpointOptions, skip=NOT_OPTIONS, prefix="endpoint")
     @section("Running", click.option("--device", default="auto", help=DEVICE_HELP), backend_option)
     @functools.wraps(command)
     def collected(
@@ -135,7 +149,9 @@ def language_models(command: Callable[..., None]) -> Callable[..., None]:
     ) -> None:
         how = (options.pop(name) for name in ("mixture", "mixture_weights", "iterate", "device"))
         models = ModelFiles(_files(rnnlm), old_lm, *how)
-        models = replace(models, load_options=replace(load_options, normalize=normalize, backend=backend))
+        endpoint = EndpointOptions(**{name: options.pop(f"endpoint_{name}") for name in ENDPOINT_FIELDS})
+        load_options = replace(load_options, normalize=normalize, backend=backend, endpoint=endpoint)
+        models = replace(models, load_options=load_options)
         command(models=models, **options)
 
     return collected

@@ -23,7 +23,7 @@ from ninja.files.text import read_toml, toml_text
 
 Command = Callable[..., Any]
 # Options that a file may not set, like outputs: they run commands, overwrite files or use other machines.
-COMMAND_LINE_ONLY = {"allow_pipes", "ray", "resume", "shard"}
+COMMAND_LINE_ONLY = {"allow_pipes", "endpoint_cache", "ray", "resume", "shard"}
 LAST_SECTIONS = ("Input and output", "Running")
 
 

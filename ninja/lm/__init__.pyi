@@ -1,5 +1,6 @@
 """The names of the package: `lazy_loader` imports them as this file says, and type checkers and editors read it."""
 
+from .endpoint.options import EndpointOptions as EndpointOptions
 from .huggingface.loading import wrap as wrap
 from .imported.torch_module import from_module as from_module
 from .load import load as load

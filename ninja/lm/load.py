@@ -18,6 +18,7 @@ from ninja.files.text import kind_of
 from ninja.formats import safetensors_file
 from ninja.lattice.symbols import SymbolTable
 from ninja.libraries import needed_for
+from ninja.lm.endpoint.options import EndpointOptions, is_endpoint
 from ninja.lm.ngram.class_model import with_classes
 from ninja.lm.ngram.model import NgramLM
 from ninja.lm.protocol import DRIVER, ON_CPU, Backend, LanguageModel, LoadOptions, OOVScore, TextTransform
@@ -99,12 +100,13 @@ def load(
     multi_char: str | None = None,
     text_transform: TextTransform | None = None,
     backend: Backend = "auto",
+    endpoint: EndpointOptions | None = None,
 ) -> LanguageModel:
     """Load a language model.
 
     Args:
-        path: A file or directory in any format of `FORMATS`, or the name of a shipped model, see `SHIPPED`.
-            [default: the shipped model ``english``]
+        path: A file or directory in any format of `FORMATS`; the name of a shipped model, see `SHIPPED`; or the URL of
+            a completions endpoint, see `ninja.lm.endpoint`.  [default: the shipped model ``english``]
         device: Torch device, such as ``"cuda:1"``. ``"auto"`` selects the first NVIDIA GPU that torch can use, else
             the CPU. With a comma-separated list such as ``"cuda:0,cuda:1"``, the model is copied to each device, and
             rescoring distributes the lattices over the copies.
@@ -127,13 +129,16 @@ def load(
         backend: Library that computes LSTM networks and Kaldi RNNLMs: ``"numpy"`` does not need torch, starts faster,
             and computes in single precision on the CPU; ``"torch"`` also supports GPUs. ``"auto"`` selects NumPy for
             these networks on the CPU, else torch. Scores differ by at most 1e-4 in single precision.
+        endpoint: Name of the model, limits and cache, if `path` is a URL.
 
     Raises:
         ModelError: The file is missing, damaged, inconsistent or of an unknown format.
         OptionError: An option is out of range, or torch cannot use the device.
         DependencyError: A library that the model needs is not installed.
     """
-    options = LoadOptions(device, normalize, max_batch, words, oov_score, classes, multi_char, text_transform, backend)
+    options = LoadOptions(
+        device, normalize, max_batch, words, oov_score, classes, multi_char, text_transform, backend, endpoint
+    )
     lm = open_model(path, options)
     refuse_unused_classes([lm], options)
     return lm
@@ -186,6 +191,8 @@ def detect_format(path: str | os.PathLike[str]) -> ModelFormat:
             memory.
     """
     name = place_of(path)
+    if is_endpoint(name):
+        return ENDPOINT
     head, names = (b"", _names(name)) if os.path.isdir(name) else _contents(name)
     candidate = Candidate(unpack_head(head, HEAD) if head.startswith(GZIP_MAGIC) else head, names)
     program = _torch_program(candidate)
@@ -305,6 +312,8 @@ FORMATS = [  # the first that recognises a model opens it
     ModelFormat("an ONNX model", _is_onnx, "imported.onnx:open_model"),
     ModelFormat("a directory of Caffe2 nets", _is_caffe2, "imported.caffe2:open_nets"),
 ]
+# Not in `FORMATS`, as it is no file.
+ENDPOINT = ModelFormat("a completions endpoint", lambda candidate: False, "endpoint.loading:open_endpoint")
 
 
 def open_network(path: str, options: LoadOptions) -> LanguageModel:

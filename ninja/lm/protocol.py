@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from ninja.errors import OptionError
 from ninja.lattice.symbols import SymbolTable
+from ninja.lm.endpoint.options import EndpointOptions
 
 FIRST_MARK = -3  # maximum id of phrase lists; searches use -1 and -2
 FIRST_PROMPT, END_OF_PROMPTS = 1 << 29, 1 << 30  # range of the ids of prompts, above those of words
@@ -227,6 +228,7 @@ class LoadOptions:
     multi_char: str | None = None  # character at which words are split
     text_transform: TextTransform | None = None  # applied to words before a subword model splits them
     backend: Backend = "auto"  # library that computes the network
+    endpoint: EndpointOptions | None = None  # options of a model behind a completions endpoint
 
     def __post_init__(self) -> None:
         if self.multi_char is not None and (len(self.multi_char) != 1 or self.multi_char.isspace()):

@@ -16,6 +16,7 @@ class Promise(NamedTuple):
 
 RUNS, OUTSIDE, BOUNDS, SHOWN = "No code is run", "No other file", "Bounded memory and time", "No injection"
 REQUESTS = "Requests of a server"
+CONNECTIONS = "Connections"
 MODELS = "project/test_security_models.py::"
 OWN = "project/test_security.py::"
 
@@ -55,6 +56,11 @@ PROMISES: dict[str, list[Promise]] = {
         Promise("files cannot name URLs, except lists on a store, within their folder", "project/test_names_in_data.py::test_a_name_in_a_file_opens_nothing_that_it_may_not", "ninja/files/place.py", "elif names_url(name):", "elif False:"),
         Promise("an option file cannot name URLs", "project/test_names_in_data.py::test_a_name_in_a_file_opens_nothing_that_it_may_not", "ninja/cli/options.py", "isinstance(item, str) and names_url(item)", "False"),
         Promise("tokenizer settings name files in their folder only", "project/test_names_in_data.py::test_a_name_in_a_file_opens_nothing_that_it_may_not", "ninja/lm/huggingface/loading.py", "_check_named_files(_json(path, name), name, path)", "pass"),
+    ],
+    CONNECTIONS: [
+        Promise("redirects of a completions endpoint are not followed", "lm/test_endpoint.py::test_only_the_host_of_the_url_is_contacted", "ninja/lm/endpoint/client.py", "if response.status != 200:", "if False:"),
+        Promise("an answer of a completions endpoint that does not fit the request gives no score", "lm/test_endpoint.py::test_a_fault_is_an_error_after_all_attempts_and_never_a_score", "ninja/lm/endpoint/servers.py", "if len(scores) != len(text):", "if False:"),
+        Promise("an option file cannot name the cache of an endpoint", "lm/test_endpoint.py::test_the_command_rescores_with_a_server", "ninja/cli/options.py", '"endpoint_cache", ', ""),
     ],
     BOUNDS: [
         Promise("gzip unpacks to at most 256 MB or 100 times the packed size", OWN + "test_a_gzip_bomb_is_refused", "ninja/files/gzip.py", "if self._unpacked_size > max(", "if False and max("),

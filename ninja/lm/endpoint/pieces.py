@@ -1,0 +1,150 @@
+"""The tokens of a model behind an endpoint as a `LanguageModel`, and the spelling of words by the server."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja.errors import ModelError
+from ninja.lattice.symbols import SymbolTable
+from ninja.lm.endpoint.scores import ScoreCache
+from ninja.lm.endpoint.servers import Server, Tokens
+from ninja.lm.huggingface.spelling import Spelling
+from ninja.lm.protocol import LanguageModel
+from ninja.lm.units import Ids
+
+
+class EndpointPieces(LanguageModel):
+    """A model over tokens that a server scores.
+
+    A slot is the sequence of the tokens of a history, so that states need no request. `score_trie` sends the fewest
+    texts; other algorithms than ``nbest``, ``cover`` and ``trie`` send each history again when it grows.
+    """
+
+    scores_tries = True
+
+    def __init__(self, server: Server, cache: ScoreCache) -> None:
+        """Use a server; `cache` has the scores of earlier runs."""
+        self.vocabulary = SymbolTable([])
+        self.bos: int | None = server.bos
+        self.eos = server.eos
+        self.unk: int | None = None
+        self.longest = server.longest
+        self._server = server
+        self._cache = cache
+        self._history: dict[int, Tokens] = {}  # by slot
+        self._references: dict[int, int] = {}
+        self._last = -1
+
+    @property
+    def normalized(self) -> bool:
+        """True, as servers return probabilities."""
+        return True
+
+    @property
+    def num_slots(self) -> int:
+        """Number of slots in use."""
+        return len(self._history)
+
+    def at_start(self, slots: Ids) -> npt.NDArray[np.bool_]:
+        """Return which histories consist of ``<s>`` only, bool [n]."""
+        return np.array([len(self._history[slot]) == 1 for slot in slots.tolist()], np.bool_)
+
+    def start(self, count: int) -> np.ndarray:
+        """See `LanguageModel.start`."""
+        return self._new([(self._server.bos,)] * count)
+
+    def read(self, pieces: npt.NDArray[np.integer]) -> int:
+        """Return the slot of a text after ``<s>``."""
+        return int(self._new([(self._server.bos, *pieces.tolist())])[0])
+
+    def share(self, slot: int) -> Ids:
+        """Return a slot, int64 [1], that must be released once more."""
+        self._references[slot] += 1
+        return np.array([slot])
+
+    def advance(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
+        """See `LanguageModel.advance`."""
+        pairs = zip(slots.tolist(), words.tolist(), strict=True)
+        return self._new([(*self._history[slot], word) for slot, word in pairs])
+
+    def release(self, slots: np.ndarray) -> None:
+        """See `LanguageModel.release`."""
+        for slot in slots.tolist():
+            self._references[slot] -= 1
+            if not self._references[slot]:
+                del self._references[slot], self._history[slot]
+
+    def logprob(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
+        """See `LanguageModel.logprob`."""
+        pairs = zip(slots.tolist(), words.tolist(), strict=True)
+        return self._scores([(*self._history[slot], word) for slot, word in pairs])
+
+    def score_trie(self, parent: npt.NDArray[np.int32], word: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
+        """See `LanguageModel.score_trie`."""
+        return self._below((self._server.bos,), parent, word)
+
+    def score_below(
+        self, slot: int, parent: npt.NDArray[np.int32], word: npt.NDArray[np.int32]
+    ) -> npt.NDArray[np.float32]:
+        """Score the tokens of a trie below a history; see `LanguageModel.score_trie`."""
+        return self._below(self._history[slot], parent, word)
+
+    def _below(
+        self, history: Tokens, parent: npt.NDArray[np.int32], word: npt.NDArray[np.int32]
+    ) -> npt.NDArray[np.float32]:
+        texts: list[Tokens] = []
+        for above, token in zip(parent.tolist(), word.tolist(), strict=True):
+            texts.append((*(texts[above] if above >= 0 else history), token))
+        return self._scores(texts)
+
+    def _scores(self, texts: Sequence[Tokens]) -> npt.NDArray[np.float32]:
+        """Return the natural-log probability of the last token of each text, from the cache or the server."""
+        distinct = list(dict.fromkeys(texts))
+        if (longest := max(map(len, distinct), default=0)) > self.longest:
+            raise ModelError(
+                f"a sentence with its prompt has {longest} tokens, but the model of the server reads at most "
+                f"{self.longest}; shorten the prompt, or split the recording"
+            )
+        score = self._cache.scores(distinct)
+        if missing := [text for text in distinct if text not in score]:
+            new = self._server.scores(missing)
+            self._cache.put_scores(new)
+            score |= new
+        return np.array([score[text] for text in texts], np.float32)
+
+    def _new(self, histories: Sequence[Tokens]) -> np.ndarray:
+        slots = np.arange(self._last + 1, self._last + 1 + len(histories))
+        self._last += len(histories)
+        self._history.update(zip(slots.tolist(), histories, strict=True))
+        self._references.update(dict.fromkeys(slots.tolist(), 1))
+        return slots
+
+
+class ServerTokenizer:
+    """A tokenizer of a server, with the part of the interface of the transformers library that `Spelling` needs."""
+
+    unk_token_id = None  # servers do not tell; tokenizers of large models spell any word
+
+    def __init__(self, server: Server, cache: ScoreCache) -> None:
+        """Use a server; `cache` has the tokens of earlier runs."""
+        self._server = server
+        self._cache = cache
+
+    def __call__(self, texts: Sequence[str], *, add_special_tokens: bool) -> dict[str, list[list[int]]]:
+        """Return the tokens of texts under ``input_ids``, without special tokens."""
+        assert not add_special_tokens
+        tokens = self._cache.tokens(texts)
+        if missing := [text for text in dict.fromkeys(texts) if text not in tokens]:
+            new = dict(zip(missing, self._server.tokenize(missing), strict=True))
+            self._cache.put_tokens(new)
+            tokens |= new
+        return {"input_ids": [tokens[text] for text in texts]}
+
+
+class ServedSpelling(Spelling):
+    """The spelling of words by a server, whose model is taken to read text with capitals and punctuation."""
+
+    has_written_pieces = True

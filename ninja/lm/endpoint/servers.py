@@ -1,0 +1,265 @@
+"""Requests and answers of completions endpoints: vLLM, servers with the same interface, and llama.cpp.
+
+    POST /v1/completions   scores all tokens of the prompts ("prompt_logprobs", or "echo" with "logprobs")
+    POST /completion       llama.cpp; scores every token of the vocabulary after one prompt ("n_probs")
+    POST /tokenize         splits a text into tokens
+
+Source: vLLM, vllm/entrypoints/openai/completion/protocol.py and serving.py, serve/tokenize/protocol.py; llama.cpp,
+tools/server/README.md. llama.cpp's /v1/completions scores generated tokens only (its issue 27174).
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections import defaultdict
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ninja.errors import OptionError
+from ninja.lm.endpoint.client import Client
+from ninja.lm.endpoint.options import EndpointOptions
+
+Tokens = tuple[int, ...]
+
+COMPLETIONS, LLAMA = "/v1/completions", "/completion"
+ZERO = -9999.0  # servers write this or less for probability zero, as JSON has no infinity
+SUM_TOLERANCE = 0.01  # by which ln Σ P over the vocabulary may differ from 0
+CARRIER = "a"  # a text to which the server adds special tokens
+UNLIMITED = 2**31
+
+
+class Server(ABC):
+    """A server and its model."""
+
+    path: ClassVar[str]  # end of the path of the URL
+    model: str  # name of the model
+    longest = UNLIMITED  # maximum number of tokens per text
+    num_pieces = UNLIMITED  # size of the vocabulary
+    bos: int  # id of the token that begins a text
+    eos: int  # id of the token that ends a text
+
+    def __init__(self, client: Client, options: EndpointOptions) -> None:
+        """Ask the server for its model and special tokens.
+
+        Raises:
+            EndpointError: The server does not answer as expected.
+            OptionError: The model or a special token must be named, or is unknown.
+        """
+        self._client = client
+        self._options = options
+        self._root = client.path.removesuffix(self.path)
+        names = self._describe()
+        eos = options.eos or names.get("eos_token")
+        if not eos:
+            raise OptionError(
+                "the server does not name the token that ends a text; set endpoint_eos, such as </s> or <|endoftext|>",
+                client.url,
+            )
+        self.eos = self._special(eos, "endpoint_eos")
+        plain, marked = self._tokenize(CARRIER), self._tokenize(CARRIER, special=True)
+        if options.bos:
+            self.bos = self._special(options.bos, "endpoint_bos")
+        elif len(marked) > len(plain) and marked[: len(plain)] != plain:
+            self.bos = marked[0]
+        else:
+            self.bos = self._special(names["bos_token"], "endpoint_bos") if names.get("bos_token") else self.eos
+
+    @abstractmethod
+    def _describe(self) -> dict[str, Any]:
+        """Set the properties of the model, and return the texts ``bos_token`` and ``eos_token`` if they are known."""
+
+    @abstractmethod
+    def scores(self, sequences: Sequence[Tokens]) -> dict[Tokens, float]:
+        """Score the last token of each sequence after the others.
+
+        Args:
+            sequences: Distinct sequences of at least two tokens; the first is `bos`.
+
+        Returns:
+            Natural-log probabilities, at least those of `sequences`; −inf for probability zero.
+
+        Raises:
+            EndpointError: The server does not return them, or a limit is reached.
+        """
+
+    @abstractmethod
+    def _tokenize(self, text: str, *, special: bool = False) -> list[int]:
+        """Split a text into tokens; if `special`, add special tokens."""
+
+    def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
+        """Split texts into tokens, without special tokens."""
+        return self._client.map([partial(self._tokenize, text) for text in texts])
+
+    def _special(self, text: str, option: str) -> int:
+        """Return the id of a special token."""
+        tokens = self._tokenize(text)
+        if len(tokens) != 1:
+            raise OptionError(f"{option} is {text!r}, which is {len(tokens)} tokens of the model, but must be one")
+        return tokens[0]
+
+    def _models(self) -> dict[str, Any]:
+        """Return the description of the model that the options name."""
+        models = self._client.send(f"{self._root}/v1/models", None, lambda answer: _by_id(answer["data"]))
+        name = self._options.model
+        if name is None and len(models) == 1:
+            (name,) = models
+        if name is None or name not in models:
+            problem = "the server has several models" if name is None else f"the server has no model {name!r}"
+            raise OptionError(f"{problem}; set endpoint_model to one of {', '.join(models)}", self._client.url)
+        self.model = name
+        return models[name]
+
+
+class Vllm(Server):
+    """A server that scores the tokens of prompts, as vLLM does."""
+
+    path = COMPLETIONS
+
+    def _describe(self) -> dict[str, Any]:
+        self.longest = int(self._models().get("max_model_len") or UNLIMITED) - 1  # one token is generated
+        return {}
+
+    def _tokenize(self, text: str, *, special: bool = False) -> list[int]:
+        body = {"model": self.model, "prompt": text, "add_special_tokens": special}
+        return self._client.send(f"{self._root}/tokenize", body, _tokens)
+
+    def scores(self, sequences: Sequence[Tokens]) -> dict[Tokens, float]:
+        """See `Server.scores`; a sequence that begins another one needs no request."""
+        ordered = sorted(sequences)
+        following: list[Tokens] = [*ordered[1:], ()]
+        whole = [text for text, after in zip(ordered, following, strict=True) if after[: len(text)] != text]
+        size = self._options.batch
+        batches = [whole[first : first + size] for first in range(0, len(whole), size)]
+        score: dict[Tokens, float] = {}
+        for batch, answers in zip(batches, self._client.map([partial(self._batch, b) for b in batches]), strict=True):
+            for text, values in zip(batch, answers, strict=True):
+                for end in range(len(text), 1, -1):
+                    score.setdefault(text[:end], values[end - 2])
+        return score
+
+    def _batch(self, texts: list[Tokens]) -> list[list[float]]:
+        body = {
+            "model": self.model,
+            "prompt": texts,
+            "max_tokens": 1,
+            "temperature": 0,
+            "prompt_logprobs": 0,  # the tokens of the prompt only
+            "echo": True,  # for servers that do not know prompt_logprobs
+            "logprobs": 0,
+        }
+        return self._client.send(self._client.path, body, partial(_scores_of, texts), sum(map(len, texts)))
+
+
+class LlamaCpp(Server):
+    """A server of llama.cpp, which scores the whole vocabulary after a prompt."""
+
+    path = LLAMA
+
+    def _describe(self) -> dict[str, Any]:
+        self.num_pieces = int(self._models()["meta"]["n_vocab"])
+        properties = self._client.send(f"{self._root}/props", None, dict)
+        self.longest = int(properties.get("default_generation_settings", {}).get("n_ctx") or UNLIMITED) - 1
+        return properties
+
+    def _tokenize(self, text: str, *, special: bool = False) -> list[int]:
+        return self._client.send(f"{self._root}/tokenize", {"content": text, "add_special": special}, _tokens)
+
+    def scores(self, sequences: Sequence[Tokens]) -> dict[Tokens, float]:
+        """See `Server.scores`; there is a request per history."""
+        following: dict[Tokens, list[int]] = defaultdict(list)
+        for text in sequences:
+            following[text[:-1]].append(text[-1])
+        answers = self._client.map([partial(self._after, *item) for item in following.items()])
+        return {
+            (*history, token): value
+            for (history, tokens), values in zip(following.items(), answers, strict=True)
+            for token, value in zip(tokens, values, strict=True)
+        }
+
+    def _after(self, history: Tokens, tokens: list[int]) -> list[float]:
+        body = {
+            "prompt": history,
+            "n_predict": 1,
+            "n_probs": self.num_pieces,
+            "temperature": -1,  # probabilities are those of the model, whatever the sampler
+            "post_sampling_probs": False,
+            "cache_prompt": True,
+        }
+        read = partial(_next_scores, history, tokens, self.num_pieces)
+        return self._client.send(self._client.path, body, read, len(history))
+
+
+def open_server(client: Client, options: EndpointOptions) -> Server:
+    """Return the kind of server that the path of the URL tells."""
+    for kind in (Vllm, LlamaCpp):
+        if client.path.endswith(kind.path):
+            return kind(client, options)
+    raise OptionError(
+        f"the path of the URL must end in {COMPLETIONS} (vLLM and servers that score prompts) or {LLAMA} (llama.cpp)",
+        client.url,
+    )
+
+
+def _by_id(models: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {str(model["id"]): model for model in models}
+
+
+def _tokens(answer: Any) -> list[int]:
+    tokens = answer["tokens"]
+    if not all(type(token) is int and token >= 0 for token in tokens):
+        raise ValueError("tokens are not ids")
+    if answer.get("count", len(tokens)) != len(tokens):
+        raise ValueError(f"{len(tokens)} tokens, but the count is {answer['count']}")
+    return list(tokens)
+
+
+def _scores_of(texts: list[Tokens], answer: Any) -> list[list[float]]:
+    """Return the scores of all tokens but the first of each text from an answer of /v1/completions."""
+    choices = sorted(answer["choices"], key=lambda choice: choice["index"])
+    if [choice["index"] for choice in choices] != list(range(len(texts))):
+        raise ValueError(f"{len(choices)} choices for {len(texts)} texts")
+    used, sent = (answer.get("usage") or {}).get("prompt_tokens"), sum(map(len, texts))
+    if used is not None and used != sent:
+        raise ValueError(f"the server read {used} tokens of {sent}")
+    return [_prompt_scores(text, choice) for text, choice in zip(texts, choices, strict=True)]
+
+
+def _prompt_scores(text: Tokens, choice: dict[str, Any]) -> list[float]:
+    if (scores := choice.get("prompt_logprobs")) is not None:
+        if len(scores) != len(text):
+            raise ValueError(f"prompt_logprobs of {len(scores)} tokens for {len(text)}")
+        return [_logprob(score[str(token)]["logprob"]) for token, score in zip(text[1:], scores[1:], strict=True)]
+    scores = (choice.get("logprobs") or {}).get("token_logprobs", ())
+    if len(scores) not in (len(text), len(text) + 1) or scores[0] is not None:  # one token may be generated
+        raise ValueError(
+            f"log-probabilities of {len(scores)} tokens for {len(text)}: the server does not score prompts (with "
+            f"llama.cpp, use a URL that ends in {LLAMA})"
+        )
+    return [_logprob(score) for score in scores[1 : len(text)]]
+
+
+def _next_scores(history: Tokens, tokens: list[int], num_pieces: int, answer: Any) -> list[float]:
+    """Return the scores of tokens from an answer of llama.cpp's /completion."""
+    if answer.get("truncated"):
+        raise ValueError("the server cut the prompt")
+    if answer.get("tokens_evaluated", len(history)) != len(history):
+        raise ValueError(f"the server read {answer['tokens_evaluated']} tokens of {len(history)}")
+    candidates = answer["completion_probabilities"][0]["top_logprobs"]
+    score = {candidate["id"]: _logprob(candidate["logprob"]) for candidate in candidates}
+    if len(score) != num_pieces:
+        raise ValueError(f"log-probabilities of {len(score)} tokens for a vocabulary of {num_pieces}")
+    total = float(np.logaddexp.reduce(np.array([*score.values()])))
+    if abs(total) > SUM_TOLERANCE:
+        raise ValueError(f"the probabilities of the vocabulary sum to {math.exp(min(total, 700)):.4g}, not 1")
+    return [score[token] for token in tokens]
+
+
+def _logprob(value: Any) -> float:
+    """Return a log-probability; −inf for probability zero."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value <= SUM_TOLERANCE:
+        raise ValueError(f"{value!r} is not a log-probability")
+    return -math.inf if value <= ZERO else float(value)

@@ -1,0 +1,288 @@
+"""Completions endpoints: the scores are those of the Hugging Face model; no fault gives a score."""
+
+import os
+import sqlite3
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from rescoring_cases import EXACT, random_lattice
+
+from ninja.errors import ModelError, OptionError
+from ninja.lattice.symbols import SymbolTable
+from ninja.lm import EndpointOptions, Mixture, load
+from ninja.lm.endpoint import client as client_module
+from ninja.lm.endpoint.client import EndpointError
+from ninja.lm.trie import score_by_levels
+from ninja.rescoring import Prompts, rescore
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers", reason="Hugging Face's transformers is not installed: ninja-asr[hf]")
+
+from completions_server import KEY, Fault, serving  # noqa: E402
+from tiny_hf import folder, make_trie, one_quiet_thread, opened  # noqa: E402, F401
+
+FORMS = ("vllm", "echo", "llama.cpp")
+EOS = {"gpt2": "<|endoftext|>", "llama": "</s>"}
+BOS = {"gpt2": None, "llama": "<s>"}
+NAMED = SymbolTable.from_words(["<eps>", "the", "cat", "sat", "catalogue", "saturated", "theatre", "he", "mats"])
+SMALL = [(f"utt{i}", replace(random_lattice(i, 6, 1), key=f"utt{i}", words=NAMED)) for i in range(2)]
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch):
+    monkeypatch.setattr(client_module, "FIRST_PAUSE", 0.001)
+    monkeypatch.delenv(client_module.KEY_VARIABLE, raising=False)
+
+
+def options(kind="gpt2", **values):
+    return EndpointOptions(eos=EOS[kind], bos=BOS[kind], **{"timeout": 5.0, "retries": 1} | values)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("kind", ["gpt2", "llama"])
+def test_scores_equal_those_of_the_hugging_face_model(form, kind):
+    local = opened(kind)
+    parent, word = make_trie(local, 30)
+    with serving(form, kind) as server:
+        lm = load(server.url, endpoint=options(kind, batch=4))
+        ids = np.array(lm.vocabulary.ids(local.vocabulary.word(number) for number in word.tolist()), np.int32)
+        expected = local.score_trie(parent, word)
+        np.testing.assert_allclose(lm.score_trie(parent, ids), expected, atol=1e-3)
+        np.testing.assert_allclose(score_by_levels(lm, parent, ids), expected, atol=1e-3)
+        assert lm.num_slots == 0
+        assert expected.std() > 1
+
+
+@pytest.mark.parametrize(
+    ("form", "algorithm"),
+    [("vllm", "nbest"), ("vllm", "trie"), ("vllm", "arcbeam"), ("echo", "nbest"), ("llama.cpp", "trie")],
+)
+def test_lattices_are_rescored_as_with_the_hugging_face_model(form, algorithm):
+    chosen = replace(EXACT, algorithm=algorithm, unk_penalty=None)
+    prompts = Prompts("the dog saw")
+    with serving(form) as server:
+        served = rescore(SMALL, load(server.url, endpoint=options()), chosen, prompts=prompts)
+        local = rescore(SMALL, opened("gpt2"), chosen, prompts=prompts)
+        for (_, one), (_, other) in zip(served, local, strict=True):
+            assert one.word.tolist() == other.word.tolist()
+            np.testing.assert_allclose(one.graph, other.graph, atol=1e-3)
+            np.testing.assert_allclose(one.final_graph, other.final_graph, atol=1e-3)
+
+
+def test_vllm_gets_batches_of_whole_sentences_and_llama_cpp_one_history_per_request():
+    parent = np.array([-1, 0, 1, 1, 0, 4], np.int32)
+    with serving("vllm") as server:
+        lm = load(server.url, endpoint=options(batch=2))
+        word = np.array(
+            [*lm.vocabulary.ids(["the", "cat", "sat"]), lm.eos, *lm.vocabulary.ids(["dog"]), lm.eos], np.int32
+        )
+        lm.score_trie(parent, word)
+        sizes = [len(body["prompt"]) for path, body in server.requests if path == "/v1/completions"]
+        assert sorted(sizes) == [1, 2]  # the cat sat; the cat </s>; the dog </s>
+    with serving("llama.cpp") as server:
+        lm = load(server.url, endpoint=options())
+        pieces = [len(lm._spelling.text(text)) for text in ("the", " cat", " dog")]
+        lm.vocabulary.ids(["the", "cat", "sat", "dog"])
+        lm.score_trie(parent, word)
+        extra = len(lm._spelling.text(" sat")) - 1
+        assert server.count("/completion") == 1 + sum(pieces) + extra
+
+
+def test_a_mixture_with_a_local_model_scores_with_both():
+    with serving("vllm") as server:
+        served, local = load(server.url, endpoint=options()), opened("gpt2")
+        chosen = replace(EXACT, algorithm="nbest")
+        both = dict(rescore(SMALL, Mixture([(served, 0.5), (local, 0.5)]), chosen))
+        alone = dict(rescore(SMALL, local, chosen))
+        for key, lattice in both.items():
+            np.testing.assert_allclose(lattice.graph, alone[key].graph, atol=1e-3)
+
+
+# Faults
+
+TRIE = (np.array([-1, 0, 1], np.int32), ["the", "cat", "</s>"])
+
+
+def scored(lm):
+    return lm.score_trie(TRIE[0], np.array(lm.vocabulary.ids(TRIE[1]), np.int32))
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("slow", "no answer in time"),
+        ("refused", "without response|reset|closed"),
+        ("truncated", "the answer is not JSON"),
+        ("cut off", "the answer is not JSON|IncompleteRead"),
+        ("overloaded", "status 503: try later"),
+        ("changed", "log-probabilities of|prompt_logprobs of"),
+        ('{"choices": []}', "unexpected answer"),
+        ('{"choices": [{"index": 0, "prompt_logprobs": [null, {"1": {"logprob": NaN}}]}]}', "unexpected answer"),
+    ],
+)
+def test_a_fault_is_an_error_after_all_attempts_and_never_a_score(form, kind, message):
+    with serving(form) as server:
+        lm = load(server.url, endpoint=options(timeout=0.3 if kind == "slow" else 5.0))
+        expected = scored(lm)
+        path = "/completion" if form == "llama.cpp" else "/completions"
+        server.fault = Fault(path, kind)
+        with pytest.raises(EndpointError, match=f"(?s)^http://127.0.0.1:.*({message}).*gave up after 2 attempts"):
+            scored(lm)
+        server.fault = Fault(path, kind, 1)  # the request succeeds when it is repeated
+        np.testing.assert_allclose(scored(lm), expected, atol=1e-6)
+
+
+def test_a_run_whose_server_fails_ends_with_an_error():
+    with serving("vllm") as server:
+        lm = load(server.url, endpoint=options(retries=0))
+        server.fault = Fault("/completions", "truncated")
+        with pytest.raises(EndpointError, match="the answer is not JSON"):
+            list(rescore(SMALL, lm, replace(EXACT, algorithm="nbest")))
+
+
+@pytest.mark.parametrize("answer", ['{"tokens": ["a"]}', '{"tokens": [1, 2], "count": 3}', '{"tokens": 7}', "{}"])
+def test_faulty_tokens_are_refused(answer):
+    with serving("vllm") as server:
+        lm = load(server.url, endpoint=options())
+        server.fault = Fault("/tokenize", answer)
+        with pytest.raises(EndpointError, match="/tokenize: unexpected answer"):
+            scored(lm)
+
+
+def test_a_status_that_will_not_change_is_not_repeated():
+    with serving("vllm") as server:
+        lm = load(server.url, endpoint=options(retries=5))
+        server.fault = Fault("/completions", "forbidden")
+        before = server.count("/completions")
+        with pytest.raises(EndpointError, match="status 401 Unauthorized: wrong key"):
+            scored(lm)
+        assert server.count("/completions") == before + 1
+
+
+def test_probability_zero_is_reported_for_the_lattice():
+    with serving("vllm") as server:
+        lm = load(server.url, endpoint=options())
+        scores = lm._pieces._server.scores([(0, 5)])
+        zero = {"choices": [{"index": 0, "prompt_logprobs": [None, {"5": {"logprob": -9999.0}}]}]}
+        import json
+
+        server.fault = Fault("/completions", json.dumps(zero))
+        assert lm._pieces._server.scores([(0, 5)]) == {(0, 5): -np.inf} != scores
+        many = zero["choices"][0]["prompt_logprobs"][1]["5"]
+        for value in (float("nan"), 0.5, "-1", True, None):
+            many["logprob"] = value
+            server.fault = Fault("/completions", json.dumps(zero))
+            with pytest.raises(EndpointError, match="is not a log-probability"):
+                lm._pieces._server.scores([(0, 5)])
+
+
+@pytest.mark.parametrize(
+    ("limit", "message"),
+    [
+        ({"max_requests": 8}, "the limit endpoint_max_requests of 8 is reached after 8 requests"),
+        ({"max_tokens": 12}, r"the limit endpoint_max_tokens of 12 is reached after \d+ tokens"),
+        ({"max_seconds": 1e-9}, "the limit endpoint_max_seconds of 1e-09 is reached"),
+    ],
+)
+def test_limits_end_the_run(limit, message):
+    with serving("vllm") as server:
+        with pytest.raises(EndpointError, match=message):
+            list(
+                rescore(SMALL, load(server.url, endpoint=options(**limit, batch=1)), replace(EXACT, algorithm="nbest"))
+            )
+        assert server.count("/completions") <= 8
+
+
+def test_scores_are_kept_in_a_file_between_runs(tmp_path):
+    cache = str(tmp_path / "scores.sqlite")
+    chosen = replace(EXACT, algorithm="trie")
+    with serving("vllm") as server:
+        first = dict(rescore(SMALL, load(server.url, endpoint=options(cache=cache)), chosen))
+        server.requests.clear()
+        again = dict(rescore(SMALL, load(server.url, endpoint=options(cache=cache)), chosen))
+        assert server.count("/completions") == 0
+        assert all(lattice.identical(again[key]) for key, lattice in first.items())
+        # A run that failed has kept what it received.
+        other = str(tmp_path / "other.sqlite")
+        with pytest.raises(EndpointError):
+            list(rescore(SMALL, load(server.url, endpoint=options(cache=other, max_requests=30, batch=1)), chosen))
+        with sqlite3.connect(other) as file:
+            assert file.execute("SELECT count(*) FROM token").fetchone()[0] > 0
+    (tmp_path / "text").write_text("not a cache of scores, but a text\n" * 100)
+    with serving("vllm") as server, pytest.raises(ModelError, match="not a cache of scores"):
+        load(server.url, endpoint=options(cache=str(tmp_path / "text")))
+    assert (tmp_path / "text").read_text().startswith("not a cache")
+
+
+# Connections
+
+
+def test_only_the_host_of_the_url_is_contacted(monkeypatch):
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:9")
+    with serving("vllm") as server:
+        lm = load(server.url, endpoint=options())
+        scored(lm)
+        server.fault = Fault("/completions", "moved")
+        with pytest.raises(EndpointError, match="status 302 Found"):
+            scored(lm)
+
+
+def test_the_key_of_a_server_comes_from_the_environment_only(monkeypatch):
+    monkeypatch.setenv(client_module.KEY_VARIABLE, KEY)
+    with serving("vllm") as server:
+        load(server.url, endpoint=options())
+        assert server.keys == {f"Bearer {KEY}"}
+        for url in (server.url.replace("//", "//user:word@"), f"{server.url}?key=word", "http://:80/v1/completions"):
+            with pytest.raises(OptionError, match="not the URL of a server") as error:
+                load(url, endpoint=options())
+            assert "word" not in str(error.value)
+
+
+def test_options_that_do_not_fit_the_server_are_refused():
+    with serving("vllm") as server:
+        for values, message in (
+            ({"eos": None}, "the server does not name the token that ends a text; set endpoint_eos"),
+            ({"eos": "the cat"}, "endpoint_eos is 'the cat', which is 2 tokens"),
+            ({"model": "large"}, "the server has no model 'large'; set endpoint_model to one of tiny"),
+        ):
+            with pytest.raises(OptionError, match=message):
+                load(server.url, endpoint=EndpointOptions(**{"eos": EOS["gpt2"]} | values))
+        with pytest.raises(OptionError, match=r"the path of the URL must end in /v1/completions"):
+            load(server.url.replace("/completions", ""), endpoint=options())
+        lm = load(server.url, endpoint=options())
+        with pytest.raises(ModelError, match="has 65 tokens, but the model of the server reads at most 63"):
+            lm._pieces.score_trie(np.arange(-1, 63, dtype=np.int32), np.full(64, 5, np.int32))
+    with pytest.raises(EndpointError, match="refused"):
+        load("http://127.0.0.1:9/v1/completions", endpoint=options(retries=0))
+    with pytest.raises(OptionError, match="endpoint_batch is 0"):
+        EndpointOptions(batch=0)
+
+
+def test_the_command_rescores_with_a_server(tmp_path, capsys):
+    from ninja.cli.main import main
+
+    lists = tmp_path / "lists.jsonl"
+    lists.write_text(
+        '{"key": "u1", "nbest": [{"text": "the cat sat", "score": -1}, {"text": "the mat sat", "score": -2}]}\n'
+    )
+    common = ["rescore", str(lists), "--acoustic-scale", "1"]
+    with serving("vllm") as server:
+        arguments = ["--endpoint-eos", EOS["gpt2"], "--endpoint-cache", str(tmp_path / "cache")]
+        assert main([*common, "--rnnlm", server.url, *arguments, "-o", str(tmp_path / "served.jsonl")]) == 0
+        assert main([*common, "--rnnlm", str(folder("gpt2")), "-o", str(tmp_path / "local.jsonl")]) == 0
+        import json
+
+        one, other = (json.loads((tmp_path / name).read_text()) for name in ("served.jsonl", "local.jsonl"))
+        assert [row["text"] for row in one["nbest"]] == [row["text"] for row in other["nbest"]]
+        capsys.readouterr()
+        # A file of options may neither name a server nor a file to write.
+        for text in (f'rnnlm = "{server.url}"\n', 'endpoint_cache = "scores"\n'):
+            (tmp_path / "options.toml").write_text(text)
+            server.requests.clear()
+            assert main([*common, "--config", str(tmp_path / "options.toml"), "-o", str(tmp_path / "x.jsonl")]) == 2
+            assert "only on the command line" in capsys.readouterr().err
+            assert not server.requests
+    assert os.path.exists(tmp_path / "cache")
