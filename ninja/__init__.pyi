@@ -34,6 +34,7 @@ from .errors import (
     VocabularyError as VocabularyError,
     WorkerError as WorkerError,
 )
+from .graph.windows import Windows as Windows, stitch as stitch
 from .io import (
     ChosenScales as ChosenScales,
     find_scales as find_scales,

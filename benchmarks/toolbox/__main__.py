@@ -1,3 +1,3 @@
 from benchmarks.command import Group
 
-Group("benchmarks.toolbox", "kaldi", "threads", "long", "recording")()
+Group("benchmarks.toolbox", "kaldi", "threads", "long", "recording", "stitch")()

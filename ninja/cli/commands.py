@@ -98,6 +98,9 @@ SECTIONS = {
         ),
         "interp": Entry("kaldi.compose", "Interpolate the costs of lattices in two archives."),
         "equivalent": Entry("kaldi.copy", "Test whether two archives contain equivalent lattices."),
+        "stitch": Entry(
+            "stitch", "Join overlapping windows of long recordings into one lattice per recording.", has_shards=False
+        ),
         "nbest-to-lattice": Entry(
             "kaldi.linear", "Combine n-best paths (keys ending in -1, -2, …) into lattices.", has_shards=False
         ),

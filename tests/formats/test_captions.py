@@ -12,7 +12,7 @@ from small_files import small_lattice
 
 import ninja as package
 from ninja.errors import LatticeError, OptionError, OutputError
-from ninja.formats.nbest.captions import LINE, LINES, LONGEST, PAUSE, captions
+from ninja.formats.nbest.captions import LINE, LINES, LONGEST, PAUSE, SHORTEST, SPEED, captions
 from ninja.lattice.lattice import ListRecord, Origin
 from ninja.lattice.nbest import Hypothesis, NBest, sentence
 
@@ -52,14 +52,18 @@ def test_captions_have_all_words_in_bounds_of_length_and_time(names, lengths, ga
         many = sum(len(line.split()) for line in caption.lines) > 1
         assert not many or caption.end - caption.begin <= LONGEST
     assert all(before.end <= after.begin for before, after in pairwise(result))
-    for before, after, stop in zip(ends, begins[1:], names, strict=False):
-        if after - before >= PAUSE or stop.endswith(("?", ".")):
+    for caption, after in pairwise(result):
+        seconds = min(max(SHORTEST, sum(map(len, caption.lines)) / SPEED), LONGEST)
+        assert caption.end >= min(after.begin, caption.begin + seconds)
+    for begin, before, after, stop in zip(begins, ends, begins[1:], names, strict=False):
+        first = max(caption.begin for caption in result if caption.begin <= begin)
+        if after - before >= PAUSE or (stop.endswith(("?", ".")) and after - first >= SHORTEST):
             assert any(caption.begin == after for caption in result)
 
 
 def test_a_caption_ends_with_its_sentence_or_with_a_comma_where_it_is_too_long():
     text = "Mr. Low spoke. He gave thanks for our food and comfort, and prayed for the poor and destitute in cities."
-    item = spoken("a", text, each=0.3)
+    item = spoken("a", text, each=0.34)
     best = item.hypotheses[0]
     result = captions(best.words, [0.01 * at for at in best.begin], [0.01 * at for at in best.end])
     assert [caption.lines for caption in result] == [
@@ -67,6 +71,17 @@ def test_a_caption_ends_with_its_sentence_or_with_a_comma_where_it_is_too_long()
         ("He gave thanks for our food and comfort,",),
         ("and prayed for the poor", "and destitute in cities."),
     ]
+
+
+def test_short_sentences_share_a_caption_and_fast_ones_are_shown_until_they_can_be_read():
+    result = captions(["No.", "Yes.", "Unquestionably.", "Well."], [0.0, 0.4, 2.0, 9.0], [0.3, 0.8, 2.3, 9.2])
+    assert [(caption.begin, caption.end, caption.lines) for caption in result] == [
+        (0.0, 1.0, ("No. Yes.",)),
+        (2.0, 3.0, ("Unquestionably.",)),
+        (9.0, 9.2, ("Well.",)),  # the next utterance may begin directly after the last caption
+    ]
+    (first, _) = captions(["a" * 40, "b"], [0.0, 5.0], [0.5, 5.5])
+    assert first.end == 2.0
 
 
 def test_captions_are_written_as_whisper_writes_them(tmp_path):

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
-# Netflix, Timed Text Style Guide: General Requirements and English (42 characters, two lines, 7 seconds).
+# Netflix, Timed Text Style Guide: General Requirements and English (42 characters, two lines, 7 seconds, 20 characters
+# per second).
 LINE = 42  # maximum number of characters per line, unless a word is longer
 LINES = 2  # maximum number of lines of a caption
 LONGEST = 7.0  # maximum duration of a caption in seconds, unless a word is longer
+SHORTEST = 1.0  # minimum duration of a caption in seconds, if the next one begins late enough
+SPEED = 20.0  # maximum number of characters per second, if the next caption begins late enough
 PAUSE = 1.0  # minimum duration of a pause that ends a caption, in seconds
 _SENTENCE_END = re.compile(r".*[.?!…。？！؟।][\"'”’»)\]]*", re.DOTALL)
 _CLAUSE_ENDS = (",", ";", ":", "،", "、", "，", "—", "–")
@@ -30,7 +34,9 @@ def captions(words: Sequence[str], begins: Sequence[float], ends: Sequence[float
 
     A caption ends at the end of a sentence, before a pause of a second, and before a word that would make it longer
     than two lines of 42 characters or 7 seconds; in the last case it ends after its last comma, if that is in its
-    second half. It is shown from the begin of its first word to the end of its last word.
+    second half. A sentence that lasts less than a second does not end it, if the next word follows within that second.
+    It is shown from the begin of its first word to the end of its last word; captions that are followed by others are
+    shown longer, for a second and a second per 20 characters, but not after the next one begins.
 
     Args:
         words: The words.
@@ -41,7 +47,8 @@ def captions(words: Sequence[str], begins: Sequence[float], ends: Sequence[float
     first = 0
     place = 1
     while first < len(words):
-        is_end = place == len(words) or _ends_sentence(words[place - 1]) or begins[place] - ends[place - 1] >= PAUSE
+        is_end = place == len(words) or begins[place] - ends[place - 1] >= PAUSE
+        is_end = is_end or (_ends_sentence(words[place - 1]) and begins[place] - begins[first] >= SHORTEST)
         if not is_end and ends[place] - begins[first] <= LONGEST and len(wrapped(words[first : place + 1])) <= LINES:
             place += 1
             continue
@@ -51,7 +58,13 @@ def captions(words: Sequence[str], begins: Sequence[float], ends: Sequence[float
             place = stop if 2 * (stop - first) >= place - first else place
         result.append(Caption(begins[first], max(ends[first:place]), balanced(words[first:place])))
         first, place = place, place + 1
-    return result
+    return [_shown(caption, after.begin) for caption, after in pairwise(result)] + result[-1:]
+
+
+def _shown(caption: Caption, limit: float) -> Caption:
+    """Return a caption that is shown as long as it takes to read, but not after a time in seconds."""
+    seconds = min(max(SHORTEST, sum(map(len, caption.lines)) / SPEED), LONGEST)
+    return replace(caption, end=max(caption.end, min(caption.begin + seconds, limit)))
 
 
 def _ends_sentence(word: str) -> bool:

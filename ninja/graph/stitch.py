@@ -1,0 +1,338 @@
+"""Join the lattices of overlapping windows of a recording into one lattice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja.errors import LatticeError, OptionError, counted
+from ninja.graph.connect import connect
+from ninja.graph.posteriors import forward_backward
+from ninja.lattice import Lattice, Scales
+from ninja.lattice.arrays import offsets, ranges
+from ninja.lattice.times import is_timed, num_frames, state_times
+from ninja.lattice.word_ids import check_one_table
+
+TOLERANCE = 0.03  # seconds by which the word boundaries of two windows may differ at a seam; less than any word lasts
+Ids = npt.NDArray[np.int64]
+Doubles = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Seam:
+    """Where the lattice changes from one window to the next."""
+
+    frame: int  # from the begin of the first window
+    probability: float  # that both windows have a word boundary there
+
+
+@dataclass(frozen=True, slots=True)
+class Stitched:
+    """The lattice of a recording, and its seams."""
+
+    lattice: Lattice
+    seams: list[Seam]
+
+
+class _Part:
+    """A window, with the times of its states in frames of the recording."""
+
+    def __init__(self, window: Lattice, offset: int, scales: Scales) -> None:
+        if window.num_arcs and not is_timed(window):
+            raise LatticeError(
+                "the lattice has neither alignments nor times, which are needed to join windows", key=window.key
+            )
+        self.lattice = lattice = connect(window)
+        self.time = state_times(lattice).astype(np.int64) + offset  # [num_states]
+        self.begin, self.end = offset, offset + num_frames(lattice)
+        paths = forward_backward(lattice, scales)
+        self.before, self.after = paths.alpha, paths.beta
+        self.src = lattice.src.astype(np.int64)
+        through = self.before[self.src] + scales.of_arcs(lattice) + self.after[lattice.dst]
+        self.posterior = np.exp(np.minimum(paths.total - through, 0.0))  # [num_arcs]
+
+    def boundary_probability(self, first: int, last: int, before: int, after: int) -> Doubles:
+        """Return the probability of a state between `before` and `after` frames around each frame of a range.
+
+        Returns:
+            Probabilities of the frames first, …, last − 1, float64 [last − first].
+        """
+        change = np.zeros(last - first + 1)
+        begin = np.clip(self.time[self.src] + before + 1 - first, 0, last - first)
+        end = np.clip(self.time[self.lattice.dst] - after - first, 0, last - first)
+        crosses = begin < end
+        np.add.at(change, begin[crosses], self.posterior[crosses])
+        np.add.at(change, end[crosses], -self.posterior[crosses])
+        return np.clip(1.0 - np.cumsum(change)[:-1], 0.0, 1.0)
+
+    def states(self, first: int, last: int) -> Ids:
+        """Return the states from a first to a last frame that are on complete paths."""
+        return np.flatnonzero((self.time >= first) & (self.time <= last))
+
+    def labels_after(self, state: int, count: int) -> list[int] | None:
+        """Return the next labels on the most probable path from a state; None if it is shorter."""
+        lattice, labels = self.lattice, list[int]()
+        while len(labels) < count:
+            begin, end = lattice.arc_begin[state], lattice.arc_begin[state + 1]
+            if begin == end:
+                return None
+            arc = int(begin) + int(self.posterior[begin:end].argmax())
+            labels += lattice.ali[lattice.ali_begin[arc] : lattice.ali_begin[arc + 1]].tolist()
+            state = int(lattice.dst[arc])
+        return labels[:count]
+
+    def labels_before(self, state: int, count: int) -> list[int] | None:
+        """Return the last labels on the most probable path to a state; None if it is shorter."""
+        lattice, labels = self.lattice, list[int]()
+        while len(labels) < count:
+            arcs = np.flatnonzero(lattice.dst == state)
+            if not arcs.size:
+                return None
+            arc = int(arcs[self.posterior[arcs].argmax()])
+            labels = lattice.ali[lattice.ali_begin[arc] : lattice.ali_begin[arc + 1]].tolist() + labels
+            state = int(self.src[arc])
+        return labels[len(labels) - count :]
+
+
+class _Joined:
+    """The arcs and states of the result, which grow window by window."""
+
+    def __init__(self, has_labels: bool) -> None:
+        self._has_labels = has_labels
+        self.num_states = 0
+        self._columns: list[tuple[npt.NDArray[np.generic], ...]] = []  # src, dst, word, graph, acoustic, labels
+        self._labels: list[npt.NDArray[np.int32]] = []
+        self._num_labels = 0
+        self.time: list[Ids] = []
+
+    def add_states(self, time: Ids) -> Ids:
+        """Add states, and return their numbers."""
+        self.time.append(time)
+        self.num_states += time.size
+        return np.arange(self.num_states - time.size, self.num_states)
+
+    def add_arcs(self, lattice: Lattice, arcs: Ids, src: npt.NDArray[np.integer], dst: npt.NDArray[np.integer]) -> None:
+        """Add arcs of a window between new states."""
+        begin, end = lattice.ali_begin[arcs], lattice.ali_begin[arcs + 1]
+        self._add(
+            src, dst, lattice.word[arcs], lattice.graph[arcs], lattice.acoustic[arcs], begin, end - begin, lattice.ali
+        )
+
+    def add_links(
+        self, src: Sequence[int], dst: Sequence[int], graph: Sequence[float], labels: list[list[int]]
+    ) -> None:
+        """Add arcs without words."""
+        zeros = np.zeros(len(src))
+        size = np.array([len(some) for some in labels], np.int64)
+        pool = np.array([label for some in labels for label in some], np.int32)
+        self._add(np.array(src), np.array(dst), zeros, np.array(graph), zeros, np.cumsum(size) - size, size, pool)
+
+    def _add(
+        self,
+        src: npt.NDArray[np.integer],
+        dst: npt.NDArray[np.integer],
+        word: npt.NDArray[np.generic],
+        graph: npt.NDArray[np.generic],
+        acoustic: npt.NDArray[np.generic],
+        label: Ids,
+        num_labels: Ids,
+        pool: npt.NDArray[np.int32],
+    ) -> None:
+        self._columns.append((src, dst, word, graph, acoustic, label + self._num_labels, num_labels))
+        self._labels.append(pool)
+        self._num_labels += pool.size
+
+    def lattice(self, key: str, model: Lattice, last: _Part, final: Ids, frame_shift: float) -> Lattice:
+        """Return the lattice.
+
+        Args:
+            key: Key of the recording.
+            model: Window with the symbol table and the kind.
+            last: The last window, whose final states end the recording.
+            final: New number of each state of the last window; −1 for states that are not used.
+            frame_shift: Seconds per frame.
+        """
+        src, dst, word, graph, acoustic, label, size = (
+            np.concatenate(column) for column in zip(*self._columns, strict=True)
+        )
+        order = np.argsort(src, kind="stable")
+        size, label = size[order].astype(np.int64), label[order].astype(np.int64)
+        used = np.flatnonzero(final >= 0)
+        costs = np.full((2, self.num_states), np.inf)
+        costs[:, final[used]] = last.lattice.final_graph[used], last.lattice.final_acoustic[used]
+        final_size = np.zeros(self.num_states, np.int64)
+        final_size[final[used]] = np.diff(last.lattice.final_ali_begin)[used]
+        ends = [
+            last.lattice.final_ali[last.lattice.final_ali_begin[s] : last.lattice.final_ali_begin[s + 1]] for s in used
+        ]
+        labelled = {
+            "ali_begin": offsets(size),
+            "ali": np.concatenate(self._labels)[ranges(label, size)],
+            "final_ali_begin": offsets(final_size),
+            "final_ali": np.concatenate([np.empty(0, np.int32), *ends]),
+        }
+        return Lattice.from_arrays(
+            key,
+            np.searchsorted(src[order], np.arange(self.num_states + 1)),
+            dst[order],
+            word[order],
+            graph[order],
+            acoustic[order],
+            *costs,
+            kind=model.kind,
+            frame_shift=frame_shift,
+            words=model.words,
+            **(labelled if self._has_labels else {"time": np.concatenate(self.time)}),
+        )
+
+
+def join_windows(
+    windows: Sequence[Lattice], begins: Sequence[float], key: str, frame_shift: float, scales: Scales = Scales()
+) -> Stitched:
+    """Join the lattices of overlapping windows of a recording.
+
+    Between two windows, a seam is a frame at which both probably have a word boundary, and far from the ends of the
+    windows. The paths of the first window up to the seam continue with the paths of the second window from there. The
+    posterior of a path is the product of its posteriors in the windows, at the scales that are given.
+
+    Args:
+        windows: Lattices with alignments or times, in the order of time.
+        begins: Begin of each window in the recording, in seconds; times of the result are counted from the first.
+        key: Key of the result.
+        frame_shift: Seconds per frame, > 0.
+        scales: Scales of the costs, with which posteriors are computed.
+
+    Raises:
+        LatticeError: A window has no times or no complete path, windows do not overlap or are not in order, or two
+            windows have no word boundary in common.
+        SymbolError: The windows have different symbol tables.
+        OptionError: There are no windows, or the frame shift is not above 0.
+    """
+    if not windows or len(windows) != len(begins):
+        raise OptionError(f"{counted(len(begins), 'begin')} for {counted(len(windows), 'window')}; give one per window")
+    if not frame_shift > 0:
+        raise OptionError(f"frame_shift is {frame_shift}, but must be above 0")
+    check_one_table(windows)
+    parts = [
+        _Part(window, round((begin - begins[0]) / frame_shift), scales)
+        for window, begin in zip(windows, begins, strict=True)
+    ]
+    tolerance = max(1, round(TOLERANCE / frame_shift))
+    before, after = tolerance // 2, tolerance - tolerance // 2  # frames around the seam, in its two windows
+    seams: list[Seam] = []
+    for first, second in pairwise(parts):
+        earliest = seams[-1].frame + tolerance + 1 if seams else first.begin + 1
+        earliest = max(earliest, second.begin + 1)
+        seams.append(_seam(first, second, earliest, before, after, frame_shift, key))
+    if any(part.lattice.has_labels != parts[0].lattice.has_labels for part in parts):
+        raise LatticeError("some windows have alignments and others have not; remove them (ninja rmali)", key=key)
+    joined = _Joined(parts[0].lattice.has_labels)
+    hub: int | None = None  # state at the seam before the current window
+    for number, part in enumerate(parts):
+        left = (seams[number - 1].frame, seams[number - 1].frame + after) if number else None
+        right = (seams[number].frame - before, seams[number].frame) if number < len(seams) else None
+        hub, state = _add_part(joined, part, hub, left, right, scales.lm)
+    return Stitched(joined.lattice(key, windows[0], parts[-1], state, frame_shift), seams)
+
+
+def _seam(first: _Part, second: _Part, earliest: int, before: int, after: int, frame_shift: float, key: str) -> Seam:
+    """Return the best frame to change from one window to the next."""
+    latest = min(first.end, second.end)  # exclusive
+    where = (
+        f"{first.lattice.key} ({first.begin * frame_shift:.2f} to {first.end * frame_shift:.2f} s) and "
+        f"{second.lattice.key} ({second.begin * frame_shift:.2f} to {second.end * frame_shift:.2f} s)"
+    )
+    if second.begin < first.begin or earliest >= latest:
+        raise LatticeError(f"the windows {where} do not overlap, or are not in the order of time", key=key)
+    both = first.boundary_probability(earliest, latest, before, 0) * second.boundary_probability(
+        earliest, latest, 0, after
+    )
+    frame = np.arange(earliest, latest)
+    middle = (second.begin + first.end) / 2
+    weight = 1.0 - 0.9 * np.minimum(np.abs(frame - middle) / max((first.end - second.begin) / 2, 1.0), 1.0)
+    best = int((both * weight).argmax())
+    if both[best] <= 0.0:
+        raise LatticeError(f"the windows {where} have no word boundary in common", key=key)
+    return Seam(earliest + best, float(both[best]))
+
+
+def _add_part(
+    joined: _Joined,
+    part: _Part,
+    hub: int | None,
+    left: tuple[int, int] | None,
+    right: tuple[int, int] | None,
+    lm: float,
+) -> tuple[int | None, Ids]:
+    """Add a window between its seams.
+
+    Args:
+        joined: The result.
+        part: The window.
+        hub: State at the seam before the window.
+        left: First and last frame in which the window is entered; None for the start of the recording.
+        right: First and last frame in which it is left; None for the end.
+        lm: Scale of graph costs.
+
+    Returns:
+        The state at the seam after the window, and the new number of each state of the window, −1 if it is not used.
+    """
+    lattice, time = part.lattice, part.time
+    entries = np.array([0]) if left is None else part.states(*left)
+    exits = np.flatnonzero(lattice.is_final) if right is None else part.states(*right)
+    used = _between(part, entries, exits, None if right is None else right[1])
+    number = np.full(lattice.num_states, -1, np.int64)
+    number[used] = joined.add_states(time[used])
+    arcs = np.flatnonzero((number[part.src] >= 0) & (number[lattice.dst] >= 0))
+    joined.add_arcs(lattice, arcs, number[part.src[arcs]], number[lattice.dst[arcs]])
+    if left is not None:
+        assert hub is not None
+        states, labels = _with_labels(part, entries[number[entries] >= 0], left[0])
+        costs = (part.before[states] - part.before[_best(part, states)]) / lm
+        joined.add_links([hub] * states.size, number[states].tolist(), costs.tolist(), labels)
+    if right is None:
+        return None, number
+    (new_hub,) = joined.add_states(np.array([right[1]])).tolist()
+    states, labels = _with_labels(part, exits[number[exits] >= 0], right[1])
+    costs = (part.after[states] - part.after[_best(part, states)]) / lm
+    joined.add_links(number[states].tolist(), [new_hub] * states.size, costs.tolist(), labels)
+    return new_hub, number
+
+
+def _between(part: _Part, entries: Ids, exits: Ids, last: int | None) -> Ids:
+    """Return the states on paths from entries to exits that do not lie after a last frame."""
+    src, dst = part.src.tolist(), part.lattice.dst.tolist()
+    inside = np.ones(part.time.size, np.bool_) if last is None else part.time <= last
+    reached, useful = np.zeros(inside.size, np.bool_), np.zeros(inside.size, np.bool_)
+    reached[entries], useful[exits] = True, True
+    for one, other in zip(src, dst, strict=True):  # arcs are sorted topologically
+        if reached[one] and inside[other]:
+            reached[other] = True
+    for one, other in zip(reversed(src), reversed(dst), strict=True):
+        if useful[other] and inside[other]:
+            useful[one] = True
+    return np.flatnonzero(reached & useful & inside)
+
+
+def _with_labels(part: _Part, states: Ids, frame: int) -> tuple[Ids, list[list[int]]]:
+    """Return the labels between each state and a seam; states without so many labels are omitted."""
+    if not part.lattice.has_labels:
+        return states, [[] for _ in states]
+    gaps = [int(part.time[state]) - frame for state in states]
+    labels = [
+        part.labels_before(int(state), gap) if gap > 0 else part.labels_after(int(state), -gap)
+        for state, gap in zip(states, gaps, strict=True)
+    ]
+    known = [place for place, some in enumerate(labels) if some is not None]
+    if not known:
+        raise LatticeError("a word boundary at the end of a window has no alignment", key=part.lattice.key)
+    return states[known], [labels[place] or [] for place in known]
+
+
+def _best(part: _Part, states: Ids) -> int:
+    """Return the state with the most probable paths."""
+    return int(states[(part.before[states] + part.after[states]).argmin()])

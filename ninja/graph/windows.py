@@ -1,0 +1,186 @@
+"""Recordings that were recognised in overlapping windows: the times of the windows, and their lattices joined."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from ninja.errors import LatticeError, NinjaError, OptionError, check_range, counted
+from ninja.formats.kaldi.tables import read_segments
+from ninja.graph.stitch import join_windows
+from ninja.lattice import Lattice, Scales
+from ninja.lattice.batch import Keyed, pairs
+from ninja.lattice.times import num_frames
+from ninja.log import Log
+
+FRAME_SHIFT = 0.01  # seconds per frame of lattices that do not tell
+LIKELY = 0.5  # probability of a seam below which it is reported
+UNITS = (1.0, 0.01, 0.001)  # seconds, of the numbers in keys
+UNIT_TOLERANCE = 0.1  # by which the length of a window may differ from the numbers in its key
+_TIMES = re.compile(r"(.+?)[_.-](\d+)-(\d+)")
+_NUMBER = re.compile(r"(.+?)[_.-]?(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """How the recording and the begin of a window are found.
+
+    The key of a window is that of a line in a segments file; or it ends in the times of the window, as in
+    ``rec_000030-000065``, in a unit that fits the length of the lattice (seconds, hundredths or thousandths); or, with
+    a `step`, it ends in the number of the window, as in ``rec-17``.
+    """
+
+    segments: Mapping[str, tuple[str, float, float]] | None = None  # key → recording, begin and end in seconds
+    step: float | None = None  # seconds between the begins of consecutive windows
+    path: str | None = None  # file of the segments, for messages
+
+    @classmethod
+    def from_segments(cls, path: str | os.PathLike[str]) -> Windows:
+        """Read a Kaldi ``segments`` file.
+
+        Raises:
+            FormatError: A line has another form, or a key occurs twice.
+        """
+        return cls(read_segments(path), path=os.fspath(path))
+
+    @classmethod
+    def regular(cls, window: float, overlap: float) -> Windows:
+        """Return the times of windows of equal length.
+
+        Args:
+            window: Length of a window in seconds, > 0.
+            overlap: Overlap of consecutive windows in seconds, > 0 and less than `window`.
+
+        Raises:
+            OptionError: A value is out of range.
+        """
+        check_range("window", window, above=0, finite=True)
+        check_range("overlap", overlap, above=0, finite=True)
+        if overlap >= window:
+            raise OptionError(f"overlap is {overlap:g}, but must be less than window, {window:g}")
+        return cls(step=window - overlap)
+
+    def of(self, key: str, seconds: float) -> tuple[str, float]:
+        """Return the recording of a window, and its begin in seconds; with a `step`, the begin of window 0 is 0.
+
+        Args:
+            key: Key of the window.
+            seconds: Length of its lattice.
+
+        Raises:
+            LatticeError: The window is missing from the segments, or its key has no times or no number.
+        """
+        if self.segments is not None:
+            if key not in self.segments:
+                raise LatticeError(f"{self.path or 'the segments'} lacks this window", key=key)
+            return self.segments[key][:2]
+        if self.step is not None:
+            match = _NUMBER.fullmatch(key)
+            if match is None:
+                raise LatticeError("the key does not end in the number of the window, such as -17", key=key)
+            return match[1], self.step * int(match[2])
+        match = _TIMES.fullmatch(key)
+        if match is None:
+            raise LatticeError(
+                "the key does not end in times, such as _000030-000065; give a segments file, or window and overlap",
+                key=key,
+            )
+        begin, length = int(match[2]), int(match[3]) - int(match[2])
+        unit = min(UNITS, key=lambda unit: abs(length * unit - seconds))
+        if abs(length * unit - seconds) > UNIT_TOLERANCE * max(seconds, 1.0):
+            raise LatticeError(
+                f"the window has {seconds:.2f} s, but {length} in its key is no such time in seconds, hundredths or "
+                "thousandths; give a segments file",
+                key=key,
+            )
+        return match[1], begin * unit
+
+
+def stitch(
+    lattices: Iterable[Keyed],
+    windows: Windows | None = None,
+    *,
+    scales: Scales = Scales(),
+    frame_shift: float | None = None,
+    log: Log | None = None,
+) -> Iterator[Keyed]:
+    """Join the lattices of overlapping windows into one lattice per recording; see `ninja.graph.stitch.join_windows`.
+
+    Args:
+        lattices: ``(key, lattice)`` pairs; the windows of a recording are consecutive and in the order of time.
+        windows: How the recording and the begin of a window are found.  [default: by the times in its key]
+        scales: Scales of the costs, with which posteriors are computed.
+        frame_shift: Seconds per frame.  [default: that of the lattices, else 0.01]
+        log: Receives notes about uncertain seams, and failures if its ``on_error`` is set; otherwise the first failure
+            is raised.
+
+    Returns:
+        An iterator over ``(recording, lattice)`` in the order of the first windows, computed lazily.
+
+    Raises:
+        LatticeError: A recording cannot be joined.
+        SymbolError: The windows of a recording have different symbol tables.
+    """
+    windows, log = windows or Windows(), log or Log()
+    recording: _Recording | None = None
+    seen: set[str] = set()
+    for key, lattice in pairs(lattices):
+        shift = frame_shift or lattice.frame_shift or FRAME_SHIFT
+        try:
+            name, begin = windows.of(key, num_frames(lattice) * shift)
+            if recording is None or name != recording.name:
+                if name in seen:
+                    raise LatticeError(f"the windows of {name} are not consecutive; sort the lattices", key=key)
+                if recording is not None:
+                    yield from recording.joined(scales, log, windows)
+                recording = _Recording(name, shift)
+                seen.add(name)
+            recording.add(lattice, begin, shift, log)
+        except NinjaError as error:
+            log.fail(error, key)
+    if recording is not None:
+        yield from recording.joined(scales, log, windows)
+
+
+class _Recording:
+    """The windows of a recording."""
+
+    def __init__(self, name: str, frame_shift: float) -> None:
+        self.name = name
+        self.failed = False
+        self._frame_shift = frame_shift
+        self._windows: list[Lattice] = []
+        self._begins: list[float] = []
+
+    def add(self, window: Lattice, begin: float, frame_shift: float, log: Log) -> None:
+        """Add the next window; report an error if its frame shift differs from that of the windows before it."""
+        if frame_shift != self._frame_shift:
+            self.failed = True
+            message = f"the frame shift is {frame_shift:g} s, but that of the window before it {self._frame_shift:g} s"
+            log.fail(LatticeError(message, key=window.key))
+        self._windows.append(window)
+        self._begins.append(begin)
+
+    def joined(self, scales: Scales, log: Log, windows: Windows) -> Iterator[Keyed]:
+        """Yield the recording; report an error instead if it cannot be joined."""
+        if self.failed:
+            error = LatticeError("a window of this recording failed, so it cannot be joined", key=self.name)
+            log.fail(error, self.name)
+            return
+        try:
+            result = join_windows(self._windows, self._begins, self.name, self._frame_shift, scales)
+        except NinjaError as error:
+            log.fail(error, self.name)
+            return
+        if self._begins[0] > 0 and windows.step is None:
+            log.note(f"{self.name}: times are counted from {self._begins[0]:.2f} s, where the first window begins")
+        unsure = [seam for seam in result.seams if seam.probability < LIKELY]
+        if unsure:
+            places = ", ".join(f"{seam.frame * self._frame_shift:.2f} s" for seam in unsure[:5])
+            log.note(
+                f"{self.name}: at {counted(len(unsure), 'seam')} of {len(result.seams)}, the windows probably have no "
+                f"word boundary in common ({places}{', …' if len(unsure) > 5 else ''})"
+            )
+        yield self.name, result.lattice
