@@ -2,6 +2,7 @@
 
     python -m benchmarks.context tables ../shared/data/english                     the tables of docs/context.md
     python -m benchmarks.context tables ../shared/data/english --pictures docs     and its pictures
+    python -m benchmarks.context tables ../shared/data/english --only boosts --pictures docs/pictures
 
 The folder is described in `benchmarks.context.bed`. Choices were made on dev; figures are of test unless --set says
 otherwise.
@@ -176,6 +177,32 @@ def cost_table(bed: Bed) -> Iterator[str]:
         yield row("rescoring with the shipped LSTM, without and with them", values)
 
 
+SWEEPS = {  # boosts of the class model, in nats: each is changed alone
+    "class boost": tuple(ContextOptions(keyword_boost=BOOST, class_boost=float(boost)) for boost in range(-24, 5, 4)),
+    "keyword boost": tuple(ContextOptions(keyword_boost=float(boost)) for boost in range(0, 25, 4)),
+}
+
+
+def boost_table(bed: Bed, picture: Path | None) -> Iterator[str]:
+    """Yield word errors by the boosts of the class model with 1,000 phrases; draw general against contextual WER."""
+    yield from head(
+        "class boost", "keyword boost", "general WER", "contextual WER", "found, in vocabulary", "false alarms, general"
+    )
+    entities, curves = bed.entities(1000), dict[str, list[tuple[float, float]]]()
+    for name, sweep in SWEEPS.items():
+        for options in sweep:
+            cell = commands(bed, Method("", class_lm=True, options=options), entities)
+            curves.setdefault(name, []).append((cell["contextual"], cell["general"]))
+            found = f"{cell['found']:.0f} of {cell['said']:.0f}"
+            rates = (f"{cell[rate]:.2f}" for rate in ("general", "contextual"))
+            boosts = (f"{boost:g}" for boost in (options.class_boost, options.keyword_boost))
+            yield row(*boosts, *rates, found, f"{cell['alarms']:.0f}")
+    if picture is not None:
+        with drawn_panels(picture, ["general WER (%)"], "contextual WER (%)") as [axes]:
+            for (name, points), colour, marker in zip(curves.items(), COLOURS, MARKERS, strict=False):
+                axes.plot(*zip(*points, strict=True), color=colour, marker=marker, label=name)
+
+
 def draw_pictures(bed: Bed, folder: Path) -> None:
     """Draw the curves of docs/context.md."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -229,13 +256,15 @@ def draw_pictures(bed: Bed, folder: Path) -> None:
 @command
 @argument("folder")
 @option("--set", "part", default="test", type=click.Choice(["dev", "test"]))
-@option("--only", type=click.Choice(["commands", "biased", "cost"]))
-@path_option("--pictures", metavar="FOLDER", help="Also draw the pictures there.")
+@option("--only", type=click.Choice(["commands", "biased", "cost", "boosts"]))
+@path_option("--pictures", metavar="FOLDER", help="Also draw the pictures there, with --only boosts that of boosts.")
 def main(folder: Path, part: str, only: str | None, pictures: Path | None) -> None:
     bed = Bed(folder, part)
     for name, table in (("commands", command_table), ("biased", biased_table), ("cost", cost_table)):
         if only in (None, name):
             show(table(bed))
             print()
-    if pictures is not None:
+    if only in (None, "boosts"):
+        show(boost_table(bed, None if pictures is None else pictures / "context_boosts.svg"))
+    if pictures is not None and only is None:
         draw_pictures(bed, pictures)

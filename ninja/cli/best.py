@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 import numpy as np
@@ -16,7 +16,7 @@ from ninja import graph
 from ninja.cli.confidence import ConfidenceSettings, confidence_options
 from ninja.cli.console import current_console, results, run_lines
 from ninja.cli.normalizer import lexical_forms, normalizer_option
-from ninja.cli.options import command, output_file, section, writes
+from ninja.cli.options import command, output_file, reads, section, writes
 from ninja.cli.source import reads_lattices, say_default, scales
 from ninja.files.output import text_output
 from ninja.io.inputs import Inputs
@@ -25,6 +25,9 @@ from ninja.lattice.batch import Batch
 from ninja.lattice.symbols import SymbolTable
 from ninja.lattice.text import LexicalForms
 from ninja.pipeline.stages import OnLattices
+
+if TYPE_CHECKING:
+    from ninja.cli.phrase_tags import PhraseTags
 
 
 class Transcript(NamedTuple):
@@ -84,9 +87,15 @@ def transcript_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @section(
     "Input and output",
     writes("--json", "Write the words with times and confidences as JSON, one line per lattice.", "json_file"),
+    reads("--tags", "Entity file, whose phrases are marked with their classes, as in 'call [@name tom chen]'."),
 )
 def best(
-    inputs: Inputs, confidence: ConfidenceSettings, json_file: str | None, output_file: str, **values: Any
+    inputs: Inputs,
+    confidence: ConfidenceSettings,
+    json_file: str | None,
+    tags: str | None,
+    output_file: str,
+    **values: Any,
 ) -> None:
     """Print the best word sequence of each lattice.
 
@@ -94,23 +103,25 @@ def best(
 
     Each line of --json has a key, the text, and its words with start and end (seconds), if the lattice has times, and
     confidence: the posterior, or with --confidence the calibrated probability that the word is correct. With
-    --unboosted, words also have their confidence without boosts.
+    --unboosted, words also have their confidence without boosts. With --tags, there are also the phrases, with class,
+    text, and begin and end as numbers of words.
 
     \b
     Examples:
       ninja best lat.ark.gz --words words.txt --acoustic-scale 0.1
       ninja best lat.ark.gz --words words.txt --acoustic-scale 0.1 --json words.json --confidence model.toml
       ninja best boosted.ark.gz --words words.txt --json words.json --unboosted lat.ark.gz
+      ninja best boosted.ark.gz --words words.txt --tags names.jsonl
     """
     if json_file is None:
         if confidence.are_set:
             raise click.UsageError("--confidence and --unboosted require --json, which has the confidences")
-        return _transcribe(inputs, 1, None, output_file=output_file, **values)
+        return _transcribe(inputs, 1, None, tags=tags, output_file=output_file, **values)
     if values["alignment"] is not None or values["cost"] is not None:
         raise click.UsageError("--json cannot be used with --alignment or --cost")
     from ninja.cli.confident_words import write_best_words
 
-    write_best_words(inputs, confidence, values["scales"], json_file, output_file)
+    write_best_words(inputs, confidence, values["scales"], json_file, output_file, _phrase_tags(inputs, tags))
 
 
 @command
@@ -136,6 +147,7 @@ def _transcribe(
     n: int,
     forms: LexicalForms | None,
     *,
+    tags: str | None = None,
     output_file: str,
     alignment: str | None,
     cost: str | None,
@@ -145,10 +157,11 @@ def _transcribe(
     numbered = forms is not None
     inputs.spells_words = True
     to_stdout = output_file == "-"
-    if not numbered and alignment is None is cost:
+    if not numbered and alignment is None is cost is tags:
         run_lines(partial(best_lines, scales=scales), inputs, output_file)
         say_default(inputs)
         current_console().close()
+    phrases = _phrase_tags(inputs, tags)
     utterances = results(OnLattices(partial(transcripts, n=n, scales=scales, forms=forms)), inputs, to_stdout=to_stdout)
     with ExitStack() as stack:
         text, alignments, costs = (
@@ -158,10 +171,19 @@ def _transcribe(
         for utterance, paths in utterances:
             for number, path in enumerate(paths, start=1):
                 key = f"{utterance}-{number}" if numbered else utterance
-                text.write(" ".join([key, *path.words]) + "\n")
+                line = " ".join(path.words) if phrases is None else phrases.tagged(utterance, path.words)[0]
+                text.write(f"{key} {line}".rstrip() + "\n")
                 if alignments is not None:
                     alignments.write(" ".join([key, *map(str, path.alignment.tolist())]) + "\n")
                 if costs is not None:
                     costs.write(f"{key} {path.graph_cost:.7g} {path.acoustic_cost:.7g}\n")
     say_default(inputs)
     current_console().close()
+
+
+def _phrase_tags(inputs: Inputs, entities: str | None) -> PhraseTags | None:
+    if entities is None:
+        return None
+    from ninja.cli.phrase_tags import PhraseTags
+
+    return PhraseTags(inputs, entities)

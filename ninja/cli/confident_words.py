@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
@@ -32,6 +32,9 @@ from ninja.lattice.batch import Batch
 from ninja.lattice.symbols import EPSILON, SymbolTable
 from ninja.lattice.text import AUTO, LexicalForms
 from ninja.pipeline.stages import OnBatches
+
+if TYPE_CHECKING:
+    from ninja.cli.phrase_tags import PhraseTags
 
 DEFAULT_FRAME_SHIFT = 0.01  # seconds, as in Kaldi's tools
 CACHED = 512  # lattices without boosts in memory
@@ -110,9 +113,14 @@ def json_words(confident: Confident, table: SymbolTable | None, shift: float) ->
 
 
 def write_best_words(
-    inputs: Inputs, confidence: ConfidenceSettings, scales: Scales, json_file: str, output_file: str
+    inputs: Inputs,
+    confidence: ConfidenceSettings,
+    scales: Scales,
+    json_file: str,
+    output_file: str,
+    phrases: PhraseTags | None,
 ) -> None:
-    """Write the best transcripts, and their words with confidences as JSON."""
+    """Write the best transcripts, and their words with confidences and phrases as JSON."""
     if output_file == json_file:
         raise click.UsageError(f"-o and --json are both {json_file}; give one of them another name")
     inputs.spells_words = True
@@ -120,7 +128,10 @@ def write_best_words(
     lines = partial(best_words, scales=scales, forms=lexical_forms(AUTO), estimator=estimator)
     with text_output(output_file) as text, text_output(json_file) as stream:
         for key, fields in results(OnBatches(lines), inputs, to_stdout="-" in (output_file, json_file)):
-            text.write(f"{key} {fields['text']}".rstrip() + "\n")
+            line = fields["text"]
+            if phrases is not None:
+                line, fields["phrases"] = phrases.tagged(key, [entry["word"] for entry in fields["words"]])
+            text.write(f"{key} {line}".rstrip() + "\n")
             stream.write(json.dumps({"key": key, **fields}, ensure_ascii=False) + "\n")
     say_default(inputs)
     current_console().close()

@@ -48,12 +48,13 @@ OF_RESCORING = ("unk_penalty", "max_unknown")  # rescoring options with the same
 OF_AUGMENTING = ("letters_only", "lexicon", "confusion", "transition_model", "phones", "context_model")
 OF_CLASSES = ("class_boost", "class_weight", "augment_place_weight")
 OF_POINTING = ("context_weight", "context_prior")
-OF_BOOSTING = ("keyword_boost", "max_tokens", "class_lm")
+OF_BOOSTING = ("keyword_boost",)
 ENCODER_HELP = (
     "With --augment: model that searches long phrase lists, or 'none' to compare all phrases.  [default: shipped model]"
 )
 POINTER_HELP = (
-    "Context model that scores the phrases together with --rnnlm, instead of boosts, and searches long phrase lists."
+    "Context model that scores the phrases together with --rnnlm, instead of keyword boosts, and searches long phrase "
+    "lists."
 )
 
 WITHOUT_OPTION = ("acoustic_scale", "phone_reward", "max_spans", "max_arcs")  # fields of AugmentOptions
@@ -120,7 +121,9 @@ def entities(
             if model is None:
                 _require("--context-model", OF_POINTING)
             elif flags := given_on_command_line(OF_BOOSTING):
-                raise OptionError(f"{', '.join(flags)} cannot be used with --context-model, which replaces boosts")
+                raise OptionError(
+                    f"{', '.join(flags)} cannot be used with --context-model, which replaces keyword boosts"
+                )
             if augment:
                 augmentation = Augmentation(
                     AugmentOptions(acoustic_scale=options["acoustic_scale"], **augment_options), **files

@@ -52,10 +52,6 @@ class Context:
     options: ContextOptions = field(default_factory=ContextOptions)
     augmentation: Augmentation | None = None
     load_options: LoadOptions = DEFAULTS  # for the n-gram models
-    context_model: Name | ContextPointer | None = None  # reads the phrases during rescoring; replaces boosts
+    context_model: Name | ContextPointer | None = None  # reads the phrases during rescoring; replaces keyword boosts
     normalizer: Name | Normalizer = AUTO  # phrases match by its lexical forms; before rescoring, that of its options
     guard: Guard | None = None  # registers the phrase files, so that no output overwrites them
-
-    def __post_init__(self) -> None:
-        if self.context_model is not None and self.class_lm is not None:
-            raise OptionError("a class model and a context model would both boost the phrases; give only one of them")

@@ -66,8 +66,11 @@ class Contextual:
         self._models: ContextModels | None = None  # None until they are loaded
         self._binding: _Binding | None = None  # the context for the last symbol table
         self._pointer: PointerStage | None = None
+        self._has_grammar = context.context_model is None or context.class_lm is not None
         if context.context_model is not None:
             self._pointer = PointerStage(context.context_model, context.options, lm_weight)
+            # Its gains replace keyword boosts, so that the grammar only scores classes, and the words outside phrases.
+            self.context = replace(context, options=replace(context.options, keyword_boost=0.0))
 
     @classmethod
     def before(cls, context: Context, models: ModelFiles, options: RescoreOptions) -> Contextual:
@@ -195,7 +198,7 @@ class Contextual:
             raise VocabularyError("the lattice has no symbol table", key=lattice.key)
         assert self._binding is not None
         lists = (*self.entities.of(lattice.key), *more)
-        lattice, self.added = self._binding.files.add_context(lattice, lists, boosts=self._pointer is None)
+        lattice, self.added = self._binding.files.add_context(lattice, lists, boosts=self._has_grammar)
         return lattice
 
     def over(self, lm: Model) -> Model:
@@ -300,7 +303,7 @@ class Contextual:
         entities = load_entities(context, words, normalizer)
         if self._models is None:
             self._models = load_models(context, self.old_lm, words, log)
-        weight, has_old = None if self._pointer is not None else self.lm_weight, self.old_lm is not None
+        weight, has_old = self.lm_weight if self._has_grammar else None, self.old_lm is not None
         files: ExactBinding | LexicalBinding
         if normalizer.is_identity:
             files = ExactBinding(context, words, entities, self._models, lm_weight=weight, has_old_lm=has_old)

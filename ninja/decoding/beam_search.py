@@ -15,6 +15,7 @@ from ninja.errors import ModelError, OptionError, check_range
 if TYPE_CHECKING:
     from ninja.context.entities.lists import PhraseList
     from ninja.context.grammar.tracker import Tracker
+    from ninja.decoding.ctc_prefix import CtcPrefixes
     from ninja.decoding.pointer_tracker import PointerTracker
     from ninja.decoding.spelled_tracker import SpelledTracker
 
@@ -38,10 +39,17 @@ class BeamOptions:
     max_length: int = 200  # maximum number of units per hypothesis
     context_scale: float = 1.0  # factor of the tracker's scores
     length_reward: float = 0.0  # added for each unit, nats
+    ctc_weight: float = 0.3  # weight of CTC scores, if any; 1 minus this is the weight of the other model
+    # With CTC scores, an utterance ends when at this many successive lengths the best finished hypothesis is worse than
+    # the best of all lengths by more than `end_beam`, nats; 0 means that it does not.
+    end_lengths: int = 3
+    end_beam: float = 10.0
 
     def __post_init__(self) -> None:
-        for name, least in (("beam", 0), ("max_units", 0), ("max_length", 1)):
+        for name, least in (("beam", 0), ("max_units", 0), ("max_length", 1), ("end_lengths", 0)):
             check_range(name, getattr(self, name), least=least)
+        check_range("ctc_weight", self.ctc_weight, least=0, most=1)
+        check_range("end_beam", self.end_beam, above=0)
         check_range("score_beam", self.score_beam, above=0)
         check_range("context_scale", self.context_scale, least=0, finite=True)
         check_range("length_reward", self.length_reward, finite=True)
@@ -53,9 +61,10 @@ class _Active:
 
     utterance: Ints
     units: list[tuple[int, ...]]
-    model: Floats
+    model: Floats  # log-probability of the model, without CTC scores
     context: Floats
     state: Ints  # states of the tracker
+    prefix: Floats | None  # states of the CTC prefixes
 
 
 _Finished = tuple[float, tuple[int, ...], float, float]  # score, units, model score, context score
@@ -70,9 +79,11 @@ def beam_search(
     *,
     bos: int,
     eos: int,
+    ctc: CtcPrefixes | None = None,
 ) -> list[list[Hypothesis]]:
     """Search for the unit sequences with the best sum of model and context scores.
 
+    With CTC scores, the score of the model is λ · ln p of the CTC model + (1 - λ) · ln p of `step`, λ = `ctc_weight`.
     All utterances are searched in one batch; their results do not depend on each other.
 
     Args:
@@ -85,6 +96,7 @@ def beam_search(
         options: Beams and weights.
         bos: Unit that `step` reads first.
         eos: Unit that ends a hypothesis.
+        ctc: Output of a CTC model for each utterance, whose columns are the units of `step`.
 
     Returns:
         The finished hypotheses of each utterance, best first, at most `BeamOptions.beam`; an empty list if every
@@ -92,16 +104,26 @@ def beam_search(
 
     Raises:
         ModelError: `step` does not return log-probabilities of the right shape.
-        OptionError: The tracker does not know a unit.
+        OptionError: The tracker or the CTC model does not know a unit, or `ctc` has another number of utterances.
 
-    Source: Chen, Jain, Wang, Seltzer and Fuegen 2018, arXiv:1812.02142, section 3.2.
+    Source: Chen, Jain, Wang, Seltzer and Fuegen 2018, arXiv:1812.02142, section 3.2; for CTC scores and the end of the
+    search, Watanabe and others 2017 (see `CtcPrefixes`).
     """
     options = options or BeamOptions()
     tracker.clear()
     starts = [tracker.start(of_utterance) for of_utterance in lists]
     count = len(starts)
+    if ctc is not None and len(ctc) != count:
+        raise OptionError(f"ctc has {len(ctc)} utterances, but there are phrase lists of {count}")
     finished: list[list[_Finished]] = [[] for _ in starts]
-    active = _Active(np.arange(count), [()] * count, np.zeros(count), np.zeros(count), np.array(starts, np.int64))
+    active = _Active(
+        np.arange(count),
+        [()] * count,
+        np.zeros(count),
+        np.zeros(count),
+        np.array(starts, np.int64),
+        None if ctc is None else ctc.start(),
+    )
     for length in range(options.max_length + 1):
         if not active.units:
             break
@@ -115,17 +137,31 @@ def beam_search(
         gain[ends] = tracker.final(active.state[row[ends]])
         after[~ends], gain[~ends] = tracker.advance(active.state[row[~ends]], unit[~ends].astype(np.int32))
         context = active.context[row] + gain
+        joint, prefix = model, None
+        if ctc is not None:
+            ctc_score, prefix = _prefix_scores(ctc, active, row, unit, ends)
+            joint = _interpolate(model, ctc_score, options.ctc_weight)
         score = combine(
-            model, context, np.where(ends, length, length + 1), options.context_scale, options.length_reward
+            joint, context, np.where(ends, length, length + 1), options.context_scale, options.length_reward
         )
         chosen = _within_beams(active.utterance[row], score, options, finished)
         for at in chosen[ends[chosen]].tolist():
-            ended = (float(score[at]), active.units[row[at]], float(model[at]), float(context[at]))
+            ended = (float(score[at]), active.units[row[at]], float(joint[at]), float(context[at]))
             finished[int(active.utterance[row[at]])].append(ended)
         chosen = chosen[~ends[chosen]]
+        if ctc is not None and options.end_lengths:
+            is_over = np.array([_is_over(of_utterance, length, options) for of_utterance in finished])
+            chosen = chosen[~is_over[active.utterance[row[chosen]]]]
         units = [(*active.units[at], new) for at, new in zip(row[chosen].tolist(), unit[chosen].tolist(), strict=True)]
         states = _rows(states, row[chosen])
-        active = _Active(active.utterance[row[chosen]], units, model[chosen], context[chosen], after[chosen])
+        active = _Active(
+            active.utterance[row[chosen]],
+            units,
+            model[chosen],
+            context[chosen],
+            after[chosen],
+            None if prefix is None else prefix[chosen],
+        )
     return [
         [
             make_hypothesis(tracker, start, units, score, model, context)
@@ -150,6 +186,36 @@ def combine(model: Floats, context: Floats, length: Ints, context_scale: float, 
     with np.errstate(invalid="ignore"):  # 0 · -inf
         score = model + context_scale * context + length_reward * length
     return np.where(np.isneginf(context), -np.inf, score)
+
+
+def _prefix_scores(
+    ctc: CtcPrefixes, active: _Active, row: Ints, unit: Ints, ends: npt.NDArray[np.bool_]
+) -> tuple[Floats, Floats]:
+    """Return the CTC scores of hypotheses that are extended by units or end, and the states of the extended ones."""
+    assert active.prefix is not None
+    utterance, state = active.utterance[row], active.prefix[row]
+    last = np.array([units[-1] if units else -1 for units in active.units], np.int64)[row]
+    score = np.empty(len(row))
+    score[ends] = ctc.final(utterance[ends], state[ends])
+    score[~ends], state[~ends] = ctc.extend(utterance[~ends], state[~ends], last[~ends], unit[~ends])
+    return score, state
+
+
+def _interpolate(model: Floats, ctc: Floats, weight: float) -> Floats:
+    """Return weighted means of log-probabilities; a model of weight 0 forbids nothing."""
+    parts = [(share, score) for share, score in ((weight, ctc), (1.0 - weight, model)) if share]
+    mean: Floats = np.sum([share * score for share, score in parts], axis=0)
+    return mean
+
+
+def _is_over(finished: Sequence[_Finished], length: int, options: BeamOptions) -> bool:
+    """Return whether longer hypotheses than `length` are no longer tried, see `BeamOptions.end_lengths`."""
+    best = max((score for score, *_ in finished), default=-np.inf)
+    for one in range(length, length - options.end_lengths, -1):
+        of_length = [score for score, units, *_ in finished if len(units) == one]
+        if not of_length or max(of_length) >= best - options.end_beam:
+            return False
+    return True
 
 
 def most_probable(logprob: Floats, count: int) -> npt.NDArray[np.bool_]:

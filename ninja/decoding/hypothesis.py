@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from ninja.context.grammar.tags import tagged
+
 if TYPE_CHECKING:
     from ninja.context.grammar.tracker import Match
 
@@ -22,7 +24,8 @@ class Hypothesis:
     words: tuple[tuple[str, ...], ...]  # each word, followed by words that have the same spelling in the lexicon
     units: tuple[int, ...]  # without blanks and the end; a CTC search without a tracker also omits boundaries
     score: float  # nats, higher is better
-    model_score: float  # log-probability of the model, for CTC of all alignments
+    # Log-probability of the model, for CTC of all alignments; of a model and CTC scores, their weighted mean.
+    model_score: float
     context_score: float = 0.0  # score of the tracker, unscaled
     matches: tuple[Match, ...] = ()  # phrases of the context; positions are word indices
     begin: tuple[int, ...] = ()  # first frame of each word in the best alignment
@@ -35,6 +38,11 @@ class Hypothesis:
     def text(self) -> str:
         """The words, separated by spaces; of words with the same spelling, the first."""
         return " ".join(alike[0] for alike in self.words)
+
+    @property
+    def tagged(self) -> str:
+        """The text with the classes of its phrases, as in ``call [@name tom chen]``."""
+        return tagged([alike[0] for alike in self.words], self.matches)
 
     def __repr__(self) -> str:
         return f"Hypothesis({self.text!r}, score {self.score:.7g})"

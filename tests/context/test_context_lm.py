@@ -9,6 +9,7 @@ from fake_lm import FakeLM
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from reference_context_lm import SlowContextLM
+from reference_ngram import SlowNgram, write_arpa
 from reference_rescore import path_costs, path_costs_under, spelled
 
 torch = pytest.importorskip("torch")
@@ -27,6 +28,7 @@ from ninja.decoding.pointer_tracker import PointerTracker  # noqa: E402
 from ninja.errors import ModelError, OptionError  # noqa: E402
 from ninja.lattice import Lattice, Scales  # noqa: E402
 from ninja.lattice.symbols import SymbolTable  # noqa: E402
+from ninja.lm import load  # noqa: E402
 from ninja.lm.mixture import Mixture  # noqa: E402
 from ninja.lm.recurrent.lstm import LstmLM  # noqa: E402
 from ninja.rescoring import Rescorer, RescoreReport  # noqa: E402
@@ -182,6 +184,66 @@ def test_rescoring_equals_scoring_every_path(algorithm, lattice, phrases):
     assert BASE.num_slots == before
 
 
+NAMES = {("<s>",): (-99.0, 0.0), ("</s>",): (-0.5, 0.0), ("<unk>",): (-1.5, 0.0), ("w1",): (-0.75, 0.0)}
+NAMES |= {("@name",): (-0.5, 0.0), ("@place",): (-1.0, 0.0)}
+
+
+@pytest.fixture(scope="module")
+def class_lm(tmp_path_factory):
+    path = tmp_path_factory.mktemp("class") / "class.arpa"
+    path.write_bytes(write_arpa(SlowNgram(1, NAMES)))
+    return load(path)
+
+
+CLASSES = st.tuples(lists_of(WORDS[:4]), lists_of(WORDS[:4]), lists_of(WORDS[:4]))  # names, places, no class
+
+
+def of_classes(key, names, places, others):
+    classes = {"@name": names, "@place": places, "phrases": others}
+    return {key: {name: [" ".join(phrase) for phrase in phrases] for name, phrases in classes.items()}}
+
+
+def combined(lists, class_lm, lattices, **options):
+    """Rescore lattices with a class model and a context model; return the costs of the paths by key."""
+    given_entities = Entities.from_dict({"utterances": lists}, words=TABLE)
+    context = Context(given_entities, class_lm, options=ContextOptions(**options), context_model=POINTER)
+    rescorer = Rescorer(BASE, replace(EXACT, unk_penalty=PENALTY), context=Contextual(context, None, EXACT.lm_weight))
+    return {key: path_costs(lattice) for key, lattice in rescorer(iter(lattices))}
+
+
+@settings(max_examples=8)
+@given(lattice=LATTICES, lists=CLASSES)
+def test_a_class_model_scores_classes_and_the_context_model_their_phrases(class_lm, lattice, lists):
+    lattice = replace(lattice, words=TABLE)
+    of_classes_of = of_classes(lattice.key, *lists)
+    both = combined(of_classes_of, class_lm, [(lattice.key, lattice)], keyword_boost=9.0, class_boost=-2.0)
+    grammar = ContextOptions(keyword_boost=0.0, class_boost=-2.0)
+    given_entities = Entities.from_dict({"utterances": of_classes_of}, words=TABLE)
+    alone = Contextual(Context(given_entities, class_lm, options=grammar), None, EXACT.lm_weight)
+    [(_, composed)] = alone(iter([(lattice.key, lattice)]))
+    pointer = Contextual(Context(given_entities, context_model=POINTER), None, EXACT.lm_weight)
+    in_turn = Rescorer(BASE, replace(EXACT, unk_penalty=PENALTY), context=pointer)
+    [(_, rescored)] = in_turn(iter([(lattice.key, composed)]))
+    assert both[lattice.key] == path_costs(rescored)
+
+
+@settings(max_examples=8)
+@given(lattice=LATTICES, lists=CLASSES, others=CLASSES, random=st.randoms())
+def test_a_class_model_and_a_context_model_depend_on_no_order_and_on_no_other_utterance(
+    class_lm, lattice, lists, others, random
+):
+    lattice = replace(lattice, words=TABLE)
+    other = lattice.replace(key="other")
+    whole = combined(of_classes(lattice.key, *lists), class_lm, [(lattice.key, lattice)])[lattice.key]
+    shuffled = of_classes(lattice.key, *(random.sample(phrases, len(phrases)) for phrases in lists))
+    batch = combined(shuffled | of_classes("other", *others), class_lm, [("other", other), (lattice.key, lattice)])[
+        lattice.key
+    ]
+    assert [cost.words for cost in batch] == [cost.words for cost in whole]
+    for one, two in zip(batch, whole, strict=True):
+        assert one[1:3] == pytest.approx(two[1:3], abs=1e-4)
+
+
 @pytest.mark.parametrize("name", ["context.pt", "context.safetensors"])
 def test_a_context_model_for_another_language_model_is_refused(tmp_path, name):
     POINTER.save(tmp_path / name)
@@ -200,8 +262,6 @@ def test_a_context_model_for_another_language_model_is_refused(tmp_path, name):
         ContextPointer.load(tmp_path / "encoder.pt")
     with pytest.raises(OptionError, match="needs a single language model, but a mixture is given"):
         stage(entities([])).over(Mixture(((BASE, 1.0),)))
-    with pytest.raises(OptionError, match="would both boost the phrases"):
-        Context(entities([]), "class.arpa", context_model="default")
 
 
 def test_lattices_given_with_phrases_are_rescored_with_these():

@@ -185,6 +185,7 @@ WAITING = {
     ("ninja._launch", "ninja.cli.commands"): "needed only in folders with a build.ninja",
     ("ninja._launch", "ninja.cli.main"): "the build tool is called without it",
     ("ninja.cli.best", "ninja.cli.confident_words"): "with --json only",
+    ("ninja.cli.best", "ninja.cli.phrase_tags"): "with --tags only",
     ("ninja.cli.confident_words", "ninja.lm.surprise"): "with a confidence model that uses a language model only",
     ("ninja.cli.console", "ninja.cli.progress_bar"): "imports rich, for terminals only",
     ("ninja.cli.lm", "ninja.lm.checkpoint"): "imports torch",

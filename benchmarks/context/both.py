@@ -1,0 +1,183 @@
+"""A class model, a contextual language model, and both together: names found, and errors in rare and other words.
+
+    python -m benchmarks.context both ../shared/data/english ../shared/data/real                tables of the page
+    python -m benchmarks.context both ../shared/data/english ../shared/data/real --set dev      to choose weights
+
+The folders are described in `benchmarks.context.bed` and in the second's README.md. All lattices are rescored with the
+shipped language model. Weights were chosen on dev; figures are of test unless --set says otherwise.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from benchmarks.command import argument, command, option
+from benchmarks.context.bed import LIBRI_PENALTY, LIBRI_SCALE, LM_WEIGHT, PENALTY, SCALE, Bed, Words, transcripts
+from benchmarks.context.pointer import BOOST as READ_BOOST
+from benchmarks.context.pointer import PRIOR
+from benchmarks.context.tables import BOOST
+from benchmarks.tables import head, row, show
+from ninja import read
+from ninja.context.augmentation.old_costs import with_unknown
+from ninja.context.augmentation.options import AugmentOptions
+from ninja.context.deep.pointer import ContextPointer
+from ninja.context.entities.lists import Entities
+from ninja.context.loader import load_pointer
+from ninja.context.options import ContextOptions
+from ninja.context.settings import DEFAULT_MODEL, Augmentation, Context
+from ninja.context.stage import Contextual
+from ninja.evaluate import BiasingList, read_biasing, read_text, score, score_biased, score_entities
+from ninja.lattice import Lattice
+from ninja.lm import LanguageModel, load
+from ninja.rescoring import RescoreOptions
+from ninja.rescoring.rescorer import Rescorer
+
+SIZES = (100, 1000)
+CALLS_LM_WEIGHT = 0.3
+CLASS_BOOST = 0.0  # with a contextual model, whose gains replace the keyword boost; of -14 to 2, on dev, 100 phrases
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """The models that a row uses."""
+
+    name: str
+    class_lm: bool
+    points: bool
+
+
+METHODS = (
+    Method("class model", True, False),
+    Method("contextual model", False, True),
+    Method("both", True, True),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Models:
+    """The models and weights of all rows."""
+
+    bed: Bed
+    lm: LanguageModel
+    pointer: ContextPointer
+    class_boost: float
+
+    def options(self, method: Method, boost: float) -> ContextOptions:
+        """Return the boosts and weights of a method."""
+        if method.points:
+            return ContextOptions(context_prior=PRIOR, class_boost=self.class_boost)
+        return ContextOptions(keyword_boost=boost)
+
+    def rescored(
+        self,
+        method: Method,
+        lattices: list[tuple[str, Lattice]],
+        entities: Entities,
+        options: ContextOptions,
+        scales: tuple[float, float, float],
+        *,
+        augment: bool,
+    ) -> Words:
+        """Return the transcripts of lattices by a method; scales are acoustic scale, word penalty and LM weight."""
+        acoustic, penalty, lm_weight = scales
+        old_lm = with_unknown(self.bed.old_lm) if method.class_lm or augment else None
+        context = Context(
+            entities,
+            self.bed.class_lm if method.class_lm else None,
+            options=options,
+            augmentation=Augmentation(AugmentOptions(acoustic_scale=acoustic)) if augment else None,
+            context_model=self.pointer if method.points else None,
+        )
+        rescoring = RescoreOptions(acoustic_scale=acoustic, word_penalty=penalty, lm_weight=lm_weight, output="best")
+        rescorer = Rescorer(self.lm, rescoring, context=Contextual(context, old_lm, lm_weight), old_lm=old_lm)
+        return transcripts(rescorer(iter(lattices)), acoustic, penalty)
+
+
+def calls_table(models: Models) -> Iterator[str]:
+    """Yield the names found in commands, and the errors in general sentences."""
+    bed = models.bed
+    yield from head(
+        "method", "phrases", "found", "new words found", "contextual WER", "general WER", "false alarms", "CPU s"
+    )
+    scales = SCALE, PENALTY, CALLS_LM_WEIGHT
+    for augment in (False, True):
+        for size in SIZES:
+            entities = bed.entities(size)
+            phrases = {name: entities.phrases(bed.references[name]) for name in ("calls", "general")}
+            for method in METHODS:
+                start = time.process_time()
+                options = models.options(method, BOOST)
+                calls, general = (
+                    models.rescored(method, bed.lattices[name], entities, options, scales, augment=augment)
+                    for name in phrases
+                )
+                seconds = time.process_time() - start
+                report = score_entities(
+                    bed.references["calls"], calls, phrases["calls"], truth=bed.truth, words=bed.words
+                )
+                nothing = dict.fromkeys(bed.references["general"], ())
+                alarms = score_entities(bed.references["general"], general, phrases["general"], truth=nothing)
+                known, new = report.vocabulary(True), report.vocabulary(False)
+                yield row(
+                    f"{method.name}{' + augmentation' if augment else ''}",
+                    size,
+                    f"{known.found} of {known.said}",
+                    f"{new.found} of {new.said}",
+                    f"{score(bed.references['calls'], calls).wer:.2f}",
+                    f"{score(bed.references['general'], general).wer:.2f}",
+                    alarms.entities.inserted,
+                    f"{seconds:.0f}",
+                )
+
+
+def read_table(models: Models, real: Path) -> Iterator[str]:
+    """Yield the errors in rare and other words of read sentences, whose phrases have no class."""
+    bed = models.bed
+    folder = real / "pocketsphinx" / bed.part
+    lattices = list(read(folder / "lat.ark.gz", words=bed.words))
+    biasing = {size: read_biasing(folder / f"biasing_{size}.jsonl.gz") for size in SIZES}
+    yield from head("sentences", "method", "phrases", "WER", "U-WER", "B-WER", "CPU s")
+    sets = (
+        ("libri", bed.lattices["libri"], bed.references["libri"], bed.biasing),
+        ("real", lattices, read_text(folder / "text"), biasing),
+    )
+    scales = LIBRI_SCALE, LIBRI_PENALTY, LM_WEIGHT
+    for name, part, references, lists in sets:
+        for size in SIZES:
+            entities = _entities(lists[size], bed)
+            for method in METHODS:
+                start = time.process_time()
+                options = models.options(method, READ_BOOST[size])
+                hypotheses = models.rescored(method, part, entities, options, scales, augment=False)
+                rates = score_biased(references, hypotheses, lists[100])
+                wers = (f"{rate.wer:.2f}" for rate in (rates.overall, rates.unbiased, rates.biased))
+                yield row(name, method.name, size, *wers, f"{time.process_time() - start:.0f}")
+
+
+def _entities(lists: dict[str, BiasingList], bed: Bed) -> Entities:
+    return Entities.from_dict(
+        {"utterances": {key: {"phrases": list(words.bias)} for key, words in lists.items()}}, words=bed.words
+    )
+
+
+@command
+@argument("folder")
+@argument("real")
+@option("--set", "part", default="test", type=click.Choice(["dev", "test"]))
+@option("--only", type=click.Choice(["calls", "read"]))
+@option("--class-boost", default=CLASS_BOOST)
+def main(folder: Path, real: Path, part: str, only: str | None, class_boost: float) -> None:
+    import torch
+
+    torch.set_num_threads(1)
+    models = Models(Bed(folder, part), load(), load_pointer(DEFAULT_MODEL), class_boost)
+    if only != "read":
+        show(calls_table(models))
+        print()
+    if only != "calls":
+        show(read_table(models, real))

@@ -1,0 +1,35 @@
+"""Find the phrases of an entity file in transcripts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ninja.context.grammar.tags import tagged
+from ninja.context.settings import Context
+from ninja.context.stage import Contextual
+from ninja.io.inputs import Inputs
+from ninja.log import Log
+
+
+class PhraseTags:
+    """The phrases of an entity file, for the transcripts of lattices.
+
+    Args:
+        inputs: The lattices; all have one symbol table.
+        entities: Path of the entity file.
+    """
+
+    def __init__(self, inputs: Inputs, entities: str) -> None:
+        self._words = inputs.need_table()
+        self._log = Log()  # without notes: transcripts may lack words of the phrases
+        self._stage = Contextual(Context(entities, guard=inputs.guard))
+
+    def tagged(self, key: str, words: Sequence[str]) -> tuple[str, list[dict[str, Any]]]:
+        """Return the transcript of an utterance with tags, and its phrases as they are printed in JSON."""
+        self._stage.bind(self._words, self._log, len(self._words) - 1 if self._words.grows else 0)
+        matches = self._stage.matches(key, words)
+        phrases = [
+            {"class": match.cls, "text": match.text, "begin": match.begin, "end": match.end} for match in matches
+        ]
+        return tagged(words, matches), phrases

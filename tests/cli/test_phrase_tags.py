@@ -1,0 +1,68 @@
+"""``ninja best --tags`` marks the phrases of an entity file in transcripts and in JSON."""
+
+import json
+
+import pytest
+from lattice_files import write_all
+
+from ninja.context.grammar.tags import tagged
+from ninja.context.grammar.tracker import Match
+from ninja.graph import from_arcs
+from ninja.lattice.symbols import SymbolTable
+
+TABLE = SymbolTable.from_words(["<eps>", "call", "tom", "chen", "rome"])
+SENTENCES = {"one": "call tom chen", "two": "tom chen rome", "three": "call"}
+ENTITIES = [
+    {"utt": "one", "@name": ["tom chen", "tom", "never"]},
+    {"utt": "two", "@name": ["tom"], "phrases": ["chen rome"]},
+]
+TAGGED = "one call [@name tom chen]\ntwo [@name tom] [@phrase chen rome]\nthree call\n"
+
+
+@pytest.fixture
+def files(tmp_path):
+    sentences = {key: text.split() for key, text in SENTENCES.items()}
+    write_all(
+        tmp_path / "lat.ark",
+        (
+            from_arcs(
+                key, range(len(words)), range(1, len(words) + 1), TABLE.ids(words), [0.5] * len(words),
+                finals={len(words): 0.0}, words=TABLE,
+            )
+            for key, words in sentences.items()
+        ),
+    )  # fmt: skip
+    (tmp_path / "words.txt").write_text("".join(f"{word} {number}\n" for word, number in TABLE))
+    (tmp_path / "e.jsonl").write_text("".join(json.dumps(record) + "\n" for record in ENTITIES))
+    return [tmp_path / "lat.ark", "--words", tmp_path / "words.txt", "--tags", tmp_path / "e.jsonl"]
+
+
+def test_phrases_are_marked_with_their_classes(ninja, files):
+    code, out, err = ninja("best", *files)
+    assert (code, out) == (0, TAGGED), err
+    assert "never" not in err
+
+
+def test_json_has_the_phrases_with_class_and_span(ninja, files, tmp_path):
+    code, out, err = ninja("best", *files, "--json", tmp_path / "x.json")
+    assert (code, out) == (0, TAGGED), err
+    one, two, three = (json.loads(line) for line in (tmp_path / "x.json").read_text().splitlines())
+    assert one["text"] == "call tom chen"
+    assert one["phrases"] == [{"class": "@name", "text": "tom chen", "begin": 1, "end": 3}]
+    assert [(phrase["class"], phrase["begin"], phrase["end"]) for phrase in two["phrases"]] == [
+        ("@name", 0, 1),
+        ("", 1, 3),
+    ]
+    assert three["phrases"] == []
+
+
+def test_costs_are_written_beside_tagged_transcripts(ninja, files, tmp_path):
+    code, out, _ = ninja("best", *files, "--cost", tmp_path / "costs")
+    assert (code, out) == (0, TAGGED)
+    assert (tmp_path / "costs").read_text().splitlines()[0] == "one 1.5 0"
+
+
+def test_a_phrase_of_one_word_and_one_at_the_end_are_enclosed():
+    matches = [Match(0, 1, "@name", "tom"), Match(1, 3, "", "the end")]
+    assert tagged(["tom", "the", "end"], matches) == "[@name tom] [@phrase the end]"
+    assert tagged([], []) == ""
