@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
@@ -20,14 +23,16 @@ from ninja.cli.models import (
     map_words,
     prompts_before_utterances,
 )
-from ninja.cli.options import command, config, from_fields, lattice_output
+from ninja.cli.options import command, config, from_fields, lattice_output, section, writes
 from ninja.cli.source import completes_scales, fitting_acoustic_scale, reads_lattices
 from ninja.errors import OptionError
+from ninja.files.output import text_output
 from ninja.io.companions import ChosenScales
 from ninja.io.inputs import Inputs
 from ninja.lattice import Lattice
 from ninja.pipeline import Output
 from ninja.rescoring.carry_over import CarryOver
+from ninja.rescoring.changes import Record, ReportingRescorer
 from ninja.rescoring.models import ModelFiles
 from ninja.rescoring.options import LISTS, RescoreOptions
 from ninja.rescoring.prompts import Prompts
@@ -48,6 +53,10 @@ if TYPE_CHECKING:
 @from_fields(RescoreOptions, skip=("map_words",))
 @entities(required=False, skip=(*OF_RESCORING, "max_arcs"), points=True)
 @lattice_output("Output for the rescored lattices")
+@section(
+    "Input and output",
+    writes("--report", "Write the changes of best paths as JSON lines, each with both paths and their costs."),
+)
 @reads_lattices
 def rescore(
     inputs: Inputs,
@@ -56,6 +65,7 @@ def rescore(
     prompts: Prompts | None,
     context: Context | None,
     destination: Output,
+    report: str | None,
     **chosen: Any,
 ) -> None:
     """Rescore lattices with language models.
@@ -80,6 +90,8 @@ def rescore(
         raise OptionError("--backward cannot be used with --iterate, which sets the direction of each model")
     if carry_over is not None and destination.resume:
         raise OptionError("--carry-over cannot be used with --resume")
+    if report is not None and destination.resume:
+        raise OptionError("--report cannot be used with --resume")
     if carry_over is not None and destination.is_per_file:
         raise OptionError("--carry-over cannot be used with one output per input; name a single file with -o")
     words = inputs.need_table()
@@ -104,18 +116,25 @@ def rescore(
 
     frame_shift: float | None = None
 
+    def write_json_line(lines: IO[str], record: Record) -> None:
+        lines.write(json.dumps(record, ensure_ascii=False) + "\n")
+
     def take(lattice: Lattice) -> None:
         nonlocal frame_shift
         frame_shift = frame_shift or lattice.frame_shift
         if phrases is not None:
             phrases.count(lattice)
 
-    if destination.name == "-" and sys.stdout.isatty():
-        for key, lattice in results(rescorer, inputs, to_stdout=True):
-            take(lattice)
-            click.echo(" ".join([key, *best_words(lattice, options.scales)]))
-    else:
-        write(rescorer, inputs, destination, on_result=take)
+    with nullcontext() if report is None else text_output(report) as lines:
+        stage: Rescorer | ReportingRescorer = rescorer
+        if lines is not None:
+            stage = ReportingRescorer(rescorer, options.scales, partial(write_json_line, lines))
+        if destination.name == "-" and sys.stdout.isatty():
+            for key, lattice in results(stage, inputs, to_stdout=True):
+                take(lattice)
+                click.echo(" ".join([key, *best_words(lattice, options.scales)]))
+        else:
+            write(stage, inputs, destination, on_result=take)
     if phrases is not None:
         write_words(destination.words_out, phrases.stage)
         phrases.stage.note_late(log)

@@ -1,0 +1,164 @@
+"""Changes of best paths by rescoring, with the paths and scores that explain each."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from difflib import SequenceMatcher
+from typing import Any
+
+import numpy as np
+
+from ninja.graph.best_path import best_path
+from ninja.lattice import Lattice, Scales
+from ninja.lattice.batch import Keyed
+from ninja.lattice.symbols import EPSILON
+from ninja.lattice.times import is_timed, state_times
+from ninja.rescoring.report import RescoreReport, VocabularyCheck
+from ninja.rescoring.rescorer import Rescorer
+
+ASSUMED_SHIFT = 0.01  # seconds per frame, as in readers and writers
+
+Record = dict[str, Any]  # JSON
+
+
+class ReportingRescorer:
+    """Stage of ``ninja.pipeline`` that rescores, and reports the lattices whose best words change.
+
+    Args:
+        rescorer: Rescores the lattices.
+        scales: Scales of the costs, before and after rescoring.
+        take: Called with the record of each changed lattice, in input order; see `changes`.
+    """
+
+    def __init__(self, rescorer: Rescorer, scales: Scales, take: Callable[[Record], None]) -> None:
+        self._rescorer = rescorer
+        self._scales = scales
+        self._take = take
+
+    def __call__(self, lattices: Iterable[Keyed], log: RescoreReport) -> Iterator[Keyed]:
+        """Yield the rescored lattices; see `Rescorer`."""
+        return self._reported(lattices, lambda source: self._rescorer(source, log))
+
+    def on_threads(self, lattices: Iterable[Keyed], log: RescoreReport, num_threads: int) -> Iterator[Keyed]:
+        """Yield the lattices that were rescored on several threads; see `Rescorer.on_threads`."""
+        return self._reported(lattices, lambda source: self._rescorer.on_threads(source, log, num_threads))
+
+    def vocabulary_check(self, log: RescoreReport) -> VocabularyCheck:
+        """See `Rescorer.vocabulary_check`."""
+        return self._rescorer.vocabulary_check(log)
+
+    def _reported(
+        self, lattices: Iterable[Keyed], rescore: Callable[[Iterable[Keyed]], Iterator[Keyed]]
+    ) -> Iterator[Keyed]:
+        waiting: deque[Keyed] = deque()  # lattices that are being rescored, in input order
+
+        def source() -> Iterator[Keyed]:
+            for key, lattice in lattices:
+                waiting.append((key, lattice))
+                yield key, lattice
+
+        for key, result in rescore(source()):
+            first, before = waiting.popleft()
+            while first != key:  # it failed
+                first, before = waiting.popleft()
+            if (record := changes(before, result, self._scales)) is not None:
+                self._take(record)
+            yield key, result
+
+
+def changes(before: Lattice, after: Lattice, scales: Scales) -> Record | None:
+    """Return the changes of the best path of a lattice; None if its words are the same.
+
+    Args:
+        before: Lattice with the costs of the first pass.
+        after: The rescored lattice.
+        scales: Scales of the costs.
+
+    Returns:
+        ``utt``; ``changes``, each with the words ``from`` and ``to`` and, in lattices with times, ``begin`` and ``end``
+        in seconds; ``before`` and ``after``, the best paths, each with its ``text`` and its costs in the ``first_pass``
+        and after rescoring (``rescored``): unscaled ``graph`` and ``acoustic`` costs, and their scaled sum ``total``
+        with word penalties. Costs are None if the lattice does not contain the path.
+    """
+    old, new = best_path(before, scales), best_path(after, scales)
+    words = [_spelled(lattice, path.words) for lattice, path in ((before, old), (after, new))]
+    if words[0] == words[1]:
+        return None
+    times = [_times(lattice, path.arcs) for lattice, path in ((before, old), (after, new))]
+    spans = []
+    for kind, first, last, begin, end in SequenceMatcher(a=words[0], b=words[1], autojunk=False).get_opcodes():
+        if kind == "equal":
+            continue
+        span: Record = {"from": " ".join(words[0][first:last]), "to": " ".join(words[1][begin:end])}
+        bounds = [bound for bound in (_span(times[0], first, last), _span(times[1], begin, end)) if bound is not None]
+        if bounds:
+            span |= {"begin": min(low for low, _ in bounds), "end": max(high for _, high in bounds)}
+        spans.append(span)
+    return {
+        "utt": after.key,
+        "changes": spans,
+        "before": _cited(words[0], before, after, scales),
+        "after": _cited(words[1], before, after, scales),
+    }
+
+
+def _spelled(lattice: Lattice, ids: Any) -> list[str]:
+    return [str(number) for number in ids] if lattice.words is None else lattice.words.spell(ids.tolist())
+
+
+def _cited(words: list[str], before: Lattice, after: Lattice, scales: Scales) -> Record:
+    """Return the text and the costs of a word sequence in both lattices."""
+    return {
+        "text": " ".join(words),
+        "first_pass": _costs(before, words, scales),
+        "rescored": _costs(after, words, scales),
+    }
+
+
+def _costs(lattice: Lattice, words: list[str], scales: Scales) -> Record | None:
+    """Return the costs of the best path with a word sequence; None if there is no such path."""
+    ids = [int(word) for word in words] if lattice.words is None else lattice.words.ids(words)
+    cost = scales.of_arcs(lattice).tolist()
+    destination, label = lattice.dst.tolist(), lattice.word.tolist()
+    begin = lattice.arc_begin.tolist()
+    # Total cost, graph cost and acoustic cost of the best path to each state, by the number of words on it.
+    best: list[dict[int, tuple[float, float, float]]] = [{} for _ in range(lattice.num_states)]
+    best[0][0] = (0.0, 0.0, 0.0)
+    for state in range(lattice.num_states):
+        for arc in range(begin[state], begin[state + 1]) if best[state] else ():
+            for count, (total, graph, acoustic) in best[state].items():
+                if label[arc] != EPSILON:
+                    if count == len(ids) or ids[count] != label[arc]:
+                        continue
+                    count += 1
+                path = total + cost[arc], graph + float(lattice.graph[arc]), acoustic + float(lattice.acoustic[arc])
+                known = best[destination[arc]].get(count)
+                if known is None or path < known:
+                    best[destination[arc]][count] = path
+    finals = np.flatnonzero(lattice.is_final)
+    ends = []
+    for state in finals.tolist():
+        if len(ids) in best[state]:
+            total, graph, acoustic = best[state][len(ids)]
+            last_graph, last_acoustic = float(lattice.final_graph[state]), float(lattice.final_acoustic[state])
+            last = scales.lm * last_graph + scales.acoustic * last_acoustic
+            ends.append((total + last, graph + last_graph, acoustic + last_acoustic))
+    if not ends:
+        return None
+    total, graph, acoustic = min(ends)
+    return {"graph": round(graph, 4), "acoustic": round(acoustic, 4), "total": round(total, 4)}
+
+
+def _times(lattice: Lattice, arcs: Any) -> list[tuple[float, float]] | None:
+    """Return the begin and the end of each word on a path in seconds; None without times."""
+    if not is_timed(lattice):
+        return None
+    time, shift = state_times(lattice), lattice.frame_shift or ASSUMED_SHIFT
+    spoken = arcs[lattice.word[arcs] != EPSILON]
+    pairs = zip(time[lattice.src[spoken]].tolist(), time[lattice.dst[spoken]].tolist(), strict=True)
+    return [(round(begin * shift, 3), round(end * shift, 3)) for begin, end in pairs]
+
+
+def _span(times: list[tuple[float, float]] | None, first: int, last: int) -> tuple[float, float] | None:
+    return None if times is None or first == last else (times[first][0], times[last - 1][1])
