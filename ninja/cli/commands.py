@@ -32,7 +32,11 @@ SECTIONS = {
         "rescore": Entry("rescore", "Rescore lattices with language models."),
         "lmrescore": Entry("kaldi.lmrescore", "Add exact n-gram model scores to lattices, or subtract them."),
         "context": Entry("context", "Boost names, places and titles that are relevant to each utterance."),
-        "serve": Entry("serve", "Rescore lattices that other programs send over HTTP.", has_shards=False),
+        "serve": Entry(
+            "serve",
+            "Rescore lattices and correct transcripts that other programs send over HTTP.",
+            has_shards=False,
+        ),
         "correct": Entry("correct", "Correct names, places and titles in transcripts, lists and lattices."),
         "learn": Entry("learn", "Learn phrases from corrected transcripts.", has_shards=False),
         "train": Entry("train", "Train a neural language model."),
