@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ninja.errors import LatticeError, OptionError, check_range
@@ -15,6 +17,7 @@ from ninja.lattice import Lattice
 from ninja.lattice.batch import Keyed
 from ninja.lattice.symbols import SymbolTable
 from ninja.lattice.text import LexicalForms, LexicalTable
+from ninja.lm.history_cache import cached
 from ninja.lm.lexical import LexicalLM, models_of, with_lexical_forms
 from ninja.lm.word_map import WordMap
 from ninja.rescoring.carry_over import CarryOver, RecordingQueue
@@ -23,6 +26,7 @@ from ninja.rescoring.models import BoundModels, Model, ModelFiles, refuse_words
 from ninja.rescoring.options import RescoreOptions
 from ninja.rescoring.prompts import Prompts
 from ninja.rescoring.report import RescoreReport, VocabularyCheck, unknown_words
+from ninja.rescoring.session import HISTORIES, Session, StreamOptions
 from ninja.rescoring.utterances import (
     ContextStage,
     IterableSource,
@@ -99,6 +103,7 @@ class Rescorer:
         self.options = options or RescoreOptions()
         self.max_latency = max_latency
         self.max_waiting = max_waiting
+        self._originals = lm, old_lm
         self.files = lm if isinstance(lm, ModelFiles) else None
         self.old_lm = old_lm
         self.carry_over = carry_over
@@ -109,6 +114,8 @@ class Rescorer:
         self._models: list[Pass] = [] if isinstance(lm, ModelFiles) else [(lm, self.options)]
         self._live_passes: list[_Pass] = []  # for submitted lattices
         self._service: Service | None = None
+        self._sessions: Rescorer | None = None  # for the lattices of sessions
+        self._keeps_histories = False  # language models keep histories between lattices
         self._opening = threading.Lock()
 
     @classmethod
@@ -200,6 +207,47 @@ class Rescorer:
             service.put(utterance)
         return await asyncio.wrap_future(future)
 
+    def session(self, options: StreamOptions | None = None, *, entities: Any = None) -> Session:
+        """Return a session for an utterance whose lattice grows; may be called from any thread.
+
+        The lattices of all sessions share a batch of their own, and the histories that the language model computed.
+
+        Args:
+            options: When words are stable.
+            entities: Phrases of this utterance, as for `submit`.
+
+        Raises:
+            OptionError: Entities are given without a context, the Rescorer has several passes, or the model reads
+                phrase lists or scores only whole sentences.
+            ClosedError: The Rescorer is closed.
+        """
+        service = self._opened(entities)
+        service.release(service.slot())  # refuses if the Rescorer is closed
+        with self._opening:
+            if self._sessions is None:
+                self._sessions = self._of_sessions()
+            sessions = self._sessions
+        return Session(partial(sessions.submit, entities=entities), self.options.scales, options or StreamOptions())
+
+    def _of_sessions(self) -> Rescorer:
+        """Return the Rescorer for the lattices of sessions, whose models keep histories."""
+        lm, old_lm = self._originals
+        if self.carry_over is not None:
+            raise OptionError("a session cannot carry words over from earlier utterances; omit carry_over")
+        first = self._models[0][0] if self._models else None
+        if self.context is not None and self.context.over(first) is not first:
+            raise OptionError("a session cannot use a context model; boost the phrases instead")
+        sessions = Rescorer(
+            lm if isinstance(lm, ModelFiles) else cached(lm, HISTORIES),
+            self.options,
+            old_lm=cached(old_lm, HISTORIES),
+            context=copy.copy(self.context),
+            max_latency=self.max_latency,
+            max_waiting=self.max_waiting,
+        )
+        sessions._keeps_histories = True
+        return sessions
+
     def close(self, timeout: float | None = None) -> None:
         """Refuse further lattices and finish those in flight; leaving the ``with`` block calls this.
 
@@ -211,17 +259,29 @@ class Rescorer:
             if self._service is None:
                 self._service = self._new_service()
         self._service.shut(timeout)
+        if self._sessions is not None:
+            self._sessions.close(timeout)
 
     @property
     def in_flight(self) -> tuple[int, int]:
         """Number of submitted lattices that wait for the batch, and number of those in it."""
         service = self._service
-        return (0, 0) if service is None else (service.num_waiting, service.num_running)
+        waiting, running = (0, 0) if service is None else (service.num_waiting, service.num_running)
+        if self._sessions is not None:
+            of_sessions = self._sessions.in_flight
+            waiting, running = waiting + of_sessions[0], running + of_sessions[1]
+        return waiting, running
 
     @property
     def report(self) -> RescoreReport:
         """Counts and notes for the submitted lattices; errors are raised by their futures instead."""
-        return self._opened(None).report
+        report = self._opened(None).report
+        if self._sessions is None:
+            return report
+        total = RescoreReport()
+        total.merge(report)
+        total.merge(self._sessions.report)
+        return total
 
     def __enter__(self) -> Rescorer:
         return self
@@ -374,6 +434,9 @@ class Rescorer:
                 self.context.bind(words, report)
             self.old_lm = self.context.old_model
         self._models, self.old_lm = self.files.load(self.options, words, report, self.old_lm)
+        if self._keeps_histories:
+            self._models = [(cached(lm, HISTORIES), options) for lm, options in self._models]
+            self.old_lm = cached(self.old_lm, HISTORIES)
 
     def _word_maps(self, words: SymbolTable, report: RescoreReport) -> Sequence[WordMap]:
         """Return the maps from a symbol table to the words of each model in each pass."""

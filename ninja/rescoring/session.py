@@ -1,0 +1,175 @@
+"""`Session`, which rescores the growing lattice of an utterance and tells which words will probably not change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja.errors import ClosedError, VocabularyError, check_range, described, documented
+from ninja.graph import best_path, forward_backward
+from ninja.lattice import Lattice, Scales
+from ninja.lattice.symbols import EPSILON
+from ninja.rescoring.utterances import Submission
+
+HISTORIES = 50_000  # histories of a language model that all sessions keep
+
+
+@documented
+@dataclass(frozen=True, slots=True)
+class StreamOptions:
+    """When a word of a growing lattice is stable; larger values hold words back for longer and change fewer of them."""
+
+    agreement: int = described(3, "Updates, including the last one, in which a stable word and those before it agree.")
+    min_posterior: float = described(0.99, "Minimum posterior probability of a stable word and those before it.")
+
+    def __post_init__(self) -> None:
+        check_range("agreement", self.agreement, least=1)
+        check_range("min_posterior", self.min_posterior, least=0, most=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """The answer to an update: the best words of the lattice so far."""
+
+    words: tuple[str, ...]
+    num_stable: int  # words[:num_stable] are stable; the others may change
+    num_changed: int  # stable words of the previous update that are different or missing now
+    lattice: Lattice  # the rescored lattice
+
+    @property
+    def stable(self) -> tuple[str, ...]:
+        """The stable words."""
+        return self.words[: self.num_stable]
+
+    @property
+    def tail(self) -> tuple[str, ...]:
+        """The words after the stable ones."""
+        return self.words[self.num_stable :]
+
+
+class Session:
+    """The lattices of an utterance that is still being spoken; created by `Rescorer.session`.
+
+    Each update is the whole lattice so far, and is rescored as a lattice of its own; the language model computes only
+    histories and words that no earlier lattice contained. So the answer to the last update is that of
+    `Rescorer.submit`. A session is not thread-safe; different sessions may be used by different threads.
+
+    Args:
+        submit: Submits a lattice for rescoring.
+        scales: Scales of the total cost.
+        options: When words are stable.
+    """
+
+    def __init__(self, submit: Callable[[Lattice], Submission], scales: Scales, options: StreamOptions) -> None:
+        self._submit = submit
+        self._scales = scales
+        self._options = options
+        self._earlier: list[tuple[str, ...]] = []  # words of the last updates
+        self._stable: tuple[str, ...] = ()
+        self._is_final = False
+
+    def update(self, lattice: Lattice, *, final: bool = False) -> Partial:
+        """Rescore the lattice so far.
+
+        Args:
+            lattice: The whole lattice, with a symbol table that all sessions should share.
+            final: The lattice is complete: all words are stable, and no update follows.
+
+        Raises:
+            ClosedError: The final lattice was given already, or the Rescorer is closed.
+            NinjaError: The lattice cannot be rescored. The session can be continued with another update.
+        """
+        return self.observe(self.submit(lattice).result(), final=final)
+
+    def submit(self, lattice: Lattice) -> Submission:
+        """Submit the lattice so far without waiting; give the result of the future to `observe`.
+
+        Raises:
+            ClosedError: The final lattice was given already, or the Rescorer is closed.
+            BusyError: Too many lattices are in flight.
+        """
+        if self._is_final:
+            raise ClosedError("the session has ended with its final lattice; open another", key=lattice.key)
+        return self._submit(lattice)
+
+    def observe(self, rescored: Lattice, *, final: bool = False) -> Partial:
+        """Return the words of a rescored lattice, and which of them are stable.
+
+        Args:
+            rescored: The result of an update, in the order of the updates.
+            final: The lattice is complete.
+        """
+        words, probable = probable_prefix(rescored, self._scales, 0.0 if final else self._options.min_posterior)
+        self._earlier = [*self._earlier, words][-self._options.agreement :]
+        agreeing = probable if len(self._earlier) == self._options.agreement else 0
+        for earlier in self._earlier:
+            agreeing = min(agreeing, _num_common(earlier, words))
+        kept = _num_common(self._stable, words)
+        num_changed = len(self._stable) - kept
+        num_stable = len(words) if final else max(agreeing, kept)
+        self._stable = words[:num_stable]
+        self._is_final = final
+        return Partial(words, num_stable, num_changed, rescored)
+
+
+def probable_prefix(lattice: Lattice, scales: Scales, least: float) -> tuple[tuple[str, ...], int]:
+    """Return the words of the best path, and how many of them have a posterior of at least `least` as a prefix.
+
+    The posterior of the first n words is the share of all paths, by their probability, that begin with these words.
+
+    Raises:
+        VocabularyError: The lattice has no symbol table.
+        LatticeError: The lattice has no path.
+    """
+    if lattice.words is None:
+        raise VocabularyError("the lattice has no symbol table", key=lattice.key)
+    best = best_path(lattice, scales).words
+    words = best[best != EPSILON]
+    names = tuple(lattice.words.spell(words.tolist()))
+    if least <= 0.0 or not names:
+        return names, len(names)
+    is_probable = prefix_posteriors(lattice, words.tolist(), scales) >= least
+    return names, int(np.cumprod(is_probable).sum())
+
+
+def prefix_posteriors(lattice: Lattice, words: Sequence[int], scales: Scales) -> npt.NDArray[np.float64]:
+    """Return the posterior probability of each prefix of a word sequence, float64 [num_words].
+
+    Args:
+        lattice: A lattice.
+        words: Word ids without epsilon.
+        scales: Scales of the total cost.
+    """
+    paths = forward_backward(lattice, scales)
+    cost = scales.acoustic * lattice.acoustic.astype(np.float64) + scales.lm * lattice.graph.astype(np.float64)
+    cost += scales.word_penalty * (lattice.word != EPSILON)
+    with np.errstate(invalid="ignore"):  # unreachable states
+        fraction = np.nan_to_num(np.exp(paths.alpha[lattice.dst] - paths.alpha[lattice.src] - cost))
+        of_state = np.nan_to_num(np.exp(paths.total - paths.alpha - paths.beta)).tolist()
+    arcs = list(zip(lattice.dst.tolist(), lattice.word.tolist(), fraction.tolist(), strict=True))
+    begin = lattice.arc_begin.tolist()
+    # Of the paths to each state, the fraction that has the first n words, by n.
+    shares: list[dict[int, float]] = [{} for _ in range(lattice.num_states)]
+    shares[0][0] = 1.0
+    posterior = [0.0] * len(words)
+    for state, by_length in enumerate(shares):
+        if not by_length:
+            continue
+        for to, word, of_paths in arcs[begin[state] : begin[state + 1]]:
+            for length, share in by_length.items():
+                if word == EPSILON:
+                    shares[to][length] = shares[to].get(length, 0.0) + share * of_paths
+                elif length < len(words) and word == words[length]:
+                    shares[to][length + 1] = shares[to].get(length + 1, 0.0) + share * of_paths
+                    posterior[length] += share * of_paths * of_state[to]
+    return np.array(posterior)
+
+
+def _num_common(first: Sequence[Any], second: Sequence[Any]) -> int:
+    """Return the length of the common prefix of two sequences."""
+    unequal = (number for number, (one, other) in enumerate(zip(first, second, strict=False)) if one != other)
+    return next(unequal, min(len(first), len(second)))
