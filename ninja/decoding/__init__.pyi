@@ -4,6 +4,7 @@ from .beam_search import BeamOptions as BeamOptions, beam_search as beam_search
 from .ctc import ctc_lattice as ctc_lattice, ctc_nbest as ctc_nbest, from_ctc as from_ctc
 from .ctc_options import CtcOptions as CtcOptions
 from .ctc_prefix import CtcPrefixes as CtcPrefixes
+from .ctc_stream import CtcStream as CtcStream
 from .emissions import log_probabilities as log_probabilities
 from .hypothesis import Hypothesis as Hypothesis
 from .lexicon import (

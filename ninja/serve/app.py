@@ -7,7 +7,7 @@ import hmac
 import json
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
@@ -37,6 +37,8 @@ from ninja.serve.requests import (
     from_query,
 )
 from ninja.serve.scorer import Scorer
+from ninja.serve.stream import PATH as STREAM_PATH
+from ninja.serve.stream import Streams
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -63,13 +65,14 @@ def application(scorer: Scorer, options: ServeOptions = ServeOptions(), *, token
     with needed_for("a server"):
         from starlette.applications import Starlette
         from starlette.exceptions import HTTPException
-        from starlette.routing import Route
+        from starlette.routing import BaseRoute, Route, WebSocketRoute
 
     api = _Api(scorer, options, token)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         yield
+        api.streams.stopping.set()
         await asyncio.to_thread(api.close)
 
     async def refuse(request: Request, error: Exception) -> Response:
@@ -79,7 +82,7 @@ def application(scorer: Scorer, options: ServeOptions = ServeOptions(), *, token
         )
         return api.problem_response(Problem(status if status in (404, 405) else 400, detail))
 
-    routes = [
+    routes: list[BaseRoute] = [
         Route(path, api.endpoint(path, handler), methods=[method])
         for method, path, handler in (
             ("POST", "/v1/rescore", api.rescore),
@@ -92,7 +95,10 @@ def application(scorer: Scorer, options: ServeOptions = ServeOptions(), *, token
             ("GET", "/", api.index),
         )
     ]
-    return Starlette(routes=routes, exception_handlers={HTTPException: refuse}, lifespan=lifespan)
+    routes.append(WebSocketRoute(STREAM_PATH, api.streams.endpoint))
+    app = Starlette(routes=routes, exception_handlers={HTTPException: refuse}, lifespan=lifespan)
+    app.state.stopping = api.streams.stopping
+    return app
 
 
 class _Advice(NamedTuple):
@@ -122,6 +128,7 @@ class _Api:
         self._threads = ThreadPoolExecutor(max(2, num_cores()), "ninja-requests")
         self._correction_thread = ThreadPoolExecutor(1, "ninja-corrections")
         self._num_requests = 0
+        self.streams = Streams(scorer, options, self._metrics, self._threads, self._check_token)
         self._document = document(options, sorted(scorer.lists), has_token=token is not None)
 
     def close(self) -> None:
@@ -140,7 +147,7 @@ class _Api:
             request.state.fields = fields = {"method": request.method, "path": path}
             try:
                 if path not in OPEN_PATHS:
-                    self._check_token(request)
+                    self._check_token(request.headers)
                 response = await handler(request)
             except Exception as error:  # any error, as every request is answered
                 response = self._failed(error, fields)
@@ -337,10 +344,10 @@ class _Api:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, lambda: function(*arguments, **named))
 
-    def _check_token(self, request: Request) -> None:
+    def _check_token(self, headers: Mapping[str, str]) -> None:
         if self._token is None:
             return
-        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        scheme, _, token = headers.get("authorization", "").partition(" ")
         sent = token.strip().encode("utf-8", "surrogateescape")
         if scheme.lower() != "bearer" or not hmac.compare_digest(sent, self._token):
             message = "the header 'Authorization: Bearer TOKEN' is missing or has another token"

@@ -29,6 +29,8 @@ class Metrics:
         self.incomplete = Counter(
             "ninja_incomplete", "Lattices whose deadline expired before the search ended.", registry=self.registry
         )
+        self.sessions = Gauge("ninja_sessions", "Open streaming sessions.", registry=self.registry)
+        self.updates = Counter("ninja_updates", "Updates of streaming sessions.", registry=self.registry)
         self.corrections = Counter(
             "ninja_corrections", "Corrections in the best hypotheses of transcripts.", registry=self.registry
         )

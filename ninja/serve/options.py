@@ -17,10 +17,13 @@ class ServeOptions:
     max_phrases: int = described(2_000, "Maximum number of phrases in a request.")
     max_requests: int = described(256, "Maximum number of requests in progress; others are answered with status 429.")
     max_seconds: float = described(30.0, "Time limit of a request in seconds, including the transfer of its body.")
+    max_sessions: int = described(64, "Maximum number of streaming sessions; others are refused with status 429.")
+    max_idle: float = described(60.0, "Seconds after which a streaming session without a message is closed.")
     max_latency: float = described(0.01, "Seconds that a lattice waits for others while no lattice is in the batch.")
 
     def __post_init__(self) -> None:
-        for name in ("max_body", "max_lattice_arcs", "max_phrases", "max_requests"):
+        for name in ("max_body", "max_lattice_arcs", "max_phrases", "max_requests", "max_sessions"):
             check_range(name, getattr(self, name), least=1)
-        check_range("max_seconds", self.max_seconds, above=0, finite=True)
+        for name in ("max_seconds", "max_idle"):
+            check_range(name, getattr(self, name), above=0, finite=True)
         check_range("max_latency", self.max_latency, least=0, finite=True)

@@ -24,6 +24,7 @@ RETRY_SECONDS = 1  # advice to clients that were refused because of the load
 TITLES = {
     400: "Malformed request",
     401: "Unauthorized",
+    403: "Forbidden",
     404: "Not found",
     405: "Method not allowed",
     408: "The request was not received in time",

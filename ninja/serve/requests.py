@@ -82,7 +82,7 @@ def from_query(body: bytes, query: Sequence[tuple[str, str]]) -> RescoreRequest:
     Raises:
         Problem: A parameter is unknown, occurs twice, or has an invalid value.
     """
-    return RescoreRequest(body, **_checked(_query_values(query, ("key", "format", "to", "n", "deadline_ms"))))
+    return RescoreRequest(body, **checked(_query_values(query, ("key", "format", "to", "n", "deadline_ms"))))
 
 
 def correction_from_query(body: bytes, query: Sequence[tuple[str, str]]) -> CorrectRequest:
@@ -91,7 +91,7 @@ def correction_from_query(body: bytes, query: Sequence[tuple[str, str]]) -> Corr
     Raises:
         Problem: A parameter is unknown, occurs twice, or has an invalid value.
     """
-    return CorrectRequest(body, **_checked(_query_values(query, ("format",))))
+    return CorrectRequest(body, **checked(_query_values(query, ("format",))))
 
 
 def _query_values(query: Sequence[tuple[str, str]], known: Sequence[str]) -> dict[str, Any]:
@@ -114,12 +114,12 @@ def from_json(content: bytes) -> RescoreRequest:
     Raises:
         Problem: The content is not such an object.
     """
-    values = _json_values(content, DESCRIPTIONS)
+    values = json_values(content, DESCRIPTIONS)
     sources = [name for name in ("lattice", "lattice_base64", "nbest") if name in values]
     if len(sources) != 1:
         message = f"{' and '.join(sources)} are given; give one of them" if sources else "no lattice is given"
         raise Problem(400, f"{message}; the field is lattice, lattice_base64 or nbest")
-    return RescoreRequest(_content(sources[0], values.pop(sources[0]), values), **_checked(values))
+    return RescoreRequest(content_of(sources[0], values.pop(sources[0]), values), **checked(values))
 
 
 def correction_from_json(content: bytes) -> CorrectRequest:
@@ -128,24 +128,24 @@ def correction_from_json(content: bytes) -> CorrectRequest:
     Raises:
         Problem: The content is not such an object.
     """
-    values = _json_values(content, CORRECT_DESCRIPTIONS)
+    values = json_values(content, CORRECT_DESCRIPTIONS)
     transcript = values.pop("transcript", None)
     if isinstance(transcript, str):
-        return CorrectRequest(transcript.encode("utf-8", "surrogatepass"), **_checked(values))
+        return CorrectRequest(transcript.encode("utf-8", "surrogatepass"), **checked(values))
     if not isinstance(transcript, dict | list):
-        name = "no transcript is given" if transcript is None else f"transcript is {_shown(transcript)}"
+        name = "no transcript is given" if transcript is None else f"transcript is {shown(transcript)}"
         raise Problem(400, f"{name}; transcript must be text, an object or a list")
-    return CorrectRequest(json.dumps(transcript).encode(), **_checked(values), is_value=True)
+    return CorrectRequest(json.dumps(transcript).encode(), **checked(values), is_value=True)
 
 
-def _json_values(content: bytes, known: Collection[str]) -> dict[str, Any]:
+def json_values(content: bytes, known: Collection[str]) -> dict[str, Any]:
     """Return the fields of a JSON object that are not null."""
     try:
         entry, has_double = loaded(content.decode("utf-8"))
     except ValueError as error:
         raise Problem(400, f"not JSON: {str(error)[:80]}") from None
     if not isinstance(entry, dict):
-        raise Problem(400, f"expected a JSON object, found {_shown(entry)}")
+        raise Problem(400, f"expected a JSON object, found {shown(entry)}")
     if has_double:
         raise Problem(400, "an object has a field twice; give each field once")
     if unknown := [name for name in entry if name not in known]:
@@ -153,17 +153,17 @@ def _json_values(content: bytes, known: Collection[str]) -> dict[str, Any]:
     return {name: value for name, value in entry.items() if value is not None}
 
 
-def _content(name: str, value: Any, values: dict[str, Any]) -> bytes:
+def content_of(name: str, value: Any, values: dict[str, Any]) -> bytes:
     """Return the lattice in a field as the content of a file."""
     if name == "nbest":
         if not isinstance(value, list):
-            raise Problem(400, f"nbest is {_shown(value)}, but must be a list of hypotheses")
+            raise Problem(400, f"nbest is {shown(value)}, but must be a list of hypotheses")
         if values.setdefault("format", JSON_FORMAT) != JSON_FORMAT:
             raise Problem(400, f"format is {values['format']!r:.80}, but nbest is json; omit format")
         key = values.get("key", "")
         return json.dumps({"key": key if isinstance(key, str) and key else "utterance", "nbest": value}).encode()
     if not isinstance(value, str):
-        raise Problem(400, f"{name} is {_shown(value)}, but must be text")
+        raise Problem(400, f"{name} is {shown(value)}, but must be text")
     if name == "lattice":
         return value.encode("utf-8", "surrogatepass")
     try:
@@ -179,7 +179,7 @@ def _number(name: str, text: str) -> Any:
         raise Problem(400, f"{name} is {text!r:.80}, but must be a number") from None
 
 
-def _checked(values: dict[str, Any]) -> dict[str, Any]:
+def checked(values: dict[str, Any]) -> dict[str, Any]:
     """Return the values of the fields of a request.
 
     Raises:
@@ -199,7 +199,7 @@ def _checked(values: dict[str, Any]) -> dict[str, Any]:
 
 def _text(name: str, value: Any, most: int) -> str:
     if not isinstance(value, str) or not 1 <= len(value) <= most:
-        raise Problem(400, f"{name} is {_shown(value)}, but must be a text of 1 to {most} characters")
+        raise Problem(400, f"{name} is {shown(value)}, but must be a text of 1 to {most} characters")
     if any(0xD800 <= ord(char) < 0xE000 for char in value):
         raise Problem(400, f"{name} contains a surrogate, which UTF-8 cannot encode; remove it")
     return value
@@ -207,21 +207,21 @@ def _text(name: str, value: Any, most: int) -> str:
 
 def _n(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_N:
-        raise Problem(400, f"n is {_shown(value)}, but must be an integer from 1 to {MAX_N}")
+        raise Problem(400, f"n is {shown(value)}, but must be an integer from 1 to {MAX_N}")
     return value
 
 
 def _deadline(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise Problem(400, f"deadline_ms is {_shown(value)}, but must be a number")
+        raise Problem(400, f"deadline_ms is {shown(value)}, but must be a number")
     if not 0 < value < math.inf:
-        raise Problem(400, f"deadline_ms is {_shown(value)}, but must be above 0")
+        raise Problem(400, f"deadline_ms is {shown(value)}, but must be above 0")
     return min(float(value), 1e9)
 
 
 def _lists(value: Any) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
-        raise Problem(400, f"lists is {_shown(value)}, but must be a list of names")
+        raise Problem(400, f"lists is {shown(value)}, but must be a list of names")
     return tuple(dict.fromkeys(value))
 
 
@@ -230,18 +230,17 @@ def _entities(value: Any) -> dict[str, list[Any]]:
     if isinstance(value, list):
         value = {NO_CLASS: value}
     if not isinstance(value, dict):
-        raise Problem(
-            400, f"entities is {_shown(value)}, but must be a list of phrases, or an object of lists by class"
-        )
+        raise Problem(400, f"entities is {shown(value)}, but must be a list of phrases, or an object of lists by class")
     for name, phrases in value.items():
         if name != NO_CLASS and not is_class(name):
             raise Problem(400, f"{name!r:.80} is not a class (@…, $…, <…>) or {NO_CLASS!r}")
         if not isinstance(phrases, list):
-            raise Problem(400, f"the phrases of {name!r:.80} are {_shown(phrases)}, but must be a list")
+            raise Problem(400, f"the phrases of {name!r:.80} are {shown(phrases)}, but must be a list")
     return value
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
+    """Return a value for a message, shortened."""
     if isinstance(value, dict):
         return "an object"
     if isinstance(value, list | tuple):

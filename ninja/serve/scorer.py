@@ -25,6 +25,7 @@ from ninja.rescoring.models import Model, ModelFiles
 from ninja.rescoring.options import LISTS, RescoreOptions, usual_weights
 from ninja.rescoring.report import RescoreReport
 from ninja.rescoring.rescorer import Rescorer
+from ninja.rescoring.session import Session, StreamOptions
 from ninja.rescoring.utterances import Submission, Utterance
 from ninja.serve.corrections import Corrections
 from ninja.serve.lattices import Vocabularies
@@ -121,6 +122,21 @@ class Scorer:
         """
         rescorer = self._rescorer(self.options_for(lattice))
         return rescorer.submit(lattice, phrases or None, timeout=0.0, deadline=deadline)
+
+    def session(self, options: RescoreOptions, phrases: Phrases, when_stable: StreamOptions) -> Session:
+        """Return a session for a growing lattice; see `Rescorer.session`.
+
+        Args:
+            options: Options for the kind of its lattices, see `options_for`.
+            phrases: Phrase lists of the utterance.
+            when_stable: When words are stable.
+
+        Raises:
+            ClosedError: The scorer is closed.
+            OptionError: The models cannot be used in sessions.
+            Problem: The model cannot rescore lattices of two kinds at once.
+        """
+        return self._rescorer(options).session(when_stable, entities=phrases or None)
 
     def options_for(self, lattice: Lattice) -> RescoreOptions:
         """Return the options of the rescoring for lattices of the kind of `lattice`."""

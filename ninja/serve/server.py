@@ -121,7 +121,9 @@ def configuration(app: Any, listener: Listener, options: ServeOptions) -> uvicor
         log_config=None,
         access_log=False,
         http=_protocol(options.max_seconds),
-        ws="none",
+        ws=_stream_protocol(),
+        ws_max_size=options.max_body,
+        ws_per_message_deflate=False,  # a message could unpack to much more than its limit at once
         lifespan="on",
         server_header=False,
         proxy_headers=False,
@@ -185,4 +187,24 @@ def _protocol(seconds: float) -> type[asyncio.Protocol]:
                 log("closed a connection without a request")
                 self.transport.close()
 
+        def handle_websocket_upgrade(self, event: Any) -> None:
+            self._timer.cancel()
+            super().handle_websocket_upgrade(event)
+
     return Protocol
+
+
+def _stream_protocol() -> type[asyncio.Protocol]:
+    """Return uvicorn's protocol of WebSockets; when the server stops, sessions finish their current update."""
+    from uvicorn.protocols.websockets.wsproto_impl import WSProtocol
+
+    class StreamProtocol(WSProtocol):
+        """WebSocket whose application closes it."""
+
+        def shutdown(self) -> None:
+            if self.handshake_complete and not self.close_sent:
+                self.config.app.state.stopping.set()  # type: ignore[union-attr]
+            else:
+                super().shutdown()
+
+    return StreamProtocol

@@ -37,6 +37,68 @@ class Answer:
         return self.json["nbest"][0]["text"]
 
 
+class Socket:
+    """A WebSocket client; `code` is that with which the server has closed it."""
+
+    def __init__(self, connection: socket.socket, host: str, headers: dict[str, str]) -> None:
+        from wsproto import ConnectionType, WSConnection, events
+
+        self._events = events
+        self._socket = connection
+        self._state = WSConnection(ConnectionType.CLIENT)
+        self._received: list[Any] = []
+        self.code: int | None = None
+        pairs = [(name.encode(), value.encode()) for name, value in headers.items()]
+        self._socket.sendall(self._state.send(events.Request(host, "/v1/stream", extra_headers=pairs)))
+        first = self._next()
+        self.refusal: Answer | None = None
+        if isinstance(first, events.RejectConnection):
+            body = b""
+            while isinstance(part := self._next(), events.RejectData):
+                body += bytes(part.data)
+                if part.body_finished:
+                    break
+            self.refusal = Answer(
+                first.status_code, {key.decode(): value.decode() for key, value in first.headers}, body
+            )
+
+    def _next(self) -> Any:
+        """Return the next event; None at the end of the connection."""
+        while not self._received:
+            content = self._socket.recv(1 << 16)
+            self._state.receive_data(content or None)
+            self._received += self._state.events()
+            if not content and not self._received:
+                return None
+        return self._received.pop(0)
+
+    def send(self, content: dict[str, Any] | str | bytes) -> None:
+        content = json.dumps(content) if isinstance(content, dict) else content
+        kind = self._events.TextMessage if isinstance(content, str) else self._events.BytesMessage
+        self._socket.sendall(self._state.send(kind(content)))
+
+    def receive(self) -> Any:
+        """Return the next message as a JSON value; None if the server has closed the session."""
+        text = ""
+        while (event := self._next()) is not None:
+            if isinstance(event, self._events.TextMessage):
+                text += event.data
+                if event.message_finished:
+                    return json.loads(text)
+            elif isinstance(event, self._events.CloseConnection):
+                self.code = event.code
+                self._socket.sendall(self._state.send(event.response()))
+                return None
+        return None
+
+    def ask(self, content: dict[str, Any] | str | bytes) -> Any:
+        self.send(content)
+        return self.receive()
+
+    def close(self) -> None:
+        self._socket.close()
+
+
 @dataclass
 class Client:
     port: int
@@ -64,6 +126,10 @@ class Client:
 
     def connect(self) -> socket.socket:
         return socket.create_connection(("127.0.0.1", self.port), timeout=60)
+
+    def stream(self, **headers: str) -> Socket:
+        """Open a streaming session."""
+        return Socket(self.connect(), f"127.0.0.1:{self.port}", self.headers | headers)
 
     def metric(self, name: str) -> float:
         for line in self.get("/metrics").body.decode().splitlines():

@@ -1,0 +1,263 @@
+"""`WS /v1/stream`: growing lattices and CTC frames, limits, refusals, and the end of sessions."""
+
+from __future__ import annotations
+
+import base64
+import math
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+from fake_lm import FakeLM, symbols
+from rescoring_cases import random_lattice
+from served import Client, file_of, served
+
+from ninja.context import Context, Entities
+from ninja.decoding import ctc_lattice, ctc_units
+from ninja.graph import best_path
+from ninja.lattice import Lattice, Scales
+from ninja.rescoring import RescoreOptions, rescore
+from ninja.serve import ServeOptions
+from ninja.serve.scorer import Scorer
+
+pytest.importorskip("starlette", reason="the extra ninja-asr[serve] is not installed")
+pytest.importorskip("wsproto", reason="the extra ninja-asr[serve] is not installed")
+OPTIONS = RescoreOptions(acoustic_scale=0.5, unk_penalty=1.0, max_unknown=1.0, normalizer="none", algorithm="arcbeam")
+CHOSEN = ("acoustic_scale", "lm_weight", "word_penalty")
+UNITS = ["<b>", "|", *(f"w{digit}" for digit in range(1, 4))]
+CTC = {"units": UNITS, "blank": "<b>", "scheme": "words", "frame_shift": 0.02}
+
+
+class Gated(FakeLM):
+    """A model that answers when the gate is open."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = threading.Event()
+
+    def logprob(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
+        assert self.gate.wait(60)
+        return super().logprob(slots, words)
+
+
+def scorer(lm: FakeLM | None = None, **options: Any) -> Scorer:
+    context = Context(Entities.from_dict({}))
+    return Scorer(lm or FakeLM(), OPTIONS, words=symbols(), context=context, chosen=CHOSEN, max_latency=0.0, **options)
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    with served(scorer(), ServeOptions(max_body=20_000, max_phrases=2)) as running:
+        yield running
+
+
+def best_words(lattice: Lattice, scales: Scales) -> list[str]:
+    return lattice.words.spell([word for word in best_path(lattice, scales).words.tolist() if word])
+
+
+def offline(lattice: Lattice) -> list[str]:
+    ((_, rescored),) = rescore([(lattice.key, lattice)], FakeLM(), OPTIONS)
+    return best_words(rescored, OPTIONS.scales)
+
+
+def test_a_growing_lattice_ends_with_the_words_of_the_whole(client: Client) -> None:
+    stream = client.stream()
+    stream.send({"key": "utt1", "agreement": 2, "min_posterior": 0.0})
+    for seed in range(3):
+        part = random_lattice(seed, 8)
+        answer = stream.ask({"lattice": file_of(part).decode()} if seed else file_of(part))
+        assert answer["stable"] + answer["tail"] == offline(part)
+        assert answer["final"] is False
+    whole = random_lattice(7)
+    answer = stream.ask({"lattice_base64": base64.b64encode(file_of(whole)).decode(), "final": True})
+    assert (answer["stable"], answer["tail"], answer["final"]) == (offline(whole), [], True)
+    rescored = client.rescore(file_of(whole), "key=utt1").json
+    assert answer["result"] == rescored
+    assert (stream.receive(), stream.code) == (None, 1000)
+
+
+def test_words_become_stable_and_changes_are_counted(client: Client) -> None:
+    stream = client.stream()
+    stream.send({"agreement": 2, "min_posterior": 0})
+    texts = ["w1", "w1 w2", "w1 w2 w3", "w4"]
+    answers = [stream.ask({"nbest": [{"text": text, "score": 0.0}]}) for text in texts]
+    assert [answer["stable"] for answer in answers] == [[], ["w1"], ["w1", "w2"], []]
+    assert [answer["num_changed"] for answer in answers] == [0, 0, 0, 2]
+    final = stream.ask({"final": True})
+    assert (final["stable"], final["result"]["nbest"][0]["text"]) == (["w4"], "w4")
+
+
+def frames(words: list[int], rng: np.random.Generator) -> np.ndarray:
+    """Return the log-probabilities of a model that hears words, with some doubt."""
+    columns = [column for word in words for column in (0, 1 + word, 0)]
+    logits = rng.normal(size=(len(columns), len(UNITS))) + 6.0 * np.eye(len(UNITS))[columns]
+    return (logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))).astype("<f4")
+
+
+def test_frames_of_a_ctc_model_end_with_the_words_of_the_whole_matrix(client: Client) -> None:
+    matrix = frames([1, 2, 3, 1, 2], np.random.default_rng(1))
+    stream = client.stream()
+    stream.send({"key": "utt", "ctc": CTC})
+    for begin in range(0, 12, 4):
+        answer = stream.ask(matrix[begin : begin + 4].tobytes())
+    assert answer["stable"] + answer["tail"]
+    answer = stream.ask({"frames": base64.b64encode(matrix[12:].tobytes()).decode(), "final": True})
+    table = symbols().growing_copy()
+    whole = ctc_lattice(matrix, ctc_units(UNITS, "<b>", "words"), "utt", words=table, frame_shift=0.02)
+    assert answer["stable"] == offline(whole)
+    assert answer["result"]["nbest"][0]["words"][0]["start"] >= 0.0
+
+
+def test_phrases_of_a_session_apply_to_its_updates(client: Client) -> None:
+    rows = [{"text": "w1 w2", "score": -1.0}, {"text": "w1 w3", "score": -1.1}]
+    stream = client.stream()
+    stream.send({})
+    without = stream.ask({"nbest": rows, "final": True})["stable"]
+    other = ({"w2", "w3"} - {without[1]}).pop()
+    stream = client.stream()
+    stream.send({"entities": [other]})
+    assert stream.ask({"nbest": rows, "final": True})["stable"] == ["w1", other]
+
+
+def test_sessions_at_once_get_their_own_words(client: Client) -> None:
+    lattices = [random_lattice(seed, 10).with_key(f"utt{seed}") for seed in range(16)]
+
+    def words(lattice: Lattice) -> list[str]:
+        stream = client.stream()
+        stream.send({"key": lattice.key})
+        stream.ask(file_of(random_lattice(99, 5)))
+        answer = stream.ask({"lattice": file_of(lattice).decode(), "final": True})
+        assert answer["result"]["key"] == lattice.key
+        return answer["stable"]
+
+    with ThreadPoolExecutor(16) as threads:
+        assert list(threads.map(words, lattices)) == [offline(lattice) for lattice in lattices]
+
+
+BLANKS = np.log([0.96, *[0.01] * (len(UNITS) - 1)]).astype("<f4").tobytes() * 600
+
+
+@pytest.mark.parametrize(
+    ("first", "update", "status", "detail"),
+    [
+        ("{", None, 400, "not JSON: "),
+        ("[1]", None, 400, "expected a JSON object, found a list"),
+        ({"other": 1}, None, 400, "unknown field 'other'; known: key, format, n, entities, lists, agreement, "),
+        ({"agreement": 0}, None, 422, "agreement is 0, but must be 1 or more"),
+        ({"agreement": "x"}, None, 400, "agreement is 'x', but must be a number"),
+        ({"min_posterior": math.inf}, None, 400, "not JSON: Infinity is not a number"),
+        ({"lists": ["other"]}, None, 422, "there is no phrase list 'other'; this server has none"),
+        ({"entities": ["a", "b", "c"]}, None, 413, "the request has 3 phrases; at most 2 are allowed"),
+        ({"ctc": {"units": UNITS}}, None, 400, "blank is null, but must be the name or the column of the blank"),
+        ({"ctc": {**CTC, "blank": "x"}}, None, 422, "the blank is 'x', but no unit"),
+        ({"ctc": {**CTC, "scheme": 3}}, None, 400, "scheme is 3, but must be one of "),
+        ({}, {}, 400, "the update is empty; give lattice, lattice_base64, nbest or frames, or final: true"),
+        ({}, {"final": True}, 400, "the session has no lattice yet; give one before or with final: true"),
+        ({}, {"final": 1}, 400, "final is 1, but must be true or false"),
+        ({}, {"nbest": [], "lattice": ""}, 400, "nbest and lattice are given; give one of them"),
+        ({}, {"frames": ""}, 400, "frames is given, but this session has lattices, as its first message tells (ctc)"),
+        ({"ctc": CTC}, {"nbest": []}, 400, "nbest is given, but this session has frames"),
+        ({"ctc": CTC}, b"abc", 400, "the frames have 3 bytes, but a frame of 5 units has 20 bytes"),
+        ({"ctc": CTC}, bytes(20), 422, "key 'utterance': the probabilities of frame 0 sum to 5, not 1"),
+        ({"ctc": CTC}, b"", 422, "key 'utterance': there are no frames yet"),
+        ({}, b"hello world", 422, "body: "),
+        ({}, {"lattice": "utt secret.txt\n"}, 422, "body: "),
+    ],
+)  # fmt: skip
+def test_a_fault_ends_its_session_with_the_words_of_the_command_line(
+    client: Client, first: Any, update: Any, status: int, detail: str
+) -> None:
+    stream = client.stream()
+    stream.send(first)
+    if update is not None:
+        stream.send(update)
+    problem = stream.receive()
+    assert (problem["status"], problem["detail"][: len(detail)]) == (status, detail)
+    assert (stream.receive(), stream.code) == (None, 1008)
+
+
+def test_the_frames_of_a_session_are_limited(client: Client) -> None:
+    stream = client.stream()
+    stream.send({"ctc": CTC})
+    assert stream.ask(BLANKS)["final"] is False
+    problem = stream.ask(BLANKS)
+    detail = "the frames have more than 20000 bytes; end the session earlier"
+    assert (problem["status"], problem["detail"]) == (413, detail)
+
+
+def test_a_message_that_is_too_large_ends_its_session(client: Client) -> None:
+    stream = client.stream()
+    stream.send({})
+    stream.send(b"x" * 20_001)
+    assert (stream.receive(), stream.code) == (None, 1009)
+
+
+def test_the_sessions_the_time_between_messages_and_arcs_are_bounded() -> None:
+    with served(scorer(), ServeOptions(max_sessions=1, max_idle=0.3, max_lattice_arcs=3)) as client:
+        stream = client.stream()
+        refused = client.stream().refusal
+        assert refused is not None
+        assert (refused.status, refused.headers["retry-after"]) == (429, "1")
+        assert refused.json["detail"] == "1 sessions are open; open this one later"
+        assert stream.receive()["detail"] == "no message was received within 0.3 s"
+        assert (stream.receive(), stream.code) == (None, 1008)
+        client.wait_for("ninja_sessions", 0)
+        stream = client.stream()
+        stream.send({})
+        large = random_lattice(1, 8)
+        detail = f"the lattice has {large.num_arcs} arcs; at most 3 are allowed, prune it first"
+        assert stream.ask(file_of(large))["detail"] == detail
+
+
+def test_a_session_needs_the_token_and_the_origin_of_the_server() -> None:
+    with served(scorer(), token="0123456789abcdef") as client:
+        refused = client.stream().refusal
+        assert refused is not None
+        assert (refused.status, refused.json["title"]) == (401, "Unauthorized")
+        client.headers = {"Authorization": "Bearer 0123456789abcdef"}
+        other = client.stream(Origin="https://example.org").refusal
+        assert other is not None
+        assert (other.status, other.json["detail"]) == (403, "pages of other sites cannot open sessions")
+        assert client.stream(Origin=f"http://127.0.0.1:{client.port}").refusal is None
+
+
+def test_an_update_in_progress_is_answered_when_the_server_stops() -> None:
+    lm = Gated()
+    with ThreadPoolExecutor(2) as threads:
+        with served(scorer(lm)) as client:
+            idle, stream = client.stream(), client.stream()
+            stream.send({})
+            answers = threads.submit(lambda: [stream.ask(file_of(random_lattice(1, 8))), stream.receive()])
+            client.wait_for("ninja_batch_lattices", 1)
+            threading.Timer(0.2, lm.gate.set).start()
+            closed = threads.submit(idle.receive)
+        answer, end = answers.result()
+        assert answer["stable"] + answer["tail"] == offline(random_lattice(1, 8))
+        assert (end, stream.code) == (None, 1012)
+        assert (closed.result(), idle.code) == (None, 1012)
+
+
+def test_an_update_that_takes_too_long_ends_its_session() -> None:
+    lm = Gated()
+    with served(scorer(lm), ServeOptions(max_seconds=0.2)) as client:
+        stream = client.stream()
+        stream.send({})
+        problem = stream.ask(file_of(random_lattice(1, 8)))
+        assert (problem["status"], problem["detail"]) == (
+            504, "the update was not rescored within 0.2 s; prune the lattice"
+        )  # fmt: skip
+        lm.gate.set()
+
+
+def test_a_session_outlives_the_time_limit_of_requests_and_may_end_without_a_word() -> None:
+    with served(scorer(), ServeOptions(max_seconds=0.2)) as client:
+        stream = client.stream()
+        stream.send({})
+        threading.Event().wait(0.4)
+        assert stream.ask(file_of(random_lattice(1, 8)))["final"] is False
+        assert client.metric("ninja_updates_total") == 1
+        stream.close()
+        client.wait_for("ninja_sessions", 0)
