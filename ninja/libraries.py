@@ -50,6 +50,7 @@ LIBRARIES = {
     "num2words": Library("the normalizer english", "pip install 'ninja-asr[text]'"),
     "starlette": Library("ninja serve", "pip install 'ninja-asr[serve]'"),
     "uvicorn": Library("ninja serve", "pip install 'ninja-asr[serve]'"),
+    "wsproto": Library("ninja serve", "pip install 'ninja-asr[serve]'"),
     "prometheus_client": Library("metrics of ninja serve", "pip install 'ninja-asr[serve]'"),
     "matplotlib": Library("ninja tune --curve", "pip install matplotlib"),
 }

@@ -405,6 +405,11 @@ class LexicalForms:
         """Whether the normalizer ``none`` was requested, so that every word is its own form."""
         return self._normalizer is not None and self._normalizer.is_identity
 
+    @property
+    def is_decided(self) -> bool:
+        """Whether the normalizer is known; ``auto`` may still select ``basic`` before."""
+        return self._normalizer is not None
+
     def normalizer(self, words: SymbolTable | None) -> Normalizer:
         """Return the normalizer for lattices with a symbol table."""
         unwritten, size = self._unwritten

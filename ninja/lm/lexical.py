@@ -66,6 +66,11 @@ class LexicalLM(UnitLM):
         return FIRST_FORM + self._forms.num_forms
 
     @property
+    def fixed_ids(self) -> bool:  # type: ignore[override]
+        """See `LanguageModel.fixed_ids`; the normalizer ``auto`` depends on all words."""
+        return self.forms.is_decided
+
+    @property
     def lexical(self) -> LanguageModel:
         """The model of lexical words."""
         return self._units

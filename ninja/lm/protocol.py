@@ -90,6 +90,7 @@ class LanguageModel(Protocol):
     takes_phrases: bool = False  # a `PhraseMark` as the first word of a history selects a phrase list
     takes_prompts: bool = False  # `prompt` numbers texts that may be the first words of histories
     replicas: Sequence[LanguageModel] = ()  # copies of the model on several devices, including this one
+    fixed_ids: bool = True  # the id of a word in `vocabulary` does not depend on the other words that are looked up
     stateless: bool = False  # slots are plain values, so that concurrent calls need no lock
 
     def __init_subclass__(cls, **options: Any) -> None:

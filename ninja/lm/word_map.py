@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import os
 from collections import Counter
@@ -154,27 +155,49 @@ class WordMap:
         self.lm = lm
         self.name = name
         self.unk = lm.unk if lm.unk is not None or "unk" not in map_words else _first_known(UNK_SPELLINGS, lm)
-        complete(words, unk_penalty, lm)
-        spelled = dict(words)
-        number = np.fromiter(spelled.values(), np.int64, len(spelled))
-        size = words.end_of_ids()
-        self._listed = np.zeros(size, np.bool_)
-        self._listed[number] = True
-        self.lm_word = np.full(size, NO_WORD, np.int32)  # the model's id of each word id; -1 for no word
-        self.lm_word[number] = number if lm.vocabulary is words else lm.vocabulary.ids(spelled)
-        self.is_empty = self.lm_word == (-2 if lm.empty is None else lm.empty)  # words with an empty lexical form
-        self.lm_word[self.is_empty] = NO_WORD
-        no_word = [EPSILON, *(mark_id for mark in MARKS if (mark_id := words.id(mark)) is not None)]
-        self._known = (self.lm_word >= 0) | self.is_empty
-        self._known[[number for number in no_word if number < size]] = True
-        self._known[~self._listed] = True
         self.mapped: dict[WordMapping, list[int]] = {how: [] for how in map_words}
-        if map_words:
-            self._map_unknown(lm)
-        self.lm_word[~self._known] = NO_WORD if self.unk is None else self.unk
-        self.lm_word[[number for number in no_word if number < size]] = NO_WORD
+        self._chosen_penalty = unk_penalty
+        self._has_fixed_ids = lm.fixed_ids
+        self._num_entries = 0  # of the table
+        self._listed = np.zeros(0, np.bool_)
+        self.lm_word = np.zeros(0, np.int32)  # the model's id of each word id; -1 for no word
+        self.is_empty = np.zeros(0, np.bool_)  # words with an empty lexical form
+        self._known = np.zeros(0, np.bool_)
+        self._cover_table()
+
+    def grown(self) -> WordMap:
+        """Return the map for the current words of a table that has grown, as a new `WordMap` would be."""
+        if not self._has_fixed_ids:
+            return WordMap(self.words, self.lm, self._chosen_penalty, map_words=tuple(self.mapped), name=self.name)
+        other = copy.copy(self)
+        other.mapped = {how: [*numbers] for how, numbers in self.mapped.items()}
+        other._cover_table()
+        return other
+
+    def _cover_table(self) -> None:
+        """Add the entries of the table that are missing; arrays are replaced by larger ones."""
+        complete(self.words, self._chosen_penalty, self.lm)
+        entries = self.words.since(self._num_entries)
+        self._num_entries += len(entries)
+        more = self.words.end_of_ids() - self._listed.size
+        self._listed, self.is_empty = np.pad(self._listed, (0, more)), np.pad(self.is_empty, (0, more))
+        self.lm_word = np.pad(self.lm_word, (0, more), constant_values=NO_WORD)
+        self._known = np.pad(self._known, (0, more), constant_values=True)
+        lm, names = self.lm, [name for name, _ in entries]
+        number = np.fromiter((number for _, number in entries), np.int64, len(entries))
+        lm_word = np.asarray(number if lm.vocabulary is self.words else lm.vocabulary.ids(names), np.int64)
+        is_empty = lm_word == (-2 if lm.empty is None else lm.empty)
+        lm_word[is_empty] = NO_WORD
+        is_mark = np.fromiter((name in MARKS for name in names), np.bool_, len(names)) | (number == EPSILON)
+        self._listed[number], self.is_empty[number], self.lm_word[number] = True, is_empty, lm_word
+        self._known[number] = (lm_word >= 0) | is_empty | is_mark
+        new_unknown = number[~self._known[number]]
+        if self.mapped:
+            self._map_unknown(new_unknown.tolist())
+        self.lm_word[new_unknown[~self._known[new_unknown]]] = NO_WORD if self.unk is None else self.unk
+        self.lm_word[number[is_mark]] = NO_WORD
         num_unknown = lm.unk_words or int(np.count_nonzero(~self._known))
-        self.unk_penalty = math.log(max(num_unknown, 1)) if unk_penalty is None else unk_penalty
+        self.unk_penalty = math.log(max(num_unknown, 1)) if self._chosen_penalty is None else self._chosen_penalty
         # Cost of each word id in addition to the model's score, float32.
         self.extra = np.where(self._known, np.float32(0), np.float32(self.unk_penalty))
 
@@ -261,13 +284,13 @@ class WordMap:
     def _has_in_case(self, word: str) -> bool:
         return _first_known((word.lower(), word.upper()), self.lm) is not None
 
-    def _map_unknown(self, lm: LanguageModel) -> None:
+    def _map_unknown(self, unknown: Iterable[int]) -> None:
         """Look up words that the model lacks in other spellings, according to `map_words`."""
-        for number in np.flatnonzero(~self._known).tolist():
+        for number in unknown:
             word = self.words.word(number)
             for how, numbers in self.mapped.items():
                 if how == "case":
-                    lm_word = _first_known((word.lower(), word.upper()), lm)
+                    lm_word = _first_known((word.lower(), word.upper()), self.lm)
                 else:
                     lm_word = self.unk if word in UNK_SPELLINGS else None
                 if lm_word is not None:

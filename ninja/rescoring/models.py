@@ -248,6 +248,9 @@ class BoundModels:
             return self._map
         options = self._options
         if not isinstance(self._unbound, Mixture):
+            if self._map is not None and self._map.words is words and self._map.lm is self.lm:
+                self._map = self._map.grown()
+                return self._map
             self._map = WordMap(words, self.lm, options.unk_penalty, map_words=options.map_words)
             return self._map
         if self._lm is None:

@@ -445,11 +445,16 @@ class Rescorer:
         if not self._models:
             self._load(words, report)
         self._read_forms(report)
-        old_lm, maps = self.old_lm, []
+        earlier = () if self._maps is None or self._maps[0] is not words else self._maps[2]
+        old_lm, maps = self.old_lm, list[WordMap]()
         for lm, options in self._models:
             models = BoundModels(self._over(lm), old_lm, options)
             for name, model in models.named_models():
-                maps.append(WordMap(words, model, options.unk_penalty, map_words=options.map_words, name=name))
+                known = earlier[len(maps)] if len(maps) < len(earlier) else None
+                if known is not None and known.lm is model:  # the table has grown
+                    maps.append(known.grown())
+                else:
+                    maps.append(WordMap(words, model, options.unk_penalty, map_words=options.map_words, name=name))
             old_lm = None
         self._maps = words, len(words), maps
         return maps

@@ -196,7 +196,8 @@ def _protocol(seconds: float) -> type[asyncio.Protocol]:
 
 def _stream_protocol() -> type[asyncio.Protocol]:
     """Return uvicorn's protocol of WebSockets; when the server stops, sessions finish their current update."""
-    from uvicorn.protocols.websockets.wsproto_impl import WSProtocol
+    with needed_for("a server"):
+        from uvicorn.protocols.websockets.wsproto_impl import WSProtocol
 
     class StreamProtocol(WSProtocol):
         """WebSocket whose application closes it."""

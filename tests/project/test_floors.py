@@ -72,6 +72,7 @@ HEAVY = {
     "jinja2": set(),
     "starlette": set(),
     "uvicorn": set(),
+    "wsproto": set(),
     "prometheus_client": set(),
 }
 

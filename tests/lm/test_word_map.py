@@ -1,0 +1,66 @@
+"""`WordMap.grown`: the map of a table that has grown is that of a new map."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from fake_lm import FakeLM
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ninja.lattice.symbols import SymbolTable
+from ninja.lattice.text import LexicalForms
+from ninja.lm import LanguageModel
+from ninja.lm.lexical import LexicalLM
+from ninja.lm.word_map import WordMap
+
+WORDS = ["w1", "W2", "w3,", "—", "<s>", "</s>", "<unk>", "[UNK]", "new", "other", "w4-w5", "w6"]
+
+
+def same(one: WordMap, other: WordMap) -> bool:
+    arrays = ("lm_word", "extra", "is_empty", "_listed", "_known")
+    return (one.unk_penalty, one.mapped) == (other.unk_penalty, other.mapped) and all(
+        np.array_equal(getattr(one, name), getattr(other, name)) for name in arrays
+    )
+
+
+@given(
+    parts=st.lists(st.lists(st.sampled_from(WORDS), max_size=5), max_size=4),
+    penalty=st.none() | st.just(2.0),
+    map_words=st.sampled_from([(), ("case",), ("case", "unk")]),
+    form=st.sampled_from([None, "basic", "auto"]),
+    has_unk=st.booleans(),
+)
+def test_a_grown_map_is_that_of_the_whole_table(
+    parts: list[list[str]], penalty: float | None, map_words: Sequence, form: str | None, has_unk: bool
+) -> None:
+    def model() -> LanguageModel:
+        lm = FakeLM(unk=has_unk)
+        return lm if form is None else LexicalLM(lm, LexicalForms(form))
+
+    table = SymbolTable.growing()
+    lm = model()
+    word_map = WordMap(table, lm, penalty, map_words=map_words)
+    for part in parts:
+        before = word_map.lm_word.copy()
+        table.intern(part)
+        grown = word_map.grown()
+        assert np.array_equal(word_map.lm_word, before)  # lattices in flight use it
+        assert same(grown, WordMap(table, lm, penalty, map_words=map_words))
+        word_map = grown
+
+
+def test_a_grown_map_looks_up_only_new_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    lm, table = FakeLM(), SymbolTable.growing()
+    table.intern(f"x{number}" for number in range(1000))
+    word_map = WordMap(table, lm, 1.0)
+    asked: list[str] = []
+    monkeypatch.setattr(
+        type(lm.vocabulary), "ids", lambda vocabulary, words: [asked.append(word) or -1 for word in words]
+    )
+    table.intern(["w1", "w2"])
+    asked.clear()
+    word_map.grown()
+    assert asked == ["w1", "w2"]
