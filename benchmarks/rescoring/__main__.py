@@ -1,3 +1,3 @@
 from benchmarks.command import Group
 
-Group("benchmarks.rescoring", "engine", "kaldi", "front", "service", "http")()
+Group("benchmarks.rescoring", "engine", "kaldi", "front", "service", "http", "streaming")()

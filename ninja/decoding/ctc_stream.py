@@ -11,14 +11,16 @@ from ninja.decoding.emissions import log_probabilities
 from ninja.decoding.lexicon import CtcLexicon
 from ninja.decoding.units import CtcUnits
 from ninja.errors import LatticeError, ModelError
+from ninja.graph import connect, from_arcs
 from ninja.lattice import Lattice
-from ninja.lattice.symbols import SymbolTable
+from ninja.lattice.symbols import EPSILON, SymbolTable
 
 
 class CtcStream:
     """Frames of a CTC model, and the lattice of their hypotheses after each part.
 
-    Each lattice is that of `ctc_lattice` for all frames so far; the search begins at the first frame.
+    Each lattice is that of `ctc_lattice` for all frames so far; the search begins at the first frame. The last word of
+    a hypothesis may be incomplete before the last frame, so that it is not known yet: its arc has no word.
 
     Args:
         key: Utterance id.
@@ -48,29 +50,35 @@ class CtcStream:
         self._parts: list[npt.NDArray[np.float64]] = []
 
     @property
+    def num_units(self) -> int:
+        """Number of columns."""
+        return len(self._units.names)
+
+    @property
     def num_frames(self) -> int:
         """Number of frames so far."""
         return sum(map(len, self._parts))
 
-    def add(self, logprob: npt.ArrayLike) -> Lattice:
+    def add(self, logprob: npt.ArrayLike, *, final: bool = False) -> Lattice:
         """Add frames, and return the lattice of all frames so far.
 
         Args:
             logprob: Natural log-probabilities of all units at each new frame, [frames, units]; may have no frames.
+            final: These are the last frames, so that all words are complete.
 
         Raises:
             ModelError: `logprob` does not contain log-probabilities, or not one per unit; the frames are not added.
             LatticeError: There are no frames yet, or the lexicon allows no hypothesis.
         """
         values = log_probabilities(logprob, key=self._key)
-        if values.shape[1] != len(self._units.names):
-            message = f"the matrix has {values.shape[1]} columns, but there are {len(self._units.names)} units"
+        if values.shape[1] != self.num_units:
+            message = f"the matrix has {values.shape[1]} columns, but there are {self.num_units} units"
             raise ModelError(message, key=self._key)
         self._parts.append(values)
         if not self.num_frames:
             raise LatticeError("there are no frames yet", key=self._key)
         self._parts = [np.concatenate(self._parts)]
-        return ctc_lattice(
+        lattice = ctc_lattice(
             self._parts[0],
             self._units,
             self._key,
@@ -79,3 +87,29 @@ class CtcStream:
             words=self.words,
             frame_shift=self._frame_shift,
         )
+        return lattice if final else without_last_words(lattice)
+
+
+def without_last_words(lattice: Lattice) -> Lattice:
+    """Return a lattice of CTC hypotheses in which the last word of each hypothesis is an arc without a word."""
+    src, dst, end = lattice.src, lattice.dst, lattice.num_states - 1
+    at_end = np.flatnonzero(dst == end)
+    before = np.isin(dst, src[at_end]) & (lattice.word != EPSILON)
+    last = {int(src[arc]): arc for arc in at_end.tolist()}  # the arc from a state to the end, which has no word
+    words = np.flatnonzero(before)
+    rest = np.array([last[state] for state in dst[words].tolist()], np.int64)
+    kept = np.setdiff1d(np.arange(lattice.num_arcs), rest)
+    labels = [part.tolist() for part in np.split(lattice.ali, lattice.ali_begin[1:-1])]
+    result = from_arcs(
+        lattice.key,
+        np.concatenate([src[kept], src[words]]),
+        np.concatenate([dst[kept], np.full(len(words), end)]),
+        np.concatenate([lattice.word[kept], np.zeros(len(words), np.int32)]),
+        np.concatenate([lattice.graph[kept], lattice.graph[words] + lattice.graph[rest]]),
+        np.concatenate([lattice.acoustic[kept], lattice.acoustic[words] + lattice.acoustic[rest]]),
+        finals={end: 0.0},
+        labels=[*(labels[arc] for arc in kept), *(labels[w] + labels[r] for w, r in zip(words, rest, strict=True))],
+        frame_shift=lattice.frame_shift,
+        words=lattice.words,
+    )
+    return connect(result)

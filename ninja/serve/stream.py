@@ -11,6 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
+import numpy as np
+
 from ninja.decoding.ctc_stream import CtcStream
 from ninja.errors import ModelError
 from ninja.lattice import Lattice
@@ -236,13 +238,15 @@ class _Stream:
             if self._num_bytes > self._limits.max_body:
                 raise Problem(413, f"the frames have more than {self._limits.max_body} bytes; end the session earlier")
             try:
-                return self._frames.add(update.frames)
+                return self._frames.add(update.frames, final=update.final)
             except ModelError as error:  # of the client's model
                 raise Problem(422, str(error), self.request.key) from error
         if update.body is not None:
             format = update.format or self.request.format
             content = unpacked(update.body, self._limits.max_body, ADVICE)
             return read_lattice(content, format, self.request.key, self._scorer.vocabularies)
+        if self._frames is not None and self._frames.num_frames:
+            return self._frames.add(np.zeros((0, self._frames.num_units)), final=True)
         if self._lattice is None:
             raise Problem(400, "the session has no lattice yet; give one before or with final: true")
         return self._lattice
