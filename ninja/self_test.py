@@ -28,7 +28,7 @@ from ninja.lattice import Lattice, Scales
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm.load import load
 from ninja.rescoring import RescoreOptions
-from ninja.rescoring.rescorer import rescore
+from ninja.rescoring.run import rescore
 
 LATTICES = 60
 SCALES = Scales(acoustic=0.1)

@@ -27,7 +27,7 @@ from benchmarks.tables import Cells, head, put, row, svg
 from ninja.lm import LanguageModel, load
 from ninja.models import ENGLISH, ENGLISH_NGRAM
 from ninja.rescoring import RescoreOptions
-from ninja.rescoring.rescorer import iterate, rescore
+from ninja.rescoring.run import iterate, rescore
 from ninja.tune.weights import tune_weights
 
 COPY_SECONDS = 0.21  # of Kaldi's lattice-copy, where its other figures were measured

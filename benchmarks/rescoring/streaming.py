@@ -41,7 +41,7 @@ MATRICES = RescoreOptions(acoustic_scale=1.0, max_unknown=1.0)
 LETTERS = ["<blank>", "|", *"abcdefghijklmnopqrstuvwxyz'"]
 CHOICES = [
     StreamOptions(),
-    *(StreamOptions(agreement, least) for agreement in (1, 3, 5) for least in (0.0, 0.9, 0.99, 0.999)),
+    *(StreamOptions(agreement, least) for agreement in (1, 3, 5) for least in (0.0, 0.9, 0.99)),
 ]
 
 
@@ -228,7 +228,7 @@ def table(sets: list[Figures]) -> list[str]:
 @click.argument("archives", nargs=-1, type=PATH)
 @path_option("--texts", multiple=True, help="References, for CTC matrices; may be repeated.")
 @path_option("--model", help="Language model.  [default: the shipped LSTM]")
-@option("--confused", default=0.05, help="Fraction of the frames of letters in which another letter is as probable.")
+@option("--confused", default=0.02, help="Fraction of the frames of letters in which another letter is as probable.")
 @option("--most", default=60, help="Utterances of each set.")
 @output
 def main(

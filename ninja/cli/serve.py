@@ -66,7 +66,8 @@ def serve(
 
     The models are loaded once, and all requests share one batch. POST /v1/rescore takes a lattice in any format that
     Ninja reads, or an n-best list in JSON, and returns the best hypotheses with times and confidences. POST /v1/correct
-    takes a transcript, and returns it with corrected names, as `ninja correct` does. The page / is a
+    takes a transcript, and returns it with corrected names, as `ninja correct` does. WS /v1/stream
+    rescores growing lattices. The page / is a
     form for lattices, /docs describes the endpoints, /metrics has metrics for Prometheus. SIGTERM stops the server
     after the requests in progress. Without --lm-weight, --word-penalty and --acoustic-scale, lattices and n-best lists
     have the default weights of their kind, as in `ninja rescore`. Requires the extra ninja-asr[serve].

@@ -5,5 +5,6 @@ from .models import ModelFiles as ModelFiles, coverage as coverage
 from .options import RescoreOptions as RescoreOptions
 from .prompts import Prompts as Prompts
 from .report import RescoreReport as RescoreReport
-from .rescorer import Rescorer as Rescorer, iterate as iterate, rescore as rescore
+from .rescorer import Rescorer as Rescorer
+from .run import iterate as iterate, rescore as rescore
 from .session import Partial as Partial, Session as Session, StreamOptions as StreamOptions

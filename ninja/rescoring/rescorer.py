@@ -1,4 +1,4 @@
-"""`rescore`, `iterate` and `Rescorer`, which rescore lattices with language models."""
+"""`Rescorer`, which rescores lattices with language models for iterables, threads and coroutines."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +30,6 @@ from ninja.rescoring.session import HISTORIES, Session, StreamOptions
 from ninja.rescoring.utterances import (
     ContextStage,
     IterableSource,
-    Prefetch,
     Preparation,
     Source,
     Submission,
@@ -234,12 +233,15 @@ class Rescorer:
         lm, old_lm = self._originals
         if self.carry_over is not None:
             raise OptionError("a session cannot carry words over from earlier utterances; omit carry_over")
+        if self.prompts is not None:
+            raise OptionError("a session cannot use prompts; omit them")
         first = self._models[0][0] if self._models else None
         if self.context is not None and self.context.over(first) is not first:
             raise OptionError("a session cannot use a context model; boost the phrases instead")
         sessions = Rescorer(
             lm if isinstance(lm, ModelFiles) else cached(lm, HISTORIES),
-            self.options,
+            # A best path has no alternatives, from which the posteriors of words are computed.
+            replace(self.options, output="lattice") if self.options.output == "best" else self.options,
             old_lm=cached(old_lm, HISTORIES),
             context=copy.copy(self.context),
             max_latency=self.max_latency,
@@ -465,97 +467,3 @@ class Rescorer:
         for word_map in self._word_maps(lattice.words, report):
             if word_map.unknown_share(lattice) > self.options.max_unknown:
                 raise unknown_words(word_map.coverage([lattice]), self.options.max_unknown)
-
-
-def rescore(
-    lattices: Iterable[Keyed],
-    lm: Model,
-    options: RescoreOptions | None = None,
-    *,
-    old_lm: Model = None,
-    carry_over: CarryOver | None = None,
-    prompts: Prompts | None = None,
-    report: RescoreReport | None = None,
-) -> Iterator[Keyed]:
-    """Replace the language model scores of lattices with those of another model.
-
-    If the old language model, which gave the lattices their scores, is given, the graph cost of an arc becomes
-    ``graph + lm_weight * (-log p_new(word | history) + log p_old(word | history))``. Otherwise the costs are
-    interpolated: ``(1 - lm_weight) * graph + lm_weight * -log p_new(word | history)``, which is exact if the graph
-    cost is the cost of the old language model only. The cost of ``</s>`` is added to final states. Acoustic costs do
-    not change.
-
-    Args:
-        lattices: ``(key, lattice)`` pairs with symbol tables, as ``ninja.read`` yields them. They are read one at a
-            time in a thread: while a slow source, such as a decoder, computes its next lattice, all earlier lattices
-            are rescored and returned.
-        lm: A language model (see ``ninja.lm.load``), a mixture, or None to only subtract the old model.
-        old_lm: The first-pass language model.
-        carry_over: Recordings of the utterances, for a model that reads the words of earlier utterances.
-        prompts: Texts that the model reads before the words of utterances, for causal Hugging Face models.
-        report: Filled during the run with counts, notes and the coverage of the words. If its ``on_error`` is set,
-            failed lattices are reported and omitted; otherwise the first failure is raised.
-
-    Returns:
-        An iterator over ``(key, lattice)`` in input order, computed lazily. Memory is bounded by
-        ``options.batch_arcs``. Closing or deleting the iterator also closes the source.
-
-    Raises:
-        VocabularyError: A model lacks the words of more than ``options.max_unknown`` of the arcs, in the first hundred
-            lattices or in all.
-        ModelError: A single step of the model exceeds the memory, or the algorithm scores words but the model can
-            score only whole sentences.
-        OptionError: No model is given, carry-over or prompts are used with a model that reads backward, or no model
-            reads prompts.
-        NinjaError: The first failure of a lattice, if ``on_error`` is not set.
-
-    Source: arc-beam after Kumar et al. 2017, arXiv:1711.05448, which does not define it exactly; push-forward after
-    Sundermeyer et al. 2014; look-ahead calibration after Xu et al. 2018 (Kaldi's pruned composition).
-    """
-    return _run(Rescorer(lm, options, old_lm=old_lm, carry_over=carry_over, prompts=prompts), lattices, report)
-
-
-def iterate(
-    lattices: Iterable[Keyed],
-    passes: Sequence[Pass],
-    *,
-    old_lm: Model = None,
-    carry_over: CarryOver | None = None,
-    report: RescoreReport | None = None,
-) -> Iterator[Keyed]:
-    """Rescore lattices with several language models in turn, each of which rescores the results of the previous one.
-
-    Pass j changes the graph cost of an arc to ``(1 - w_j) * graph + w_j * -log p_j(word | history)``, where ``graph``
-    is the result of pass j - 1 and ``w_j`` is the ``lm_weight`` of pass j. Each pass searches the output lattice of the
-    previous pass, so later models do not score paths that earlier passes pruned. Set ``backward=True`` in the options
-    of models that read sentences from the end.
-
-    Args:
-        lattices: As for `rescore`.
-        passes: The model and the options of each pass. After ``output="best"``, later passes see only one path.
-        old_lm: The language model of the recogniser, whose scores the first of these passes subtracts.
-        carry_over: As for `rescore`, in every pass.
-        report: As for `rescore`, for all passes together.
-
-    Returns:
-        An iterator over ``(key, lattice)`` in input order, computed lazily.
-
-    Raises:
-        OptionError: `passes` is empty.
-
-    Source: Ogawa et al. 2023, arXiv:2312.12764, which does not state how scores are interpolated over the iterations.
-    """
-    return _run(Rescorer.of_passes(passes, old_lm=old_lm, carry_over=carry_over), lattices, report)
-
-
-def _run(rescorer: Rescorer, lattices: Iterable[Keyed], report: RescoreReport | None) -> Iterator[Keyed]:
-    report = RescoreReport() if report is None else report
-    results = rescorer._results(Prefetch(lattices), report)  # refuses conflicting options
-
-    def counted() -> Iterator[Keyed]:
-        with closing(results):  # type: ignore[type-var]
-            for pair in results:
-                report.lattices += 1
-                yield pair
-
-    return counted()

@@ -15,7 +15,8 @@ from ninja.serve.requests import CORRECT_DESCRIPTIONS, DESCRIPTIONS, MAX_KEY, MA
 
 ABOUT = (
     "Rescores lattices and n-best lists of speech recognisers with language models, and corrects transcripts. All "
-    "rescoring requests share one batch; the result of a request does not depend on the others."
+    "rescoring requests share one batch; the result of a request does not depend on the others. A WebSocket at "
+    "`/v1/stream` rescores a growing lattice, or the frames of a CTC model: see docs/howto/serve.md."
 )
 EXAMPLE = {
     "key": "utt1",

@@ -17,7 +17,8 @@ from ninja.lattice.text import BASIC, LOOKS_WRITTEN
 from ninja.lm.mixture import Mixture
 from ninja.rescoring import RescoreOptions, RescoreReport
 from ninja.rescoring.options import ALGORITHMS
-from ninja.rescoring.rescorer import Rescorer, rescore
+from ninja.rescoring.rescorer import Rescorer
+from ninja.rescoring.run import rescore
 
 LEXICAL = SymbolTable.from_words(["<eps>", *(f"w{i}" for i in range(1, 6))])
 WRITTEN = SymbolTable.from_words(["<eps>", "W1,", "w2.", "“w3”", "W4", "w5?"])

@@ -111,6 +111,14 @@ def test_words_with_probable_alternatives_are_not_stable() -> None:
         assert session.observe(lattice).num_stable == expected
 
 
+def test_best_paths_of_the_options_do_not_hide_alternatives() -> None:
+    lattice = from_arcs("utt", [0, 0], [1, 1], TABLE.ids(["w1", "w2"]), [0.0, 0.1], finals={1: 0.0}, words=TABLE)
+    options = replace(OPTIONS, output="best", lm_weight=0.0)
+    with ninja.Rescorer(FakeLM(), options, max_latency=0.0) as rescorer:
+        partial = rescorer.session(StreamOptions(1, 0.9)).update(lattice)
+        assert (partial.words, partial.num_stable) == (("w1",), 0)
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_posteriors_of_prefixes_agree_with_enumeration(seed: int) -> None:
     lattice = random_lattice(seed, 7, 2)

@@ -86,8 +86,8 @@ def read_back(body: bytes, format: str, folder: Path) -> Lattice:
 
 
 def test_clients_at_once_get_the_results_of_their_own_lattices(client: Client) -> None:
-    lattices = [random_lattice(seed).with_key(f"utt{seed}") for seed in range(64)]
-    with ThreadPoolExecutor(64) as threads:
+    lattices = [random_lattice(seed).with_key(f"utt{seed}") for seed in range(32)]
+    with ThreadPoolExecutor(32) as threads:
         answers = list(threads.map(lambda lattice: client.rescore(file_of(lattice)), lattices))
     assert [answer.json["key"] for answer in answers] == [lattice.key for lattice in lattices]
     assert [answer.text for answer in answers] == expected(lattices)

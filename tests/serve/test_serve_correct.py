@@ -56,7 +56,7 @@ def correct_json(client: Client, **fields: Any) -> Answer:
     return client.send("POST", "/v1/correct", json.dumps(fields).encode(), Content_Type="application/json")
 
 
-@pytest.mark.parametrize("name", ["hypotheses/whisper.json", "hypotheses/nemo-manifest.json", "nbest.json"])
+@pytest.mark.parametrize("name", ["hypotheses/whisper.json", "nbest.json"])
 def test_a_document_is_corrected_as_by_the_command(client: Client, name: str, tmp_path: Path) -> None:
     rows = [{"text": "call jon chan", "score": -1.0}, {"text": "call john", "score": -1.5}]
     content = json.dumps({"key": "utt", "nbest": rows}).encode()

@@ -57,7 +57,7 @@ def is_answered(client: Client, status: int, document: bytes, media_type: str) -
         assert json.loads(document)["status"] == status
 
 
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(fields=st.dictionaries(NAMES, VALUES, max_size=4), nbest=st.none() | HYPOTHESES)
 def test_any_json_object_is_answered(client: Client, fields: dict[str, Any], nbest: list[Any] | None) -> None:
     lattice = fields if nbest is None else {"key": "utt", **fields, "nbest": nbest}
