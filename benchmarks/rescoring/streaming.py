@@ -39,10 +39,8 @@ FRAME_SHIFT = 0.02  # of the matrices
 LATTICES = RescoreOptions(lm_weight=0.8, word_penalty=0.5, max_unknown=1.0)  # the usual weights of lattices
 MATRICES = RescoreOptions(acoustic_scale=1.0, max_unknown=1.0)
 LETTERS = ["<blank>", "|", *"abcdefghijklmnopqrstuvwxyz'"]
-CHOICES = [
-    StreamOptions(),
-    *(StreamOptions(agreement, least) for agreement in (1, 3, 5) for least in (0.0, 0.9, 0.99)),
-]
+GRID = [StreamOptions(agreement, least) for agreement in (1, 3, 5) for least in (0.0, 0.9, 0.99)]
+CHOICES = [*dict.fromkeys([StreamOptions(), StreamOptions(5, 0.95), *GRID])]
 
 
 class Counting(LanguageModel):

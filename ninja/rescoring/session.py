@@ -24,7 +24,7 @@ class StreamOptions:
     """When a word of a growing lattice is stable; larger values hold words back for longer and change fewer of them."""
 
     agreement: int = described(5, "Updates, including the last one, in which a stable word and those before it agree.")
-    min_posterior: float = described(0.95, "Minimum posterior probability of a stable word and those before it.")
+    min_posterior: float = described(0.99, "Minimum posterior probability of a stable word and those before it.")
 
     def __post_init__(self) -> None:
         check_range("agreement", self.agreement, least=1)
