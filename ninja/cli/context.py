@@ -124,7 +124,7 @@ def entities(
                 raise OptionError(
                     f"{', '.join(flags)} cannot be used with --context-model, which replaces keyword boosts"
                 )
-            if augment:
+            if augment or options.get("correct"):  # corrections have the same options of pronunciations
                 augmentation = Augmentation(
                     AugmentOptions(acoustic_scale=options["acoustic_scale"], **augment_options), **files
                 )

@@ -123,6 +123,7 @@ def tune(
 
     With --correct, the threshold of `ninja correct` is chosen instead: the lowest one with which at most
     --max-false-corrections of the utterances whose references contain no phrase are changed, with 95 % confidence.
+    --letters-only, --lexicon and --confusion are then options of the corrections, and are written with the threshold.
 
     \b
     Examples:

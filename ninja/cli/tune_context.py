@@ -14,7 +14,7 @@ import numpy as np
 from ninja.cli.console import current_console, use_log
 from ninja.cli.context import OF_AUGMENTING, OF_RESCORING, with_acoustic_scale
 from ninja.cli.models import WORD_OPTIONS
-from ninja.cli.options import write_config
+from ninja.cli.options import given_on_command_line, write_config
 from ninja.cli.source import fitting_acoustic_scale
 from ninja.context.augmentation.old_costs import with_unknown
 from ninja.context.augmentation.options import AugmentOptions
@@ -174,6 +174,8 @@ def choose_pointer_weights(
         OptionError: Options cannot be combined.
     """
     general, general_ref = general_set.general, general_set.general_ref
+    if wrong := given_on_command_line(("margin", "curve")):
+        raise OptionError(f"{', '.join(wrong)}: only for boosts, which --context-model replaces; omit it")
     if bool(general) != (general_ref is not None):
         raise OptionError("--general and --general-ref must be used together; give both or neither")
     inputs.beside = general

@@ -8,6 +8,7 @@ import click
 
 from ninja.cli.console import current_console
 from ninja.cli.options import given_on_command_line, section, write_config
+from ninja.cli.tune_context import changed_options
 from ninja.context.correction.options import CorrectOptions
 from ninja.context.correction.stage import Correcting, Correction
 from ninja.context.settings import Context
@@ -20,9 +21,10 @@ from ninja.pipeline.transcripts import detect_transcripts
 from ninja.rescoring.options import RescoreOptions
 from ninja.tune.correction import tune_correction
 
+PRONUNCIATIONS = ("letters_only", "lexicon", "confusion")
 OF_CORRECTIONS = {"source", "ref", "entities", "utt2group", "correct", "max_false_corrections", "output_file"}
 OF_CORRECTIONS |= {"acoustic_scale", "word_penalty", "normalizer", "words", "format", "encoding", "on_error"}
-OF_CORRECTIONS |= {"jobs", "allow_pipes"}
+OF_CORRECTIONS |= {"jobs", "allow_pipes", *PRONUNCIATIONS}
 
 correction_options = section(
     "Tuning of corrections",
@@ -53,8 +55,17 @@ def tune_threshold(
     inputs.format = inputs.format or detect_transcripts(inputs)
     scales = Scales(options.acoustic_scale, 1.0, options.word_penalty)
     normalizer = BASIC if options.normalizer == "auto" else options.normalizer
+    sounds = context.augmentation
+    assert sounds is not None
     correcting = Correcting(
-        context.entities, context.groups, CorrectOptions(0.0), normalizer=normalizer, scales=scales, guard=context.guard
+        context.entities,
+        context.groups,
+        CorrectOptions(0.0, sounds.letters_only),
+        sounds.lexicon,
+        sounds.confusion,
+        normalizer,
+        scales,
+        guard=context.guard,
     )
     with current_console().progress("utterances", by_reading=True):
         tuned = tune_correction(
@@ -65,5 +76,6 @@ def tune_threshold(
         click.get_current_context().exit(1)
     arguments = [*inputs.places, "--ref", ref, "--entities", str(context.entities), "--correct"]
     command = shlex.join(["ninja", "tune", *arguments, "--max-false-corrections", f"{max_false_corrections:g}"])
-    write_config(output_file, {"threshold": tuned.bound.threshold}, [command, tuned.story])
+    values = {"threshold": tuned.bound.threshold, **changed_options(sounds, PRONUNCIATIONS)}
+    write_config(output_file, values, [command, tuned.story])
     current_console().close(f"{tuned.story}, {current_console().seconds:.1f} s")

@@ -122,14 +122,12 @@ def test_a_threshold_comes_from_the_file_that_tune_writes(ninja, names, tmp_path
     (tmp_path / "ref").write_text("\n".join([*texts, "utt-x call Kathy Clendenin now"]) + "\n")
     code, _, errors = ninja(
         "tune", tmp_path / "text", "--ref", tmp_path / "ref", "--entities", names, "--correct",
-        "--max-false-corrections", 0.01, "-o", tmp_path / "correct.toml",
+        "--letters-only", "--max-false-corrections", 0.01, "-o", tmp_path / "correct.toml",
     )  # fmt: skip
     assert code == 0, errors
     assert "0 of 310 utterances without phrases are changed, the rate is at most 0.96% with 95% confidence" in errors
-    assert "\nthreshold = 0.01\n" in (tmp_path / "correct.toml").read_text()
-    code, printed, _ = ninja(
-        "correct", tmp_path / "text", "--entities", names, "--config", tmp_path / "correct.toml", "--letters-only"
-    )
+    assert "\nthreshold = 0.01\nletters_only = true\n" in (tmp_path / "correct.toml").read_text()
+    code, printed, _ = ninja("correct", tmp_path / "text", "--entities", names, "--config", tmp_path / "correct.toml")
     assert (code, printed.splitlines()[-1]) == (0, "utt-x call Kathy Clendenin now")
 
 
@@ -146,6 +144,10 @@ def test_other_options_of_tuning_are_refused(ninja, names, tmp_path):
     source = ["tune", tmp_path / "text", "--ref", tmp_path / "text"]
     code, _, errors = ninja(*source, "--entities", names, "--correct", "--margin", 2)
     assert (code, "omit --margin" in errors) == (2, True)
+    code, _, errors = ninja(*source, "--entities", names, "--correct", "--augment")
+    assert (code, "omit --augment" in errors) == (2, True)
+    code, _, errors = ninja(*source, "--entities", names, "--context-model", names, "--margin", 2)
+    assert (code, "--margin: only for boosts, which --context-model replaces; omit it" in errors) == (2, True)
     code, _, errors = ninja(*source, "--correct")
     assert (code, "--correct requires --entities" in errors) == (2, True)
     code, _, errors = ninja(*source, "--max-false-corrections", 0.02)

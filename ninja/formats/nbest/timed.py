@@ -19,26 +19,35 @@ ASSUMED_SHIFT = 0.01  # seconds per frame, as in readers
 
 
 @dataclass(frozen=True, slots=True)
-class TimedOptions:
-    """Options for writing the best hypothesis with its times."""
+class BestOptions:
+    """Options for writing the best hypothesis."""
 
     n: ClassVar[int] = 1
 
-    segments: str | None = None  # Kaldi's segments file; the begins of utterances are added to their times
-    frame_shift: float | None = None  # seconds per frame  [default: that of the lattice, else 0.01]
     acoustic_scale: float = 1.0
     lm_scale: float = 1.0
     word_penalty: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.frame_shift is not None:
-            checked_shift(self.frame_shift)
         for name in ("acoustic_scale", "lm_scale", "word_penalty"):
             check_finite(name, getattr(self, name))
 
     def most(self, lattice: Lattice) -> int:
         """Return the number of hypotheses to write for a lattice."""
         return self.n
+
+
+@dataclass(frozen=True, slots=True)
+class TimedOptions(BestOptions):
+    """Options for writing the best hypothesis with its times."""
+
+    segments: str | None = None  # Kaldi's segments file; the begins of utterances are added to their times
+    frame_shift: float | None = None  # seconds per frame  [default: that of the lattice, else 0.01]
+
+    def __post_init__(self) -> None:
+        if self.frame_shift is not None:
+            checked_shift(self.frame_shift)
+        BestOptions.__post_init__(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 from ninja.errors import FormatError
 from ninja.formats.content import Content, Entry, check_encoding
@@ -15,10 +15,10 @@ from ninja.formats.hypotheses.mixed import MixedEncoder, is_of
 from ninja.formats.nbest.cue_text import PLAIN, tokens, with_words
 from ninja.formats.nbest.lattices import list_entries
 from ninja.formats.nbest.text_rows import each_row
+from ninja.formats.nbest.timed import BestOptions
 from ninja.formats.nbest.writing import spelled
 from ninja.formats.textual import check_choice, encoded
-from ninja.lattice import Lattice
-from ninja.lattice.lattice import ListRecord, Origin, check_finite
+from ninja.lattice.lattice import ListRecord, Origin
 from ninja.lattice.nbest import NBest, sentence
 from ninja.lattice.symbols import SymbolTable
 
@@ -36,25 +36,6 @@ class TranscriptOptions:
     def __post_init__(self) -> None:
         check_choice("keys", self.keys, "first", "none")
         check_encoding(self.encoding)
-
-
-@dataclass(frozen=True, slots=True)
-class TranscriptOutputOptions:
-    """Options for writing the best hypothesis."""
-
-    n: ClassVar[int] = 1
-
-    acoustic_scale: float = 1.0
-    lm_scale: float = 1.0
-    word_penalty: float = 0.0
-
-    def __post_init__(self) -> None:
-        for name in ("acoustic_scale", "lm_scale", "word_penalty"):
-            check_finite(name, getattr(self, name))
-
-    def most(self, lattice: Lattice) -> int:
-        """Return the number of hypotheses to write for a lattice."""
-        return self.n
 
 
 def text_begin(line: str, options: TranscriptOptions) -> int:
@@ -144,5 +125,5 @@ FORMAT = Format(
     results=True,
     read=Read(_entries, TranscriptOptions),
     keeps=frozenset({"key", "names", "fields"}),
-    write=Write(encoder=_encoder, options=TranscriptOutputOptions, also_lost=_lost, key_is_field=True, restores=True),
+    write=Write(encoder=_encoder, options=BestOptions, also_lost=_lost, key_is_field=True, restores=True),
 )
