@@ -2,8 +2,12 @@
 
     python -m benchmarks.context correct ../shared/data/english ../shared/data/real    the tables
     python -m benchmarks.context correct ../shared/data/english ../shared/data/real --fit models/correction.toml
+    python -m benchmarks.context correct ../shared/data/english ../shared/data/real --splits 200    the bound
 
-With --fit, the weights and the threshold are estimated on the development sets and written; figures are of test.
+With --fit, the weights and the thresholds are estimated on the development sets and written. With --splits,
+the utterances of dev and test, with lists of 100 names, none of them spoken, are divided in half: the threshold is
+chosen on one half, and the other half shows the rate of false corrections; the rate of all utterances shows how many of
+the excesses are due to the small size of a half.
 """
 
 from __future__ import annotations
@@ -12,18 +16,22 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
+import numpy as np
 
 from benchmarks.command import argument, command, option, path_option
-from benchmarks.context.correct_cases import Case, cases, is_in, whisper_best
+from benchmarks.context.correct_cases import Case, UnspokenNames, cases, is_in, whisper_best
 from benchmarks.tables import head, row, show
 from ninja.context.correction.corrector import Corrector, apply_changes
+from ninja.context.correction.options import CorrectOptions
 from ninja.context.correction.stage import Correcting, make_corrector
 from ninja.context.entities.lists import Entities
 from ninja.evaluate import read_biasing, read_text, score, score_biased
 from ninja.files.text import toml_text
 from ninja.lattice.text import BASIC
 from ninja.log import Log
+from ninja.tune.false_corrections import choose_threshold
 
+RATES = (0.01, 0.02, 0.05)  # maximum rates of false corrections
 TITLES = {
     "calls": "commands with names",
     "general": "commands without",
@@ -81,14 +89,54 @@ def rare_words(corrector: Corrector, folder: Path, sizes: Sequence[int]) -> Iter
             yield row("words" if name == "nbest" else "written text", size, *cells)
 
 
+def splits(corrector: Corrector, english: Path, real: Path, count: int) -> Iterator[str]:
+    """Count the random splits in which the realised rate of false corrections exceeds the chosen one."""
+    scores = []
+    for part in ("dev", "test"):
+        unspoken = UnspokenNames(english)
+        for case in filter(None, map(unspoken.of, cases(english, real, part, [100]))):
+            changes = corrector.changes(case.words, case.lists)
+            scores.append(max((change.probability for change in changes if change.kind == "sound"), default=0.0))
+    values = np.array(scores)
+    yield from head(
+        "rate",
+        "utterances",
+        "splits",
+        "exceeded in the other half",
+        "in all",
+        "mean rate",
+        "mean threshold",
+        "none chosen",
+    )
+    generator = np.random.default_rng(1)
+    for rate in RATES:
+        rates, of_all, thresholds = [], [], []
+        for _ in range(count):
+            order = generator.permutation(len(values))
+            chosen, others = values[order[: len(values) // 2]], values[order[len(values) // 2 :]]
+            bound = choose_threshold(chosen, rate)
+            if bound is not None:
+                rates.append(float((others >= bound.threshold).mean()))
+                thresholds.append(bound.threshold)
+                of_all.append(float((values >= bound.threshold).mean()))
+        shares = (f"{sum(value > rate for value in side) / count:.1%}" for side in (rates, of_all))
+        means = (f"{np.mean(rates):.4f}", f"{np.mean(thresholds):.2f}") if rates else ("–", "–")
+        yield row(rate, len(values), count, *shares, *means, count - len(rates))
+
+
 @command
 @argument("english")
 @argument("real")
 @path_option("--fit", metavar="FILE", help="Estimate weights and threshold on the development sets, and write them.")
+@option("--splits", "num_splits", type=int, help="Test the bound on random splits.")
 @option("--part", type=click.Choice(["dev", "test"]), default="test", help="Sets of the figures.")
 @option("--sizes", default="100,1000,5000", help="Numbers of phrases.")
-def main(english: Path, real: Path, fit: Path | None, part: str, sizes: str) -> None:
-    corrector = make_corrector(Correcting(Entities.from_dict({})), BASIC, Log())
+def main(english: Path, real: Path, fit: Path | None, num_splits: int | None, part: str, sizes: str) -> None:
+    options = CorrectOptions() if num_splits is None else CorrectOptions(threshold=0.0)
+    corrector = make_corrector(Correcting(Entities.from_dict({}), options=options), BASIC, Log())
+    if num_splits is not None:
+        show(splits(corrector, english, real, num_splits))
+        return
     if fit is not None:
         from benchmarks.context.correct_fit import fit as estimate
 

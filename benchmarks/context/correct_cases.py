@@ -106,6 +106,34 @@ def cases(english: Path, real: Path, part: str, sizes: Sequence[int]) -> Iterato
 
 
 REAL = ("whisper", "pocketsphinx")
+SLICES = 50  # lists of 100 names in a pool
+
+
+class UnspokenNames:
+    """Replaces the lists of utterances by 100 names, none of which is spoken.
+
+    Args:
+        english: The test-bed with the names.
+    """
+
+    def __init__(self, english: Path) -> None:
+        self._pools = [pool(english / "pools" / f"pool{number}.tsv.gz", 100 * SLICES) for number in range(10)]
+        self._num_read = 0
+
+    def of(self, case: Case) -> Case | None:
+        """Return an utterance with a list of 100 phrases with names; None if it has another list."""
+        if case.size != 100:
+            return None
+        if case.bed == "general":
+            return case
+        if case.bed == "calls":
+            other = case.without_spoken()
+            return other if other is not None and other.lists else None
+        texts = [phrase.text for phrase in self._pools[self._num_read % 10].classes[""]]
+        begin = 100 * (self._num_read // 10 % SLICES)
+        unspoken = [text for text in texts[begin : begin + 100] if not is_in(text.split(), case.reference)]
+        self._num_read += 1
+        return replace(case, lists=(phrase_list(tuple(unspoken)),), spoken=())
 
 
 def _lists(english: Path, record: dict[str, Any], spoken: tuple[str, ...], size: int) -> tuple[PhraseList, ...]:

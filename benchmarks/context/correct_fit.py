@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from benchmarks.context.correct_cases import Case, cases, is_in, phrase_list, pool
+from benchmarks.context.correct_cases import Case, UnspokenNames, cases, is_in
 from ninja.context.correction.corrector import Corrector
 from ninja.context.correction.decision import Decision, overlaps
 from ninja.context.correction.evidence import FEATURES
@@ -23,7 +23,6 @@ NEAREST = 20  # candidates of an utterance that take part in the estimate, by di
 PENALTY = 0.003  # of the squares of the standardised weights
 MAX_RATE = 0.01
 UNKNOWN = [FEATURES.index(name) for name in ("doubt", "has_confidence")]
-SLICES = 50  # lists of 100 names in a pool
 ORIGIN = (
     "dev sets of the English test-bed and of real speech (Whisper, PocketSphinx), with lists of 100 to 5,000 names and "
     "of 100 rare words; the thresholds from lists of 100 names, none of them spoken, by cross-validation"
@@ -97,10 +96,9 @@ def estimate(examples: Sequence[Example]) -> Decision:
 
 def fit(corrector: Corrector, english: Path, real: Path) -> tuple[Decision, str]:
     """Return the decision for the shipped file, and a line about its thresholds."""
-    pools = [pool(english / "pools" / f"pool{number}.tsv.gz", 100 * SLICES) for number in range(10)]
+    unspoken = UnspokenNames(english)
     examples: list[Example] = []
     names: list[Example] = []  # with lists of 100 names, none of them spoken
-    num_read = 0
     for case in cases(english, real, "dev", (100, 1000, 5000)):
         has_names = case.bed in ("calls", "general")
         if (case.size > 100 and not has_names) or not case.words:
@@ -111,12 +109,8 @@ def fit(corrector: Corrector, english: Path, real: Path) -> tuple[Decision, str]
             examples.append(example(corrector, other))
         if has_names and case.size == 100:
             names.append(examples[-1])
-        elif not has_names:
-            texts = [phrase.text for phrase in pools[num_read % 10].classes[""]]
-            begin = 100 * (num_read // 10 % SLICES)
-            unspoken = [text for text in texts[begin : begin + 100] if not is_in(text.split(), case.reference)]
-            num_read += 1
-            names.append(example(corrector, replace(case, lists=(phrase_list(tuple(unspoken)),), spoken=())))
+        elif (other := unspoken.of(case)) is not None:
+            names.append(example(corrector, other))
             examples.append(names[-1])
     thresholds = []
     stories = []
