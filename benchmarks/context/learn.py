@@ -21,7 +21,7 @@ from benchmarks.context.correct_cases import REAL, pool, posteriors, whisper_bes
 from benchmarks.tables import head, row, show
 from ninja.context.correction.corrector import Corrector, apply_changes
 from ninja.context.correction.edits import paired
-from ninja.context.correction.learning import learn
+from ninja.context.correction.learning import learn_edits
 from ninja.context.correction.stage import Correcting, make_corrector
 from ninja.context.entities.edit_evidence import without_last_run
 from ninja.context.entities.lists import Entities
@@ -31,7 +31,7 @@ from ninja.lattice.text import BASIC
 from ninja.log import Log
 
 PARTS = 8
-COUNTS = (1, 2)
+COUNTS = (2,)
 
 
 def recordings(english: Path, folder: Path) -> tuple[Words, Words, dict[str, BiasingList]]:
@@ -52,7 +52,7 @@ def recordings(english: Path, folder: Path) -> tuple[Words, Words, dict[str, Bia
 
 def learned(names: bytes, edits: tuple[Words, Words], corrector: Corrector, min_count: int) -> Entities:
     """Return a list of names with the evidence of edits; undoing it restores the file."""
-    result = learn(paired(*edits), names, corrector, min_count=min_count)
+    result = learn_edits(paired(*edits), names, corrector, min_count=min_count)
     assert without_last_run(result.content, "") == names
     return Entities.parsed(result.content, normalizer=BASIC)
 
