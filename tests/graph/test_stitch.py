@@ -1,9 +1,11 @@
 """Joining overlapping windows: paths, costs and times against enumeration; times of windows; the command."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from fake_lm import FakeLM
 from reference_graph import paths
 
 import ninja as package
@@ -16,6 +18,7 @@ from ninja.lattice import Scales
 from ninja.lattice.symbols import SymbolTable
 from ninja.lattice.times import num_frames, state_times
 from ninja.log import Log
+from ninja.rescoring import RescoreOptions, rescore
 
 WORDS = SymbolTable.from_words(["<eps>", *(f"w{i}" for i in range(1, 40))])
 SCALES = Scales(0.5)
@@ -236,6 +239,28 @@ def test_uncertain_seams_and_late_begins_are_reported():
         "r: times are counted from 0.10 s, where the first window begins",
         "r: at 1 seam of 1, the windows probably have no word boundary in common (0.28 s)",
     ]
+
+
+def test_a_language_model_reads_across_the_seams():
+    words = SymbolTable.from_words(["<eps>", *(f"w{i}" for i in range(1, 40))])
+
+    def part(key, begin, end):
+        lattice = sausage(key, begin, end, junk=(38, 39))
+        return replace(lattice, graph=np.where(lattice.word < 31, np.float32(1), np.float32(1.5)), words=words)
+
+    class Bigrams(FakeLM):
+        def score(self, history, word):
+            return super().score(history[-1:], word)
+
+    lm = Bigrams(39)
+    exact = {"max_hyps": 0, "max_active": 0, "merge_order": 1, "beam": math.inf, "prune_beam": math.inf}
+    options = RescoreOptions(lm_weight=0.5, acoustic_scale=0.5, output="best", max_unknown=1.0, **exact)
+    windows = [(f"rec-{n}", part(f"rec-{n}", 75 * n, 75 * n + 100)) for n in range(4)]
+    joined = stitch(windows, Windows.regular(1.0, 0.25), scales=SCALES)
+    [(_, result)] = rescore(joined, lm, options)
+    [(_, expected)] = rescore([("rec", part("rec", 0, 325))], lm, options)
+    assert said(result) == said(expected) != said(part("rec", 0, 325))
+    assert not lm.history
 
 
 # The command
