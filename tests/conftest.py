@@ -23,7 +23,8 @@ remote.SCHEMES |= {"memory"}  # stands in for a store; users have no files there
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # A busy machine must not fail a test. Outside CI examples are drawn anew in each run, so that few of them add up.
-settings.register_profile("ninja", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+EXAMPLES = int(os.environ.get("NINJA_FUZZ_EXAMPLES", "20"))  # more of them search longer than a change can wait
+settings.register_profile("ninja", max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("ninja")
 
 # A shell's background job ignores these signals, and what it starts would, too: the programs under test must not.

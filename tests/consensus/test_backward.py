@@ -35,7 +35,7 @@ def path_costs_backward(
     return turned(path_costs_under(whole, logprob, options, graph_share))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(lattice=lattices(max_states=6, max_word=8))
 def test_a_reversed_lattice_holds_each_path_turned_round_at_the_same_costs(lattice: Lattice) -> None:
     result = reverse(lattice)
@@ -44,7 +44,7 @@ def test_a_reversed_lattice_holds_each_path_turned_round_at_the_same_costs(latti
     assert (result.key, result.kind, result.words) == (lattice.key, lattice.kind, lattice.words)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(lattice=lattices(max_states=6, max_word=8))
 def test_reversing_twice_gives_the_lattice_back(lattice: Lattice) -> None:
     lattice = connect(lattice)
@@ -110,7 +110,7 @@ def test_a_backward_model_with_the_old_one_and_the_topology_of_the_input() -> No
     assert sorted(kept.word.tolist()) == sorted(lattice.word.tolist())
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(lattice=lattices(max_states=5, max_word=8))
 def test_models_in_turn_equal_running_interpolation_along_every_path(lattice: Lattice) -> None:
     lattice = replace(lattice, words=TABLE)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from reference_consensus import expected_errors, slow_decode
 from reference_graph import SHARED, archive
@@ -293,7 +293,6 @@ def test_given_words_are_found_in_a_long_recording_where_they_are_said() -> None
     assert near.confidences == pytest.approx(every.confidences, abs=1e-6)
 
 
-@settings(max_examples=40)
 @given(st.integers(0, 1 << 30), st.integers(WINDOW, 12), st.booleans(), st.floats(0.5, 6.0))
 @example(1_000_123, 4, True, 0.7960156034122248)  # equally probable words, which shares of 1e-8 decide between
 @example(1_001_486, 5, False, 1.093204391796539)

@@ -123,7 +123,7 @@ def test_a_lattice_with_context_has_the_same_paths_each_with_its_score(loaded, l
         assert costs == pytest.approx(expected[path], abs=1e-4)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=12)
 @given(lattice=lattices(max_word=3, max_states=5), phrases=phrase_weights(negative=False), model=class_models)
 def test_scores_are_those_of_openfst_composing_with_the_static_expansion(loaded, lattice, phrases, model):
     import pywrapfst

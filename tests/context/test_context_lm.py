@@ -114,7 +114,7 @@ def test_probabilities_of_all_words_sum_to_one(phrases, sentence):
     assert total == pytest.approx(1.0, abs=1e-5)
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(st.lists(PHRASES, min_size=2, max_size=4), SENTENCES, st.randoms())
 def test_other_lists_in_a_batch_and_the_order_of_a_list_change_nothing(lists, sentence, random):
     lm, slots, _ids = listed(*lists, [])
@@ -125,7 +125,7 @@ def test_other_lists_in_a_batch_and_the_order_of_a_list_change_nothing(lists, se
         np.testing.assert_allclose(all_scores(lm, read(lm, slots, sentence))[0], scores, atol=1e-4)
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(st.lists(PHRASES, min_size=2, max_size=3), SENTENCES)
 def test_phrases_of_several_lists_score_as_those_of_one(lists, sentence):
     parts = [entities(phrases).of("*") for phrases in lists]
@@ -139,7 +139,7 @@ def test_phrases_of_several_lists_score_as_those_of_one(lists, sentence):
     np.testing.assert_allclose(scores, all_scores(other, read(other, expected, sentence)), atol=1e-4)
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(SENTENCES)
 def test_an_empty_list_gives_the_model_below_bit_for_bit(sentence):
     sentence = tuple(word for word in sentence if word not in OTHERS)

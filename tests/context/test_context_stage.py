@@ -61,7 +61,7 @@ def test_each_utterance_gets_its_own_phrases(file):
     assert found == {"one": "b c", "two": "a c"}
 
 
-@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     lattice=lattices(max_word=3, max_states=5),
     phrases=phrase_weights(negative=False),

@@ -73,7 +73,7 @@ def found(hypotheses):
     return [(each.units, round(each.score, 3)) for each in hypotheses]
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=20)
 @given(
     seed=st.integers(0, 2**32 - 1),
     weights=spelled_weights,
@@ -103,7 +103,7 @@ def test_an_endless_beam_finds_what_trying_all_sequences_finds(seed, weights, wo
         assert each.score == pytest.approx(parts, abs=1e-9)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=12)
 @given(
     seed=st.integers(0, 2**32 - 1), weights=st.lists(spelled_weights, min_size=1, max_size=4), beam=st.integers(1, 4)
 )
@@ -254,7 +254,7 @@ def frames(draw, num_units, max_frames):
     return logits - np.logaddexp.reduce(logits, axis=1, keepdims=True)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=20)
 @given(
     logprob=frames(4, 4),
     weights=spelled_weights,

@@ -94,7 +94,7 @@ def test_missing_hypotheses_are_refused_scored_as_empty_or_left_out() -> None:
         score(references, hypotheses, "some")  # type: ignore[arg-type]
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=40)
 @given(lattices(max_states=7, max_word=4, connected=False), st.lists(st.sampled_from([1, 2, 3, 4, -1]), max_size=6))
 def test_the_oracle_agrees_with_all_paths(lattice: Lattice, reference: list[int]) -> None:
     try:

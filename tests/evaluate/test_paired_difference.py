@@ -11,7 +11,7 @@ from ninja.evaluate.bootstrap import resample
 from ninja.evaluate.paired import paired_difference, student_quantile
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(st.integers(0, 10_000))
 def test_the_standard_error_is_that_of_the_bootstrap(seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -39,14 +39,14 @@ EXAMPLE = Alignment(
 )
 
 
-@settings(max_examples=500)
+@settings(max_examples=40)
 @example(list("babba"), list("bbaab"))  # a deletion and an insertion tie, and both are better than a pair
 @given(SENTENCES, SENTENCES)
 def test_texts_are_aligned_as_align_text_does(reference: list[str], hypothesis: list[str]) -> None:
     assert align_text(reference, hypothesis).pairs == kaldi_alignment(reference, hypothesis)
 
 
-@settings(max_examples=150)
+@settings(max_examples=40)
 @given(SENTENCES, SENTENCES)
 def test_errors_are_split_as_compute_wer_does(reference: list[str], hypothesis: list[str]) -> None:
     rate = align(reference, hypothesis).rate()

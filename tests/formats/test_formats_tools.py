@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import reference_real as real
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from reference_formats import read_table, unpack
 from reference_graph import SHARED
@@ -158,7 +158,6 @@ def same_as_checked(lattice, content, names, base=1.0):
         assert float(header["base"]) == base
 
 
-@settings(max_examples=80)
 @given(lattices(max_word=len(NAMES) - 1), st.sampled_from([1.0, 10.0, 1.0001]))
 def test_a_strict_checker_accepts_written_files(lattice, base):
     same_as_checked(

@@ -31,7 +31,6 @@ def small(key: str = "utt") -> Lattice:
     return Lattice.from_arrays(key, [0, 1, 2, 2], [1, 2], [1, 2], [1, 2], [0, 0], [np.inf, np.inf, 0])
 
 
-@settings(max_examples=60)
 @given(st.lists(lattices(connected=False, keys=KEYS), max_size=4), st.lists(st.booleans(), min_size=4, max_size=4))
 def test_fst_archives_read_back_binary_or_text(several: list[Lattice], text: list[bool]) -> None:
     entries = [
@@ -44,7 +43,7 @@ def test_fst_archives_read_back_binary_or_text(several: list[Lattice], text: lis
         assert same_with_total(one, back)
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(lattices(), st.sampled_from(["standard", "log", "log64"]))
 def test_openfst_reads_what_stands_behind_a_key(lattice: Lattice, arc_type: Any) -> None:
     fst = pytest.importorskip("pywrapfst")
@@ -136,7 +135,7 @@ def test_keys_with_blanks_are_refused() -> None:
         fst_entry(small("a b"))
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(st.lists(lattices(max_states=4), min_size=1, max_size=3), st.randoms(use_true_random=False))
 def test_damage_gives_a_typed_error_or_sound_lattices(several: list[Lattice], chance: random.Random) -> None:
     content = bytearray(

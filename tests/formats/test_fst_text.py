@@ -110,7 +110,6 @@ def const(lattice: Lattice, arc_type: Any = "standard") -> bytes:
     return fst.convert(fst.VectorFst.read_from_string(write_fst(lattice, arc_type)), "const").write_to_string()
 
 
-@settings(max_examples=60)
 @given(lattices(connected=False), st.sampled_from(ARC_TYPES))
 def test_const_files_of_pywrapfst_are_read(lattice: Lattice, arc_type: Any) -> None:
     assert same_with_total(lattice, read_fst(const(lattice, arc_type), lattice.key))
@@ -192,7 +191,7 @@ def outcome(read: Any) -> tuple[object, ...]:
     return *(getattr(found, field.name) for field in fields(found) if field.name != "words"), list(found.words or ())
 
 
-@settings(max_examples=120)
+@settings(max_examples=40)
 @given(
     texts(),
     st.sampled_from([None, WORDS]),
@@ -290,7 +289,7 @@ def test_words_and_options_that_do_not_fit_are_refused() -> None:
         )
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(lattices(max_states=5), st.booleans(), st.randoms(use_true_random=False))
 def test_damage_gives_a_typed_error_or_a_sound_lattice(lattice: Lattice, text: bool, chance: random.Random) -> None:
     content = bytearray(write_fst_text(lattice) if text else const(lattice, chance.choice(ARC_TYPES)))

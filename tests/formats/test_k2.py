@@ -52,7 +52,6 @@ def tensor(rows: list[tuple[int, int, int, float]]) -> Any:
 SMALL = [(0, 1, 5, -1.5), (0, 2, 7, -4.0), (1, 2, 6, -2.0), (2, 3, -1, -0.5)]
 
 
-@settings(max_examples=60)
 @given(st.lists(lattices(connected=False), min_size=0, max_size=4), st.booleans())
 def test_k2_files_read_back_bit_for_bit(several: list[Lattice], timed: bool) -> None:
     if timed:
@@ -71,7 +70,6 @@ def test_k2_files_read_back_bit_for_bit(several: list[Lattice], timed: bool) -> 
         assert read_k2(write_k2(several[0]), several[0].key).identical(several[0])
 
 
-@settings(max_examples=60)
 @given(st.lists(lattices(), min_size=1, max_size=3), st.booleans())
 def test_k2_reads_written_files_with_the_same_paths(several: list[Lattice], extras: bool) -> None:
     machines = fsas(load(write_k2s(several, extras=extras)))
@@ -83,7 +81,6 @@ def test_k2_reads_written_files_with_the_same_paths(several: list[Lattice], extr
     assert fsas(load(write_k2(several[0]))) == machines[:1]
 
 
-@settings(max_examples=40)
 @given(lattices())
 def test_costs_are_exact_where_they_do_not_add_up_exactly(lattice: Lattice) -> None:
     graph = lattice.graph + np.float32(1e-3) * np.arange(lattice.num_arcs, dtype=np.float32)
@@ -238,7 +235,7 @@ def test_a_raw_lattice_has_its_alignment_in_the_labels() -> None:
     assert load(write_k2(lattice))["arcs"][:, 2].tolist() == [9, 0, -1]
 
 
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(lattices(max_states=6), st.randoms(use_true_random=False))
 def test_lattices_changed_by_k2_get_no_old_alignments(lattice: Lattice, chance: random.Random) -> None:
     loaded = load(write_k2(lattice))

@@ -118,7 +118,6 @@ def lacks(one, other):
     return lost
 
 
-@settings(max_examples=40)
 @given(whole_lattices())
 @pytest.mark.parametrize(
     "to", ["slf", "slf:base=10", "slf:base=0", "k2", "k2:extras=false", "native", "binary", "text", "plf"]
@@ -141,7 +140,7 @@ def test_fields_not_named_as_lost_come_back(to, lattice):
         assert replace(lattice, frame_shift=None).identical(replace(back, frame_shift=None))
 
 
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(whole_lattices(), st.sampled_from(["total", "graph", "acoustic"]))
 @pytest.mark.parametrize("to", ["openfst", "fst-text", "fst-ark", "fst-ark:text=true", "plf", "openfst:arc_type=log64"])
 def test_formats_of_one_cost_name_what_that_leaves_out(to, lattice, costs):
@@ -165,7 +164,6 @@ def test_formats_of_one_cost_name_what_that_leaves_out(to, lattice, costs):
     assert np.array_equal(lattice.word, back.word)
 
 
-@settings(max_examples=40)
 @given(whole_lattices())
 def test_sphinx_names_what_it_leaves_out(lattice):
     try:
@@ -185,7 +183,7 @@ def test_sphinx_names_what_it_leaves_out(lattice):
         assert {*back.time.tolist()} <= {*lattice.time.tolist(), int(lattice.time[lattice.is_final].max())}
 
 
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(whole_lattices())
 @pytest.mark.parametrize("form", ["sphinx", "pfsg"])
 def test_lattices_read_from_words_on_nodes_lose_nothing_there(form, lattice):
@@ -199,7 +197,7 @@ def test_lattices_read_from_words_on_nodes_lose_nothing_there(form, lattice):
     assert once.identical(back)
 
 
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(whole_lattices())
 def test_pfsg_names_what_it_leaves_out(lattice):
     try:
@@ -252,7 +250,6 @@ LIST_READERS = {
 }
 
 
-@settings(max_examples=40)
 @given(lists())
 @pytest.mark.parametrize("to", ["json", "srilm", "srilm:variant=NBestList1.0", "nemo", "espnet", "nbest-kaldi"])
 def test_fields_of_lists_not_named_as_lost_come_back(to, nbest):
@@ -299,7 +296,6 @@ def list_and_back(nbest, to):
     return back, dict(output.lost)
 
 
-@settings(max_examples=40)
 @given(lists(labels=False).filter(lambda nbest: nbest.frame_shift is not None))
 def test_srilms_second_format_keeps_times_and_costs_of_words(nbest):
     back, lost = list_and_back(nbest, "srilm:variant=NBestList2.0")

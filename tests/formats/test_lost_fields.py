@@ -5,13 +5,12 @@ What the files cannot tell is listed in ``untold_slf`` and ``untold_fst``.
 
 from __future__ import annotations
 
-import os
 import random
 from functools import lru_cache
 
 import numpy as np
 import reference_slf as slow
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from strategies_text import needs_files, unpacked
 
@@ -20,7 +19,6 @@ from ninja.formats.fst_text import FstTextWriteOptions, read_fst_text, write_fst
 from ninja.formats.slf import read_slf
 from ninja.lattice import Lattice, check
 
-EXAMPLES = int(os.environ.get("NINJA_FUZZ_EXAMPLES", "100"))
 SLF = [
     "ami_slf/AMI_ES2011a_H00_FEE041_0003427_0003714.lat.gz",
     "theanolm/lattice.slf",
@@ -56,7 +54,6 @@ def untold_slf(content: bytes, line: bytes, field: str) -> bool:
 
 
 @needs_files
-@settings(max_examples=EXAMPLES)
 @given(st.sampled_from(SLF), st.sampled_from(["field", "line", "cut"]), st.integers(0, 2**32))
 def test_real_htk_lattices_that_lost_something_are_refused_or_mean_the_same(name: str, kind: str, seed: int) -> None:
     content, whole = real_slf(name)
@@ -102,7 +99,6 @@ def untold_fst(lines: list[bytes], place: int, index: int) -> bool:
 
 
 @needs_files
-@settings(max_examples=EXAMPLES)
 @given(
     st.sampled_from(SLF),
     st.booleans(),

@@ -46,7 +46,6 @@ def same(one: Lattice, other: Lattice) -> bool:
     return one.identical(other) and times and one.frame_shift == other.frame_shift and one.words == other.words
 
 
-@settings(max_examples=60)
 @given(st.lists(lattices(connected=False), max_size=4), st.booleans(), st.booleans())
 def test_native_files_read_back_bit_for_bit(several: list[Lattice], timed: bool, named: bool) -> None:
     if timed:
@@ -282,7 +281,7 @@ def checksums(content: bytes) -> list[int]:
     return sums
 
 
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(lattices(connected=False), st.sampled_from([None, 0.01]), st.booleans())
 def test_the_checksum_is_the_one_that_is_documented(lattice: Lattice, frame_shift: float | None, timed: bool) -> None:
     lattice = replace(lattice, frame_shift=frame_shift)
@@ -310,7 +309,7 @@ def test_the_checksum_is_the_same_whatever_pieces_it_is_taken_in(num_arcs: int) 
     assert all(same(one, back) for one, back in zip(several, NativeFile(content, check="all"), strict=True))
 
 
-@settings(max_examples=300)
+@settings(max_examples=40)
 @given(st.integers(0, 7), st.data())
 def test_no_flipped_bit_goes_unseen(bit: int, data: st.DataObject) -> None:
     content = bytearray(BASE)

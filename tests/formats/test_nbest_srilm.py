@@ -89,7 +89,7 @@ def timed(draw: st.DrawFn) -> NBest:
     return NBest("utt", tuple(hypotheses), shift)
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(timed())
 def test_no_word_is_taken_for_a_phone_and_times_stay_in_order(nbest: NBest) -> None:
     content = write_srilm(nbest, None, SrilmWriteOptions(variant=SECOND))

@@ -200,7 +200,7 @@ def refused_by_twin(content):
         return True
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 2**32))
 def test_damaged_files_are_refused_or_read_as_the_slow_reader_reads_them(seed):
     random_ = random.Random(seed)

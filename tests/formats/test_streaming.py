@@ -182,7 +182,7 @@ def files(draw: st.DrawFn, format: str) -> bytes:
 
 
 @pytest.mark.parametrize("format", [one for name in PIECES for one in OPTIONS.get(name, [name])])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.data())
 def test_where_a_piece_ends_makes_no_difference(format: str, data: st.DataObject) -> None:
     size = data.draw(st.integers(1, 40) | st.integers(1, 1000))

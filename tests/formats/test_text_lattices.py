@@ -8,7 +8,7 @@ from contextlib import suppress
 import numpy as np
 import pytest
 import reference_slf as slow
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from strategies_text import PFSG, PLF, SMALL, SPHINX, SUBLATTICES, any_lattices
 
@@ -71,7 +71,6 @@ SMALL_FILES = {
 
 
 @pytest.mark.parametrize("name", SMALL_FILES)
-@settings(max_examples=80)
 @given(st.integers(0, 2**32))
 def test_damaged_files_are_refused_or_read_as_the_slow_reader_reads_them(name, seed):
     content, read, read_slowly, pieces = SMALL_FILES[name]

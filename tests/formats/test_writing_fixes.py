@@ -164,7 +164,7 @@ def test_channels_are_part_of_the_keys_of_bad_lines_too():
     assert [entry.key for entry in found] == ["u-A", "u-B", "u-C"]
 
 
-@settings(max_examples=150)
+@settings(max_examples=40)
 @given(st.binary(max_size=12), st.integers(0, 100), st.integers(0, 6))
 @pytest.mark.parametrize("form", ["columns", "ctm", "json"])
 def test_damage_costs_no_utterance_that_it_does_not_touch(form, junk, at, length):

@@ -35,7 +35,7 @@ def lexicon_of(entries: list[tuple[int, ...]]) -> AlignLexicon:
     return AlignLexicon(np.array(numbers, np.int32), np.cumsum([0, *map(len, entries)]), "small_lexicon.int")
 
 
-@settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(st.one_of(spoken_trees(max_words=5), spoken_rows(max_length=3)), st.sampled_from([COMPLETE, AMBIGUOUS]))
 def test_words_are_all_ways_to_cut_the_phones(spoken: Spoken, entries: list[tuple[int, ...]]) -> None:
     lexicon = {(word, *phones): put for word, put, *phones in entries}

@@ -32,7 +32,7 @@ from ninja.lattice.word_phones import KINDS, WordBoundary
 
 Paths = dict[tuple[Unit, ...], set[tuple[float, float]]]
 MODEL = model_of(dict.fromkeys(PHONES, 1))  # phone p: its loop is 2p - 1, its end 2p
-slowly = settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+slowly = settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 
 def generally(function, *arguments):
@@ -162,7 +162,7 @@ def test_labels_of_its_own_go_to_what_is_no_word(spoken: Spoken) -> None:
     assert (found.lattice.word[zero] == np.where(kind[first[zero]] == KINDS["nonword"], 77, 88)).all()
 
 
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(spoken_rows())
 def test_aligned_lattices_keep_their_times_and_have_no_final_labels(spoken: Spoken) -> None:
     length = {
@@ -280,7 +280,7 @@ def test_a_label_is_found_far_behind_others() -> None:
             align_words(one_path((1, labels)), MODEL, WordBoundary("few.int", {6: KINDS["singleton"]}))
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(st.lists(st.tuples(st.integers(1, 40), st.integers(0, 40)), min_size=1, max_size=5), st.integers(0, 3))
 def test_labels_of_any_number_are_copied_whole(lengths: list[tuple[int, int]], num_silent: int) -> None:
     # Each arc has the first labels of its word, behind the last ones of the word before.

@@ -42,14 +42,12 @@ def test_interpolation_pairs_up_every_two_paths_of_equal_words_once(a: Lattice, 
     assert all_ways(found) == composed(a, b, alpha, 1.0 - alpha)
 
 
-@settings(max_examples=60)
 @given(SMALL, SMALL)
 def test_composition_of_lattices_adds_their_costs(a: Lattice, b: Lattice) -> None:
     if in_common(a, b):
         assert all_ways(compose(a, b)) == composed(a, b, 1.0, 1.0)
 
 
-@settings(max_examples=60)
 @given(SMALL, st.sampled_from([0.25, 0.5]), st.sampled_from([0.5, 2.0]), st.sampled_from([0.5, 4.0]))
 def test_scaling_and_interpolating_with_the_inverse_weights_invert(
     lattice: Lattice, alpha: float, graph_scale: float, acoustic_scale: float
@@ -61,7 +59,7 @@ def test_scaling_and_interpolating_with_the_inverse_weights_invert(
     assert equivalent(interp(scale(lattice, 1 / alpha, 1 / alpha), free, alpha), lattice)
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(SMALL, machines(), st.sampled_from([None, PHI]))
 def test_composition_with_an_fst_is_that_of_all_its_paths(lattice: Lattice, machine: Fst, phi: int | None) -> None:
     wanted = Counter(
@@ -196,7 +194,6 @@ def test_expansion_keeps_every_path_and_leaves_one_history_at_each_state(lattice
     assert all(len(histories) == 1 for histories in before.values())
 
 
-@settings(max_examples=40)
 @given(lattices(max_states=6, max_word=3))
 def test_expansion_splits_no_more_than_histories_ask_for(lattice: Lattice) -> None:
     assert expand_ngram(lattice, 1).num_states == lattice.num_states

@@ -41,7 +41,7 @@ def test_determinize_keeps_the_best_path_of_each_word_sequence(lattice: Lattice,
     assert_same(best_of_each(result, scale), best_of_each(lattice, scale))
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=40)
 @given(SMALL, SEEDS, SCALES)
 def test_determinize_agrees_with_openfst(lattice: Lattice, seed: int, scale: float) -> None:
     pytest.importorskip("pywrapfst")

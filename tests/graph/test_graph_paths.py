@@ -77,7 +77,7 @@ def test_a_path_of_another_lattice_is_refused() -> None:
 
 
 @given(lattices(max_states=7, max_word=3, connected=False), st.integers(1, 40), SCALES)
-@settings(max_examples=120)
+@settings(max_examples=40)
 def test_nbest_agrees_with_enumeration(lattice: Lattice, n: int, scales: dict[str, float]) -> None:
     expected = best_sequences(lattice, **scales)
     if not expected:
@@ -124,7 +124,7 @@ def test_nbest_merges_equal_words_that_run_apart() -> None:
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 300))
-@settings(max_examples=30)
+@settings(max_examples=12)
 def test_nbest_of_larger_lattices_with_real_costs_agrees_with_enumeration(seed: int, n: int) -> None:
     random = np.random.default_rng(seed)
     src = np.repeat(np.arange(7), 4)

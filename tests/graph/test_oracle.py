@@ -42,7 +42,7 @@ def muted(lattice: Lattice, wildcards: set[int]) -> Lattice:
     return from_arcs(lattice.key, lattice.src, lattice.dst, word, [0.0] * len(word), finals=final)
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(CONNECTED, REFERENCES, WILDCARDS)
 def test_the_oracle_is_the_least_over_all_paths_once_wildcards_are_taken_out(
     lattice: Lattice, reference: list[int], wildcards: set[int]
@@ -71,7 +71,7 @@ def test_a_reference_that_lies_in_the_lattice_leaves_no_edits(lattice: Lattice, 
     assert tuple(found.words.tolist()) == said
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(CONNECTED, WILDCARDS, st.data())
 def test_paths_of_words_are_all_that_say_them_with_their_costs_and_labels(
     lattice: Lattice, wildcards: set[int], data: st.DataObject
@@ -99,7 +99,6 @@ def test_paths_keep_the_order_of_arcs() -> None:
     assert paths_of(lattice, [2]).graph.tolist() == [1.0, 3.0]
 
 
-@settings(max_examples=60)
 @given(st.integers(0, 1 << 30), st.integers(WINDOW, 40))
 def test_an_oracle_that_keeps_off_the_band_is_that_of_the_whole_table(seed: int, least_words: int) -> None:
     lattice, said = long_reference(seed)

@@ -52,7 +52,7 @@ def alike(draw: st.DrawFn) -> Lattice:
     )  # fmt: skip
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(alike())
 def test_labels_that_completions_share_move_over_many_arcs(lattice: Lattice) -> None:
     pushed = push(lattice)
@@ -77,7 +77,6 @@ def long_labels(draw: st.DrawFn) -> Lattice:
     )
 
 
-@settings(max_examples=60)
 @given(long_labels())
 def test_many_labels_go_as_far_forward_as_all_completions_agree(lattice: Lattice) -> None:
     lattice = connect(lattice)
@@ -119,7 +118,6 @@ def test_labels_stay_where_completions_part_behind_equal_arcs() -> None:
     assert pushed.ali_begin.tolist() == [0, 2, 3, 4, 4, 4]
 
 
-@settings(max_examples=60)
 @given(SMALL, st.sampled_from([1.0, 0.5]))
 def test_best_completions_cost_nothing_once_costs_are_pushed(lattice: Lattice, acoustic_scale: float) -> None:
     pushed = push(lattice, strings=False, acoustic_scale=acoustic_scale)
@@ -132,7 +130,6 @@ def test_best_completions_cost_nothing_once_costs_are_pushed(lattice: Lattice, a
             assert (best.graph, best.acoustic) == pytest.approx((0.0, 0.0), abs=1e-3)
 
 
-@settings(max_examples=60)
 @given(SMALL)
 def test_pushing_and_minimizing_again_changes_nothing(lattice: Lattice) -> None:
     once = push(lattice)
@@ -174,7 +171,6 @@ def test_deterministic_lattices_get_as_few_states_as_there_are_sets_of_completio
     assert all_ways(small) == all_ways(plain)
 
 
-@settings(max_examples=60)
 @given(SMALL, SEEDS, st.sampled_from([0.25, 4.0]))
 def test_costs_count_as_equal_up_to_delta(lattice: Lattice, seed: int, delta: float) -> None:
     lattice = without_ties(lattice, seed)

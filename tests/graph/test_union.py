@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from reference_algebra import all_ways, united
 from reference_openfst import best_of_each, without_ties
@@ -52,14 +52,12 @@ def test_union_keeps_the_best_path_of_each_word_sequence_of_all(drawn: list, aco
     assert_ways(found, united(operands, acoustic_scale), acoustic_scale)
 
 
-@settings(max_examples=60)
 @given(SMALL, SEEDS, SEEDS)
 def test_union_of_one_topology_at_other_costs_keeps_the_better_paths(lattice: Lattice, one: int, other: int) -> None:
     operands = [without_ties(lattice, one), without_ties(lattice, other)]  # alignments agree, costs do not
     assert_ways(union(operands), united(operands))
 
 
-@settings(max_examples=60)
 @given(SMALL, SEEDS)
 def test_union_of_a_lattice_with_itself_is_that_lattice_determinized(lattice: Lattice, seed: int) -> None:
     lattice = without_ties(lattice, seed)
@@ -68,7 +66,6 @@ def test_union_of_a_lattice_with_itself_is_that_lattice_determinized(lattice: La
     assert union([lattice]).num_states <= determinize(lattice).num_states
 
 
-@settings(max_examples=60)
 @given(SMALL, SMALL)
 def test_best_path_of_a_union_is_the_better_of_the_two(a: Lattice, b: Lattice) -> None:
     better = min(best_path(a).cost(), best_path(b).cost())
@@ -76,7 +73,6 @@ def test_best_path_of_a_union_is_the_better_of_the_two(a: Lattice, b: Lattice) -
         assert best_path(union([a, b], determinize=determinized)).cost() == pytest.approx(better, abs=1e-3)
 
 
-@settings(max_examples=60)
 @given(st.lists(lattices(max_states=5, connected=False), min_size=1, max_size=3))
 def test_union_without_determinization_keeps_every_path(operands: list[Lattice]) -> None:
     if not all(all_ways(lattice) for lattice in operands):
@@ -179,7 +175,6 @@ def test_options_of_union_out_of_range_are_refused() -> None:
         union([lattice], max_arcs=0)
 
 
-@settings(max_examples=60)
 @given(st.lists(SMALL, min_size=1, max_size=3), st.lists(st.floats(0.1, 2.0), min_size=3, max_size=3), st.booleans())
 def test_paths_of_each_system_together_get_its_weight(
     operands: list[Lattice], weights: list[float], with_weights: bool
@@ -202,7 +197,6 @@ def test_paths_of_each_system_together_get_its_weight(
     assert ours == pytest.approx(wanted, rel=1e-2, abs=1e-6)
 
 
-@settings(max_examples=40)
 @given(SMALL)
 def test_combination_of_a_lattice_with_itself_leaves_its_posteriors(lattice: Lattice) -> None:
     found = combine([lattice, lattice])

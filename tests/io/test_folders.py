@@ -161,7 +161,7 @@ def as_srilm_writes(hypotheses: list[tuple[str, str, list[str]]], expands: bool)
     return "".join(f"{row}\n" for row in rows).encode()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.lists(lists, min_size=1, max_size=3), st.booleans())
 def test_lists_are_known_by_scores_however_srilm_counted(found, expands: bool) -> None:
     with tempfile.TemporaryDirectory() as name:

@@ -35,7 +35,6 @@ def rows_text(prefix: str, num_rows: int, columns: list[Column]) -> str:
     return text
 
 
-@settings(max_examples=60)
 @given(
     NAMES,
     st.lists(st.tuples(INTEGERS, st.floats(), NAMES, st.lists(INTEGERS, max_size=3), st.lists(INTEGERS, max_size=3))),
@@ -58,7 +57,7 @@ def test_rows_are_printed_as_python_prints_them(
     assert row_texts([prefix, "k"], cuts, columns) == [spelled(prefix, rows[:cut]), spelled("k", rows[cut:])]
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(st.lists(st.floats(width=32), min_size=1, max_size=20))
 def test_single_precision_is_printed_with_its_seven_digits(numbers: list[float]) -> None:
     text = rows_text("k", len(numbers), [np.array(numbers, np.float32)])

@@ -133,7 +133,7 @@ def test_a_batch_with_a_failure_is_not_determinized():
     assert determinize_pruned_all(Batch.of([well, dead_end("b")])) is None
 
 
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(st.one_of(spoken_trees(), spoken_rows()), damaged(), anything())
 def test_a_batch_is_aligned_as_its_lattices_are(well: Spoken, broken: Spoken, odd: Spoken) -> None:
     aligner = WordAligner(well.model, BOUNDARY, WordAlignment(reorder=well.reorder))

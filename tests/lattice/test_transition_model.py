@@ -71,7 +71,7 @@ def test_a_file_cut_anywhere_is_told(tmp_path: Path, write: Callable[[bool], byt
         assert caught.value.byte <= length
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sampled_from([as_text, as_binary]), st.booleans(), st.lists(st.tuples(st.integers(0), st.integers(0, 255))))
 def test_damage_is_an_error_or_harmless(
     tmp_path: Path, write: Callable[[bool], bytes], chain: bool, changes: list[tuple[int, int]]

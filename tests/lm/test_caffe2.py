@@ -63,7 +63,7 @@ def test_an_lstm_of_another_shape_scores_as_its_definition(tmp_path, checkpoint)
     tiny_lstm.scores_as_the_definition(load(tmp_path / "nets"), checkpoint.module)
 
 
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(lattice=tiny_lstm.LATTICES)
 def test_rescoring_a_lattice_equals_scoring_its_paths(lm, lattice):
     tiny_lstm.rescores_as_paths_score(lm, lattice)

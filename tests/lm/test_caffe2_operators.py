@@ -25,7 +25,7 @@ def run(kind, arrays, count=1, **arguments):
     return [each.numpy() for each in results]
 
 
-few = settings(max_examples=25)
+few = settings(max_examples=12)
 SEEDS = st.integers(0, 2**31).map(np.random.default_rng)
 SIZES = st.integers(1, 4)
 

@@ -70,7 +70,7 @@ def files(tmp_path_factory):
     return folder
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(st.lists(st.sampled_from([*WORDS, "zebra"]), max_size=6), st.sampled_from(["skip", -4.5]))
 def test_a_class_model_sums_over_all_ways_to_read_a_sentence(files, words, score):
     lm = load(files / "lm.arpa", classes=files / "classes", oov_score=score)

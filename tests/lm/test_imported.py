@@ -3,7 +3,7 @@ histories."""
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ninja.errors import ModelError, OptionError
@@ -80,7 +80,6 @@ def make(kind, **options):
 
 
 @pytest.mark.parametrize("kind", ["step", "history"])
-@settings(max_examples=60)
 @given(data=st.data())
 def test_any_order_of_calls_gives_the_scores_of_the_histories(kind, data):
     with pytest.MonkeyPatch.context() as patch:

@@ -59,7 +59,7 @@ some_options = st.builds(
 ) | st.builds(NgramOptions, order=st.integers(1, 3))
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(sentences, some_options, st.none() | st.sets(st.sampled_from([*WORDS, "d"]), min_size=1), st.integers(1, 40))
 @example([["a"]], NgramOptions(order=4), None, 1)
 @example([["a", "b", "a"], ["b"], ["a", "b"]] * 3, NgramOptions(), {"a", "d"}, 2)
@@ -275,7 +275,7 @@ def slowly_tagged(sentence, phrases):
 phrase = st.lists(st.sampled_from("abc"), min_size=1, max_size=4).map(" ".join)
 
 
-@settings(max_examples=200)
+@settings(max_examples=40)
 @given(
     st.lists(st.sampled_from([*"abcd", "@x", "@z"]), max_size=10), st.lists(phrase, min_size=1, max_size=8, unique=True)
 )

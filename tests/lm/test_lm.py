@@ -83,7 +83,7 @@ def test_steps_agree_with_the_definition_over_a_sentence(layers, projection):
         slot = lm.advance(slot, array(word))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(SENTENCES)
 def test_sentences_side_by_side_score_as_each_alone(sentences):
     lm = LstmLM(MODULE, VOCABULARY)

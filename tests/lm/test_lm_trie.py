@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from fake_lm import FakeLM
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ninja.errors import ModelError, OptionError
@@ -45,7 +45,6 @@ def test_tries_join_into_one(some, others):
     assert [place[path].tolist() for path in nodes] == [path.tolist() for path in expected[len(some) :]]
 
 
-@settings(max_examples=60)
 @given(SENTENCES, st.sampled_from([1, 2, 3, 100]))
 def test_nodes_are_scored_after_the_words_above_them_and_each_history_is_advanced_once(sentences, max_histories):
     trie, nodes = trie_of(sentences)

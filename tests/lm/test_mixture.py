@@ -32,7 +32,7 @@ def run(lattice: Lattice, lm: LanguageModel | Mixture, options: RescoreOptions =
 
 
 @pytest.mark.parametrize("how", ["loglinear", "linear"])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(lattice=lattices(max_states=6, max_word=8))
 def test_unlimited_search_with_a_mixture_equals_enumeration_of_all_paths(how: How, lattice: Lattice) -> None:
     lattice = replace(lattice, words=TABLE)
@@ -43,7 +43,7 @@ def test_unlimited_search_with_a_mixture_equals_enumeration_of_all_paths(how: Ho
     assert not any(lm.history for lm in lms)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(lattice=lattices(max_states=6, max_word=8), weight=st.sampled_from([-1.0, -0.25, 2.0]))
 def test_a_mixture_of_mixtures_equals_enumeration_of_all_paths(lattice: Lattice, weight: float) -> None:
     lattice = replace(lattice, words=TABLE)

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from reference_graph import costs_of, end_of, paths
 from reference_ngram import (
@@ -241,7 +241,6 @@ def test_a_grammar_that_allows_little_gives_the_rest_probability_zero(tmp_path):
     assert lm.order == 1
 
 
-@settings(max_examples=40)
 @given(lattices(max_states=6, connected=False), models(), st.sampled_from([1.0, -1.0, 0.5]))
 def test_composition_adds_the_cost_of_every_path(tmp_path_factory, lattice, model, scale):
     words = ["<eps>", "a", "b", "</s>", "zebra", "zoo"]

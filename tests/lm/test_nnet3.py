@@ -142,7 +142,7 @@ def test_every_truncation_is_noticed(tmp_path, binary):
             parsed(tmp_path, content[:length])
 
 
-@settings(max_examples=200)
+@settings(max_examples=40)
 @given(st.booleans(), st.data())
 def test_damage_is_refused_in_our_own_words_or_harmless(folder, binary, data):
     content = bytearray(writer.network(LINES, COMPONENTS, binary))

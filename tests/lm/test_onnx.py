@@ -92,7 +92,7 @@ def test_the_exported_lstm_keeps_the_format(exported):
     assert detect_format(exported).name == "an ONNX model"
 
 
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(lattice=tiny_lstm.LATTICES)
 def test_rescoring_a_lattice_equals_scoring_its_paths(lm, lattice):
     tiny_lstm.rescores_as_paths_score(lm, lattice)

@@ -60,7 +60,7 @@ def written(model, folder, kind):
     return path, words
 
 
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(models(), st.sampled_from(["arpa", "const", "grammar"]), st.sampled_from(["skip", "spread", -4.5]))
 def test_unknown_words_score_as_the_slow_twin_says(tmp_path_factory, model, kind, score):
     model = closed(model)
@@ -88,7 +88,7 @@ def test_kenlm_scores_unknown_words_as_the_slow_twin_says(tmp_path):
     assert sentence_logprobs(lm, ids) == pytest.approx([slow_score(CLOSED, each, -4.5) for each in sentences], abs=1e-4)
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(lattices(max_states=6, connected=False), st.sampled_from(["skip", "spread", -4.5]))
 def test_composition_scores_unknown_words_alike(tmp_path_factory, lattice, score):
     words = ["<eps>", "a", "b", "</s>", "zebra", "zoo"]

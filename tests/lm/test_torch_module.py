@@ -84,7 +84,7 @@ def test_a_module_scores_as_its_definition(module, options, max_batch):
     tiny_lstm.scores_as_the_definition(lm)
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(lattice=tiny_lstm.LATTICES)
 def test_rescoring_a_lattice_equals_scoring_its_paths(lattice):
     for module, axis in ((Stepping(), (1, 1)), (Whole(), 0)):

@@ -124,7 +124,7 @@ def begins(path):
     return [int(place.rpartition(":")[2]) - len(key.encode()) - 1 for key, place in rows]
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(st.data())
 def test_a_cut_is_the_next_begin_of_a_lattice(tmp_path_factory, data):
     path = str(tmp_path_factory.mktemp("cuts") / "lat.ark")

@@ -66,7 +66,7 @@ def lm(request, tmp_path_factory):
     return request.param(tmp_path_factory.mktemp("model"))
 
 
-@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(lattice=lattices(max_states=6, max_word=8))
 @pytest.mark.parametrize("algorithm", ["arcbeam", "pushforward", "pruned"])
 def test_every_path_of_the_lattice_costs_what_its_sentence_does(lm, lattice, algorithm):

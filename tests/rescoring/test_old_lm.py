@@ -23,7 +23,7 @@ from ninja.rescoring import RescoreOptions, RescoreReport, rescore
 TABLE = symbols()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(lattice=lattices(max_states=6, max_word=8))
 def test_with_the_old_model_the_first_pass_stays_and_the_difference_is_added(lattice: Lattice) -> None:
     lattice = replace(lattice, words=TABLE)
@@ -35,7 +35,7 @@ def test_with_the_old_model_the_first_pass_stays_and_the_difference_is_added(lat
     assert not old.history
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(lattice=lattices(max_states=6, max_word=8))
 def test_a_mixture_takes_the_new_models_place(lattice: Lattice) -> None:
     lattice = replace(lattice, words=TABLE)
@@ -47,7 +47,7 @@ def test_a_mixture_takes_the_new_models_place(lattice: Lattice) -> None:
     assert close(path_costs(found), path_costs_under(lattice, difference, EXACT, graph_share=1.0))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(lattice=lattices(max_states=6, max_word=8))
 def test_without_a_new_model_the_old_one_is_only_taken_out(lattice: Lattice) -> None:
     lattice = replace(lattice, words=TABLE)

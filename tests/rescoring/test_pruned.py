@@ -38,7 +38,7 @@ def assert_like_the_twin(lattice: Lattice, options: RescoreOptions) -> None:
             assert found.final_acoustic[state] == lattice.final_acoustic[lattice_state]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     lattice=lattices(max_states=6, max_word=8),
     beam=st.sampled_from([0.0, 2.0, 6.0, math.inf]),

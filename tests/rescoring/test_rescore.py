@@ -37,7 +37,7 @@ def test_unlimited_search_equals_enumeration_of_all_paths(algorithm: str, lattic
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     lattice=lattices(max_states=6, max_word=8),
     beam=st.sampled_from([0.0, 2.0, 6.0]),
@@ -85,7 +85,7 @@ def test_without_look_ahead_dead_ends_go_and_every_path_within_the_beam_stays(se
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(lattice=lattices(max_states=6, max_word=8), merge_order=st.integers(0, 2))
 def test_the_first_pass_best_path_survives_the_narrowest_search(
     algorithm: str, lattice: Lattice, merge_order: int
@@ -135,7 +135,7 @@ def test_the_best_hypothesis_takes_the_only_place() -> None:
     assert sorted(cost.words for cost in path_costs(run(fan, options))) == sorted([(best,), (middle,)])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(lattice=lattices(max_states=6, max_word=8))
 def test_input_topology_holds_each_arcs_best_cost(lattice: Lattice) -> None:
     options = replace(EXACT, output="input")

@@ -44,7 +44,6 @@ def unfolded(lattice: Lattice, options: RescoreOptions) -> tuple[Unfolded, refer
 
 
 @pytest.mark.parametrize("algorithm", ["cover", "trie"])
-@settings(max_examples=60)
 @given(lattice=SMALL)
 def test_without_pruning_every_path_is_scored_as_a_sentence(algorithm: str, lattice: Lattice) -> None:
     options = replace(EVERYTHING, algorithm=algorithm)
@@ -56,7 +55,6 @@ def test_without_pruning_every_path_is_scored_as_a_sentence(algorithm: str, latt
     assert total(found, options) == pytest.approx(best, abs=1e-4)
 
 
-@settings(max_examples=60)
 @given(lattice=SMALL, num_best=st.sampled_from([1, 2, 5, 1000]))
 def test_nbest_scores_the_best_path_of_each_of_the_n_best_word_sequences(lattice: Lattice, num_best: int) -> None:
     options = replace(EVERYTHING, algorithm="nbest", num_best=num_best)
@@ -82,7 +80,6 @@ def total_of(lattice: Lattice, cost: PathCost, options: RescoreOptions) -> float
     return min(total(other, options) for other in same)
 
 
-@settings(max_examples=60)
 @given(lattice=SMALL, min_posterior=st.sampled_from([0.0, 0.1, 0.3, 0.5, 1.0]))
 def test_states_are_copied_by_the_posterior_of_the_arcs_into_them(lattice: Lattice, min_posterior: float) -> None:
     options = replace(EVERYTHING, algorithm="cover", min_posterior=min_posterior)
@@ -104,7 +101,6 @@ def test_arcs_that_share_a_copy_are_probable_together() -> None:
     assert sorted(found.state_map.tolist()) == [0, 1, 2, 2]
 
 
-@settings(max_examples=60)
 @given(lattice=SMALL, min_posterior=st.sampled_from([0.1, 0.5, 1.0]))
 def test_an_arc_takes_its_score_from_the_best_path_of_the_cover_that_has_it(
     lattice: Lattice, min_posterior: float
@@ -145,7 +141,6 @@ def test_parallel_arcs_of_different_words_each_have_their_score() -> None:
     assert found.graph.tolist() == [-lm.score((), 3), -lm.score((), 4), -lm.score((3,), 5)]
 
 
-@settings(max_examples=60)
 @given(lattice=SMALL, beam=st.sampled_from([0.0, 1.0, 4.0, math.inf]), nodes=st.sampled_from([0, 1, 2, 4, 8]))
 def test_the_trie_holds_the_prefixes_of_best_prospect(lattice: Lattice, beam: float, nodes: int) -> None:
     options = replace(EVERYTHING, algorithm="trie", prune_beam=beam, max_trie_nodes=nodes)
@@ -164,7 +159,6 @@ def test_the_trie_holds_the_prefixes_of_best_prospect(lattice: Lattice, beam: fl
         assert len(got) == min(len(expected), max(nodes, first_end + 1))
 
 
-@settings(max_examples=60)
 @given(lattice=TINY, merge_order=st.integers(1, 3), beam=st.sampled_from([4.0, math.inf]))
 def test_prefixes_that_end_as_better_ones_do_are_left_out(lattice: Lattice, merge_order: int, beam: float) -> None:
     options = replace(EVERYTHING, algorithm="trie", merge_order=merge_order, prune_beam=beam)
@@ -173,7 +167,6 @@ def test_prefixes_that_end_as_better_ones_do_are_left_out(lattice: Lattice, merg
     assert Counter(spell_nodes(found)) == Counter(expected)
 
 
-@settings(max_examples=60)
 @given(
     lattice=TINY,
     beam=st.sampled_from([0.5, 4.0, math.inf]),
@@ -240,7 +233,7 @@ def test_a_path_beyond_the_trie_is_scored_after_the_words_it_shares_with_a_known
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(lattice=SMALL)
 def test_input_topology_holds_each_arcs_cost_on_the_best_path_that_uses_it(algorithm: str, lattice: Lattice) -> None:
     options = replace(EVERYTHING, algorithm=algorithm, output="input")

@@ -67,7 +67,7 @@ def test_any_json_object_is_answered(client: Client, fields: dict[str, Any], nbe
         is_answered(client, answer.status, answer.body, answer.headers["content-type"])
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(
     body=st.sampled_from(BODIES),
     changes=st.lists(st.tuples(st.integers(0, 4000), st.binary(max_size=6)), max_size=4),

@@ -4,7 +4,7 @@ import os
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ninja.errors import FormatError
@@ -111,7 +111,6 @@ def test_texts_that_cannot_be_used_leave_nothing(path):
     assert files(path) == []
 
 
-@settings(max_examples=60)
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=60), st.integers(1, 90), st.integers(0, 5), st.integers(0, 3))
 def test_the_order_is_that_of_batches(lengths, max_tokens, seed, epoch):
     begin = np.concatenate(([0], np.cumsum(lengths)))

@@ -41,7 +41,7 @@ def blocks(count=20, size=7, seed=0):
     return np.random.default_rng(seed).normal(size=(count, size))
 
 
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(st.floats(0.0, 0.99), st.floats(0.05, 3.0), st.booleans(), st.integers(0, 99), st.sampled_from([1, 20]))
 def test_block_updates_are_those_of_the_paper(momentum, rate, nesterov, seed, count):
     start = np.random.default_rng(seed).normal(size=7)

@@ -7,7 +7,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ninja.errors import FormatError
@@ -45,7 +45,6 @@ def simplest(outcomes: Outcomes, moved: np.ndarray, groups: list[int]) -> tuple[
     return best, min(near, key=lambda point: (moved[point], totals[point]))
 
 
-@settings(max_examples=60)
 @given(seeds)
 def test_the_choice_is_that_of_the_rules_written_out(seed: int) -> None:
     outcomes, moved = random_outcomes(seed)
@@ -99,7 +98,6 @@ def test_one_group_tells_nothing() -> None:
     assert choice.difference.words_needed is None
 
 
-@settings(max_examples=40)
 @given(seeds, st.integers(1, 3), st.sampled_from(["loglinear", "linear"]), st.booleans())
 def test_errors_are_those_of_the_posteriors_sentence_by_sentence(
     seed: int, num_models: int, how: str, with_old: bool

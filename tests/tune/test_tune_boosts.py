@@ -199,7 +199,6 @@ words_said = st.lists(st.sampled_from(VOCABULARY), min_size=1, max_size=4).map("
 heard = st.lists(st.tuples(words_said, st.floats(0, 9, width=16)), min_size=1, max_size=4)
 
 
-@settings(max_examples=40)
 @given(
     tried=st.lists(trial_settings, min_size=1, max_size=8),
     heard=st.lists(st.tuples(words_said, heard), min_size=2, max_size=4),

@@ -72,7 +72,6 @@ def total(found: Features, weights: Weights) -> np.ndarray:
     return cost + weights.word_penalty * found.num_words
 
 
-@settings(max_examples=60)
 @given(lattice=lattices(max_states=6, max_word=3), missing=st.lists(st.integers(1, 3), max_size=4))
 def test_sentences_cost_what_their_best_paths_do(lattice: package.Lattice, missing: list[int]) -> None:
     best: dict[tuple[int, ...], float] = {}
@@ -266,7 +265,7 @@ def sentences_better_above(lm_weight: float, num_lattices: int = 100) -> Feature
     )
 
 
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(st.integers(0, 10_000), st.integers(1, 2))
 def test_united_sentences_are_those_of_both_rescorings_once(seed: int, num_models: int) -> None:
     rng = np.random.default_rng(seed)
