@@ -40,8 +40,8 @@ Read = Callable[[str], object]
 IDS = {"<eps>": 0, "a": 1, "b": 2, "#0": 3, "<s>": 4, "</s>": 5}
 NAMES = {form.name for form in formats() if form.read is not None}
 ALL = bool(os.environ.get("NINJA_READING_TIME"))
-SOME, MORE = 20, 200  # inputs of each file that are tried in every run, and of those in FAULTY
-SIZE = 1 << 15  # bytes of the smaller of two inputs that are compared
+SOME, MORE = 10, 100  # inputs of each file that are tried in every run, and of those in FAULTY
+SIZE = 1 << 14  # bytes of the smaller of two inputs that are compared
 LETTERS = [bytes([each]) for each in b" \n\t\r\0\"'([{<\\;,:=#|-_@~0a\x80"]
 OPENED = [b'="', b"='", b'a="a ', b"a='a ", b'"a" ', b"('", b'{"', b'["', b'"a",', b"{a", b"<a ", b"\\ ", b"\\\n"]
 
@@ -93,7 +93,7 @@ READERS: dict[str, tuple[Read, list[bytes]]] = {
     ),
     "detection": (detect, [b"utt 1 0.00 0.25 one 0.9\n", b"name a nodes 1\n", b"{}", b""]),
 }
-TABLE = [*READERS, *WRITTEN, *sorted(set(FILES.values()))]
+TABLE = list(dict.fromkeys([*READERS, *WRITTEN, *sorted(set(FILES.values()))]))
 FAULTY = {  # files of formats with a fault behind which reading goes on
     "pfsg": [b"name a\nnodes 2 a b\ninitial 0\nfinal 1\ntransitions 2\n0 1 0\n1 1 0\n\nname b\nnodes 1 a\n"],
     "slf": [b'N=2 L=1\nI=0\nI=1\nJ=0 S=0 E=1 W="a v=\'b x="c\n'],

@@ -43,7 +43,7 @@ def assert_linear(
         long = seconds(make(4 * size), 1 + attempt)
         if long < FAST:
             return
-        short = seconds(make(size), 3)
+        short = seconds(make(size), 2)
         if long < RATIO * short:
             return
         if long > LONG and attempt:

@@ -15,6 +15,7 @@ from lattice_files import write_all
 import ninja
 
 ROOT = Path(__file__).resolve().parents[2]
+SERVER = Path(__file__).with_name("command_server.py")
 NOT_RUN = "pip install"  # the block that installs
 # A decode folder of Kaldi's and what stands beside it, made of the examples.
 DECODED = {
@@ -22,6 +23,19 @@ DECODED = {
     "data/test/text": "text",
     "data/lang/words.txt": "words.txt",
 }
+
+
+@functools.cache
+def command_socket():
+    """Start the server of commands of this test process; return its socket."""
+    folder = Path(tempfile.mkdtemp())
+    atexit.register(shutil.rmtree, folder)
+    command = [sys.executable, str(SERVER), str(folder / "commands")]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+    assert server.stdout.readline() == b"ready\n"
+    atexit.register(server.communicate)  # it ends with its standard input
+    return folder / "commands"
 
 
 @functools.cache
@@ -48,7 +62,7 @@ def with_examples(folder, source=None):
             shutil.copy(source / example, folder / place)  # which a page may write anew
         (folder / "bin").mkdir()
         program = folder / "bin" / "ninja"
-        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m ninja "$@"\n')
+        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S -E "{SERVER}" "{command_socket()}" "$@"\n')
         program.chmod(0o755)
     return folder
 

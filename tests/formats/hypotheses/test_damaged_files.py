@@ -36,7 +36,7 @@ def test_a_truncated_or_damaged_file_raises_no_other_error(path, tmp_path):
     content = path.read_bytes()
     rng = random.Random(path.name)
     target = tmp_path / f"x{path.suffix}"
-    for _ in range(150):
+    for _ in range(40):
         at = rng.randrange(len(content))
         piece = rng.choice(
             [b"", b"\xff", b'"', b"[", b"}", b"null", b"-1", b"1e999", b"NaN", b"9" * 400, b"{}", b"\\ud800"]

@@ -1,0 +1,95 @@
+"""Run commands of pages in copies of one process that has already imported torch, which takes seconds each time.
+
+    python command_server.py SOCKET        the server, which ends with the process that started it
+    python command_server.py SOCKET ARG …  a client: run ``ninja ARG …`` with its files, folder and environment
+"""
+
+from __future__ import annotations
+
+import array
+import json
+import os
+import socket
+import sys
+
+SIZE = 1 << 20  # largest request in bytes
+
+
+def call(path: str, arguments: list[str]) -> int:
+    """Run a command on the server; return its exit code."""
+    request = json.dumps({"arguments": arguments, "folder": os.getcwd(), "environment": dict(os.environ)}).encode()
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(path)
+        files = array.array("i", [0, 1, 2])
+        connection.sendmsg([len(request).to_bytes(4, "big")], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, files)])
+        connection.sendall(request)
+        answer = connection.recv(1)
+    return answer[0] if answer else 255  # none if a signal ended the command
+
+
+def serve(path: str) -> None:
+    """Accept commands until the standard input ends."""
+    import signal
+    import threading
+
+    import torch  # noqa: F401
+
+    import ninja.cli.main  # noqa: F401
+
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel removes ended children
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(path)
+    listener.listen()
+    print("ready", flush=True)
+    threading.Thread(target=_end_with_stdin, daemon=True).start()
+    while True:
+        connection, _ = listener.accept()
+        if os.fork() == 0:
+            listener.close()
+            _run(connection)
+        connection.close()
+
+
+def _end_with_stdin() -> None:
+    os.read(0, 1)  # not by sys.stdin, whose lock would be held in the children
+    os._exit(0)
+
+
+def _run(connection: socket.socket) -> None:
+    import signal
+    import traceback
+
+    from ninja.cli.main import main
+
+    head, ancillary, _, _ = connection.recvmsg(4, socket.CMSG_SPACE(12))
+    files = array.array("i", ancillary[0][2])
+    size, request = int.from_bytes(head, "big"), b""
+    while len(request) < size:
+        request += connection.recv(min(SIZE, size - len(request)))
+    command = json.loads(request)
+    for target, source in enumerate(files):
+        os.dup2(source, target)
+        os.close(source)
+    sys.stdin, sys.stdout = open(0, closefd=False), open(1, "w", closefd=False)
+    sys.stderr = open(2, "w", buffering=1, closefd=False)
+    os.chdir(command["folder"])
+    os.environ.clear()
+    os.environ.update(command["environment"])
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    sys.argv = ["ninja", *command["arguments"]]
+    code = 255
+    try:
+        code = main(command["arguments"])
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        connection.sendall(bytes([code]))
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 2:
+        sys.exit(call(sys.argv[1], sys.argv[2:]))
+    serve(sys.argv[1])
