@@ -12,7 +12,7 @@ from ninja.lm.recurrent.lstm import LstmLM  # noqa: E402
 from ninja.models.lstm import Config, LSTMLanguageModel  # noqa: E402
 
 OPTIONS = RescoreOptions(acoustic_scale=0.5, max_unknown=1.0, batch_arcs=400)
-LATTICES = [(lattice.key, lattice) for lattice in map(random_lattice, range(16))]
+LATTICES = [(lattice.key, lattice) for lattice in map(random_lattice, range(10))]
 
 
 def make_lm(seed=1):
