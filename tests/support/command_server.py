@@ -1,7 +1,7 @@
 """Run commands of pages in copies of one process that has already imported torch, which takes seconds each time.
 
-    python command_server.py SOCKET        the server, which ends with the process that started it
-    python command_server.py SOCKET ARG …  a client: run ``ninja ARG …`` with its files, folder and environment
+``python command_server.py SOCKET`` is the server, which ends with the process that started it. With further arguments,
+it is a client, which runs ``ninja`` with these arguments, and with its files, folder and environment.
 """
 
 from __future__ import annotations
@@ -70,8 +70,7 @@ def _run(connection: socket.socket) -> None:
     for target, source in enumerate(files):
         os.dup2(source, target)
         os.close(source)
-    sys.stdin, sys.stdout = open(0, closefd=False), open(1, "w", closefd=False)
-    sys.stderr = open(2, "w", buffering=1, closefd=False)
+    sys.stdin, sys.stdout, sys.stderr = (os.fdopen(number, mode) for number, mode in enumerate("rww"))
     os.chdir(command["folder"])
     os.environ.clear()
     os.environ.update(command["environment"])
