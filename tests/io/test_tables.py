@@ -313,9 +313,10 @@ def threads():
 def test_an_abandoned_reader_ends_its_thread(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("ninja.io.reading.num_cores", lambda: 2)
+    lattice = small("k", range(1, 400))
     write_all(
         "ark,scp:big.ark,big.scp" if name == "big.scp" else name,
-        (small(f"k{number}", range(1, 400)) for number in range(10_000)),
+        (lattice.with_key(f"k{number}") for number in range(10_000)),
     )
     before = threads()
     lattices = read(name)

@@ -33,9 +33,9 @@ from ninja.lm.recurrent.lstm import LstmLM  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections")
 THREADS = 4
-RUNS = int(os.environ.get("NINJA_THREAD_RUNS", "5"))
+RUNS = int(os.environ.get("NINJA_THREAD_RUNS", "2"))
 OPTIONS = RescoreOptions(acoustic_scale=0.5, max_unknown=1.0, batch_arcs=400, output="best")
-LATTICES = [(lattice.key, lattice) for lattice in map(random_lattice, range(12))]
+LATTICES = [(lattice.key, lattice) for lattice in map(random_lattice, range(6))]
 
 
 @pytest.fixture(autouse=True)
