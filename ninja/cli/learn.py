@@ -34,7 +34,7 @@ SHOWN = 5  # phrases in the summary
 
 
 @command
-@click.argument("source", nargs=-1, type=Lattices())
+@click.argument("edit_files", metavar="[SOURCE]...", nargs=-1, type=Lattices())
 @section(
     "Learning",
     reads("--lists", "Phrases to add to: any file that `ninja correct --entities` takes.  [default: none]"),
@@ -52,7 +52,7 @@ SHOWN = 5  # phrases in the summary
 @output_file("Output for the lists")
 @reading_options()
 def learn(
-    source: tuple[str, ...],
+    edit_files: tuple[str, ...],
     lists: str | None,
     min_count: int,
     is_undone: bool,
@@ -85,16 +85,18 @@ def learn(
     """
     console = current_console()
     if is_undone:
-        _undo(source, lists, output_file)
+        _undo(edit_files, lists, output_file)
         return
-    if not source:
+    if not edit_files:
         raise OptionError("name the file of edits, or give --undo")
-    if len(source) > 2:
-        raise OptionError(f"{len(source)} sources are given; give a file of edits, or one before and one after them")
+    if len(edit_files) > 2:
+        raise OptionError(
+            f"{len(edit_files)} sources are given; give a file of edits, or one before and one after them"
+        )
     if (dev is None) != (ref is None):
         raise OptionError("--dev and --ref are the hypotheses and the references of a development set; give both")
-    inputs = build_inputs(source, reading)["inputs"]
-    edits = read_edits(source[0]) if len(source) == 1 else _edits(inputs, *source)
+    inputs = build_inputs(edit_files, reading)["inputs"]
+    edits = read_edits(edit_files[0]) if len(edit_files) == 1 else _edits(inputs, *edit_files)
     stage = Correction(
         Correcting(
             Entities.from_dict({}) if lists is None else lists,

@@ -18,9 +18,9 @@ from ninja.log import Log
 FRAME_SHIFT = 0.01  # seconds per frame of lattices that do not tell
 LIKELY = 0.5  # probability of a seam below which it is reported
 UNITS = (1.0, 0.01, 0.001)  # seconds, of the numbers in keys
+MAX_DIGITS = 12  # of the number of a window
 UNIT_TOLERANCE = 0.1  # by which the length of a window may differ from the numbers in its key
-_TIMES = re.compile(r"(.+?)[_.-](\d+)-(\d+)")
-_NUMBER = re.compile(r"(.+?)[_.-]?(\d+)")
+_TIMES = re.compile(r"(.+?)[_.-](\d{1,12})-(\d{1,12})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +77,11 @@ class Windows:
                 raise LatticeError(f"{self.path or 'the segments'} lacks this window", key=key)
             return self.segments[key][:2]
         if self.step is not None:
-            match = _NUMBER.fullmatch(key)
-            if match is None:
+            begin = key.rstrip("0123456789")
+            number, recording = key[len(begin) :], re.sub("[_.-]$", "", begin)
+            if not (number and recording) or len(number) > MAX_DIGITS:
                 raise LatticeError("the key does not end in the number of the window, such as -17", key=key)
-            return match[1], self.step * int(match[2])
+            return recording, self.step * int(number)
         match = _TIMES.fullmatch(key)
         if match is None:
             raise LatticeError(

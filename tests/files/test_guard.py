@@ -81,7 +81,7 @@ def test_each_command_refuses_each_of_its_inputs_as_each_of_its_outputs(
     (tmp_path / "link").symlink_to(same)
     (tmp_path / "hard").hardlink_to(same)
     names = [(same, same), (same, "link"), ("hard", same)]
-    if not source.is_eager:  # else it is read at once
+    if not source.is_eager and source.type.is_file(f"ark:{same}"):  # else it is read at once, or such a name is a text
         names.append((f"ark:{same}", "folder/both.svg"))
     for output in of_type(command, OutputFile):
         if isinstance(output.type, OutputFolder):  # whose files are named by keys

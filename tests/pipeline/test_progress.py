@@ -37,6 +37,7 @@ WITHOUT = {
         "version",
         "lm",
         "train",
+        "learn",
         "train ngram",
         "train context",
         "train context-lm",
@@ -72,6 +73,7 @@ def files(tmp_path_factory):  # type: ignore[no-untyped-def]
         ),
     )
     (folder / "text").write_text((EXAMPLES / "text").read_text())
+    (folder / "segments").write_text("".join(f"{key} {key} 0 9\n" for key, _ in few))
     (folder / "hot.txt").write_text("the man\n")
     (folder / "words.txt").write_bytes(WORDS.read_bytes())
     words = [word for word, _ in few[0][1].words][:50]
@@ -146,6 +148,7 @@ def arguments(name: str, command: click.Command, needed: set[str], files: Path, 
         "score": ["--mode", "present"],
         "show": ["--key", "libri-121-121726-0009"],
         "split": ["--nj", 2],
+        "stitch": ["--segments", files / "segments"],
         "tune": ["--rnnlm", files / "lm.arpa", "--max-unknown", 1],
     }
     return made + more.get(name, [])

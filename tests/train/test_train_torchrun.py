@@ -96,7 +96,7 @@ def test_a_training_that_is_killed_goes_on_as_if_nothing_had_happened(folder, me
 
 def test_the_documented_options_are_ninjas_and_not_torchruns(ninja):
     page = (ROOT / "docs" / "training.md").read_text().replace("\\\n", "")
-    (line,) = (line for line in page.splitlines() if line.startswith("torchrun "))
+    line, *_ = (line for line in page.splitlines() if line.startswith("torchrun "))
     given = get_args_parser().parse_args(shlex.split(line)[1:])
     assert (given.module, given.training_script, given.log_dir) == (True, "ninja", None)
     assert given.training_script_args[-2:] == ["--log", "train.jsonl"]

@@ -11,7 +11,7 @@ system for automatic speech recognition", Interspeech 2019 (nodes).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from itertools import count
 from typing import Any
 
@@ -58,6 +58,7 @@ class Gossip(SingleWorker):
         self._tensors = [*parameters(learner.optimizer), *float_buffers(learner.module)]
         self._mean = flat(self._tensors).cpu()
         self._pairwise = None  # of the first worker of a node
+        self._has_mean = False  # the mean of all learners' weights is loaded
         if self.place == 0:
             self._pairwise = PairwiseAveraging(
                 learner.module, learner.optimizer, process_group=self._leader_group, seed=options.seed
@@ -93,7 +94,10 @@ class Gossip(SingleWorker):
         self._store.add(self._round, NO_MORE)
 
     def before_step(self) -> None:
-        """Copy the current weights to all workers of the node."""
+        """Load the learner's weights after `result`, and copy them to all workers of the node."""
+        if self._pairwise is not None and self._has_mean:
+            self._pairwise.load()
+        self._has_mean = False
         if self._node_group is not None:
             weights = self._mean.clone() if self._pairwise is None else self._pairwise.loaded
             self._broadcast_in_node(weights)
@@ -120,11 +124,10 @@ class Gossip(SingleWorker):
 
     @contextmanager
     def result(self) -> Iterator[None]:
-        """Load the mean of all learners' weights; `before_step` loads the weights of the other workers again."""
-        if self._pairwise is None:
-            unflatten(self._mean, self._tensors)
-        with nullcontext() if self._pairwise is None else self._pairwise.result():
-            yield
+        """Load the mean of all learners' weights, which remain loaded; `before_step` loads the learner's again."""
+        unflatten(self._mean, self._tensors)
+        self._has_mean = True
+        yield
 
     def state(self) -> dict[str, Any]:
         """Return the weights, moments and step counts of each learner."""
