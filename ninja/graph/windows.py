@@ -77,8 +77,8 @@ class Windows:
                 raise LatticeError(f"{self.path or 'the segments'} lacks this window", key=key)
             return self.segments[key][:2]
         if self.step is not None:
-            begin = key.rstrip("0123456789")
-            number, recording = key[len(begin) :], re.sub("[_.-]$", "", begin)
+            stem = key.rstrip("0123456789")
+            number, recording = key[len(stem) :], re.sub("[_.-]$", "", stem)
             if not (number and recording) or len(number) > MAX_DIGITS:
                 raise LatticeError("the key does not end in the number of the window, such as -17", key=key)
             return recording, self.step * int(number)
