@@ -103,8 +103,8 @@ def best(
 
     Each line of --json has a key, the text, and its words with start and end (seconds), if the lattice has times, and
     confidence: the posterior, or with --confidence the calibrated probability that the word is correct. With
-    --unboosted, words also have their confidence without boosts. With --tags, there are also the phrases, with class,
-    text, and begin and end as numbers of words.
+    --unboosted, words also have their confidence without boosts. With --tags, each line also has the phrases, with
+    class, text, and the indices of the first word (begin) and after the last word (end).
 
     \b
     Examples:

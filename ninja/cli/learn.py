@@ -38,7 +38,7 @@ SHOWN = 5  # phrases in the summary
 @section(
     "Learning",
     reads("--lists", "Phrases to add to: any file that `ninja correct --entities` takes.  [default: none]"),
-    click.option("--min-count", type=click.IntRange(1), default=2, help="Number of edits from which evidence is used."),
+    click.option("--min-count", type=click.IntRange(1), default=2, help="Minimum number of edits for each change."),
     click.option("--undo", "is_undone", is_flag=True, help="Remove the last run of this command from --lists."),
     reads("--utt2group", "Group of each utterance, as in Kaldi's utt2spk."),
     click.option("--letters-only", is_flag=True, help="Compare letters instead of phones."),
@@ -71,9 +71,9 @@ def learn(
     changes that the page of `ninja correct --report` saves.
 
     Names that edits inserted are added to --lists, and phrases of the lists get a higher weight if edits inserted
-    them, a lower one if edits removed them; what was recognised in their place is added as another pronunciation. All
-    this is used from --min-count edits on; the counts are kept in the output, so that later runs add to them. Edits
-    that were counted before are ignored.
+    them, a lower one if edits removed them; the words recognised in their place become another pronunciation. Each
+    change requires at least --min-count edits. The counts are stored in the output, so that later runs add to them;
+    edits that were counted before are ignored.
 
     The output consists of the bytes of --lists and of lines that --undo removes.
 

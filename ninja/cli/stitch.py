@@ -54,7 +54,7 @@ def stitch(
       ninja stitch windows.ark.gz --window 30 --overlap 5 --acoustic-scale 0.1 -o talk.srt
     """
     if segments is not None and (window is not None or overlap is not None):
-        raise OptionError("--segments cannot be used with --window and --overlap; both tell the times of windows")
+        raise OptionError("--segments cannot be used with --window and --overlap; both set the times of windows")
     if (window is None) != (overlap is None):
         raise OptionError("--window requires --overlap, and --overlap requires --window")
     windows = Windows()

@@ -41,7 +41,7 @@ class BeamOptions:
     length_reward: float = 0.0  # added for each unit, nats
     ctc_weight: float = 0.3  # weight of CTC scores, if any; 1 minus this is the weight of the other model
     # With CTC scores, an utterance ends when at this many successive lengths the best finished hypothesis is worse than
-    # the best of all lengths by more than `end_beam`, nats; 0 means that it does not.
+    # the best of all lengths by more than `end_beam`, nats; 0 disables this criterion.
     end_lengths: int = 3
     end_beam: float = 10.0
 
@@ -104,7 +104,7 @@ def beam_search(
 
     Raises:
         ModelError: `step` does not return log-probabilities of the right shape.
-        OptionError: The tracker or the CTC model does not know a unit, or `ctc` has another number of utterances.
+        OptionError: The tracker or the CTC model lacks a unit, or `ctc` has another number of utterances.
 
     Source: Chen, Jain, Wang, Seltzer and Fuegen 2018, arXiv:1812.02142, section 3.2; for CTC scores and the end of the
     search, Watanabe and others 2017 (see `CtcPrefixes`).
@@ -209,7 +209,7 @@ def _interpolate(model: Floats, ctc: Floats, weight: float) -> Floats:
 
 
 def _is_over(finished: Sequence[_Finished], length: int, options: BeamOptions) -> bool:
-    """Return whether longer hypotheses than `length` are no longer tried, see `BeamOptions.end_lengths`."""
+    """Return whether the search of an utterance ends at a length, see `BeamOptions.end_lengths`."""
     best = max((score for score, *_ in finished), default=-np.inf)
     for one in range(length, length - options.end_lengths, -1):
         of_length = [score for score, units, *_ in finished if len(units) == one]

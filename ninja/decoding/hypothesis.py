@@ -24,7 +24,7 @@ class Hypothesis:
     words: tuple[tuple[str, ...], ...]  # each word, followed by words that have the same spelling in the lexicon
     units: tuple[int, ...]  # without blanks and the end; a CTC search without a tracker also omits boundaries
     score: float  # nats, higher is better
-    # Log-probability of the model, for CTC of all alignments; of a model and CTC scores, their weighted mean.
+    # Log-probability of the model (for CTC, of all alignments), or the weighted mean of model and CTC scores.
     model_score: float
     context_score: float = 0.0  # score of the tracker, unscaled
     matches: tuple[Match, ...] = ()  # phrases of the context; positions are word indices

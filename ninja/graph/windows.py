@@ -15,7 +15,7 @@ from ninja.lattice.batch import Keyed, pairs
 from ninja.lattice.times import num_frames
 from ninja.log import Log
 
-FRAME_SHIFT = 0.01  # seconds per frame of lattices that do not tell
+FRAME_SHIFT = 0.01  # seconds per frame of lattices without a frame shift
 LIKELY = 0.5  # probability of a seam below which it is reported
 UNITS = (1.0, 0.01, 0.001)  # seconds, of the numbers in keys
 MAX_DIGITS = 12  # of the number of a window

@@ -96,8 +96,8 @@ def below(parent: Int32s, root: npt.NDArray[np.integer]) -> list[tuple[int, Int6
         root: Top nodes, int [roots].
 
     Returns:
-        For each root, the root or -1 for the rest of the trie, its nodes without the root, int64 [nodes], and the
-        parent of each of these in the new trie, int32 [nodes].
+        A tuple for each root, and one for the rest of the trie: the root, or -1 for the rest; its nodes without the
+        root, int64 [nodes]; and the parent of each of these nodes in the new trie, int32 [nodes].
     """
     top = np.arange(parent.size)
     for node, above in enumerate(parent.tolist()):

@@ -1,4 +1,4 @@
-"""`Session`, which rescores the growing lattice of an utterance and tells which words will probably not change."""
+"""`Session`, which rescores the growing lattice of an utterance and returns the words that are unlikely to change."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HISTORIES = 50_000  # histories of a language model that all sessions keep
 @documented
 @dataclass(frozen=True, slots=True)
 class StreamOptions:
-    """When a word of a growing lattice is stable; larger values hold words back for longer and change fewer of them."""
+    """Conditions for stable words of a growing lattice; larger values delay words, and fewer of them change."""
 
     agreement: int = described(5, "Updates, including the last one, in which a stable word and those before it agree.")
     min_posterior: float = described(0.99, "Minimum posterior probability of a stable word and those before it.")

@@ -92,7 +92,7 @@ def update_of(content: str | bytes, request: StreamRequest) -> Update:
     ((name, value),) = values.items()
     if (name == "frames") != (request.units is not None):
         kind = "lattices" if request.units is None else "frames"
-        raise Problem(400, f"{name} is given, but this session has {kind}, as its first message tells (ctc)")
+        raise Problem(400, f"{name} is given, but the first message of this session selects {kind} (ctc)")
     if request.units is not None:
         if not isinstance(value, str):
             raise Problem(400, f"frames is {shown(value)}, but must be text in base64")

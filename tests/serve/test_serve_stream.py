@@ -158,7 +158,7 @@ BLANKS = np.log([0.96, *[0.01] * (len(UNITS) - 1)]).astype("<f4").tobytes() * 60
         ({}, {"final": True}, 400, "the session has no lattice yet; give one before or with final: true"),
         ({}, {"final": 1}, 400, "final is 1, but must be true or false"),
         ({}, {"nbest": [], "lattice": ""}, 400, "nbest and lattice are given; give one of them"),
-        ({}, {"frames": ""}, 400, "frames is given, but this session has lattices, as its first message tells (ctc)"),
+        ({}, {"frames": ""}, 400, "frames is given, but the first message of this session selects lattices (ctc)"),
         ({"ctc": CTC}, {"nbest": []}, 400, "nbest is given, but this session has frames"),
         ({"ctc": CTC}, b"abc", 400, "the frames have 3 bytes, but a frame of 5 units has 20 bytes"),
         ({"ctc": CTC}, bytes(20), 422, "key 'utterance': the probabilities of frame 0 sum to 5, not 1"),

@@ -37,7 +37,7 @@ class Variant(NamedTuple):
     words: tuple[int, ...]  # word ids
     num_phones: tuple[int, ...]  # number of phones of each word
     written: tuple[str, ...] = ()  # words as spelled in the list, if words are compared by lexical form
-    recognised: str = ""  # words in whose place the phrase was said, whose phones these are; "" for its own phones
+    recognised: str = ""  # words recognised for the phrase, which have these phones; "" for its own phones
 
 
 class PronouncedList(NamedTuple):

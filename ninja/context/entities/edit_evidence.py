@@ -35,7 +35,7 @@ class PhraseEvidence:
 
     phrase: str  # as written in its list or in the corrected text
     cls: str = ""  # class, "" for no class
-    # recognised words → edits that replaced them by it, less those that did not although they would be corrected
+    # recognised words → edits that replaced them with the phrase, minus wrong corrections to the phrase
     recognised: Mapping[str, int] = field(default_factory=dict)
     added: int = 0  # edits that inserted it in an utterance whose lists lack it
     accepted: int = 0  # edits that inserted it in an utterance whose lists have it

@@ -35,7 +35,7 @@ class Phrase:
     text: str  # words separated by single spaces
     weight: float = 1.0  # factor of the boost; a negative weight makes the phrase less probable
     pronunciations: tuple[str, ...] = ()  # phones separated by white space; ARPAbet as in cmudict, without stress
-    recognised: tuple[str, ...] = ()  # lexical words in whose place the phrase was said, see `ninja learn`
+    recognised: tuple[str, ...] = ()  # lexical words recognised for the phrase, see `ninja learn`
 
 
 @dataclass(frozen=True, eq=False)

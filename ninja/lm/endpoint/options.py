@@ -20,7 +20,7 @@ def is_endpoint(name: str) -> bool:
 class EndpointOptions:
     """Options of a language model behind a completions endpoint; see ``ninja.lm.endpoint.loading``.
 
-    The key of a server that requires one is the environment variable ``NINJA_ENDPOINT_KEY``.
+    The key of a server that requires one is read from the environment variable ``NINJA_ENDPOINT_KEY``.
     """
 
     section: ClassVar[str] = "Models: completions endpoint"

@@ -19,8 +19,8 @@ from ninja.lm.units import Ids
 class EndpointPieces(LanguageModel):
     """A model over tokens that a server scores.
 
-    A slot is the sequence of the tokens of a history, so that states need no request. `score_trie` sends the fewest
-    texts; other algorithms than ``nbest``, ``cover`` and ``trie`` send each history again when it grows.
+    A slot stores the tokens of a history, so that advancing a history needs no request. `score_trie` sends the fewest
+    texts; algorithms other than ``nbest``, ``cover`` and ``trie`` send each history again when it grows.
     """
 
     scores_tries = True

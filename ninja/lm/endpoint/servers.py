@@ -148,7 +148,7 @@ class Vllm(Server):
             "max_tokens": 1,
             "temperature": 0,
             "prompt_logprobs": 0,  # the tokens of the prompt only
-            "echo": True,  # for servers that do not know prompt_logprobs
+            "echo": True,  # for servers without prompt_logprobs
             "logprobs": 0,
         }
         return self._client.send(self._client.path, body, partial(_scores_of, texts), sum(map(len, texts)))
@@ -194,7 +194,7 @@ class LlamaCpp(Server):
 
 
 def open_server(client: Client, options: EndpointOptions) -> Server:
-    """Return the kind of server that the path of the URL tells."""
+    """Return a server of the kind to which the path of the URL belongs."""
     for kind in (Vllm, LlamaCpp):
         if client.path.endswith(kind.path):
             return kind(client, options)

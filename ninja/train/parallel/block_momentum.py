@@ -80,7 +80,7 @@ class BlockMomentum(torch.nn.Module):
     It wraps a module as torch's DistributedDataParallel does. Each worker calls ``optimizer.step()`` on its own
     batches; after each block, the weights of all workers are averaged and filtered by the block momentum. All workers
     must make the same number of steps. At the end, call `synchronize`, and store the weights within `result`. The
-    state of every worker is in `state_dict`; with that of its optimiser, training continues with the same bits.
+    state of every worker is in `state_dict`; with that and the state of its optimiser, training resumes bit for bit.
 
     Args:
         module: Network; its weights and buffers are copied from the first worker. Floating-point buffers are averaged
