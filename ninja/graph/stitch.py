@@ -216,6 +216,10 @@ def join_windows(
         raise OptionError(f"{counted(len(begins), 'begin')} for {counted(len(windows), 'window')}; give one per window")
     if not frame_shift > 0:
         raise OptionError(f"frame_shift is {frame_shift}, but must be above 0")
+    if not all(abs(begin - begins[0]) / frame_shift < 2**31 for begin in begins):  # also false for NaN
+        raise LatticeError("the begin of a window is not a plausible number of seconds", key=key)
+    if not scales.lm > 0:
+        raise OptionError(f"lm_scale is {scales.lm:g}, but must be above 0 to join windows")
     check_one_table(windows)
     parts = [
         _Part(window, round((begin - begins[0]) / frame_shift), scales)
@@ -285,6 +289,8 @@ def _add_part(
     entries = np.array([0]) if left is None else part.states(*left)
     exits = np.flatnonzero(lattice.is_final) if right is None else part.states(*right)
     used = _between(part, entries, exits, None if right is None else right[1])
+    if not used.size:
+        raise LatticeError("no path of the window has word boundaries at both of its seams", key=lattice.key)
     number = np.full(lattice.num_states, -1, np.int64)
     number[used] = joined.add_states(time[used])
     arcs = np.flatnonzero((number[part.src] >= 0) & (number[lattice.dst] >= 0))

@@ -127,6 +127,7 @@ def stitch(
     windows, log = windows or Windows(), log or Log()
     recording: _Recording | None = None
     seen: set[str] = set()
+    failed: list[str] = []  # keys of the windows without times since the last window with times
     for key, lattice in pairs(lattices):
         shift = frame_shift or lattice.frame_shift or FRAME_SHIFT
         try:
@@ -137,9 +138,14 @@ def stitch(
                 if recording is not None:
                     yield from recording.joined(scales, log, windows)
                 recording = _Recording(name, shift)
+                recording.failed = any(other.startswith(name) for other in failed)
                 seen.add(name)
+            failed.clear()
             recording.add(lattice, begin, shift, log)
         except NinjaError as error:
+            failed.append(key)
+            if recording is not None and key.startswith(recording.name):
+                recording.failed = True
             log.fail(error, key)
     if recording is not None:
         yield from recording.joined(scales, log, windows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ from ninja.lattice import Lattice, Scales
 from ninja.lattice.symbols import EPSILON
 from ninja.rescoring.utterances import Submission
 
+MAX_LENGTHS = 256  # numbers of words per state for which shares of paths are kept, the largest shares
 HISTORIES = 50_000  # histories of a language model that all sessions keep
 
 
@@ -27,7 +29,7 @@ class StreamOptions:
     min_posterior: float = described(0.99, "Minimum posterior probability of a stable word and those before it.")
 
     def __post_init__(self) -> None:
-        check_range("agreement", self.agreement, least=1)
+        check_range("agreement", self.agreement, least=1, most=1000)  # words of so many updates are kept
         check_range("min_posterior", self.min_posterior, least=0, most=1)
 
 
@@ -159,6 +161,9 @@ def prefix_posteriors(lattice: Lattice, words: Sequence[int], scales: Scales) ->
     for state, by_length in enumerate(shares):
         if not by_length:
             continue
+        shares[state] = {}  # not needed any more; all of them would be quadratic in the number of states
+        if len(by_length) > MAX_LENGTHS:  # the posteriors become smaller, so that words are held back
+            by_length = dict(heapq.nlargest(MAX_LENGTHS, by_length.items(), key=lambda item: item[1]))
         for to, word, of_paths in arcs[begin[state] : begin[state + 1]]:
             for length, share in by_length.items():
                 if word == EPSILON:

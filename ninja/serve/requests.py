@@ -135,7 +135,11 @@ def correction_from_json(content: bytes) -> CorrectRequest:
     if not isinstance(transcript, dict | list):
         name = "no transcript is given" if transcript is None else f"transcript is {shown(transcript)}"
         raise Problem(400, f"{name}; transcript must be text, an object or a list")
-    return CorrectRequest(json.dumps(transcript).encode(), **checked(values), is_value=True)
+    try:
+        content = json.dumps(transcript, allow_nan=False).encode()
+    except ValueError:
+        raise Problem(400, "transcript has a number that is too large") from None
+    return CorrectRequest(content, **checked(values), is_value=True)
 
 
 def json_values(content: bytes, known: Collection[str]) -> dict[str, Any]:

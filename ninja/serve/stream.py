@@ -94,7 +94,7 @@ class Streams:
         """Raise a `Problem` if a session must not be opened."""
         self._check(headers)
         origin = headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc != headers.get("host"):
+        if origin is not None and _host(origin) != headers.get("host"):
             raise Problem(403, "pages of other sites cannot open sessions")
         if self.stopping.is_set() or self._scorer.is_closed:
             raise Problem(503, "the server is stopping", headers={"Retry-After": str(RETRY_SECONDS)})
@@ -187,6 +187,13 @@ class Streams:
 
     async def _in_thread(self, function: Callable[..., Result], *arguments: Any) -> Result:
         return await asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
+
+
+def _host(origin: str) -> str | None:
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:  # a malformed address
+        return None
 
 
 class _Stream:

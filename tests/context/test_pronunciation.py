@@ -250,3 +250,8 @@ def test_nothing_is_learned_from_nothing() -> None:
         learn([], pronouncer, Confusion.uniform("AB"), iterations=0)
     with pytest.raises(OptionError, match=r"sharpness is 0\.0, but must be above 0"):
         learn([], pronouncer, Confusion.uniform("AB"), sharpness=0.0)
+
+
+def test_a_word_of_many_genitives_is_not_followed_to_its_base() -> None:
+    pronouncer = Pronouncer({"a": ["AH0"]}, lambda words: [None for _ in words])
+    assert isinstance(pronouncer.of("a" + "'s" * 2000), tuple)

@@ -318,3 +318,35 @@ def test_transcripts_with_times_of_words_are_joined(tmp_path, ninja):
     assert code == 0, errors
     [(_, lattice)] = package.read(tmp_path / "talk.jsonl")
     assert said(lattice) == words
+
+
+@pytest.mark.parametrize("begin", [math.inf, math.nan, 1e308, 1e20])
+def test_an_implausible_begin_is_refused(begin):
+    windows = [sausage("a", 0, 100), sausage("b", 75, 175)]
+    with pytest.raises(LatticeError, match="plausible"):
+        join_windows(windows, [0.0, begin], "rec", 0.01, SCALES)
+
+
+def test_a_scale_of_zero_is_refused():
+    windows = [sausage("a", 0, 100), sausage("b", 75, 175)]
+    with pytest.raises(OptionError, match="lm_scale"):
+        join_windows(windows, [0.0, 0.75], "rec", 0.01, Scales(0.5, lm=0.0))
+
+
+def test_a_window_whose_paths_have_no_boundary_at_both_seams_is_refused():
+    middle = from_arcs(
+        "m", [0, 0, 1, 2], [1, 2, 3, 3], [1, 2, 3, 4], [1.0] * 4, finals={3: 0.0}, time=[0, 20, 80, 100], words=WORDS
+    )
+    first, last = (from_arcs(key, [0, 1], [1, 2], [5, 6], [1.0, 1.0], finals={2: 0.0}, time=time, words=WORDS)
+                   for key, time in (("a", [0, 70, 100]), ("z", [0, 30, 100])))  # fmt: skip
+    with pytest.raises(LatticeError, match="both of its seams"):
+        join_windows([first, middle, last], [0.0, 0.5, 1.0], "rec", 0.01, SCALES)
+
+
+@pytest.mark.parametrize("lost", ["rec-1", "rec-3"])
+def test_a_recording_with_a_window_of_unknown_time_is_not_joined(lost):
+    windows = {f"rec-{number}": sausage(f"rec-{number}", 75 * number, 75 * number + 100) for number in (1, 2, 3)}
+    segments = {key: ("rec", 0.75 * number, 0.75 * number + 1) for number, key in enumerate(windows) if key != lost}
+    failures = []
+    assert list(stitch(windows.items(), Windows(segments), scales=SCALES, log=Log(on_error=failures.append))) == []
+    assert [failure.key for failure in failures] == [lost, "rec"]

@@ -286,3 +286,22 @@ def test_the_command_rescores_with_a_server(tmp_path, capsys):
             assert "only on the command line" in capsys.readouterr().err
             assert not server.requests
     assert os.path.exists(tmp_path / "cache")
+
+
+def test_a_key_that_is_no_header_is_refused_and_not_printed(monkeypatch):
+    monkeypatch.setenv(client_module.KEY_VARIABLE, "sk-secret\nX: y")
+    with pytest.raises(OptionError, match="set it to the key alone") as caught:
+        load("http://127.0.0.1:9/v1/completions", endpoint=options())
+    assert "secret" not in str(caught.value)
+
+
+def test_an_invalid_host_is_refused():
+    with pytest.raises(OptionError, match="Invalid IPv6"):
+        load("http://[x/v1/completions", endpoint=options())
+
+
+@pytest.mark.parametrize("model", [{}, {"meta": None}, {"meta": {"n_vocab": "many"}}])
+def test_llama_cpp_without_the_size_of_its_vocabulary_is_refused(model, monkeypatch):
+    monkeypatch.setattr("ninja.lm.endpoint.servers.LlamaCpp._models", lambda _: model)
+    with serving("llama.cpp") as server, pytest.raises(EndpointError, match="n_vocab"):
+        load(server.url, endpoint=options())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import tracemalloc
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -200,3 +201,21 @@ def test_options_out_of_range_are_refused() -> None:
     for wrong in ({"agreement": 0}, {"min_posterior": 1.5}):
         with pytest.raises(OptionError):
             StreamOptions(**wrong)
+
+
+def test_posteriors_of_long_lattices_take_little_memory() -> None:
+    count = 1000
+    states = np.repeat(np.arange(count), 2)
+    word = np.tile([1, 0], count)
+    lattice = from_arcs("k", states, states + 1, word, np.tile([0.1, 3.0], count), finals={count: 0.0}, words=TABLE)
+    tracemalloc.start()
+    posteriors = prefix_posteriors(lattice, [1] * count, Scales())
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 10 << 20  # 50 MB if the shares of all states are kept
+    assert len(posteriors) == count
+
+
+def test_the_number_of_compared_updates_is_bounded() -> None:
+    with pytest.raises(OptionError, match="agreement"):
+        StreamOptions(agreement=10**12)

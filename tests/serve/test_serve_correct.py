@@ -183,6 +183,12 @@ def test_malformed_corrections_are_told_which_field_is_wrong(client: Client, fie
     assert (answer.status, answer.json["detail"]) == (400, detail)
 
 
+def test_a_number_beyond_all_floats_is_refused(client: Client) -> None:
+    body = b'{"transcript": {"segments": [{"text": "a", "x": 1e999}]}, "entities": {"@a": ["b"]}}'
+    answer = client.send("POST", "/v1/correct", body, Content_Type="application/json")
+    assert (answer.status, answer.json["detail"]) == (400, "transcript has a number that is too large")
+
+
 def test_a_transcript_opens_no_file(client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "-").write_bytes(SRT)  # the name of standard input

@@ -146,7 +146,7 @@ BLANKS = np.log([0.96, *[0.01] * (len(UNITS) - 1)]).astype("<f4").tobytes() * 60
         ("{", None, 400, "not JSON: "),
         ("[1]", None, 400, "expected a JSON object, found a list"),
         ({"other": 1}, None, 400, "unknown field 'other'; known: key, format, n, entities, lists, agreement, "),
-        ({"agreement": 0}, None, 422, "agreement is 0, but must be 1 or more"),
+        ({"agreement": 0}, None, 422, "agreement is 0, but must be between 1 and 1000"),
         ({"agreement": "x"}, None, 400, "agreement is 'x', but must be a number"),
         ({"min_posterior": math.inf}, None, 400, "not JSON: Infinity is not a number"),
         ({"lists": ["other"]}, None, 422, "there is no phrase list 'other'; this server has none"),
@@ -159,7 +159,7 @@ BLANKS = np.log([0.96, *[0.01] * (len(UNITS) - 1)]).astype("<f4").tobytes() * 60
         ({}, {"final": 1}, 400, "final is 1, but must be true or false"),
         ({}, {"nbest": [], "lattice": ""}, 400, "nbest and lattice are given; give one of them"),
         ({}, {"frames": ""}, 400, "frames is given, but the first message of this session selects lattices (ctc)"),
-        ({"ctc": CTC}, {"nbest": []}, 400, "nbest is given, but this session has frames"),
+        ({"ctc": CTC}, {"nbest": []}, 400, "nbest is given, but the first message of this session selects frames"),
         ({"ctc": CTC}, b"abc", 400, "the frames have 3 bytes, but a frame of 5 units has 20 bytes"),
         ({"ctc": CTC}, bytes(20), 422, "key 'utterance': the probabilities of frame 0 sum to 5, not 1"),
         ({"ctc": CTC}, b"", 422, "key 'utterance': there are no frames yet"),
@@ -218,9 +218,10 @@ def test_a_session_needs_the_token_and_the_origin_of_the_server() -> None:
         assert refused is not None
         assert (refused.status, refused.json["title"]) == (401, "Unauthorized")
         client.headers = {"Authorization": "Bearer 0123456789abcdef"}
-        other = client.stream(Origin="https://example.org").refusal
-        assert other is not None
-        assert (other.status, other.json["detail"]) == (403, "pages of other sites cannot open sessions")
+        for origin in ("https://example.org", "http://[x"):
+            other = client.stream(Origin=origin).refusal
+            assert other is not None
+            assert (other.status, other.json["detail"]) == (403, "pages of other sites cannot open sessions")
         assert client.stream(Origin=f"http://127.0.0.1:{client.port}").refusal is None
 
 

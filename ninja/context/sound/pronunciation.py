@@ -123,7 +123,7 @@ class Pronouncer:
             return [phones_of(phones) for phones in self._dictionary[word]]
         if (lower := word.lower()) != word:
             return self.of(lower)
-        if word.endswith("'s") and (bases := self.of(word[:-2])):
+        if word.endswith("'s") and not word.endswith("'s's") and (bases := self.of(word[:-2])):
             return [(*base, *_genitive(base[-1])) for base in bases if base]
         parts = [part for part in _JOINTS.split(word) if part]
         if len(parts) > 1 or (parts and parts[0] != word):

@@ -48,8 +48,8 @@ class Client:
         Raises:
             OptionError: The URL has no host, an invalid port, or a user name.
         """
-        parts = urlsplit(url)
         try:
+            parts = urlsplit(url)
             port = parts.port
         except ValueError as error:
             raise OptionError(f"{url}: {error}") from error
@@ -69,7 +69,9 @@ class Client:
         self._host, self._port, self._is_secure = parts.hostname, port, parts.scheme == "https"
         self._options = options
         self._headers = {"Content-Type": "application/json", "Accept": "application/json"}
-        if key := os.environ.get(KEY_VARIABLE):
+        if key := os.environ.get(KEY_VARIABLE, "").strip():
+            if not (key.isascii() and key.isprintable()):  # http.client would show the key in its error
+                raise OptionError(f"{KEY_VARIABLE} has characters that a header cannot have; set it to the key alone")
             self._headers["Authorization"] = f"Bearer {key}"
         self._local = threading.local()  # a connection per thread
         self._lock = threading.Lock()

@@ -120,7 +120,7 @@ class Vllm(Server):
     path = COMPLETIONS
 
     def _describe(self) -> dict[str, Any]:
-        self.longest = int(self._models().get("max_model_len") or UNLIMITED) - 1  # one token is generated
+        self.longest = _length(self._models().get("max_model_len")) - 1  # one token is generated
         return {}
 
     def _tokenize(self, text: str, *, special: bool = False) -> list[int]:
@@ -160,9 +160,17 @@ class LlamaCpp(Server):
     path = LLAMA
 
     def _describe(self) -> dict[str, Any]:
-        self.num_pieces = int(self._models()["meta"]["n_vocab"])
+        meta = self._models().get("meta")
+        size = meta.get("n_vocab") if isinstance(meta, dict) else None
+        if type(size) is not int or size < 1:
+            raise self._client.error(
+                "the answer lacks the size of the vocabulary (meta.n_vocab); load the model, or update llama.cpp",
+                f"{self._root}/v1/models",
+            )
+        self.num_pieces = size
         properties = self._client.send(f"{self._root}/props", None, dict)
-        self.longest = int(properties.get("default_generation_settings", {}).get("n_ctx") or UNLIMITED) - 1
+        settings = properties.get("default_generation_settings")
+        self.longest = _length(settings.get("n_ctx") if isinstance(settings, dict) else None) - 1
         return properties
 
     def _tokenize(self, text: str, *, special: bool = False) -> list[int]:
@@ -208,9 +216,13 @@ def _by_id(models: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     return {str(model["id"]): model for model in models}
 
 
+def _length(value: Any) -> int:
+    return value if type(value) is int and value > 0 else UNLIMITED
+
+
 def _tokens(answer: Any) -> list[int]:
     tokens = answer["tokens"]
-    if not all(type(token) is int and token >= 0 for token in tokens):
+    if not all(type(token) is int and 0 <= token < 2**31 for token in tokens):
         raise ValueError("tokens are not ids")
     if answer.get("count", len(tokens)) != len(tokens):
         raise ValueError(f"{len(tokens)} tokens, but the count is {answer['count']}")
