@@ -98,17 +98,17 @@ def without_last_words(lattice: Lattice) -> Lattice:
     last = {int(src[arc]): arc for arc in at_end.tolist()}  # the arc from a state to the end, which has no word
     words = np.flatnonzero(before)
     rest = np.array([last[state] for state in dst[words].tolist()], np.int64)
-    kept = np.setdiff1d(np.arange(lattice.num_arcs), rest)
+    arcs = np.setdiff1d(np.arange(lattice.num_arcs), rest)
     labels = [part.tolist() for part in np.split(lattice.ali, lattice.ali_begin[1:-1])]
     result = from_arcs(
         lattice.key,
-        np.concatenate([src[kept], src[words]]),
-        np.concatenate([dst[kept], np.full(len(words), end)]),
-        np.concatenate([lattice.word[kept], np.zeros(len(words), np.int32)]),
-        np.concatenate([lattice.graph[kept], lattice.graph[words] + lattice.graph[rest]]),
-        np.concatenate([lattice.acoustic[kept], lattice.acoustic[words] + lattice.acoustic[rest]]),
+        np.concatenate([src[arcs], src[words]]),
+        np.concatenate([dst[arcs], np.full(len(words), end)]),
+        np.concatenate([lattice.word[arcs], np.zeros(len(words), np.int32)]),
+        np.concatenate([lattice.graph[arcs], lattice.graph[words] + lattice.graph[rest]]),
+        np.concatenate([lattice.acoustic[arcs], lattice.acoustic[words] + lattice.acoustic[rest]]),
         finals={end: 0.0},
-        labels=[*(labels[arc] for arc in kept), *(labels[w] + labels[r] for w, r in zip(words, rest, strict=True))],
+        labels=[*(labels[arc] for arc in arcs), *(labels[w] + labels[r] for w, r in zip(words, rest, strict=True))],
         frame_shift=lattice.frame_shift,
         words=lattice.words,
     )

@@ -237,10 +237,14 @@ def join_windows(
     joined = _Joined(parts[0].lattice.has_labels)
     hub: int | None = None  # state at the seam before the current window
     for number, part in enumerate(parts):
-        left = (seams[number - 1].frame, seams[number - 1].frame + after) if number else None
-        right = (seams[number].frame - before, seams[number].frame) if number < len(seams) else None
-        hub, state = _add_part(joined, part, hub, left, right, scales.lm)
-    return Stitched(joined.lattice(key, windows[0], parts[-1], state, frame_shift), seams)
+        entry = (seams[number - 1].frame, seams[number - 1].frame + after) if number else None
+        end = (seams[number].frame - before, seams[number].frame) if number < len(seams) else None
+        hub, state = _add_part(joined, part, hub, entry, end, scales.lm)
+    try:
+        lattice = connect(joined.lattice(key, windows[0], parts[-1], state, frame_shift))
+    except LatticeError as error:
+        raise LatticeError("no path of a window has word boundaries at both of its seams", key=key) from error
+    return Stitched(lattice, seams)
 
 
 def _seam(first: _Part, second: _Part, earliest: int, before: int, after: int, frame_shift: float, key: str) -> Seam:
@@ -268,60 +272,41 @@ def _add_part(
     joined: _Joined,
     part: _Part,
     hub: int | None,
-    left: tuple[int, int] | None,
-    right: tuple[int, int] | None,
+    entry: tuple[int, int] | None,
+    end: tuple[int, int] | None,
     lm: float,
 ) -> tuple[int | None, Ids]:
-    """Add a window between its seams.
+    """Add a window between its seams; states and arcs on no path through both seams are dropped later.
 
     Args:
         joined: The result.
         part: The window.
         hub: State at the seam before the window.
-        left: First and last frame in which the window is entered; None for the start of the recording.
-        right: First and last frame in which it is left; None for the end.
+        entry: First and last frame at which paths enter the window; None at the start of the recording.
+        end: First and last frame at which paths leave it; None at the end of the recording.
         lm: Scale of graph costs.
 
     Returns:
         The state at the seam after the window, and the new number of each state of the window, −1 if it is not used.
     """
     lattice, time = part.lattice, part.time
-    entries = np.array([0]) if left is None else part.states(*left)
-    exits = np.flatnonzero(lattice.is_final) if right is None else part.states(*right)
-    used = _between(part, entries, exits, None if right is None else right[1])
-    if not used.size:
-        raise LatticeError("no path of the window has word boundaries at both of its seams", key=lattice.key)
+    used = np.arange(lattice.num_states) if end is None else np.flatnonzero(time <= end[1])
     number = np.full(lattice.num_states, -1, np.int64)
     number[used] = joined.add_states(time[used])
     arcs = np.flatnonzero((number[part.src] >= 0) & (number[lattice.dst] >= 0))
     joined.add_arcs(lattice, arcs, number[part.src[arcs]], number[lattice.dst[arcs]])
-    if left is not None:
+    if entry is not None:
         assert hub is not None
-        states, labels = _with_labels(part, entries[number[entries] >= 0], left[0])
+        states, labels = _with_labels(part, part.states(*entry), entry[0])
         costs = (part.before[states] - part.before[_best(part, states)]) / lm
         joined.add_links([hub] * states.size, number[states].tolist(), costs.tolist(), labels)
-    if right is None:
+    if end is None:
         return None, number
-    (new_hub,) = joined.add_states(np.array([right[1]])).tolist()
-    states, labels = _with_labels(part, exits[number[exits] >= 0], right[1])
+    (new_hub,) = joined.add_states(np.array([end[1]])).tolist()
+    states, labels = _with_labels(part, part.states(*end), end[1])
     costs = (part.after[states] - part.after[_best(part, states)]) / lm
     joined.add_links(number[states].tolist(), [new_hub] * states.size, costs.tolist(), labels)
     return new_hub, number
-
-
-def _between(part: _Part, entries: Ids, exits: Ids, last: int | None) -> Ids:
-    """Return the states on paths from entries to exits that do not lie after a last frame."""
-    src, dst = part.src.tolist(), part.lattice.dst.tolist()
-    inside = np.ones(part.time.size, np.bool_) if last is None else part.time <= last
-    reached, useful = np.zeros(inside.size, np.bool_), np.zeros(inside.size, np.bool_)
-    reached[entries], useful[exits] = True, True
-    for one, other in zip(src, dst, strict=True):  # arcs are sorted topologically
-        if reached[one] and inside[other]:
-            reached[other] = True
-    for one, other in zip(reversed(src), reversed(dst), strict=True):
-        if useful[other] and inside[other]:
-            useful[one] = True
-    return np.flatnonzero(reached & useful & inside)
 
 
 def _with_labels(part: _Part, states: Ids, frame: int) -> tuple[Ids, list[list[int]]]:

@@ -14,16 +14,17 @@ from ninja.errors import OptionError, check_range
 from ninja.lm.mixture import Mixture
 from ninja.lm.protocol import LanguageModel
 
-KEPT = 0.75  # fraction of the capacity that remains when histories are dropped
+REMAINDER = 0.75  # fraction of the capacity that remains when histories are dropped
 Ints = npt.NDArray[np.int64]
 
 
 class _History:
     """A history in the cache."""
 
-    __slots__ = ("children", "num_references", "parent", "scores", "slot", "used", "word")
+    __slots__ = ("children", "num_references", "number", "parent", "scores", "slot", "used", "word")
 
-    def __init__(self, slot: int, parent: _History | None, word: int) -> None:
+    def __init__(self, number: int, slot: int, parent: _History | None, word: int) -> None:
+        self.number = number  # slot of the cache
         self.slot = slot  # of the model
         self.parent = parent
         self.word = word
@@ -158,13 +159,12 @@ class HistoryCache(LanguageModel):
 
     def _add(self, slot: int, parent: _History | None, word: int) -> int:
         number, self._next = self._next, self._next + 1
-        self._histories[number] = _History(slot, parent, word)
+        self._histories[number] = _History(number, slot, parent, word)
         return number
 
     def _drop(self) -> None:
         """Drop the histories that were not used for the longest time, later words first."""
-        least = int(KEPT * self.capacity)
-        numbers = {id(history): number for number, history in self._histories.items()}
+        least = int(REMAINDER * self.capacity)
         unused = [
             (history.used, number)
             for number, history in self._histories.items()
@@ -179,9 +179,8 @@ class HistoryCache(LanguageModel):
             parent = history.parent
             assert parent is not None
             del parent.children[history.word]
-            place = numbers[id(parent)]
-            if not parent.children and not parent.num_references and place != self._root:
-                heapq.heappush(unused, (parent.used, place))
+            if not parent.children and not parent.num_references and parent.number != self._root:
+                heapq.heappush(unused, (parent.used, parent.number))
         self.lm.release(np.array(slots, np.int64))
 
 

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Iterator
 from difflib import SequenceMatcher
 from typing import Any
 
-import numpy as np
-
+from ninja.errors import LatticeError
 from ninja.graph.best_path import best_path
+from ninja.graph.build import linear
+from ninja.graph.compose import compose
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.batch import Keyed
 from ninja.lattice.symbols import EPSILON
@@ -119,35 +120,14 @@ def _cited(words: list[str], before: Lattice, after: Lattice, scales: Scales) ->
 def _costs(lattice: Lattice, words: list[str], scales: Scales) -> Record | None:
     """Return the costs of the best path with a word sequence; None if there is no such path."""
     ids = [int(word) for word in words] if lattice.words is None else lattice.words.ids(words)
-    cost = scales.of_arcs(lattice).tolist()
-    destination, label = lattice.dst.tolist(), lattice.word.tolist()
-    begin = lattice.arc_begin.tolist()
-    # Total cost, graph cost and acoustic cost of the best path to each state, by the number of words on it.
-    best: list[dict[int, tuple[float, float, float]]] = [{} for _ in range(lattice.num_states)]
-    best[0][0] = (0.0, 0.0, 0.0)
-    for state in range(lattice.num_states):
-        for arc in range(begin[state], begin[state + 1]) if best[state] else ():
-            for count, (total, graph, acoustic) in best[state].items():
-                if label[arc] != EPSILON:
-                    if count == len(ids) or ids[count] != label[arc]:
-                        continue
-                    count += 1
-                path = total + cost[arc], graph + float(lattice.graph[arc]), acoustic + float(lattice.acoustic[arc])
-                known = best[destination[arc]].get(count)
-                if known is None or path < known:
-                    best[destination[arc]][count] = path
-    finals = np.flatnonzero(lattice.is_final)
-    ends = []
-    for state in finals.tolist():
-        if len(ids) in best[state]:
-            total, graph, acoustic = best[state][len(ids)]
-            last_graph, last_acoustic = float(lattice.final_graph[state]), float(lattice.final_acoustic[state])
-            last = scales.lm * last_graph + scales.acoustic * last_acoustic
-            ends.append((total + last, graph + last_graph, acoustic + last_acoustic))
-    if not ends:
+    if -1 in ids:
         return None
-    total, graph, acoustic = min(ends)
-    return {"graph": round(graph, 4), "acoustic": round(acoustic, 4), "total": round(total, 4)}
+    try:
+        path = best_path(compose(lattice, linear(lattice.key, ids, symbols=lattice.words)), scales)
+    except LatticeError:  # no path has these words
+        return None
+    costs = {"graph": path.graph_cost, "acoustic": path.acoustic_cost, "total": path.cost(scales)}
+    return {name: round(cost, 4) for name, cost in costs.items()}
 
 
 def _times(lattice: Lattice, arcs: Any) -> list[tuple[float, float]] | None:

@@ -110,9 +110,9 @@ class Session:
         agreeing = probable if len(self._earlier) == self._options.agreement else 0
         for earlier in self._earlier:
             agreeing = min(agreeing, _num_common(earlier, words))
-        kept = _num_common(self._stable, words)
-        num_changed = len(self._stable) - kept
-        num_stable = len(words) if final else max(agreeing, kept)
+        num_unchanged = _num_common(self._stable, words)
+        num_changed = len(self._stable) - num_unchanged
+        num_stable = len(words) if final else max(agreeing, num_unchanged)
         self._stable = words[:num_stable]
         self._is_final = final
         return Partial(words, num_stable, num_changed, rescored)
@@ -147,8 +147,7 @@ def prefix_posteriors(lattice: Lattice, words: Sequence[int], scales: Scales) ->
         scales: Scales of the total cost.
     """
     paths = forward_backward(lattice, scales)
-    cost = scales.acoustic * lattice.acoustic.astype(np.float64) + scales.lm * lattice.graph.astype(np.float64)
-    cost += scales.word_penalty * (lattice.word != EPSILON)
+    cost = scales.of_arcs(lattice)
     with np.errstate(invalid="ignore"):  # unreachable states
         fraction = np.nan_to_num(np.exp(paths.alpha[lattice.dst] - paths.alpha[lattice.src] - cost))
         of_state = np.nan_to_num(np.exp(paths.total - paths.alpha - paths.beta)).tolist()

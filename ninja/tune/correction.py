@@ -138,8 +138,12 @@ def compare_lists(
     for key, lattice in lattices:
         if key not in references:
             continue
-        for stage, side in zip((before, after), texts, strict=True):
-            utterance = stage.best_changes(lattice)
+        try:
+            utterances = [stage.best_changes(lattice) for stage in (before, after)]
+        except NinjaError as error:
+            log.fail(error, key)
+            continue
+        for utterance, side in zip(utterances, texts, strict=True):
             side[key] = normalizer.words(apply_changes(utterance.words, utterance.changes))
     if not texts[0]:
         raise OptionError("no utterance of the development set has a reference; their keys differ")
