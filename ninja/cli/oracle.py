@@ -57,7 +57,7 @@ def nearest(
     """Find the path with the fewest errors in each lattice of a batch.
 
     Args:
-        references: Word ids of the references.
+        references: Word ids of the references, or ids of their lexical words.
         texts: Words of the references, by key.
         oov: Id for unknown words.
         wildcards: Ids of words that never count as errors.
@@ -70,7 +70,10 @@ def nearest(
     scored = batch if all(has_reference) else Batch.of(compress(batch, has_reference))
     table = forms.common_table(scored)
     ids = [
-        references.of(lattice) if table is None else lexical_ids(texts[lattice.key], table, oov) for lattice in scored
+        references.of(lattice)
+        if table is references.forms or table is None
+        else lexical_ids(texts[lattice.key], table, oov)
+        for lattice in scored
     ]
     paths = iter(nearest_path(scored, ids, wildcards, forms=table))
 
@@ -143,10 +146,10 @@ def oracle(
     wildcards = _wildcards(table, **wildcards_by)
     unknown = NEVER if oov is None else word_id(oov, table)
     texts = evaluate.read_text(ref)
-    references = number(texts, table, unknown)
     forms = lexical_forms(normalizer)
     if table is not None:
         forms.normalizer_of([word for words in texts.values() for word in words])  # written references suffice
+    references = number(texts, table, unknown, forms=None if table is None or table.grows else forms.table_of(table))
 
     total, approximate = evaluate.ErrorRate(), []
     scored, unreferenced = set(), []
@@ -172,11 +175,7 @@ def oracle(
             scored.add(key)
             total += path.rate
             approximate += [key] * path.touches_band
-            ids = references.ids[key].tolist()
-            if references.words is not None and table is not None:
-                ids = table.ids(texts[key])
-            reference = zip(texts[key], ids, strict=True)
-            _write(files, key, path, [word for word, number in reference if number not in wildcards])
+            _write(files, key, path, _without(wildcards, texts[key], table, unknown))
             if archive is not None and path.lattice is not None:
                 archive.take(path.lattice)
         if not scored and not inputs.log.failures:
@@ -195,13 +194,13 @@ def oracle(
         "lattices are too long and dense for an exact search; they may have better paths",
         "lattice is too long and dense for an exact search; it may have better paths",
     )
-    _report_unknown(
-        inputs, number(texts, table, unknown, forms=forms.table_of(table)), [key for key in texts if key in scored], oov
-    )
+    if (lexical := forms.table_of(table)) is not references.forms or (table is not None and table.grows):
+        references = number(texts, table, unknown, forms=lexical)
+    _report_unknown(inputs, references, [key for key in texts if key in scored], oov)
     console.close(failed=strict and bool(unreferenced or missing))
 
 
-def _write(files: list[TextIO | None], key: str, path: NearestPath, reference: list[str]) -> None:
+def _write(files: list[TextIO | None], key: str, path: NearestPath, reference: Sequence[str]) -> None:
     words, edits, details = files
     rate = path.rate
     if words is not None:
@@ -219,6 +218,17 @@ def _counts(rate: ErrorRate, substitutions: str) -> str:
         f"%WER {rate.wer:g} [ {rate.errors} / {rate.words}, {rate.insertions} insertions, {rate.deletions} deletions, "
         f"{rate.substitutions} {substitutions} ]"
     )
+
+
+def _without(
+    wildcards: tuple[int, ...], words: Sequence[str], table: SymbolTable | None, unknown: int
+) -> Sequence[str]:
+    """Return the words of a reference that are not wildcards."""
+    if not wildcards:
+        return words
+    ids = [int(word) for word in words] if table is None else table.ids(words)
+    numbers = [unknown if number == NEVER else number for number in ids]
+    return [word for word, number in zip(words, numbers, strict=True) if number not in wildcards]
 
 
 def _report_unknown(inputs: Inputs, references: Numbered, scored: Collection[str], oov: str | None) -> None:

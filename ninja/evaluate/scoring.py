@@ -35,6 +35,7 @@ class Numbered:
     ids: Mapping[str, npt.NDArray[np.int32]]  # word ids by utterance id
     unknown: Mapping[str, tuple[str, ...]]  # words without an id, by utterance id
     words: Mapping[str, Sequence[str]] | None = None  # the references, if the symbol table grows with each lattice
+    forms: LexicalTable | None = None  # the ids are those of its lexical words
 
     def of(self, lattice: Lattice) -> npt.NDArray[np.int32]:
         """Return the word ids of the reference of a lattice."""
@@ -69,12 +70,13 @@ def number(
     """
     ids, unknown = {}, {}
     if forms is not None:
-        for key, reference in references.items():
-            numbers = forms.ids(reference)
-            if missing := forms.missing(numbers):
-                unknown[key] = tuple(forms.lexical.spell(missing))
+        lexical = {key: forms.lexical.intern(forms.normalizer.words(words)) for key, words in references.items()}
+        missing = set(forms.missing(list({number for numbers in lexical.values() for number in numbers})))
+        for key, numbers in lexical.items():
+            if not missing.isdisjoint(numbers):
+                unknown[key] = tuple(forms.lexical.spell(number for number in numbers if number in missing))
             ids[key] = _with_oov(numbers, missing, forms, oov)
-        return Numbered(ids, unknown)
+        return Numbered(ids, unknown, forms=forms)
     for key, reference in references.items():
         if words is None:
             wrong = next((word for word in reference if not is_id(word)), None)
@@ -95,7 +97,7 @@ def lexical_ids(reference: Sequence[str], forms: LexicalTable, oov: int = NEVER)
     return _with_oov(numbers, [] if oov == NEVER else forms.missing(numbers), forms, oov)
 
 
-def _with_oov(numbers: Sequence[int], missing: Sequence[int], forms: LexicalTable, oov: int) -> npt.NDArray[np.int32]:
+def _with_oov(numbers: Sequence[int], missing: Collection[int], forms: LexicalTable, oov: int) -> npt.NDArray[np.int32]:
     """Return ids in which those of missing words are replaced by the form of `oov`."""
     if missing and oov != NEVER:
         other = forms.form(oov)
