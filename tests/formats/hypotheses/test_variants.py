@@ -22,7 +22,7 @@ def nanoseconds(time):
     return {"seconds": str(whole), "nanos": rest}
 
 
-WHISPER, GOOGLE, DEEPGRAM, LHOTSE = map(sample, ("whisper.json", "google.json", "deepgram.json", "lhotse.jsonl"))
+WHISPER, GOOGLE, DEEPGRAM, LHOTSE = map(sample, ("whisper.json", "google.json", "deepgram-nova.json", "lhotse.jsonl"))
 VERBOSE = {"task": "transcribe", "language": "english", "duration": 9.98, "text": WHISPER["text"]}
 WORDS = [
     {"word": word["word"].strip(), "start": word["start"], "end": word["end"]}
@@ -31,7 +31,7 @@ WORDS = [
 ]
 SEGMENTS = [{name: segment[name] for name in ("id", "start", "end", "text")} for segment in WHISPER["segments"]]
 [BEST] = DEEPGRAM["results"]["channels"][0]["alternatives"]
-SPOKEN = {"start": 12.07, "end": 12.87, "channel": 0, "transcript": BEST["transcript"], "words": BEST["words"]}
+SPOKEN = {"start": 0.32, "end": 18.6, "channel": 0, "transcript": BEST["transcript"], "words": BEST["words"]}
 BUFFERS = [
     {**word, "startTime": nanoseconds(word["startTime"]), "endTime": nanoseconds(word["endTime"])}
     for word in GOOGLE["results"][0]["alternatives"][0]["words"]
@@ -181,8 +181,8 @@ FAST = {
 LIVE = {
     "type": "Results",
     "channel_index": [0, 1],
-    "duration": 3.0,
-    "start": 10.0,
+    "duration": 19.1,
+    "start": 0.0,
     "is_final": True,
     "channel": {"alternatives": [{**BEST, "transcript": BEST["transcript"]}]},
 }
@@ -198,18 +198,17 @@ VARIANTS = {
     "verbose_json of both": ({**VERBOSE, "segments": SEGMENTS, "words": WORDS}, "whisper", "apple", 2, True),
     "the server of whisper.cpp": (SERVER, "whisper", "That's", 1, True),
     "several results of a pipeline": ([sample("huggingface.json")] * 2, "huggingface", "gossoons", 4, False),
-    "an operation of Google": ({"name": "1", "done": True, "response": GOOGLE}, "google", "doing", 1, True),
     "protocol buffers of Google": (
-        {"results": [{"alternatives": [{"transcript": "okay so what am I doing here", "words": BUFFERS}]}]},
+        {"results": [{"alternatives": [{**GOOGLE["results"][0]["alternatives"][0], "words": BUFFERS}]}]},
         "google",
-        "doing",
+        "administer",
         1,
         True,
     ),
     "utterances of Deepgram": (
         {"results": {**DEEPGRAM["results"], "utterances": [SPOKEN]}},
         "deepgram",
-        "stop",
+        "ordain",
         1,
         True,
     ),
@@ -226,7 +225,7 @@ VARIANTS = {
     "pieces of sherpa that go on": (CONTINUED, "sherpa-onnx", "yellow", 1, True),
     "segments and channels of Amazon": (AWS, "aws", "sir.", 1, True),
     "fast transcription of Azure": (FAST, "azure", "morning.", 3, True),
-    "live results of Deepgram": (LIVE, "deepgram", "stop", 1, True),
+    "live results of Deepgram": (LIVE, "deepgram", "ordain", 1, True),
     "a mixed cut": (MIXED, "lhotse", "Bartley", 1, True),
     "cuts and mixed cuts": (
         [{"id": "c", "supervisions": [{**LHOTSE, "id": "first"}]}, MIXED],

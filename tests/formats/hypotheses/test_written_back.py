@@ -33,20 +33,21 @@ def test_a_file_is_written_back_byte_for_byte(path, tmp_path, ninja):
 
 # A word of each file whose letters occur nowhere else in it but in forms of this word.
 WORDS = {
-    "aws.json": "hold",
     "aws-diarization.json": "hold",
     "azure.json": "weather",
     "azure-batch.json": "Hello",
     "azure-detailed.json": "weather",
     "azure-pronunciation.json": "Good",
-    "deepgram.json": "stop",
+    "azure-transcription.json": "Alabama",
     "deepgram-nova.json": "ordain",
-    "google.json": "doing",
+    "google.json": "administer",
+    "google-operation.json": "administer",
+    "google-punctuation.json": "pitiless",
     "huggingface.json": "gossoons",
     "huggingface-word.json": "Bartley",
     "lhotse.jsonl": "Bartley",
     "ninja-words.jsonl": "ended",
-    "nemo-manifest.json": "partly",
+    "nemo-manifest.json": "tomb",
     "nemo-manifest-beams.jsonl": "Good",
     "seglst.json": "Strategic",
     "sherpa-onnx.json": "radio",
@@ -55,9 +56,11 @@ WORDS = {
     "whisper.json": "apple",
     "whisper-faster.json": "introduce",
     "whisper-openai.json": "introduce",
+    "whisper-timestamped.json": "spacewalk",
     "whisper.cpp.json": "introduce",
     "whisper.cpp-segments.json": "prolonged",
-    "whisperx.json": "Listening",
+    "whisperx.json": "Okay,",
+    "whisperx-speakers.json": "botanist",
 }
 
 
