@@ -49,6 +49,8 @@ WORDS = {
     "ninja-words.jsonl": "ended",
     "nemo-manifest.json": "tomb",
     "nemo-manifest-beams.jsonl": "Good",
+    "nemo-manifest-nbest.json": "introduiu",
+    "nemo-manifest-timestamps.json": "McConnI",
     "seglst.json": "Strategic",
     "sherpa-onnx.json": "radio",
     "vosk.json": "오후",
