@@ -15,7 +15,7 @@ from ninja.files.gzip import GzipWriter
 from ninja.files.output import PartFile, StandardOutput, has_facts, remove_facts, write_facts
 from ninja.files.place import STDIN as STDOUT
 from ninja.files.place import Target, is_file
-from ninja.files.write_queue import WriteQueue
+from ninja.files.threads import WriteQueue
 from ninja.io.companions import refuse_other_scales
 from ninja.io.lattice_writer import LONGEST_KEY, LatticeWriter, OutputSettings
 from ninja.lattice import Kind, Lattice

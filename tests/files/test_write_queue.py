@@ -7,7 +7,7 @@ import pytest
 from lattice_files import write_all
 
 from ninja.errors import OutputError
-from ninja.files.write_queue import LARGEST, WriteQueue
+from ninja.files.threads import LARGEST_QUEUE, WriteQueue
 from ninja.graph import from_arcs
 
 
@@ -61,7 +61,7 @@ def test_contents_that_wait_are_bounded():
     caller.start()
     caller.join(0.05)
     assert caller.is_alive()
-    assert queue._contents.qsize() <= LARGEST
+    assert queue._contents.qsize() <= LARGEST_QUEUE
     gate.set()
     caller.join(10)
     queue.wait()
