@@ -9,8 +9,9 @@ from typing import Any
 import click
 
 from ninja.errors import NinjaError, OptionError
-from ninja.files.output import Guard, part_of
-from ninja.files.place import Table, is_remote, target
+from ninja.files.names import Table
+from ninja.files.output import part_of, target
+from ninja.files.stream import Guard, is_remote
 from ninja.io.companions import scales_path, table_beside
 from ninja.io.inputs import Inputs
 from ninja.io.sources import SourceFile, Sources, State, state_of, states_of

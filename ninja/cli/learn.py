@@ -20,7 +20,7 @@ from ninja.context.entities.lists import Entities
 from ninja.errors import LatticeError, OptionError, counted
 from ninja.evaluate import read_speakers, read_text
 from ninja.files.output import StandardOutput, opened
-from ninja.files.place import STDIN
+from ninja.files.stream import STDIN
 from ninja.graph import lattice_nbest
 from ninja.io.inputs import Inputs
 from ninja.lattice import Lattice, Scales

@@ -17,8 +17,8 @@ from ninja.cli.commands import COMMANDS
 from ninja.cli.console import ARGUMENTS
 from ninja.cli.files import CommandFiles, InputFile, LatticeFile, Lattices, OutputFile
 from ninja.errors import OptionError
+from ninja.files.names import names_url
 from ninja.files.output import text_output
-from ninja.files.place import names_url
 from ninja.files.text import read_toml, toml_text
 
 Command = Callable[..., Any]

@@ -10,7 +10,7 @@ import click
 from ninja.cli.files import OutputFile
 from ninja.cli.options import Sectioned, command
 from ninja.cli.shards import CommandWork, report
-from ninja.files.place import target
+from ninja.files.output import target
 from ninja.pipeline.join import join_shards, remove_shards
 from ninja.pipeline.plan import SUFFIX
 

@@ -15,7 +15,7 @@ import click
 from ninja.cli.console import MAX_SHOWN
 from ninja.cli.files import CommandFiles, LatticeFile, OutputFile, OutputFolder
 from ninja.errors import NinjaError, OptionError, counted, named
-from ninja.files.place import STDIN as STDOUT
+from ninja.files.stream import STDIN as STDOUT
 from ninja.io.companions import find_scales, find_table
 from ninja.io.writer import format_of
 from ninja.libraries import installed_version

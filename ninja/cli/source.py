@@ -27,7 +27,7 @@ from ninja.cli.options import (
     word_penalty,
 )
 from ninja.errors import OptionError
-from ninja.files.place import SPECIFIER
+from ninja.files.stream import SPECIFIER
 from ninja.io.companions import (
     KEYS,
     SCALES_ADVICE,

@@ -10,7 +10,7 @@ from ninja.context.augmentation.options import AugmentOptions
 from ninja.context.entities.lists import Entities
 from ninja.context.options import ContextOptions
 from ninja.errors import OptionError
-from ninja.files.output import Guard
+from ninja.files.stream import Guard
 from ninja.lattice.text import AUTO, Normalizer
 from ninja.lm.ngram.model import NgramLM
 from ninja.lm.protocol import DEFAULTS, LoadOptions

@@ -5,12 +5,9 @@ from __future__ import annotations
 import contextlib
 import zlib
 from collections.abc import Callable
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, Any, Protocol, cast
 
 from ninja.errors import FormatError
-
-if TYPE_CHECKING:
-    from ninja.files.output import Bytes
 
 GZIP_MAGIC = b"\x1f\x8b"
 PACKED_CHUNK = 1 << 17  # bytes of a gzip file read at once
@@ -125,6 +122,14 @@ class GzipReader:
         self._packed = rest + more
         self._read += len(more)
         return bool(more)
+
+
+class Bytes(Protocol):
+    """An output for bytes."""
+
+    def write(self, content: bytes | memoryview) -> object:
+        """Write all bytes."""
+        ...
 
 
 class GzipWriter:

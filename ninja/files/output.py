@@ -14,12 +14,12 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import IO, Any, Protocol, TextIO, cast
+from typing import IO, Any, NamedTuple, TextIO, cast
 
 from ninja.errors import OptionError, OutputError
 from ninja.files import remote
-from ninja.files.place import STDIN as STDOUT
-from ninja.files.place import Identity, identity_of, is_remote, target
+from ninja.files.stream import SPECIFIER, Guard, is_remote
+from ninja.files.stream import STDIN as STDOUT
 
 LONGEST_NAME = 255  # bytes of a file name, on all usual file systems
 Facts = Mapping[str, Any]  # facts on which the results of a run depend, see `ninja.io.resume`
@@ -29,58 +29,75 @@ _NO_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
-class Guard:
-    """Checks that no output of a run replaces one of its inputs.
+_WRITE_OPTIONS = {"ark", "scp", "b", "t", "f", "nf", "p"}
+_PACKER = r"\|\s*gzip(?:\s+-c)?\s*>\s*([^\s$`\\;&|<>(){}!#~*?'\"]+)\s*"
+
+
+class Target(NamedTuple):
+    """Files and form of an output."""
+
+    archive: str  # path; "-" is stdout
+    script: str | None = None  # script file with the offset of each lattice in the archive
+    text: bool = False
+    packed: bool = False  # compressed with gzip
+
+
+def target(name: str | os.PathLike[str]) -> Target:
+    """Parse the name of an output.
 
     Args:
-        inputs: Paths of inputs that are known before the run; iterated only if an output already exists.
+        name: A path (compressed if it ends in ``.gz``, text if it ends in ``.txt`` or ``.txt.gz``), ``-``, or a Kaldi
+            wspecifier: ``ark:…``, ``ark,t:…``, ``ark,scp:A,S``, ``ark:| gzip -c > F``. A path-like object is always
+            taken as a path.
+
+    Raises:
+        OptionError: The wspecifier is invalid, or contains a command that is not supported.
+
+    Source: Kaldi util/kaldi-table.cc (ClassifyWspecifier).
     """
-
-    def __init__(self, inputs: Iterable[str] = ()) -> None:
-        self._inputs = inputs
-        self._read: dict[Identity, str] = {}
-        self._replaced: dict[Identity, str] = {}
-
-    def read(self, path: str, identity: Identity | None) -> None:
-        """Register a file that is being read.
-
-        Raises:
-            OptionError: An output replaces the file.
-        """
-        if identity is not None:
-            if identity in self._replaced:
-                raise _overwritten(self._replaced[identity], path)
-            self._read[identity] = path
-
-    def write(self, path: str) -> None:
-        """Register a file that will be written.
-
-        Raises:
-            OptionError: The file is an input.
-        """
-        identity = identity_of(path)
-        if identity is None or identity in self._replaced:
-            return
-        for source in self._inputs:
-            if (known := identity_of(source)) is not None:
-                self._read.setdefault(known, source)
-        self._inputs = ()
-        if identity in self._read:
-            raise _overwritten(path, self._read[identity])
-        self._replaced[identity] = path
+    match = None if isinstance(name, os.PathLike) else SPECIFIER.fullmatch(name)
+    if match is None:
+        path = os.fspath(name)
+        if path.startswith("|"):
+            raise OptionError(f"{path!r}: commands are not run; use ark:| gzip -c > FILE or a file name")
+        return _checked(Target(path, text=path.removesuffix(".gz").endswith(".txt"), packed=path.endswith(".gz")))
+    options = [option for option in re.split("[, ]+", match[1]) if option]
+    rest = match[2].strip()
+    unknown = [option for option in options if option not in _WRITE_OPTIONS]
+    if unknown:
+        raise OptionError(f"wspecifier {name!r} has the unknown option {unknown[0]!r}")
+    kinds = [option for option in options if option in ("ark", "scp")]
+    text = "t" in options
+    if kinds == ["ark"]:
+        if rest.startswith("|"):
+            packer = re.fullmatch(_PACKER, rest)
+            if packer is None:
+                raise OptionError(f"{name!r}: the only supported output command is '| gzip -c > FILE'")
+            return _checked(Target(packer[1], text=text, packed=True))
+        return _checked(Target(rest or STDOUT, text=text, packed=rest.endswith(".gz")))
+    if sorted(kinds) == ["ark", "scp"]:
+        names = rest.split(",")
+        if len(names) != 2:
+            raise OptionError(f"wspecifier {name!r} must name two files, such as ark,scp:lat.ark,lat.scp")
+        archive, script = names if kinds[0] == "ark" else reversed(names)
+        return _checked(Target(archive.strip(), script.strip(), text, archive.strip().endswith(".gz")))
+    raise OptionError(f"wspecifier {name!r} must begin with 'ark', or with 'ark,scp' and name two files")
 
 
-def _overwritten(output: str, source: str) -> OptionError:
-    prefix = "" if output == source else f"{output}: "
-    return OptionError(f"{prefix}{source} is an input and would be overwritten; use another name for the output")
+def is_specifier(name: str | os.PathLike[str]) -> bool:
+    """Return whether a name has the form of a Kaldi specifier, such as ``ark:…``."""
+    return not isinstance(name, os.PathLike) and SPECIFIER.fullmatch(name) is not None
 
 
-class Bytes(Protocol):
-    """An output for bytes."""
-
-    def write(self, content: bytes | memoryview) -> object:
-        """Write all bytes."""
-        ...
+def _checked(target: Target) -> Target:
+    if not target.archive:
+        raise OptionError(f"the output {target.archive!r} is not a file name")
+    if target.script is not None:
+        if target.packed or target.archive == STDOUT:
+            raise OptionError("a script file requires an uncompressed archive that is not standard output")
+        if target.script in ("", STDOUT, target.archive):
+            raise OptionError(f"the script file {target.script!r} must have a different name from the archive")
+    return target
 
 
 @contextlib.contextmanager

@@ -1,27 +1,130 @@
-"""Read bytes from files, pipes and stdin, and decompress them if they are gzip."""
+"""Places of bytes; streams that read them from files, pipes and stdin, and decompress gzip; a guard of the inputs."""
 
 from __future__ import annotations
 
 import errno
 import io
 import os
+import re
 import stat
 import sys
 import warnings
-from collections.abc import Callable
-from typing import IO, TYPE_CHECKING, cast
+from collections.abc import Callable, Iterable
+from typing import IO, TYPE_CHECKING, NamedTuple, cast
 
-from ninja.errors import FormatError, InputError, NinjaWarning
+from ninja.errors import FormatError, InputError, NinjaWarning, OptionError
+from ninja.files import remote
 from ninja.files.gzip import GZIP_MAGIC, GzipReader
-from ninja.files.place import STDIN, Identity, Place, identity, identity_of, is_remote
 from ninja.files.remote import RemoteFile
 
 if TYPE_CHECKING:
     import subprocess
 
+STDIN = "-"
+SPECIFIER = re.compile(r"(?=[a-z, ]*\b(?:ark|scp)\b)([a-z, ]+):(.*)", re.DOTALL)  # rspecifier or wspecifier
+_URL = re.compile(r"(?!file:|local:)(?:[a-z0-9+.-]+::)*[a-z][a-z0-9+.-]+://.")
+Identity = tuple[int, int] | str  # device and inode, which all links to a file share, or the URL
 UNKNOWN_SIZE = 1 << 62
 CHUNK = 1 << 20
 BOM = b"\xef\xbb\xbf"  # byte-order mark of UTF-8
+
+
+def is_remote(path: str) -> bool:
+    """Return whether a name has the form of a URL of a remote file."""
+    return _URL.match(path) is not None
+
+
+def is_file(path: str) -> bool:
+    """Return whether a path or URL is that of an existing file."""
+    return remote.is_file(path) if is_remote(path) else os.path.isfile(path)
+
+
+def identity_of(path: str) -> Identity | None:
+    """Return the identity of a regular file, which is the same for all its names; None if it does not exist."""
+    if is_remote(path):
+        return remote.identity_of(path) if remote.is_file(path) else None
+    try:
+        return identity(os.stat(path))
+    except (OSError, ValueError):
+        return None
+
+
+def identity(status: os.stat_result) -> Identity | None:
+    """Return the identity of a regular file, None for a pipe, device or folder."""
+    return (status.st_dev, status.st_ino) if stat.S_ISREG(status.st_mode) else None
+
+
+def is_read_once(path: str) -> bool:
+    """Return whether a path can be read only once, because it is stdin, a pipe or a device."""
+    if path == STDIN:
+        return True
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):
+        return False
+    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
+
+
+class Place(NamedTuple):
+    """Where to read bytes: a file or a part of it, a command, or stdin."""
+
+    path: str  # file or URL; "-" is stdin
+    offset: int = 0  # in bytes
+    command: str | None = None  # shell command whose output is read instead
+    end: int | None = None  # offset at which reading ends; None reads to the end of the file
+    line: int = 0  # number of lines of a text file before the offset
+    plain: bool = False  # refuse pipes and devices, as the name comes from another file
+
+    @property
+    def name(self) -> str:
+        """The name for error messages."""
+        return f"{self.command} |" if self.command else "standard input" if self.path == STDIN else self.path
+
+
+class Guard:
+    """Checks that no output of a run replaces one of its inputs.
+
+    Args:
+        inputs: Paths of inputs that are known before the run; iterated only if an output already exists.
+    """
+
+    def __init__(self, inputs: Iterable[str] = ()) -> None:
+        self._inputs = inputs
+        self._read: dict[Identity, str] = {}
+        self._replaced: dict[Identity, str] = {}
+
+    def read(self, path: str, identity: Identity | None) -> None:
+        """Register a file that is being read.
+
+        Raises:
+            OptionError: An output replaces the file.
+        """
+        if identity is not None:
+            if identity in self._replaced:
+                raise _overwritten(self._replaced[identity], path)
+            self._read[identity] = path
+
+    def write(self, path: str) -> None:
+        """Register a file that will be written.
+
+        Raises:
+            OptionError: The file is an input.
+        """
+        identity = identity_of(path)
+        if identity is None or identity in self._replaced:
+            return
+        for source in self._inputs:
+            if (known := identity_of(source)) is not None:
+                self._read.setdefault(known, source)
+        self._inputs = ()
+        if identity in self._read:
+            raise _overwritten(path, self._read[identity])
+        self._replaced[identity] = path
+
+
+def _overwritten(output: str, source: str) -> OptionError:
+    prefix = "" if output == source else f"{output}: "
+    return OptionError(f"{prefix}{source} is an input and would be overwritten; use another name for the output")
 
 
 class Stream:

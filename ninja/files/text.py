@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping
 from typing import IO, Any, cast
 
 from ninja.errors import FormatError, InputError
-from ninja.files.place import STDIN, Place, is_remote, resolve
+from ninja.files.names import resolve
 from ninja.files.remote import RemoteFile
-from ninja.files.stream import open_stream, without_mark
+from ninja.files.stream import STDIN, Place, is_remote, open_stream, without_mark
 
 _KEY = rb"\S{1,4096} "
 _MARKS = (

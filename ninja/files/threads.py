@@ -18,7 +18,7 @@ from ninja.errors import ThreadError
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from ninja.files.output import Bytes
+    from ninja.files.gzip import Bytes
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")

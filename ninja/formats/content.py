@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from ninja.errors import FormatError, NinjaError, OptionError
-from ninja.files.place import STDIN, Place
-from ninja.files.stream import BOM, Stream, open_stream, without_mark
+from ninja.files.stream import BOM, STDIN, Place, Stream, open_stream, without_mark
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
 

@@ -8,8 +8,7 @@ from typing import Literal
 
 from ninja import _core
 from ninja.errors import FormatError, LatticeError
-from ninja.files.place import Place
-from ninja.files.stream import open_stream
+from ninja.files.stream import Place, open_stream
 from ninja.lattice.fst import Fst
 
 ArcType = Literal["standard", "log", "log64"]

@@ -15,9 +15,9 @@ import numpy as np
 
 from ninja.errors import FormatError, NinjaError, OptionError, SymbolError
 from ninja.files import remote
-from ninja.files.output import Guard, PartFile, part_of, reported
-from ninja.files.place import SPECIFIER, is_file, is_read_once, is_remote
-from ninja.files.place import STDIN as STDOUT
+from ninja.files.output import PartFile, part_of, reported
+from ninja.files.stream import SPECIFIER, Guard, is_file, is_read_once, is_remote
+from ninja.files.stream import STDIN as STDOUT
 from ninja.files.text import read_toml, toml_text
 from ninja.formats.format import HEAD
 from ninja.formats.kaldi.archive import Vocabulary

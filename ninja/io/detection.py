@@ -8,9 +8,9 @@ from typing import Literal
 
 from ninja.errors import FormatError, NinjaError, counted
 from ninja.errors import named as shortened
-from ninja.files.place import STDIN, Place, Table, by_suffix, check_listed, is_file, is_remote, natural
+from ninja.files.names import Table, by_suffix, check_listed, natural
 from ninja.files.remote import listing
-from ninja.files.stream import BOM
+from ninja.files.stream import BOM, STDIN, Place, is_file, is_remote
 from ninja.files.text import kind_of
 from ninja.formats.format import by_extension, by_mark
 from ninja.formats.unsupported import is_utf_16, refusal

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ninja.errors import OptionError
-from ninja.files.gzip import GzipWriter
-from ninja.files.output import Bytes, PartFile, StandardOutput
-from ninja.files.place import STDIN as STDOUT
-from ninja.files.place import target
+from ninja.files.gzip import Bytes, GzipWriter
+from ninja.files.output import PartFile, StandardOutput, target
+from ninja.files.stream import STDIN as STDOUT
 
 
 @contextmanager

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ninja._tables import TableWriter
 from ninja.errors import LatticeError, OptionError, SymbolError
 from ninja.files.gzip import GzipWriter
-from ninja.files.output import PartFile, StandardOutput, has_facts, remove_facts, write_facts
-from ninja.files.place import STDIN as STDOUT
-from ninja.files.place import Target, is_file
+from ninja.files.output import PartFile, StandardOutput, Target, has_facts, remove_facts, write_facts
+from ninja.files.stream import STDIN as STDOUT
+from ninja.files.stream import is_file
 from ninja.files.threads import WriteQueue
 from ninja.io.companions import refuse_other_scales
 from ninja.io.lattice_writer import LONGEST_KEY, LatticeWriter, OutputSettings

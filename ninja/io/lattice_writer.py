@@ -10,9 +10,9 @@ from types import TracebackType
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from ninja.errors import LatticeError, OptionError, OutputError, SymbolError, counted, named
-from ninja.files.output import LONGEST_NAME, Facts, Guard, opened_as_text
-from ninja.files.place import STDIN as STDOUT
-from ninja.files.place import is_file, is_read_once
+from ninja.files.output import LONGEST_NAME, Facts, opened_as_text
+from ninja.files.stream import STDIN as STDOUT
+from ninja.files.stream import Guard, is_file, is_read_once
 from ninja.formats.format import FIELDS, Format, WriteSettings
 from ninja.io.companions import BESIDE, TABLE_NAMES, ChosenScales, ScalesOutput, table_beside
 from ninja.io.losses import COSTS, Item, converted, lost_of_lattice, lost_of_list

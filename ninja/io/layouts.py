@@ -7,10 +7,10 @@ import os
 from typing import Any
 
 from ninja.errors import OutputError
-from ninja.files.gzip import GzipWriter
-from ninja.files.output import LONGEST_NAME, Bytes, PartFile, StandardOutput, opened, reported
-from ninja.files.place import STDIN as STDOUT
-from ninja.files.place import Identity, identity_of, is_file, is_remote
+from ninja.files.gzip import Bytes, GzipWriter
+from ninja.files.output import LONGEST_NAME, PartFile, StandardOutput, opened, reported
+from ninja.files.stream import STDIN as STDOUT
+from ninja.files.stream import Identity, identity_of, is_file, is_remote
 from ninja.formats.format import Encoder, NotingEncoder, Write, WriteSettings
 from ninja.io.lattice_writer import LatticeWriter, OutputSettings
 

@@ -11,9 +11,7 @@ from contextlib import closing
 from queue import SimpleQueue
 
 from ninja.errors import FormatError, InputError, NinjaError, OptionError, counted, named
-from ninja.files.output import Guard
-from ninja.files.place import Place
-from ninja.files.stream import BOM, Stream, without_mark
+from ninja.files.stream import BOM, Guard, Place, Stream, without_mark
 from ninja.files.threads import num_cores, starting_threads
 from ninja.formats.content import Content, Entry, check_encoding
 from ninja.formats.format import HEAD, Reader, by_name, of_folder, reader

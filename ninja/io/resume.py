@@ -16,9 +16,8 @@ from typing import Any, cast
 from ninja import _core
 from ninja._tables import TableReader
 from ninja.errors import FormatError, OptionError, counted
-from ninja.files.output import Facts, PartFile, dumped, facts_path, part_of
-from ninja.files.place import Target, is_file
-from ninja.files.stream import open_raw
+from ninja.files.output import Facts, PartFile, Target, dumped, facts_path, part_of
+from ninja.files.stream import is_file, open_raw
 
 CHUNK = 1 << 19  # bytes read at once
 PACKED_CHUNK = 1 << 16

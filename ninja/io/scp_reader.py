@@ -6,8 +6,7 @@ import copy
 from collections.abc import Callable, Iterator
 
 from ninja.errors import FormatError, NinjaError
-from ninja.files.place import Place, is_read_once
-from ninja.files.stream import Stream, open_stream
+from ninja.files.stream import Place, Stream, is_read_once, open_stream
 from ninja.lattice import Lattice
 
 CACHE_BYTES = 1 << 26  # maximum size of cached lattices

@@ -11,22 +11,8 @@ from typing import Literal
 
 from ninja.errors import FormatError, InputError, NinjaError, OptionError, counted, named
 from ninja.files import remote
-from ninja.files.output import Guard
-from ninja.files.place import (
-    SPECIFIER,
-    STDIN,
-    Place,
-    Table,
-    by_suffix,
-    files_of,
-    is_read_once,
-    is_remote,
-    matching,
-    resolve,
-    resolve_listed,
-    size_of,
-)
-from ninja.files.stream import BOM, Stream, open_stream
+from ninja.files.names import Table, by_suffix, files_of, matching, resolve, resolve_listed, size_of
+from ninja.files.stream import BOM, SPECIFIER, STDIN, Guard, Place, Stream, is_read_once, is_remote, open_stream
 from ninja.files.text import decoded
 from ninja.formats.format import HEAD, Reader, by_mark, detect, of_folder, reader
 from ninja.formats.kaldi import archive as kaldi

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple, cast
 
 from ninja.errors import OptionError
-from ninja.files.output import Facts, Guard
-from ninja.files.place import STDIN as STDOUT
-from ninja.files.place import Target, is_specifier, target
+from ninja.files.output import Facts, Target, is_specifier, target
+from ninja.files.stream import STDIN as STDOUT
+from ninja.files.stream import Guard
 from ninja.formats.content import check_encoding
 from ninja.formats.format import Format, WriteSettings, by_extension, by_name, fill_options, split_options
 from ninja.io.companions import ChosenScales

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ninja.errors import FormatError, InputError, OptionError
-from ninja.files.place import Place
-from ninja.files.stream import open_stream
+from ninja.files.stream import Place, open_stream
 from ninja.formats.content import Content, numbered_lines
 from ninja.lm.word_map import BOS, EOS, SPECIAL, UNK
 

@@ -14,8 +14,7 @@ from contextlib import closing
 from typing import Any
 
 from ninja.errors import NinjaError
-from ninja.files.place import Place
-from ninja.files.stream import open_raw, open_stream
+from ninja.files.stream import Place, open_raw, open_stream
 from ninja.formats.content import Content
 from ninja.formats.kaldi.archive import KALDI_IMAGE, MAGIC, read_entries
 from ninja.io.sources import is_kaldi

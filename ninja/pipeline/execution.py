@@ -10,8 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from ninja.errors import LatticeError, NinjaError, OptionError, VocabularyError, all_failed, counted
-from ninja.files.output import text_output
-from ninja.files.place import target
+from ninja.files.output import target, text_output
 from ninja.files.threads import in_order, num_cores
 from ninja.io.companions import refuse_other_scales
 from ninja.io.inputs import Inputs

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from ninja.errors import FormatError, OutputError, all_failed, named
 from ninja.files.output import PartFile as Output
-from ninja.files.place import is_file, is_remote, target
+from ninja.files.output import target
+from ninja.files.stream import is_file, is_remote
 from ninja.pipeline.plan import SUFFIX, PartOutput, Plan, Shard, shard_folder_of
 from ninja.pipeline.record import Record, read_plan, read_record
 from ninja.pipeline.shard import remove_stale_attempts

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 from ninja.errors import NinjaError, OptionError, OutputError, SymbolError, counted
-from ninja.files.output import Facts, Guard, part_of
-from ninja.files.place import STDIN as STDOUT
-from ninja.files.place import is_read_once, is_remote, is_specifier, target
+from ninja.files.output import Facts, is_specifier, part_of, target
+from ninja.files.stream import STDIN as STDOUT
+from ninja.files.stream import Guard, is_read_once, is_remote
 from ninja.formats.format import HEAD, Format, by_extension, detect, reader
 from ninja.io.companions import ChosenScales
 from ninja.io.inputs import Inputs

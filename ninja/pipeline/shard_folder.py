@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from ninja.errors import InputError, OutputError
 from ninja.files import remote
 from ninja.files.output import reported
-from ninja.files.place import is_file, is_remote
-from ninja.files.stream import open_raw
+from ninja.files.stream import is_file, is_remote, open_raw
 
 BLOCK = 1 << 20
 

@@ -21,7 +21,8 @@ from ninja.decoding.spelling import Spelling
 from ninja.errors import FormatError, InputError, ModelError, NinjaError, OptionError
 from ninja.evaluate.stm import read_stm
 from ninja.evaluate.word_filters import read_glm
-from ninja.files.place import resolve, target
+from ninja.files.names import resolve
+from ninja.files.output import target
 from ninja.formats.format import fill_options, split_options
 from ninja.formats.kaldi.transition_model import read_transition_model
 from ninja.formats.plf import PlfWriteOptions

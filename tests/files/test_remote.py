@@ -17,9 +17,8 @@ from lattice_files import write_all
 import ninja as package
 from ninja.errors import DependencyError, InputError, OptionError, OutputError, StoreError
 from ninja.files import remote
-from ninja.files.output import Guard
-from ninja.files.place import is_remote
 from ninja.files.remote import RemoteFile
+from ninja.files.stream import Guard, is_remote
 from ninja.io.inputs import Inputs
 
 fsspec = pytest.importorskip("fsspec")  # torch brings it

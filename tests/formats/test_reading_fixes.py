@@ -14,8 +14,7 @@ from whole_files import write_k2s
 
 from ninja.cli.main import main
 from ninja.errors import FormatError, InputError, OptionError, TableError
-from ninja.files.place import Place
-from ninja.files.stream import open_stream
+from ninja.files.stream import Place, open_stream
 from ninja.formats import content
 from ninja.formats.content import Content
 from ninja.formats.k2 import read_k2s

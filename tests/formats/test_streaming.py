@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ninja.errors import FormatError, NinjaError
-from ninja.files.place import Place
-from ninja.files.stream import Stream, open_stream
+from ninja.files.stream import Place, Stream, open_stream
 from ninja.formats import content
 from ninja.formats.content import Content, Window, numbered_lines
 from ninja.formats.format import reader as named

@@ -19,7 +19,7 @@ from ninja.cli.options import command, lattice_output, reads
 from ninja.cli.source import WORDS_HELP, build_output, reads_lattices_alone
 from ninja.errors import LatticeError, NinjaError, SymbolError, all_failed
 from ninja.evaluate import read_text
-from ninja.files.place import STDIN
+from ninja.files.stream import STDIN
 from ninja.io.inputs import Inputs
 from ninja.io.lookup import KeyedTable
 from ninja.io.number_tables import read_floats, read_integers

@@ -28,8 +28,8 @@ from ninja.consensus import Consensus
 from ninja.consensus.ctm import NO_TIMES
 from ninja.consensus.word_confidences import WordConfidenceEstimator, with_confidences
 from ninja.errors import LatticeError, OutputError, counted
-from ninja.files.output import Guard, text_output
-from ninja.files.place import SPECIFIER
+from ninja.files.output import text_output
+from ninja.files.stream import SPECIFIER, Guard
 from ninja.formats.mesh import write_mesh
 from ninja.formats.network_json import write_network
 from ninja.io.inputs import Inputs

@@ -22,7 +22,7 @@ from ninja.context.entities.written import WrittenWords
 from ninja.context.sound.confusion import Confusion
 from ninja.context.sound.pronunciation import Pronouncer
 from ninja.errors import DependencyError, NinjaError, OptionError, VocabularyError, counted
-from ninja.files.output import Guard
+from ninja.files.stream import Guard
 from ninja.formats.kaldi.tables import read_speakers
 from ninja.formats.nbest.json_records import with_new_words
 from ninja.formats.nbest.lattices import nbest_lattice

@@ -16,8 +16,7 @@ from ninja.context.entities.parse import EVERYONE, Entry, Section, read_sections
 from ninja.errors import counted
 from ninja.evaluate.entities import Phrases
 from ninja.evaluate.entity_report import Entity
-from ninja.files.output import Guard
-from ninja.files.place import identity_of
+from ninja.files.stream import Guard, identity_of
 from ninja.lattice.symbols import EPSILON, SymbolTable
 from ninja.lattice.text import NONE, Normalizer, unknown_forms
 

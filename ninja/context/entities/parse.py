@@ -21,7 +21,7 @@ from typing import Any, Literal, NamedTuple, NoReturn
 from ninja.context.entities.edit_evidence import EditEvidence, divide
 from ninja.errors import FormatError
 from ninja.files import text as utf8
-from ninja.files.place import below, names_url
+from ninja.files.names import below, names_url
 from ninja.lm.ngram.classes import is_class
 
 Kind = Literal["all", "group", "list", "utt"]

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from ninja.errors import FormatError, InputError, LatticeError, OutputError, counted
-from ninja.files.place import Place
-from ninja.files.stream import BOM, open_stream
+from ninja.files.stream import BOM, Place, open_stream
 from ninja.formats.content import Content, numbered_lines
 from ninja.formats.format import WriteSettings
 from ninja.formats.nbest.writing import ListOptions

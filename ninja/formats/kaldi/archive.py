@@ -12,9 +12,8 @@ import numpy.typing as npt
 
 from ninja._tables import FileBatches, TableReader
 from ninja.errors import FormatError, NinjaError, OptionError, TableError
-from ninja.files.output import Guard
-from ninja.files.place import LARGEST_OFFSET, Place, resolve_listed
-from ninja.files.stream import Stream, open_stream
+from ninja.files.names import LARGEST_OFFSET, resolve_listed
+from ninja.files.stream import Guard, Place, Stream, open_stream
 from ninja.files.threads import starting_threads
 from ninja.formats.content import Content, Entry
 from ninja.formats.format import Field, Format, Read, Write

@@ -21,8 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja.errors import FormatError
-from ninja.files.place import Place
-from ninja.files.stream import Stream, open_stream
+from ninja.files.stream import Place, Stream, open_stream
 from ninja.lattice import Array
 
 BINARY = b"\0B"

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja.errors import InputError
-from ninja.files.place import Place, resolve
-from ninja.files.stream import open_stream
+from ninja.files.names import resolve
+from ninja.files.stream import Place, open_stream
 from ninja.formats.kaldi.objects import ObjectReader
 from ninja.lattice import Array
 from ninja.lattice.arrays import frozen

@@ -17,8 +17,7 @@ from ninja import _lm
 from ninja.errors import FormatError, ModelError, OptionError, SymbolError
 from ninja.files import text as utf8
 from ninja.files.gzip import GZIP_MAGIC
-from ninja.files.place import Place
-from ninja.files.stream import open_stream
+from ninja.files.stream import Place, open_stream
 from ninja.lattice.symbols import EPSILON, SymbolTable
 from ninja.lm.protocol import LanguageModel, OOVScore, oov_logprob
 from ninja.lm.word_map import UNK, find

@@ -1,4 +1,4 @@
-"""Parse the names of inputs and outputs: files, offsets, URLs, standard streams, commands and Kaldi specifiers."""
+"""Resolve the names of inputs to places: patterns, offsets, commands, names in script files; order them."""
 
 from __future__ import annotations
 
@@ -8,76 +8,21 @@ import re
 import stat
 from typing import Literal, NamedTuple
 
-from ninja.errors import FormatError, InputError, OptionError
+from ninja.errors import FormatError, InputError
 from ninja.files import remote
+from ninja.files.stream import STDIN, Place, is_remote
 
-STDIN = "-"
-SPECIFIER = re.compile(r"(?=[a-z, ]*\b(?:ark|scp)\b)([a-z, ]+):(.*)", re.DOTALL)  # rspecifier or wspecifier
 _OFFSET = r"(?s)(.+):(\d+)"
 _RANGE = r"(?s)(.+)\[[\d:,]*\]"
 _UNPACKERS = (["gunzip", "-c"], ["gzip", "-dc"], ["gzip", "-cd"], ["zcat"], ["cat"])
 _SUPPORTED = "only gunzip -c, zcat and cat are supported"
 LARGEST_OFFSET = 1 << 62  # bytes
 _SHELL = r"[$`\\;&|<>(){}!#~]"
-_URL = re.compile(r"(?!file:|local:)(?:[a-z0-9+.-]+::)*[a-z][a-z0-9+.-]+://.")
-Identity = tuple[int, int] | str  # device and inode, which all links to a file share, or the URL
-
-
-def is_remote(path: str) -> bool:
-    """Return whether a name has the form of a URL of a remote file."""
-    return _URL.match(path) is not None
 
 
 def names_url(text: str) -> bool:
     """Return whether a text contains a URL, such as ``ark:s3://…``, including URLs of local files."""
     return re.search(r"[a-z][a-z0-9+.-]+://", text, re.IGNORECASE) is not None
-
-
-def is_file(path: str) -> bool:
-    """Return whether a path or URL is that of an existing file."""
-    return remote.is_file(path) if is_remote(path) else os.path.isfile(path)
-
-
-def identity_of(path: str) -> Identity | None:
-    """Return the identity of a regular file, which is the same for all its names; None if it does not exist."""
-    if is_remote(path):
-        return remote.identity_of(path) if remote.is_file(path) else None
-    try:
-        return identity(os.stat(path))
-    except (OSError, ValueError):
-        return None
-
-
-def identity(status: os.stat_result) -> Identity | None:
-    """Return the identity of a regular file, None for a pipe, device or folder."""
-    return (status.st_dev, status.st_ino) if stat.S_ISREG(status.st_mode) else None
-
-
-def is_read_once(path: str) -> bool:
-    """Return whether a path can be read only once, because it is stdin, a pipe or a device."""
-    if path == STDIN:
-        return True
-    try:
-        mode = os.stat(path).st_mode
-    except (OSError, ValueError):
-        return False
-    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
-
-
-class Place(NamedTuple):
-    """Where to read bytes: a file or a part of it, a command, or stdin."""
-
-    path: str  # file or URL; "-" is stdin
-    offset: int = 0  # in bytes
-    command: str | None = None  # shell command whose output is read instead
-    end: int | None = None  # offset at which reading ends; None reads to the end of the file
-    line: int = 0  # number of lines of a text file before the offset
-    plain: bool = False  # refuse pipes and devices, as the name comes from another file
-
-    @property
-    def name(self) -> str:
-        """The name for error messages."""
-        return f"{self.command} |" if self.command else "standard input" if self.path == STDIN else self.path
 
 
 class Table(NamedTuple):
@@ -240,77 +185,6 @@ def matching(path: str) -> list[Place]:
 def natural(path: str) -> list[tuple[int, str | int]]:
     """Return a sort key that orders lat.2.gz before lat.10.gz."""
     return [(1, int(part)) if part.isdigit() else (0, part) for part in re.split(r"([0-9]+)", path)]
-
-
-_WRITE_OPTIONS = {"ark", "scp", "b", "t", "f", "nf", "p"}
-_PACKER = r"\|\s*gzip(?:\s+-c)?\s*>\s*([^\s$`\\;&|<>(){}!#~*?'\"]+)\s*"
-
-
-class Target(NamedTuple):
-    """Files and form of an output."""
-
-    archive: str  # path; "-" is stdout
-    script: str | None = None  # script file with the offset of each lattice in the archive
-    text: bool = False
-    packed: bool = False  # compressed with gzip
-
-
-def target(name: str | os.PathLike[str]) -> Target:
-    """Parse the name of an output.
-
-    Args:
-        name: A path (compressed if it ends in ``.gz``, text if it ends in ``.txt`` or ``.txt.gz``), ``-``, or a Kaldi
-            wspecifier: ``ark:…``, ``ark,t:…``, ``ark,scp:A,S``, ``ark:| gzip -c > F``. A path-like object is always
-            taken as a path.
-
-    Raises:
-        OptionError: The wspecifier is invalid, or contains a command that is not supported.
-
-    Source: Kaldi util/kaldi-table.cc (ClassifyWspecifier).
-    """
-    match = None if isinstance(name, os.PathLike) else SPECIFIER.fullmatch(name)
-    if match is None:
-        path = os.fspath(name)
-        if path.startswith("|"):
-            raise OptionError(f"{path!r}: commands are not run; use ark:| gzip -c > FILE or a file name")
-        return _checked(Target(path, text=path.removesuffix(".gz").endswith(".txt"), packed=path.endswith(".gz")))
-    options = [option for option in re.split("[, ]+", match[1]) if option]
-    rest = match[2].strip()
-    unknown = [option for option in options if option not in _WRITE_OPTIONS]
-    if unknown:
-        raise OptionError(f"wspecifier {name!r} has the unknown option {unknown[0]!r}")
-    kinds = [option for option in options if option in ("ark", "scp")]
-    text = "t" in options
-    if kinds == ["ark"]:
-        if rest.startswith("|"):
-            packer = re.fullmatch(_PACKER, rest)
-            if packer is None:
-                raise OptionError(f"{name!r}: the only supported output command is '| gzip -c > FILE'")
-            return _checked(Target(packer[1], text=text, packed=True))
-        return _checked(Target(rest or STDIN, text=text, packed=rest.endswith(".gz")))
-    if sorted(kinds) == ["ark", "scp"]:
-        names = rest.split(",")
-        if len(names) != 2:
-            raise OptionError(f"wspecifier {name!r} must name two files, such as ark,scp:lat.ark,lat.scp")
-        archive, script = names if kinds[0] == "ark" else reversed(names)
-        return _checked(Target(archive.strip(), script.strip(), text, archive.strip().endswith(".gz")))
-    raise OptionError(f"wspecifier {name!r} must begin with 'ark', or with 'ark,scp' and name two files")
-
-
-def is_specifier(name: str | os.PathLike[str]) -> bool:
-    """Return whether a name has the form of a Kaldi specifier, such as ``ark:…``."""
-    return not isinstance(name, os.PathLike) and SPECIFIER.fullmatch(name) is not None
-
-
-def _checked(target: Target) -> Target:
-    if not target.archive:
-        raise OptionError(f"the output {target.archive!r} is not a file name")
-    if target.script is not None:
-        if target.packed or target.archive == STDIN:
-            raise OptionError("a script file requires an uncompressed archive that is not standard output")
-        if target.script in ("", STDIN, target.archive):
-            raise OptionError(f"the script file {target.script!r} must have a different name from the archive")
-    return target
 
 
 def by_suffix(path: str) -> Literal["scp"] | None:
