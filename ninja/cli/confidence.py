@@ -6,8 +6,8 @@ import functools
 from dataclasses import dataclass
 from typing import Any
 
-from ninja.cli.files import Lattices
-from ninja.cli.options import Command, reads, section
+from ninja.cli.command import Command, Lattices
+from ninja.cli.options import reads, section
 
 unboosted_option = reads(
     "--unboosted",

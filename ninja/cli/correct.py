@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import click
 
+from ninja.cli.command import CommandFiles, config
 from ninja.cli.console import current_console, write
-from ninja.cli.files import CommandFiles
-from ninja.cli.options import command, config, from_fields, lattice_output, reads, section, writes
+from ninja.cli.options import command, from_fields, lattice_output, reads, section, writes
 from ninja.cli.source import completes_scales, fitting_acoustic_scale, reads_lattices
 from ninja.context.correction.options import CorrectOptions
 from ninja.context.correction.report import records

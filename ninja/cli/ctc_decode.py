@@ -11,8 +11,8 @@ import click
 import numpy.typing as npt
 
 from ninja.cli.archives import unchanged
+from ninja.cli.command import InputFile
 from ninja.cli.console import current_console, write
-from ninja.cli.files import InputFile
 from ninja.cli.options import command, from_fields, jobs, lattice_output, reads, section
 from ninja.cli.source import WORDS_HELP, build_inputs
 from ninja.cli.units import unit_options

@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
+from ninja.cli.command import CommandFiles, Lattices, given_on_command_line
 from ninja.cli.console import current_console
-from ninja.cli.files import CommandFiles, Lattices
-from ninja.cli.options import command, given_on_command_line, output_file, reads, section
+from ninja.cli.options import command, output_file, reads, section
 from ninja.cli.source import build_inputs, reading_options
 from ninja.context.correction.edits import Edits, paired, read_edits
 from ninja.context.correction.learning import LearnResult, entity_bytes, learn_edits, undo

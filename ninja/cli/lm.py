@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 import click
 
+from ninja.cli.command import Command, InputFile, OutputFile, Sectioned
 from ninja.cli.console import Console
-from ninja.cli.files import InputFile, OutputFile
 from ninja.cli.models import DEVICE_HELP, WORD_OPTIONS, backend_option, word_options
 from ninja.cli.normalizer import normalizer_option
-from ninja.cli.options import Command, Sectioned, output_file, reads, writes
+from ninja.cli.options import output_file, reads, writes
 from ninja.errors import FormatError, VocabularyError
 from ninja.files import text as utf8
 from ninja.files.output import text_output

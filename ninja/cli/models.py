@@ -11,8 +11,8 @@ from typing import Any, Literal, cast, get_args
 
 import click
 
-from ninja.cli.files import InputFile
-from ninja.cli.options import Command, ListType, from_fields, keeps_defaults, reads, section
+from ninja.cli.command import Command, InputFile
+from ninja.cli.options import ListType, from_fields, keeps_defaults, reads, section
 from ninja.errors import OptionError
 from ninja.files.text import read_named
 from ninja.io.inputs import Inputs

@@ -12,8 +12,8 @@ import click
 
 from ninja import evaluate
 from ninja.cli.best import spelled
+from ninja.cli.command import LatticeFile
 from ninja.cli.console import current_console, results
-from ninja.cli.files import LatticeFile
 from ninja.cli.kaldi.options import IDS
 from ninja.cli.normalizer import lexical_forms, normalizer_option
 from ninja.cli.options import command, output_file, reads, section, writes

@@ -9,7 +9,8 @@ from typing import Any
 
 import click
 
-from ninja.cli.options import USUAL_SCALE, Command, section
+from ninja.cli.command import Command
+from ninja.cli.options import USUAL_SCALE, section
 from ninja.cli.source import HEADER, SCALES, as_scales, complete, source_names
 from ninja.errors import OptionError, OutputError
 from ninja.evaluate import Grid

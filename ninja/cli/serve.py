@@ -7,10 +7,11 @@ from typing import Any
 
 import click
 
+from ninja.cli.command import config, given_on_command_line
 from ninja.cli.console import current_console
 from ninja.cli.context import OF_RESCORING, entities
 from ninja.cli.models import NO_MODEL, language_models, map_words
-from ninja.cli.options import command, config, from_fields, given_on_command_line, reads, section
+from ninja.cli.options import command, from_fields, reads, section
 from ninja.cli.source import WORDS_HELP
 from ninja.context.correction.options import CorrectOptions
 from ninja.context.settings import Context

@@ -7,8 +7,8 @@ import shlex
 
 import click
 
-from ninja.cli.files import OutputFile
-from ninja.cli.options import Sectioned, command
+from ninja.cli.command import OutputFile, Sectioned
+from ninja.cli.options import command
 from ninja.cli.shards import CommandWork, report
 from ninja.files.output import target
 from ninja.pipeline.join import join_shards, remove_shards

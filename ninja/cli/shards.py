@@ -12,8 +12,8 @@ from typing import Any, NoReturn, cast
 
 import click
 
+from ninja.cli.command import CommandFiles, LatticeFile, OutputFile, OutputFolder
 from ninja.cli.console import MAX_SHOWN
-from ninja.cli.files import CommandFiles, LatticeFile, OutputFile, OutputFolder
 from ninja.errors import NinjaError, OptionError, counted, named
 from ninja.files.stream import STDIN as STDOUT
 from ninja.io.companions import find_scales, find_table

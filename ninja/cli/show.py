@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
+from ninja.cli.command import Lattices
 from ninja.cli.console import current_console, results
-from ninja.cli.files import Lattices
 from ninja.cli.options import command, jobs, output_file, reads
 from ninja.cli.source import build_inputs, reading_options, reads_lattices_alone, scales, shared_scales
 from ninja.errors import FormatError, InputError, NinjaError, OptionError, counted

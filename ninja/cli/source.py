@@ -13,19 +13,9 @@ from typing import Any, NamedTuple
 import click
 from click.core import ParameterSource
 
+from ninja.cli.command import IGNORED, MAY_CHANGE, Command, CommandFiles, Lattices, config_of, given_on_command_line
 from ninja.cli.console import current_console
-from ninja.cli.files import IGNORED, MAY_CHANGE, CommandFiles, Lattices
-from ninja.cli.options import (
-    Command,
-    acoustic_scale,
-    config_of,
-    given_on_command_line,
-    inv_acoustic_scale,
-    jobs,
-    reads,
-    section,
-    word_penalty,
-)
+from ninja.cli.options import acoustic_scale, inv_acoustic_scale, jobs, reads, section, word_penalty
 from ninja.errors import OptionError
 from ninja.files.stream import SPECIFIER
 from ninja.io.companions import (

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ninja.cli.command import InputFile
 from ninja.cli.console import Console
-from ninja.cli.files import InputFile
 from ninja.cli.options import command, from_fields, reads, writes
 from ninja.context.deep.recipe import EncoderOptions, EncoderProgress, PointerOptions
 from ninja.context.deep.symbols import Symbols

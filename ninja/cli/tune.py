@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
+from ninja.cli.command import Lattices, given_on_command_line
 from ninja.cli.console import current_console, use_log
 from ninja.cli.context import AUGMENTING, BOOSTS, OF_AUGMENTING, OF_RESCORING, entities
-from ninja.cli.files import Lattices
 from ninja.cli.models import (
     NO_MODEL,
     WORD_OPTIONS,
@@ -21,16 +21,7 @@ from ninja.cli.models import (
     map_words,
     recordings,
 )
-from ninja.cli.options import (
-    command,
-    from_fields,
-    given_on_command_line,
-    output_file,
-    reads,
-    section,
-    write_config,
-    writes,
-)
+from ninja.cli.options import command, from_fields, output_file, reads, section, write_config, writes
 from ninja.cli.source import completes_scales, fitting_acoustic_scale, reads_lattices
 from ninja.cli.tune_confidence import ConfidenceFit, fits_confidences
 from ninja.cli.tune_context import CHOSEN, GeneralSet, changed_options, choose_pointer_weights, tune_boosts

@@ -10,11 +10,12 @@ from typing import Any, get_args
 
 import click
 
+from ninja.cli.command import Command, given_on_command_line
 from ninja.cli.confidence import unboosted_option
 from ninja.cli.confident_words import unboosted_lattices
 from ninja.cli.console import current_console
 from ninja.cli.normalizer import lexical_forms
-from ninja.cli.options import Command, given_on_command_line, reads, section
+from ninja.cli.options import reads, section
 from ninja.cli.source import fitting_acoustic_scale
 from ninja.errors import OptionError, counted
 from ninja.evaluate import read_text

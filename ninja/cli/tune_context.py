@@ -11,10 +11,11 @@ from typing import Any
 import click
 import numpy as np
 
+from ninja.cli.command import given_on_command_line
 from ninja.cli.console import current_console, use_log
 from ninja.cli.context import OF_AUGMENTING, OF_RESCORING, with_acoustic_scale
 from ninja.cli.models import WORD_OPTIONS
-from ninja.cli.options import given_on_command_line, write_config
+from ninja.cli.options import write_config
 from ninja.cli.source import fitting_acoustic_scale
 from ninja.context.augmentation.old_costs import with_unknown
 from ninja.context.augmentation.options import AugmentOptions

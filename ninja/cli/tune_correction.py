@@ -6,8 +6,9 @@ import shlex
 
 import click
 
+from ninja.cli.command import given_on_command_line
 from ninja.cli.console import current_console
-from ninja.cli.options import given_on_command_line, section, write_config
+from ninja.cli.options import section, write_config
 from ninja.cli.tune_context import changed_options
 from ninja.context.correction.options import CorrectOptions
 from ninja.context.correction.stage import Correcting, Correction

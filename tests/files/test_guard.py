@@ -9,8 +9,8 @@ import pytest
 from lattice_files import write_all
 
 import ninja as package
+from ninja.cli.command import InputFile, OutputFile, OutputFolder
 from ninja.cli.commands import COMMANDS
-from ninja.cli.files import InputFile, OutputFile, OutputFolder
 from ninja.cli.main import group
 from ninja.graph import from_arcs
 

@@ -8,9 +8,10 @@ from typing import Any, NoReturn
 
 import click
 
+from ninja.cli.command import Command
 from ninja.cli.console import current_console, write
 from ninja.cli.kaldi.options import model_option
-from ninja.cli.options import Command, command, lattice_output, reads, switch
+from ninja.cli.options import command, lattice_output, reads, switch
 from ninja.cli.source import reads_lattices
 from ninja.errors import LatticeError, NinjaError
 from ninja.formats.kaldi.word_phones import read_align_lexicon, read_word_boundary

@@ -9,8 +9,8 @@ import click
 
 from ninja import graph
 from ninja.cli.archives import unchanged
+from ninja.cli.command import Lattices
 from ninja.cli.console import current_console, write
-from ninja.cli.files import Lattices
 from ninja.cli.options import command, lattice_output, reads, switch
 from ninja.cli.source import build_inputs, reading_options, reads_lattices
 from ninja.errors import NinjaError, counted

@@ -13,8 +13,9 @@ import click
 
 from ninja import graph
 from ninja.cli import options
+from ninja.cli.command import Command, Sectioned
 from ninja.cli.console import current_console, write
-from ninja.cli.options import Command, Sectioned, command, from_fields, lattice_output, reads, section, switch
+from ninja.cli.options import command, from_fields, lattice_output, reads, section, switch
 from ninja.cli.source import reads_lattices
 from ninja.errors import NAMED, NinjaError, counted
 from ninja.formats.kaldi.transition_model import read_transition_model

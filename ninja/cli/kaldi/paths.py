@@ -10,9 +10,9 @@ from typing import NamedTuple
 import click
 
 from ninja import graph
+from ninja.cli.command import LatticeFile
 from ninja.cli.console import current_console, results, run
 from ninja.cli.console import write as write_all
-from ninja.cli.files import LatticeFile
 from ninja.cli.kaldi.options import shown_words, word_symbol_table_option
 from ninja.cli.normalizer import lexical_forms, normalizer_option
 from ninja.cli.options import command, lattice_output, output_file, section, switch, writes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from ninja import evaluate
-from ninja.cli.files import InputFile, OutputFile
+from ninja.cli.command import InputFile, OutputFile
 from ninja.cli.options import command, output_file, switch
 from ninja.errors import FormatError, counted, named
 from ninja.evaluate import Mode

@@ -1,22 +1,32 @@
-"""Types of arguments and options that name files, and the checks of these files."""
+"""``Sectioned``, the base class of the commands; types of parameters that name files, and the checks of these files."""
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Collection, Iterator
+from copy import copy
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
+from ninja.cli.commands import COMMANDS
+from ninja.cli.console import ARGUMENTS
 from ninja.errors import NinjaError, OptionError
-from ninja.files.names import Table
+from ninja.files.names import Table, names_url
 from ninja.files.output import part_of, target
 from ninja.files.stream import Guard, is_remote
+from ninja.files.text import read_toml
 from ninja.io.companions import scales_path, table_beside
 from ninja.io.inputs import Inputs
 from ninja.io.sources import SourceFile, Sources, State, state_of, states_of
 from ninja.pipeline.outputs import names_job
 
+Command = Callable[..., Any]
+# Options that a file may not set, like outputs: they run commands, overwrite files or use other machines.
+COMMAND_LINE_ONLY = {"allow_pipes", "endpoint_cache", "ray", "resume", "shard"}
+LAST_SECTIONS = ("Input and output", "Running")
 STDIN, STDOUT = "/dev/stdin", "/dev/stdout"
 # Parameters that do not change the results, or whose effect is in the list of sources.
 IGNORED = {"shard", "ray", "jobs", "resume", "config", "source", "first"}
@@ -244,3 +254,177 @@ class CommandFiles:
 def is_standard_input(files: list[SourceFile]) -> bool:
     """Return whether any file is standard input, under any of its names."""
     return any(file.path in ("-", STDIN) and file.place.command is None for file in files)
+
+
+class ShardType(click.ParamType):
+    """A shard of a run, ``i/n``."""
+
+    name = "i/n"
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
+        """Parse a shard."""
+        from ninja.pipeline.plan import Shard
+
+        return Shard.parse(value)
+
+
+def _shard_options() -> list[click.Option]:
+    """Return the options ``--shard`` and ``--ray``."""
+    shard = "Process shard i of n, and join the results with `ninja gather`.  [job arrays: docs/howto/cluster.md]"
+    ray = (
+        "Run in shards on a Ray cluster: the one at HOST:PORT, or without a value the one running on this machine, "
+        "else a new local one."
+    )
+    options = [
+        click.Option(["--shard"], type=ShardType(), metavar="i/n", help=shard),
+        click.Option(["--ray"], is_flag=False, flag_value="auto", metavar="[HOST:PORT]", help=ray),
+    ]
+    for option in options:
+        vars(option)["section"] = LAST_SECTIONS[1]
+    return options
+
+
+class Sectioned(click.Command):
+    """Command whose help has sections; checks its files and converts ``--inv-acoustic-scale`` before it runs.
+
+    A command that processes each lattice independently also has ``--shard`` and ``--ray``.
+    """
+
+    def __init__(self, *args: Any, **attributes: Any) -> None:
+        super().__init__(*args, **attributes)
+        reads = any(
+            isinstance(parameter, click.Argument) and isinstance(parameter.type, Lattices) for parameter in self.params
+        )
+        writes = any(isinstance(parameter.type, OutputFile) for parameter in self.params)
+        entry = COMMANDS.get(self.name or "")
+        self.scales_costs = entry is not None and entry.scales_costs
+        if reads and writes and (entry is None or entry.has_shards):
+            self.params += _shard_options()
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options in sections."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            if isinstance(parameter, click.Option) and (record := parameter.get_help_record(ctx)) is not None:
+                last = "Options" if parameter in self.params else LAST_SECTIONS[-1]  # --help is click's own
+                sections.setdefault(getattr(parameter, "section", last), []).append(record)
+        for title in sorted(sections, key=lambda title: title in LAST_SECTIONS and 1 + LAST_SECTIONS.index(title)):
+            with formatter.section(title):
+                formatter.write_dl(sections[title])
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the command line; raise `OptionError` if an option that takes one value occurs twice."""
+        ctx.meta[ARGUMENTS] = tuple(args)
+        parser = self.make_parser(ctx)
+        options = [option for option in self.params if isinstance(option, click.Option) and takes_one_value(option)]
+        for option in options:
+            repeatable = copy(option)
+            repeatable.multiple = True
+            repeatable.add_to_parser(parser, ctx)  # replaces the option
+        all_values, _, _ = parser.parse_args(list(args))
+        for option in options:
+            if len(values := all_values.get(option.name, ())) > 1:
+                times = "twice" if len(values) == 2 else f"{len(values)} times"
+                advice = getattr(option.type, "several", None) or "give it once"
+                raise OptionError(f"{option.opts[0]} is given {times}: {' and '.join(map(str, values))}; {advice}")
+        return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Check the files and run the command, in a shard or on a cluster if requested."""
+        ctx.obj = CommandFiles(self, ctx.params)
+        shard, address = ctx.params.pop("shard", None), ctx.params.pop("ray", None)
+        if address is not None:
+            from ninja.cli.cluster import run_on_cluster
+
+            return run_on_cluster(ctx, address, shard)
+        if shard is None:
+            return self.run(ctx)
+        from ninja.cli.shards import run_in_shard
+
+        return run_in_shard(ctx, shard, lambda: self.run(ctx))
+
+    def run(self, ctx: click.Context) -> Any:
+        """Load input files, resolve the acoustic scale and run the command."""
+        ctx.params.pop("config", None)  # applied by its callback
+        for parameter in self.params:
+            load = getattr(parameter.type, "load", None)
+            if load is not None and ctx.params[name := parameter.name or ""] is not None:
+                ctx.params[name] = load(ctx.params[name])
+        self._invert_scale(ctx)
+        return super().invoke(ctx)
+
+    def _invert_scale(self, ctx: click.Context) -> None:
+        inverse = ctx.params.pop("inv_acoustic_scale", None)
+        if given_on_command_line(["inv_acoustic_scale"]):
+            if given_on_command_line(["acoustic_scale"]):
+                raise click.UsageError("--acoustic-scale cannot be used with --inv-acoustic-scale")
+            inverses = inverse if isinstance(inverse, tuple) else (inverse,)
+            if 0.0 in inverses:
+                raise click.UsageError("--inv-acoustic-scale is 0, which has no inverse")
+            scales = tuple(1.0 / value for value in inverses)
+            ctx.params["acoustic_scale"] = scales if isinstance(inverse, tuple) else scales[0]
+
+
+def takes_one_value(option: click.Option) -> bool:
+    """Return whether an option takes exactly one value."""
+    return not (option.multiple or option.is_flag or option.count)
+
+
+def given_on_command_line(names: Collection[str]) -> list[str]:
+    """Return the flags of the named options that occur on the command line, sorted."""
+    context = click.get_current_context()
+    return sorted(
+        option.opts[0]
+        for option in context.command.params
+        if option.name in names and context.get_parameter_source(option.name) is ParameterSource.COMMANDLINE
+    )
+
+
+def config_of(names: Collection[str] | None, text: str) -> Callable[[Command], Command]:
+    """Add ``--config``, which reads option values from a TOML file.
+
+    Args:
+        names: Options to read from the file; others in it are ignored. With None, all are read, and an option that the
+            command does not have is an error.
+        text: Help of the option.
+    """
+    return click.option(
+        "--config",
+        type=InputFile(),
+        is_eager=True,
+        callback=functools.partial(_load, only=names),
+        help=text,
+    )
+
+
+def _load(
+    context: click.Context, parameter: click.Parameter, path: str | None, *, only: Collection[str] | None
+) -> str | None:
+    if path is None:
+        return None
+    options = {option.name: option for option in context.command.params}
+    values = {}
+    table = read_toml(path)
+    if only is not None and not table.keys() & set(only):
+        raise OptionError(f"{path}: expected at least one of the options {', '.join(only)}, found none")
+    for name, value in table.items():
+        if only is not None and name not in only:
+            continue
+        option = options.get(name.replace("-", "_"))
+        if not isinstance(option, click.Option) or option is parameter:
+            raise OptionError(f"{path}: `ninja {context.info_name}` has no option {name!r}")
+        if isinstance(option.type, OutputFile) or option.name in COMMAND_LINE_ONLY:
+            raise OptionError(f"{path}: {name} is allowed only on the command line; use {option.opts[0]} there")
+        if any(isinstance(item, str) and names_url(item) for item in (value if isinstance(value, list) else [value])):
+            raise OptionError(f"{path}: {name} is {value!r}, but URLs are allowed only on the command line")
+        if isinstance(value, dict) or (isinstance(value, list) and not option.multiple):
+            raise OptionError(f"{path}: {name} is {value!r}, but must be a single value")
+        assert option.name is not None
+        values[option.name] = [value] if option.multiple and not isinstance(value, list) else value
+    context.default_map = values
+    return path
+
+
+config = config_of(
+    None, "Read options from a TOML file such as `ninja tune` writes; command-line options take precedence."
+)
