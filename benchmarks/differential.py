@@ -45,7 +45,7 @@ from ninja.graph import (
     union,
 )
 from ninja.lattice import Lattice, SymbolTable
-from ninja.lattice.arrays import frozen
+from ninja.lattice.lattice import frozen
 from ninja.openfst import from_fst, to_fst
 
 WORDS = SymbolTable.from_words(["<eps>", "a", "b", "c", "d", "e"])

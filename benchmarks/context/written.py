@@ -34,8 +34,8 @@ from ninja.evaluate import (
 from ninja.files import text as utf8
 from ninja.graph.union import union
 from ninja.lattice import Lattice
-from ninja.lattice.arrays import frozen
 from ninja.lattice.characters import LABEL
+from ninja.lattice.lattice import frozen
 
 SIDES = ("lexical", "written")
 SCALES = (f"--acoustic-scale={SCALE}", f"--word-penalty={PENALTY}")

@@ -33,7 +33,7 @@ import numpy as np
 
 from benchmarks.command import EXAMPLES, PATH, command, option, picture
 from benchmarks.tables import svg
-from ninja.lattice.arrays import frozen
+from ninja.lattice.lattice import frozen
 
 MOST_ARCS = 700  # of the lattices: small ones, many of them
 BAD = 0.01

@@ -12,7 +12,7 @@ from ninja.graph.connect import connect
 from ninja.graph.kinds import to_compact
 from ninja.graph.posteriors import posteriors
 from ninja.lattice import Lattice, Scales
-from ninja.lattice.arrays import frozen
+from ninja.lattice.lattice import frozen
 from ninja.lattice.network import ConfusionNetwork
 from ninja.lattice.symbols import EPSILON, SymbolTable
 from ninja.lattice.times import is_timed, state_times

@@ -21,8 +21,8 @@ from ninja.consensus.word_features import (
 )
 from ninja.errors import LatticeError
 from ninja.lattice import Lattice, Scales
-from ninja.lattice.arrays import frozen
 from ninja.lattice.batch import Batch
+from ninja.lattice.lattice import frozen
 from ninja.lattice.text import LexicalForms
 
 Scorer = Callable[[Sequence[Sequence[str]]], list[Surprise]]

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja.lattice import Lattice
-from ninja.lattice.arrays import frozen
 from ninja.lattice.batch import Batch, as_batch
+from ninja.lattice.lattice import frozen
 from ninja.lattice.symbols import EPSILON
 from ninja.lattice.text import LexicalTable
 

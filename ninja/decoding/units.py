@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from ninja.errors import FormatError, OptionError
 from ninja.files import text as utf8
-from ninja.lattice.arrays import frozen
+from ninja.lattice.lattice import frozen
 from ninja.libraries import needed_for
 
 Scheme = Literal["letters", "pieces", "wordpieces", "words"]

@@ -9,7 +9,7 @@ import numpy as np
 from ninja.errors import OptionError
 from ninja.evaluate.word_filters import WordFilter
 from ninja.lattice import Lattice
-from ninja.lattice.arrays import frozen
+from ninja.lattice.lattice import frozen
 from ninja.lattice.symbols import EPSILON, SymbolTable
 from ninja.lattice.word_ids import used_words
 

@@ -18,8 +18,8 @@ from ninja.formats.format import Field, Format, Read, Write, WriteSettings
 from ninja.formats.fst_image import ArcType, Image, Symbols, parse_image, parse_image_at, write_image
 from ninja.formats.textual import OneCost, check_choice, kept_by_options, one_cost, refuse_empty
 from ninja.lattice import Lattice
-from ninja.lattice.arrays import frozen
 from ninja.lattice.fst import Fst
+from ninja.lattice.lattice import frozen
 from ninja.lattice.symbols import EPSILON, SymbolTable
 
 MAGIC = b"\xd6\xfd\xb2\x7e"  # Kaldi's lattices also begin with it, but have other arc types

@@ -23,7 +23,8 @@ from ninja.formats.k2_file import Machines
 from ninja.formats.textual import check_choice
 from ninja.formats.torch_file import Tensor
 from ninja.lattice import Lattice
-from ninja.lattice.arrays import frozen, offsets
+from ninja.lattice.arrays import offsets
+from ninja.lattice.lattice import frozen
 from ninja.lattice.symbols import SymbolTable
 
 FINAL = -1  # k2's label of arcs into the final state

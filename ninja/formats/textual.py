@@ -13,8 +13,7 @@ from ninja import _core
 from ninja.errors import FormatError, LatticeError, OptionError, SymbolError
 from ninja.formats.format import Field, WriteSettings
 from ninja.lattice import Lattice
-from ninja.lattice.arrays import frozen
-from ninja.lattice.lattice import check_finite, check_one_cost
+from ninja.lattice.lattice import check_finite, check_one_cost, frozen
 from ninja.lattice.symbols import EPSILON, EPSILON_NAME, SymbolTable
 
 DENSE = 10_000_000  # largest word id for which an array indexed by id is cheaper than sorting

@@ -9,8 +9,9 @@ from ninja import _graph
 from ninja.errors import LatticeError, OptionError
 from ninja.graph.connect import connect
 from ninja.lattice import Array, Lattice
-from ninja.lattice.arrays import frozen, gather_labels
+from ninja.lattice.arrays import gather_labels
 from ninja.lattice.fst import Fst
+from ninja.lattice.lattice import frozen
 from ninja.lattice.word_ids import check_one_table
 
 MAX_ARCS = 10_000_000

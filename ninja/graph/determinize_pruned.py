@@ -14,9 +14,8 @@ from ninja.graph.minimize import minimize as minimized
 from ninja.graph.phone_labels import state_level, with_phones, without_phones
 from ninja.graph.prune import prune
 from ninja.lattice import Lattice, Scales
-from ninja.lattice.arrays import frozen
 from ninja.lattice.batch import Batch
-from ninja.lattice.lattice import check_finite
+from ninja.lattice.lattice import check_finite, frozen
 from ninja.lattice.transition_model import TransitionModel
 
 Limit = Literal["memory", "arcs", "states"]

@@ -15,7 +15,8 @@ from ninja.graph.connect import connect
 from ninja.graph.posteriors import forward_backward, posteriors
 from ninja.graph.scale import check_costs
 from ninja.lattice import Lattice, Scales
-from ninja.lattice.arrays import frozen, owners
+from ninja.lattice.arrays import owners
+from ninja.lattice.lattice import frozen
 from ninja.lattice.times import num_frames, state_times
 from ninja.lattice.transition_model import TransitionModel
 

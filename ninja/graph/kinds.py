@@ -6,8 +6,9 @@ import numpy as np
 
 from ninja.errors import LatticeError
 from ninja.lattice import Array, Lattice
-from ninja.lattice.arrays import frozen, offsets, owners, ranges
+from ninja.lattice.arrays import offsets, owners, ranges
 from ninja.lattice.batch import Batch, Lattices
+from ninja.lattice.lattice import frozen
 
 
 def to_raw(lattice: Lattice) -> Lattice:

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja.lattice import Lattice
-from ninja.lattice.arrays import frozen, gather, offsets
-from ninja.lattice.lattice import as_list_of
+from ninja.lattice.arrays import gather, offsets
+from ninja.lattice.lattice import as_list_of, frozen
 from ninja.lattice.text import LexicalTable
 
 

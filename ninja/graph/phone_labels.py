@@ -7,7 +7,8 @@ import numpy.typing as npt
 
 from ninja.errors import LatticeError
 from ninja.lattice import Lattice
-from ninja.lattice.arrays import frozen, gather, offsets, owners
+from ninja.lattice.arrays import gather, offsets, owners
+from ninja.lattice.lattice import frozen
 from ninja.lattice.transition_model import TransitionModel
 
 Ints = npt.NDArray[np.int64]

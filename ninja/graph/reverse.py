@@ -7,7 +7,8 @@ import numpy as np
 from ninja.errors import LatticeError
 from ninja.graph.connect import connect
 from ninja.lattice import Array, Lattice
-from ninja.lattice.arrays import frozen, offsets
+from ninja.lattice.arrays import offsets
+from ninja.lattice.lattice import frozen
 
 
 def reverse(lattice: Lattice) -> Lattice:

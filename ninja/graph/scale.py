@@ -7,8 +7,7 @@ import numpy.typing as npt
 
 from ninja.errors import LatticeError
 from ninja.lattice import Lattice, Scales
-from ninja.lattice.arrays import frozen
-from ninja.lattice.lattice import check_finite
+from ninja.lattice.lattice import check_finite, frozen
 from ninja.lattice.symbols import EPSILON
 
 Costs = npt.NDArray[np.float32]

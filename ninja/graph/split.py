@@ -13,8 +13,9 @@ from ninja.errors import LatticeError, check_range
 from ninja.graph.compose import MAX_ARCS
 from ninja.graph.connect import connect
 from ninja.lattice import Lattice
-from ninja.lattice.arrays import frozen, gather_labels
+from ninja.lattice.arrays import gather_labels
 from ninja.lattice.batch import Batch
+from ninja.lattice.lattice import frozen
 
 Words = Sequence[int] | npt.NDArray[np.int32]
 OneOrMany = TypeVar("OneOrMany", Lattice, Batch, Lattice | Batch)

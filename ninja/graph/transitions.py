@@ -11,8 +11,8 @@ from ninja.graph.best_path import best_path
 from ninja.graph.kinds import to_compact, to_raw
 from ninja.graph.scale import check_costs
 from ninja.lattice import Lattice
-from ninja.lattice.arrays import frozen, offsets, sums
-from ninja.lattice.lattice import check_finite
+from ninja.lattice.arrays import offsets, sums
+from ninja.lattice.lattice import check_finite, frozen
 from ninja.lattice.times import check_labelled
 from ninja.lattice.transition_model import TransitionModel
 

@@ -14,8 +14,8 @@ from ninja.graph.kinds import remove_alignments
 from ninja.graph.posteriors import forward_backward
 from ninja.graph.scale import add_word_penalty, check_costs, scale
 from ninja.lattice import Array, Lattice, Scales
-from ninja.lattice.arrays import frozen, offsets
-from ninja.lattice.lattice import check_finite
+from ninja.lattice.arrays import offsets
+from ninja.lattice.lattice import check_finite, frozen
 from ninja.lattice.times import is_timed, state_times
 from ninja.lattice.word_ids import check_one_table
 

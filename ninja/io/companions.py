@@ -25,8 +25,8 @@ from ninja.io import detection
 from ninja.io.detection import SCALES_NAME, SCALES_SUFFIX
 from ninja.io.sources import Source, SourceFile, Sources, as_sources, is_kaldi
 from ninja.lattice import Array, Lattice, Scales
-from ninja.lattice.arrays import frozen
 from ninja.lattice.batch import Batch
+from ninja.lattice.lattice import frozen
 from ninja.lattice.symbols import EPSILON, SymbolTable
 
 TABLE_NAMES = ("words.txt", "words.txt.gz")

@@ -1,4 +1,4 @@
-"""Read-only arrays, and pools: arrays that concatenate runs of values, delimited by offsets."""
+"""Pools: arrays that concatenate runs of values, delimited by offsets."""
 
 from __future__ import annotations
 
@@ -8,22 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-Array = npt.NDArray[Any]
-
-
-def frozen(array: Array, dtype: npt.DTypeLike | None = None) -> Array:
-    """Return an array as contiguous, read-only and of a dtype; the caller must not keep writable references to it."""
-    array = np.ascontiguousarray(array, dtype)
-    array.flags.writeable = False
-    return array
-
-
-def frozen_copy(values: npt.ArrayLike, dtype: npt.DTypeLike) -> Array:
-    """Return values as a contiguous read-only array; writable memory that the caller may keep is copied."""
-    array = np.ascontiguousarray(values, dtype)
-    if array.flags.writeable and (array is values or array.base is not None):
-        array = array.copy()
-    return frozen(array)
+from ninja.lattice.lattice import Array, frozen
 
 
 def offsets(length: npt.ArrayLike) -> npt.NDArray[np.int64]:

@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja.errors import LatticeError, OptionError, counted
-from ninja.lattice.arrays import Array, frozen, frozen_copy
 from ninja.lattice.symbols import EPSILON, SymbolTable
 
+Array = npt.NDArray[Any]
 Kind = Literal["compact", "raw"]
 
 _DTYPES = {
@@ -414,3 +414,18 @@ def as_list_of(source: Lattice, lattice: Lattice) -> Lattice:
     if isinstance(source, ListLattice) and not isinstance(lattice, ListLattice):
         return ListLattice.of(lattice, source.num_hypotheses, source.record)
     return lattice
+
+
+def frozen(array: Array, dtype: npt.DTypeLike | None = None) -> Array:
+    """Return an array as contiguous, read-only and of a dtype; the caller must not keep writable references to it."""
+    array = np.ascontiguousarray(array, dtype)
+    array.flags.writeable = False
+    return array
+
+
+def frozen_copy(values: npt.ArrayLike, dtype: npt.DTypeLike) -> Array:
+    """Return values as a contiguous read-only array; writable memory that the caller may keep is copied."""
+    array = np.ascontiguousarray(values, dtype)
+    if array.flags.writeable and (array is values or array.base is not None):
+        array = array.copy()
+    return frozen(array)

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja.errors import counted
-from ninja.lattice.arrays import frozen, offsets
+from ninja.lattice.arrays import offsets
+from ninja.lattice.lattice import frozen
 
 Floats = npt.NDArray[np.float32]
 Entry = tuple[str | None, float, float | None, float | None]  # word, posterior, start and duration, if known

@@ -25,8 +25,7 @@ from ninja.errors import LatticeError, ModelError, NinjaError
 from ninja.files.threads import starting_threads
 from ninja.graph import best_path, connect, path_lattice, reverse, select_arcs
 from ninja.lattice import Lattice
-from ninja.lattice.arrays import frozen
-from ninja.lattice.lattice import as_list_of
+from ninja.lattice.lattice import as_list_of, frozen
 from ninja.lm import LanguageModel
 from ninja.rescoring.algorithm import EngineOptions
 from ninja.rescoring.carry_over import RecordingQueue

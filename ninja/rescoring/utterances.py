@@ -19,9 +19,8 @@ import numpy as np
 from ninja.errors import NinjaError, counted
 from ninja.graph.connect import connect
 from ninja.lattice import Lattice, Scales
-from ninja.lattice.arrays import frozen
 from ninja.lattice.batch import Keyed, pairs
-from ninja.lattice.lattice import ListLattice, as_list_of
+from ninja.lattice.lattice import ListLattice, as_list_of, frozen
 from ninja.lattice.symbols import EPSILON, SymbolTable
 from ninja.lattice.text import LexicalForms, LexicalTable
 from ninja.lm.protocol import PhraseMark

@@ -24,8 +24,7 @@ from ninja.io.layouts import Plain
 from ninja.io.losses import converted
 from ninja.io.sources import KALDI_HEAD, KALDI_READ, is_kaldi
 from ninja.lattice import Lattice, Scales
-from ninja.lattice.arrays import frozen
-from ninja.lattice.lattice import check
+from ninja.lattice.lattice import check, frozen
 from ninja.lattice.symbols import EPSILON, SymbolTable
 from ninja.serve.problems import Problem
 

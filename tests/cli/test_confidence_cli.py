@@ -13,8 +13,8 @@ from lattice_files import write_all
 from ninja.consensus import mbr_decode
 from ninja.consensus.confidence_model import read_confidence_model
 from ninja.consensus.word_confidences import WordConfidenceEstimator
-from ninja.lattice.arrays import frozen
 from ninja.lattice.batch import Batch
+from ninja.lattice.lattice import frozen
 
 NUM_UTTERANCES = 70
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ninja.graph.lexical import LexicalLattice, lexical_lattice
 from ninja.lattice import Lattice
-from ninja.lattice.arrays import frozen
+from ninja.lattice.lattice import frozen
 from ninja.lattice.symbols import SymbolTable
 from ninja.lattice.text import LexicalTable, Normalizer
 

@@ -15,8 +15,8 @@ from ninja.context.grammar.respell import PhraseTrie, Respelling
 from ninja.context.grammar.tracker import Match, Tracker, add_context
 from ninja.graph.lexical import LexicalLattice
 from ninja.lattice import Lattice
-from ninja.lattice.arrays import frozen, gather, offsets
-from ninja.lattice.lattice import as_list_of
+from ninja.lattice.arrays import gather, offsets
+from ninja.lattice.lattice import as_list_of, frozen
 from ninja.lattice.symbols import EPSILON, SymbolTable
 from ninja.lattice.text import Normalizer
 from ninja.lm.word_map import MARKS

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from ninja.errors import FormatError, OptionError
 from ninja.files import text as utf8
 from ninja.files.output import opened_as_text
-from ninja.lattice.arrays import frozen
+from ninja.lattice.lattice import frozen
 
 FORMAT = "ninja phone confusion 1"
 MAX_PHONES = 1000

@@ -12,7 +12,7 @@ from ninja.files.names import resolve
 from ninja.files.stream import Place, open_stream
 from ninja.formats.kaldi.objects import ObjectReader
 from ninja.lattice import Array
-from ninja.lattice.arrays import frozen
+from ninja.lattice.lattice import frozen
 from ninja.lattice.transition_model import NO_PDF, TransitionModel
 
 MAX_PHONES = 1 << 26  # limit for phone ids; kernels store flags in the higher bits

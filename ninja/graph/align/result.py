@@ -10,7 +10,7 @@ import numpy.typing as npt
 from ninja import _align
 from ninja.errors import LatticeError
 from ninja.lattice import Lattice
-from ninja.lattice.arrays import frozen
+from ninja.lattice.lattice import frozen
 from ninja.lattice.transition_model import TransitionModel
 
 # Limits on the alignment of one lattice, in addition to the option `max_expand`.
