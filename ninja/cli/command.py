@@ -6,7 +6,7 @@ import functools
 import os
 from collections.abc import Callable, Collection, Iterator
 from copy import copy
-from typing import Any
+from typing import Any, Literal
 
 import click
 from click.core import ParameterSource
@@ -14,9 +14,9 @@ from click.core import ParameterSource
 from ninja.cli.commands import COMMANDS
 from ninja.cli.console import ARGUMENTS
 from ninja.errors import NinjaError, OptionError
-from ninja.files.names import Table, names_url
+from ninja.files.names import names_url
 from ninja.files.output import part_of, target
-from ninja.files.stream import Guard, is_remote
+from ninja.files.stream import Guard, Table, is_remote
 from ninja.files.text import read_toml
 from ninja.io.companions import scales_path, table_beside
 from ninja.io.inputs import Inputs
@@ -83,6 +83,7 @@ class OutputFile(click.ParamType):
     """
 
     name = "file"
+    content: Literal["text", "lattices", "files"] = "text"
 
     def __init__(self, *, allow_folder: bool = False) -> None:
         self._allow_folder = allow_folder
@@ -115,6 +116,8 @@ class LatticeFile(OutputFile):
         per_input: Each input file may have a separate output.
     """
 
+    content = "lattices"
+
     def __init__(self, *, per_input: bool = False) -> None:
         super().__init__()
         self.several = "to write one output per input, use -o folder/ or -o out/lat.JOB.gz" if per_input else None
@@ -132,6 +135,7 @@ class OutputFolder(OutputFile):
     """An output folder, which is created if necessary."""
 
     name = "dir"
+    content = "files"
 
     def check(self, name: str) -> None:
         """Accept any name."""
@@ -236,6 +240,13 @@ class CommandFiles:
             if isinstance(kind, InputFile) and kind.is_file(name):
                 yield kind, self._files(name)
 
+    def outputs(self) -> Iterator[tuple[str, str, OutputFile, str]]:
+        """Yield the name of the parameter, the option, the type and the value of each output."""
+        for parameter in self.command.params:
+            name = parameter.name or ""
+            if isinstance(parameter.type, OutputFile) and (value := self.values.get(name)) is not None:
+                yield name, parameter.opts[0], parameter.type, value
+
     def _check_outputs(self) -> None:
         paths: set[str] = set()
         for kind, name in self._named():
@@ -331,8 +342,7 @@ class Sectioned(click.Command):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Check the files and run the command, in a shard or on a cluster if requested."""
-        ctx.obj = CommandFiles(self, ctx.params)
-        shard, address = ctx.params.pop("shard", None), ctx.params.pop("ray", None)
+        shard, address = self.check_files(ctx)
         if address is not None:
             from ninja.cli.cluster import run_on_cluster
 
@@ -342,6 +352,11 @@ class Sectioned(click.Command):
         from ninja.cli.shards import run_in_shard
 
         return run_in_shard(ctx, shard, lambda: self.run(ctx))
+
+    def check_files(self, ctx: click.Context) -> tuple[Any, str | None]:
+        """Resolve and check the files of the command; remove ``--shard`` and ``--ray`` and return their values."""
+        ctx.obj = CommandFiles(self, ctx.params)
+        return ctx.params.pop("shard", None), ctx.params.pop("ray", None)
 
     def run(self, ctx: click.Context) -> Any:
         """Load input files, resolve the acoustic scale and run the command."""

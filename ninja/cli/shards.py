@@ -12,7 +12,6 @@ from typing import Any, NoReturn, cast
 
 import click
 
-from ninja.cli.command import CommandFiles, LatticeFile, OutputFile, OutputFolder
 from ninja.cli.console import MAX_SHOWN
 from ninja.errors import NinjaError, OptionError, counted, named
 from ninja.files.stream import STDIN as STDOUT
@@ -78,8 +77,7 @@ class CommandWork:
         if command is None or not any(parameter.name == "shard" for parameter in command.params):
             raise OptionError(f"{name} cannot run in shards, because its results depend on all lattices")
         context = command.make_context(name, rest, parent=parent)
-        context.obj = CommandFiles(command, context.params)
-        context.params.pop("shard"), context.params.pop("ray")
+        cast(Any, command).check_files(context)
         return context
 
 
@@ -89,16 +87,15 @@ def plan_of(context: click.Context, shards: int) -> Plan:
     Raises:
         OptionError: The results of shards cannot be joined.
     """
-    command, values = context.command, context.params
-    outputs = tuple(_outputs(command, values))
+    values, files = context.params, context.obj
+    outputs = tuple(_outputs(context))
     if not outputs:
         raise OptionError("--shard requires an output file; name it with -o")
     for name in ("strict", "carry_over"):
         if values.get(name):
             option = f"--{name.replace('_', '-')}"
             raise OptionError(f"{option} depends on all lattices and cannot be used with --shard")
-    files: CommandFiles = context.obj
-    names = _sources(command, values)
+    names = _sources(values)
     sources = files.sources.select(names)
     source_units, states = units(sources, format=values.get("format"))
     options, others = files.settings(_checksums)
@@ -112,7 +109,7 @@ def plan_of(context: click.Context, shards: int) -> Plan:
     return Plan(
         shard_folder_of(outputs[0].name),
         shards,
-        command.name or "",
+        context.command.name or "",
         options,
         installed_version(),
         outputs,
@@ -133,7 +130,7 @@ def run_part(context: click.Context, part: Part, body: Callable[[], Any]) -> Out
     context.params |= part.outputs
     if "resume" in context.params:
         context.params["resume"] = False
-    files: CommandFiles = context.obj
+    files = context.obj
     files.tables, files.inputs = part.tables, None
     with contextlib.suppress(click.exceptions.Exit):  # raised at the end of a command; failures are in the log
         body()
@@ -152,7 +149,7 @@ def _has_tables(part: Part) -> bool:
     return any(name.endswith(".words.txt") for name in os.listdir(part.folder)) or "words_out" in part.outputs
 
 
-def _outputs(command: click.Command, values: dict[str, Any]) -> Iterator[PartOutput]:
+def _outputs(context: click.Context) -> Iterator[PartOutput]:
     """Yield the outputs of a command.
 
     Raises:
@@ -160,30 +157,19 @@ def _outputs(command: click.Command, values: dict[str, Any]) -> Iterator[PartOut
     """
     names: dict[str, str] = {}
     folders: dict[str, str] = {}
-    for parameter in command.params:
-        name = parameter.name or ""
-        value = values.get(name)
-        if not isinstance(parameter.type, OutputFile) or value is None:
-            continue
-        option = parameter.opts[0]
+    for name, option, kind, value in context.obj.outputs():
         if value == STDOUT:
             raise OptionError(f"--shard requires an output file; name it with {option}")
-        if (
-            isinstance(parameter.type, OutputFolder)
-            or value.endswith(os.sep)
-            or os.path.isdir(value)
-            or names_job(value)
-        ):
+        if kind.content == "files" or value.endswith(os.sep) or os.path.isdir(value) or names_job(value):
             raise OptionError(f"{value}: with --shard, the output must be a single file; name it with {option}")
-        if isinstance(parameter.type, LatticeFile):
-            form = format_of(value, values.get("to"))
+        if kind.content == "lattices":
+            form = format_of(value, context.params.get("to"))
             if not form.is_kaldi:
                 raise OptionError(
                     f"{value}: {form.format.name} outputs of shards cannot be joined; write an archive, then convert it"
                 )
-        kind = "lattices" if isinstance(parameter.type, LatticeFile) else "same" if name == "words_out" else "text"
-        output = PartOutput(name, value, kind)  # type: ignore[arg-type]
-        for path in OutputFile().targets(value):
+        output = PartOutput(name, value, "same" if name == "words_out" else kind.content)
+        for path in kind.targets(value):
             folders.setdefault(os.path.dirname(path), path)
         if len(folders) > 1:
             raise OptionError(f"{' and '.join(folders.values())} must be in the same folder with --shard")
@@ -196,7 +182,7 @@ def _outputs(command: click.Command, values: dict[str, Any]) -> Iterator[PartOut
         yield output
 
 
-def _sources(command: click.Command, values: dict[str, Any]) -> tuple[str, ...]:
+def _sources(values: dict[str, Any]) -> tuple[str, ...]:
     value = values["source"] if "source" in values else values["first"]
     return value if isinstance(value, tuple) else (value,)
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from ninja.errors import FormatError, InputError
 from ninja.files import text as utf8
-from ninja.files.names import Table, resolve_listed
-from ninja.files.stream import Place, Stream, open_stream
+from ninja.files.names import resolve_listed
+from ninja.files.stream import Place, Stream, Table, open_stream
 from ninja.formats import torch_file
 from ninja.formats.content import key_of
 from ninja.formats.kaldi.matrices import OnError, read_archive, read_one

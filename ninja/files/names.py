@@ -5,8 +5,6 @@ from __future__ import annotations
 import glob
 import os
 import re
-import stat
-from typing import Literal, NamedTuple
 
 from ninja.errors import FormatError, InputError
 from ninja.files import remote
@@ -23,14 +21,6 @@ _SHELL = r"[$`\\;&|<>(){}!#~]"
 def names_url(text: str) -> bool:
     """Return whether a text contains a URL, such as ``ark:s3://…``, including URLs of local files."""
     return re.search(r"[a-z][a-z0-9+.-]+://", text, re.IGNORECASE) is not None
-
-
-class Table(NamedTuple):
-    """A lattice file in any format, a script file, or a folder."""
-
-    place: Place
-    kind: Literal["ark", "scp", "any", "folder"] = "ark"  # "any": detected from the content; may be a file list
-    permissive: bool = False  # skip lines of a script file that cannot be read
 
 
 def resolve(name: str, *, allow_pipes: bool = False, advise: bool = True) -> list[Place]:
@@ -187,30 +177,9 @@ def natural(path: str) -> list[tuple[int, str | int]]:
     return [(1, int(part)) if part.isdigit() else (0, part) for part in re.split(r"([0-9]+)", path)]
 
 
-def by_suffix(path: str) -> Literal["scp"] | None:
-    """Return "scp" if a path has the extension ``.scp``, else None."""
-    return "scp" if path.endswith(".scp") else None
-
-
 def files_of(folder: str) -> list[str]:
     """Return the paths of the files in a folder, except hidden ones, in natural order."""
     if is_remote(folder):
         return sorted(remote.listing(folder)[0], key=natural)
     entries = [entry for entry in os.scandir(folder) if not entry.name.startswith(".") and entry.is_file()]
     return sorted((entry.path for entry in entries), key=natural)
-
-
-def size_of(table: Table) -> int | None:
-    """Return the size in bytes of a file, or of all files in a folder; None if unknown, for example for a pipe."""
-    path = table.place.path
-    if table.place.end is not None:
-        return table.place.end - table.place.offset
-    try:
-        if is_remote(path):
-            return None
-        if table.kind == "folder":
-            return sum(map(os.path.getsize, files_of(path)))
-        status = os.stat(path)
-    except (OSError, ValueError):
-        return None
-    return status.st_size if stat.S_ISREG(status.st_mode) and table.place.command is None else None

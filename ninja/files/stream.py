@@ -10,7 +10,7 @@ import stat
 import sys
 import warnings
 from collections.abc import Callable, Iterable
-from typing import IO, TYPE_CHECKING, NamedTuple, cast
+from typing import IO, TYPE_CHECKING, Literal, NamedTuple, cast
 
 from ninja.errors import FormatError, InputError, NinjaWarning, OptionError
 from ninja.files import remote
@@ -79,6 +79,19 @@ class Place(NamedTuple):
     def name(self) -> str:
         """The name for error messages."""
         return f"{self.command} |" if self.command else "standard input" if self.path == STDIN else self.path
+
+
+class Table(NamedTuple):
+    """A lattice file in any format, a script file, or a folder."""
+
+    place: Place
+    kind: Literal["ark", "scp", "any", "folder"] = "ark"  # "any": detected from the content; may be a file list
+    permissive: bool = False  # skip lines of a script file that cannot be read
+
+
+def by_suffix(path: str) -> Literal["scp"] | None:
+    """Return "scp" if a path has the extension ``.scp``, else None."""
+    return "scp" if path.endswith(".scp") else None
 
 
 class Guard:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import io
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from ninja.errors import FormatError, NinjaError, OptionError
-from ninja.files.stream import BOM, STDIN, Place, Stream, open_stream, without_mark
+from ninja.files.stream import BOM, STDIN, Place, Stream, is_remote, open_stream, without_mark
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
 
@@ -19,6 +20,10 @@ CHUNK = 1 << 20
 FIRST_LINES = 4  # enough to distinguish one document from one document per line
 LARGEST_HEAD = 1 << 26  # maximum number of bytes of the first lines
 BLOCK = 1 << 22  # number of bytes read at a time; most entries lie within one block
+LIST_HEAD = 1 << 13  # bytes in which a file list is detected
+_OFFSET_OF = rb"[^\s|]+:\d+"  # archive and offset of a lattice
+_LONGEST_NAME = 4096  # bytes
+_ROWS = 100  # lines in which a file list is detected
 _DESCRIPTORS = ("/dev/fd", "/proc/self/fd")
 
 Entry = tuple[str, Lattice | NinjaError]  # a key with its lattice or its error
@@ -180,6 +185,32 @@ def keyed(results: Iterable[Lattice | NinjaError]) -> Iterator[Entry]:
     """Yield lattices and errors with their keys."""
     for result in results:
         yield result.key or "", result
+
+
+def is_list(head: bytes) -> bool:
+    """Return whether most of the first lines of a file name existing files."""
+    rows = first_rows(head)
+    return 2 * sum(map(names_file, rows)) >= len(rows) > 0
+
+
+def names_script(head: bytes) -> bool:
+    """Return whether each of the first lines has a key and an existing file, or an archive with an offset."""
+    rows = [row.split(None, 1) for row in first_rows(head)]
+    return bool(rows) and all(len(row) > 1 and (re.fullmatch(_OFFSET_OF, row[1]) or names_file(row[1])) for row in rows)
+
+
+def first_rows(head: bytes) -> list[bytes]:
+    """Return the complete first lines, stripped of white space; an empty list for binary data."""
+    rows = head.split(b"\n")
+    rows = rows[:-1] if len(head) >= LIST_HEAD else rows
+    return [] if b"\0" in head else [row.strip() for row in rows[:_ROWS] if row.strip()]
+
+
+def names_file(name: bytes) -> bool:
+    """Return whether a line of a list names an existing file; any URL without white space counts as one."""
+    if len(name) > _LONGEST_NAME:
+        return False
+    return os.path.isfile(name) or (is_remote(os.fsdecode(name)) and len(name.split()) == 1)
 
 
 Pieces = bytes | Iterable[bytes]  # a whole file, or blocks of complete lines; the last line may lack a newline

@@ -8,19 +8,16 @@ from typing import Literal
 
 from ninja.errors import FormatError, NinjaError, counted
 from ninja.errors import named as shortened
-from ninja.files.names import Table, by_suffix, check_listed, natural
+from ninja.files.names import check_listed, natural
 from ninja.files.remote import listing
-from ninja.files.stream import BOM, STDIN, Place, is_file, is_remote
+from ninja.files.stream import BOM, STDIN, Place, Table, by_suffix, is_file, is_remote
 from ninja.files.text import kind_of
+from ninja.formats.content import first_rows, names_file, names_script
 from ninja.formats.format import by_extension, by_mark
 from ninja.formats.unsupported import is_utf_16, refusal
 
 # Patterns are compiled when they are first used, because most commands need none of them.
 _NAME = rb"\S*\.(?:ark|scp|slf|lat|fst|pt|arrow|pfsg|plf|mesh|nbest)(?:\.gz)?|\S+\.gz"  # names of lattice files
-LIST_HEAD = 1 << 13  # bytes in which a file list is detected
-_OFFSET_OF = rb"[^\s|]+:\d+"  # archive and offset of a lattice
-_LONGEST_NAME = 4096  # bytes
-_ROWS = 100  # lines in which a file list is detected
 _ARC = rb"[\x00-\x08]|^-?[\d.]+(?:,|$)"  # fields in lines of archives, including damaged ones
 _NAMED_BY = {
     "a language model in ARPA format": "; use --rnnlm or --lm for language models",
@@ -44,20 +41,6 @@ NAMED = 5  # number of skipped files in a message
 Holds = Literal["lattices", "results", "nothing", "damage", "companion"]
 
 
-def is_list(head: bytes) -> bool:
-    """Return whether most of the first lines of a file name existing files."""
-    rows = first_rows(head)
-    return 2 * sum(map(_names_file, rows)) >= len(rows) > 0
-
-
-def names_script(head: bytes) -> bool:
-    """Return whether each of the first lines has a key and an existing file, or an archive with an offset."""
-    rows = [row.split(None, 1) for row in first_rows(head)]
-    return bool(rows) and all(
-        len(row) > 1 and (re.fullmatch(_OFFSET_OF, row[1]) or _names_file(row[1])) for row in rows
-    )
-
-
 def other_kind(head: bytes) -> str | None:
     """Return a message for a file that does not contain lattices, with advice; None if it may be a damaged archive."""
     if (kind := kind_of(head)) is not None:
@@ -70,20 +53,6 @@ def other_kind(head: bytes) -> str | None:
     return None
 
 
-def first_rows(head: bytes) -> list[bytes]:
-    """Return the complete first lines, stripped of white space; an empty list for binary data."""
-    rows = head.split(b"\n")
-    rows = rows[:-1] if len(head) >= LIST_HEAD else rows
-    return [] if b"\0" in head else [row.strip() for row in rows[:_ROWS] if row.strip()]
-
-
-def _names_file(name: bytes) -> bool:
-    """Return whether a line of a list names an existing file; any URL without white space counts as one."""
-    if len(name) > _LONGEST_NAME:
-        return False
-    return os.path.isfile(name) or (is_remote(os.fsdecode(name)) and len(name.split()) == 1)
-
-
 def advice(head: bytes, name: str) -> str | None:
     """Return a message with advice for a text file in an unknown format, None if there is no advice."""
     rows = first_rows(head)
@@ -92,8 +61,8 @@ def advice(head: bytes, name: str) -> str | None:
     path = STDIN if name == Place(STDIN).name else name
     if names_script(head):
         return f"it looks like a script file; use scp:{path}"
-    if all(re.fullmatch(_NAME, row) or _names_file(row) for row in rows):
-        missing = next((row for row in rows if not _names_file(row)), None)
+    if all(re.fullmatch(_NAME, row) or names_file(row) for row in rows):
+        missing = next((row for row in rows if not names_file(row)), None)
         if missing is not None:
             return f"it looks like a list of files, but {os.fsdecode(missing)!r} does not exist in the current folder"
         return "it looks like a list of files, which must not be read from a pipe or with ark:"

@@ -10,8 +10,7 @@ from functools import cached_property, partial
 from typing import Any, Literal, overload
 
 from ninja.errors import NinjaError, OptionError
-from ninja.files.names import Table
-from ninja.files.stream import STDIN, Guard, identity_of
+from ninja.files.stream import STDIN, Guard, Table, identity_of
 from ninja.files.threads import num_cores
 from ninja.io.companions import ChosenScales, Words, find_scales, find_table
 from ninja.io.lookup import Lookup

@@ -15,9 +15,9 @@ import numpy.typing as npt
 from ninja.errors import FormatError, OptionError, OutputError
 from ninja.files import text as utf8
 from ninja.files.gzip import GzipWriter
-from ninja.files.names import Table, resolve_listed
+from ninja.files.names import resolve_listed
 from ninja.files.output import PartFile, StandardOutput, target
-from ninja.files.stream import STDIN, Place, Stream, open_stream
+from ninja.files.stream import STDIN, Place, Stream, Table, open_stream
 from ninja.formats.kaldi.objects import ObjectReader
 from ninja.io.detection import names_in
 from ninja.io.sources import Source, kind_of, tables

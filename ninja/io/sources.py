@@ -5,20 +5,34 @@ from __future__ import annotations
 import io
 import os
 import re
+import stat
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Literal
 
 from ninja.errors import FormatError, InputError, NinjaError, OptionError, counted, named
 from ninja.files import remote
-from ninja.files.names import Table, by_suffix, files_of, matching, resolve, resolve_listed, size_of
-from ninja.files.stream import BOM, SPECIFIER, STDIN, Guard, Place, Stream, is_read_once, is_remote, open_stream
+from ninja.files.names import files_of, matching, resolve, resolve_listed
+from ninja.files.stream import (
+    BOM,
+    SPECIFIER,
+    STDIN,
+    Guard,
+    Place,
+    Stream,
+    Table,
+    by_suffix,
+    is_read_once,
+    is_remote,
+    open_stream,
+)
 from ninja.files.text import decoded
+from ninja.formats.content import LIST_HEAD, is_list, names_script
 from ninja.formats.format import HEAD, Reader, by_mark, detect, of_folder, reader
 from ninja.formats.kaldi import archive as kaldi
 from ninja.formats.kaldi.archive import KALDI_IMAGE
 from ninja.io import detection
-from ninja.io.detection import LIST_HEAD, Holds, advice, is_list, names_in, names_script, other_kind
+from ninja.io.detection import Holds, advice, names_in, other_kind
 
 # Signature of text archives of Kaldi; other files require the registry of formats, which takes longer to import.
 _KALDI_TEXT = re.compile(
@@ -63,7 +77,18 @@ class SourceFile:
     @cached_property
     def size(self) -> int | None:
         """Size of the file, or of all files in a folder, in bytes; None if unknown, for example for a pipe."""
-        return size_of(self.table)
+        path = self.path
+        if self.place.end is not None:
+            return self.place.end - self.place.offset
+        try:
+            if is_remote(path):
+                return None
+            if self.table.kind == "folder":
+                return sum(map(os.path.getsize, files_of(path)))
+            status = os.stat(path)
+        except (OSError, ValueError):
+            return None
+        return status.st_size if stat.S_ISREG(status.st_mode) and self.place.command is None else None
 
     def inspect(self) -> Stream:
         """Open the file and keep it open, to inspect its first bytes with ``head``."""

@@ -18,9 +18,8 @@ from itertools import accumulate, pairwise
 from typing import Any, Literal
 
 from ninja.errors import NinjaError, OptionError
-from ninja.files.names import Table
 from ninja.files.output import is_specifier, target
-from ninja.files.stream import open_stream
+from ninja.files.stream import Table, open_stream
 from ninja.formats.format import reader
 from ninja.formats.kaldi.archive import KALDI_IMAGE, MAGIC
 from ninja.io.sources import (

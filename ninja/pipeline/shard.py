@@ -30,8 +30,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ninja.files.names import Table
 from ninja.files.output import reported
+from ninja.files.stream import Table
 from ninja.pipeline.plan import Plan, Shard, renamed
 from ninja.pipeline.record import (
     Failure,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from ninja.errors import NinjaError
+from ninja.formats.content import first_rows
 from ninja.formats.format import HEAD, by_mark, detect
 from ninja.formats.nbest.transcripts import NAME, has_keys
-from ninja.io.detection import first_rows
 from ninja.io.inputs import Inputs
 
 TEXT = (".tsv", ".txt", ".text", ".csv")  # extensions of transcripts, and of other formats

@@ -20,8 +20,7 @@ from shards import in_shards
 import ninja as package
 from ninja.cli.shards import CommandWork
 from ninja.errors import FormatError, OptionError
-from ninja.files.names import Table
-from ninja.files.stream import Place
+from ninja.files.stream import Place, Table
 from ninja.graph import from_arcs
 from ninja.pipeline import archive_positions
 from ninja.pipeline.plan import Plan, Shard, units
