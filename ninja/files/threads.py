@@ -1,4 +1,4 @@
-"""Number of available cores, parallel computation in order, and writing of bytes in a thread."""
+"""Number of available cores; parallel computation in order, reading ahead and writing of bytes in threads."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain, islice
-from queue import Queue
-from typing import TYPE_CHECKING, TypeVar
+from queue import Queue, SimpleQueue
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from ninja.errors import ThreadError
+from ninja.errors import InputError, ThreadError
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 AHEAD = 3  # tasks per thread: running, waiting to run, or done and waiting for an earlier task
+CREDITS = 32  # how far to read ahead, in units of CREDIT_BYTES
+CREDIT_BYTES = 1 << 20
 LARGEST_QUEUE = 3  # contents that wait to be written, in addition to the one that is being written
 _QUOTAS = ("/sys/fs/cgroup/cpu.max", "/sys/fs/cgroup/cpu/cpu.cfs_quota_us")  # quota files of cgroups, versions 2 and 1
 _PERIOD = "/sys/fs/cgroup/cpu/cpu.cfs_period_us"
@@ -53,6 +55,15 @@ def _quota() -> float | None:
             continue
         return quota / period if quota > 0 and period > 0 else None
     return None
+
+
+class Sized(Protocol):
+    """An object with a size in bytes."""
+
+    size: int
+
+
+AnySized = TypeVar("AnySized", bound=Sized)
 
 
 @contextmanager
@@ -118,6 +129,56 @@ def in_order(work: Callable[[Task], Result], tasks: Iterable[Task], jobs: int) -
             pool.shutdown(wait=False, cancel_futures=True)
     if failure is not None:
         raise failure
+
+
+def read_ahead(batches: Iterator[AnySized]) -> Iterator[AnySized]:
+    """Yield batches that a thread reads ahead, at most ``CREDITS * CREDIT_BYTES`` bytes or one batch.
+
+    The thread ends after the last batch, at the first exception, which is raised here, or soon after the generator is
+    closed.
+
+    Raises:
+        InputError: This process was forked after the first batch; the thread does not exist in the new process.
+    """
+    process = os.getpid()
+    ready: SimpleQueue[AnySized | BaseException | None] = SimpleQueue()
+    credits: SimpleQueue[bool] = SimpleQueue()  # True for each unit that may be read, False to stop
+    for _ in range(CREDITS):
+        credits.put(True)
+
+    def run() -> None:
+        end: BaseException | None = None
+        try:
+            for batch in batches:
+                for _ in range(_cost(batch)):
+                    if not credits.get():
+                        return
+                ready.put(batch)
+        except BaseException as error:  # raised in the caller's thread
+            end = error
+        finally:
+            batches.close()  # type: ignore[attr-defined]
+            ready.put(end)
+
+    thread = threading.Thread(target=run, name="ninja-read-ahead", daemon=True)
+    with starting_threads():
+        thread.start()
+    try:
+        while (batch := ready.get()) is not None and not isinstance(batch, BaseException):
+            yield batch
+            if os.getpid() != process:
+                raise InputError("these files were opened before this process was forked; open them again")
+            for _ in range(_cost(batch)):
+                credits.put(True)
+        if batch is not None:
+            raise batch
+    finally:
+        for _ in range(CREDITS):
+            credits.put(False)
+
+
+def _cost(batch: Sized) -> int:
+    return min(CREDITS, 1 + batch.size // CREDIT_BYTES)
 
 
 class WriteQueue:

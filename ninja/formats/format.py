@@ -90,6 +90,7 @@ class Read(NamedTuple):
     entries: Callable[..., Iterator[Entry]]
     options: type | None = None  # dataclass for ``--from NAME:OPTION=VALUE``
     ids: bool = False  # words may be ids, of a symbol table in the file or given by the user
+    single: bool = False  # a file contains one lattice, so there is nothing to read ahead
     lazy: bool = False  # lattices are read on first use if ``content.late`` is set
 
 

@@ -286,7 +286,7 @@ FORMAT = Format(
     aliases=("att",),
     mark=begins_fst_text,
     in_folder=all_fst_text,
-    read=Read(one_lattice(read_fst_text), FstTextOptions, ids=True),
+    read=Read(one_lattice(read_fst_text), FstTextOptions, ids=True, single=True),
     keeps=frozenset({"paths", "graph", "acoustic", "unscaled", "ids"}),
     write=Write(_encode, options=FstTextWriteOptions, files="each", keeps=_kept, also_lost=_misread),
 )

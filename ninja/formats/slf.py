@@ -285,7 +285,7 @@ FORMAT = Format(
     extensions=(".slf", ".lat"),
     aliases=("htk",),
     mark=is_slf,
-    read=Read(one_lattice(read_slf), SlfOptions),
+    read=Read(one_lattice(read_slf), SlfOptions, single=True),
     keeps=frozenset({"paths", "key", "times", "frame shift", "graph", "acoustic", "apart", "unscaled", "names"}),
     write=Write(
         textual.text_encoder(write_slf), options=SlfWriteOptions, files="each", also_lost=_misread, encoded_keys=True

@@ -151,7 +151,7 @@ FORMAT = Format(
     about="CMU Sphinx lattice, one per file",
     extensions=(".sphinx", ".lat"),
     mark=lambda head: _FIRST.fullmatch(textual.first_line(head)),
-    read=Read(one_lattice(read_sphinx), SphinxOptions),
+    read=Read(one_lattice(read_sphinx), SphinxOptions, single=True),
     keeps=frozenset({"paths", "times", "acoustic", "apart", "unscaled", "names"}),
     write=Write(textual.text_encoder(write_sphinx), options=SphinxWriteOptions, files="each", also_lost=_misread),
 )

@@ -1,18 +1,18 @@
-"""Read the files of sources in batches; errors of lattices are stored in the ``faults`` of their batch."""
+"""``read``, and ``Reading``: one pass over sources in batches, whose ``faults`` have the errors of lattices."""
 
 from __future__ import annotations
 
 import os
-import threading
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from queue import SimpleQueue
+from functools import partial
+from typing import Literal, overload
 
-from ninja.errors import FormatError, InputError, NinjaError, OptionError, counted, named
+from ninja.errors import FormatError, NinjaError, OptionError, counted, named
 from ninja.files.stream import BOM, Guard, Place, Stream, without_mark
-from ninja.files.threads import num_cores, starting_threads
+from ninja.files.threads import num_cores, read_ahead
 from ninja.formats.content import Content, Entry, check_encoding
 from ninja.formats.format import HEAD, Reader, by_name, of_folder, reader
 from ninja.formats.kaldi import archive as kaldi
@@ -20,15 +20,23 @@ from ninja.formats.kaldi.archive import CHUNK, KALDI, MAGIC
 from ninja.io import detection
 from ninja.io.companions import Words
 from ninja.io.scp_reader import ARC_BYTES, ScpReader
-from ninja.io.sources import KALDI_HEAD, KALDI_READ, SourceFile, Sources, is_kaldi, kind_of, recognised
+from ninja.io.sources import (
+    KALDI_HEAD,
+    KALDI_READ,
+    Source,
+    SourceFile,
+    Sources,
+    as_sources,
+    is_kaldi,
+    kind_of,
+    recognised,
+)
 from ninja.lattice import Lattice
 from ninja.lattice.batch import Batch
 from ninja.lattice.lattice import has_graph_costs
 from ninja.lattice.symbols import SymbolTable
 
 BATCH = 64  # maximum number of lattices per batch
-CREDITS = 32  # how far to read ahead, in units of CREDIT_BYTES
-CREDIT_BYTES = 1 << 20
 
 
 class ReadOptions:
@@ -263,8 +271,9 @@ class Reading:
             yield from self._moved(self._read_kaldi(stream, file.place))
             return
         batches = self._read_content(Content(stream, file.path, late=options.late), format)
-        assert format.format.read is not None
-        yield from self._moved(batches if options.late and format.format.read.lazy else self._ahead(batches))
+        read = format.format.read
+        assert read is not None
+        yield from self._moved(batches if read.single or (options.late and read.lazy) else self._ahead(batches))
 
     def _moved(self, batches: Iterator[Batch]) -> Iterator[Batch]:
         """Yield the batches of a file with positions counted from the start of the first file."""
@@ -349,51 +358,132 @@ def _chained(first: list[Batch], rest: Iterator[Batch]) -> Iterator[Batch]:
         rest.close()  # type: ignore[attr-defined]
 
 
-def read_ahead(batches: Iterator[Batch]) -> Iterator[Batch]:
-    """Yield batches that a thread reads ahead, at most ``CREDITS * CREDIT_BYTES`` bytes or one batch.
+@overload
+def read(
+    source: Source,
+    *,
+    batches: Literal[False] = False,
+    words: SymbolTable | str | os.PathLike[str] | None = None,
+    format: str | None = None,
+    encoding: str = "utf-8",
+    on_error: Callable[[NinjaError], None] | None = None,
+    allow_pipes: bool = False,
+    read_ahead: bool = True,
+) -> Iterator[tuple[str, Lattice]]: ...
+@overload
+def read(
+    source: Source,
+    *,
+    batches: Literal[True],
+    words: SymbolTable | str | os.PathLike[str] | None = None,
+    format: str | None = None,
+    encoding: str = "utf-8",
+    on_error: Callable[[NinjaError], None] | None = None,
+    allow_pipes: bool = False,
+    read_ahead: bool = True,
+) -> Iterator[Batch]: ...
+def read(
+    source: Source,
+    *,
+    batches: bool = False,
+    words: SymbolTable | str | os.PathLike[str] | None = None,
+    format: str | None = None,
+    encoding: str = "utf-8",
+    on_error: Callable[[NinjaError], None] | None = None,
+    allow_pipes: bool = False,
+    read_ahead: bool = True,
+) -> Iterator[tuple[str, Lattice]] | Iterator[Batch]:
+    """Yield the key and the lattice of each entry of one or more files in any format, in order.
 
-    The thread ends after the last batch, at the first exception, which is raised here, or soon after the generator is
-    closed.
+    Each file is opened once; its format and compression are detected from its content. As in Kaldi's tools, states that
+    cannot be reached from the start are removed, and the others are sorted topologically if necessary. Costs in double
+    precision (``lattice8``, ``compactlattice84``) are rounded to single precision.
+
+    Lattices in formats that spell words have the ids of `words`. If it is None, the words of all files form one table,
+    which grows while the files are read; lattices of a file that contains a symbol table, such as an Arrow file, keep
+    that table.
+
+    Args:
+        source: A file, a folder, a list of files (one per line), ``-`` for stdin, a pattern (``lat.*.gz``,
+            ``lat.JOB.gz``), a Kaldi rspecifier (``ark:…``, ``scp:…``, ``ark:gunzip -c lat.1.gz |``), or several of
+            these. A lattice without a key gets the name of its file as key.
+        batches: Yield `Batch` objects of many lattices each, which functions process in one call.
+        words: Symbol table to attach, or its path; other words are errors. ``SymbolTable.growing()`` gets the words of
+            all files, including those that contain symbol tables; no file may then contain only ids.
+        format: Format of all files, such as ``slf``, or with options ``slf:frame_shift=0.016,graph=n``; see
+            docs/formats.md. None detects the format of each file; formats that have no signature are detected by the
+            extension.
+        encoding: Encoding of text in formats other than Kaldi's.
+        on_error: Called with the error of each invalid lattice, which is skipped; with None, the first error is raised.
+            Lattices in Ninja's own format are read from the file, and their errors raised, when they are used. Errors
+            that apply to all lattices (``error.of_run``) are always raised. After damage in a binary archive, the rest
+            of the archive cannot be read.
+        allow_pipes: Run shell commands in `source`. By default, only ``gunzip -c``, ``zcat`` and ``cat`` are accepted,
+            and emulated. Commands in script files are never run.
+        read_ahead: Read in a thread, ahead of the caller: up to 2 MB of an uncompressed file if there are several
+            cores, and up to 32 MB of other sources.
 
     Raises:
-        InputError: This process was forked after the first batch; the thread does not exist in the new process.
+        FormatError: A file is damaged or of another kind, or a folder contains no lattices.
+        LatticeError: A lattice is empty, has a cycle, no final state, or a cost or an id that is out of range.
+        SymbolError: A word is not in `words`.
+        TableError: A word id is not in `words`, so the table belongs to other lattices.
+        InputError: A file cannot be read, no file matches a pattern, or a command failed.
+        OptionError: An option in an rspecifier, the format, or the encoding is unknown.
+
+    Source: Kaldi util/kaldi-table.h ("Table" concept), lat/kaldi-lattice.cc; docs/formats.md for the others.
     """
-    process = os.getpid()
-    ready: SimpleQueue[Batch | BaseException | None] = SimpleQueue()
-    credits: SimpleQueue[bool] = SimpleQueue()  # True for each unit that may be read, False to stop
-    for _ in range(CREDITS):
-        credits.put(True)
-
-    def run() -> None:
-        end: BaseException | None = None
-        try:
-            for batch in batches:
-                for _ in range(_cost(batch)):
-                    if not credits.get():
-                        return
-                ready.put(batch)
-        except BaseException as error:  # raised in the caller's thread
-            end = error
-        finally:
-            batches.close()  # type: ignore[attr-defined]
-            ready.put(end)
-
-    thread = threading.Thread(target=run, name="ninja-read-ahead", daemon=True)
-    with starting_threads():
-        thread.start()
-    try:
-        while isinstance(batch := ready.get(), Batch):
-            yield batch
-            if os.getpid() != process:
-                raise InputError("these files were opened before this process was forked; open them again")
-            for _ in range(_cost(batch)):
-                credits.put(True)
-        if batch is not None:
-            raise batch
-    finally:
-        for _ in range(CREDITS):
-            credits.put(False)
+    sources = as_sources(source, allow_pipes=allow_pipes)
+    if words is None:
+        others = partial(spelled_words, sources, format=format, encoding=encoding)
+        known = Words(SymbolTable.growing(others=others), keep_tables=True)
+    else:
+        known = Words(words if isinstance(words, SymbolTable) else SymbolTable.read(words))
+    options = ReadOptions(known, format, encoding, read_ahead=read_ahead, late=on_error is None)
+    reading = Reading(sources, options, on_error=on_error)
+    return reading.batches() if batches else reading.lattices()
 
 
-def _cost(batch: Batch) -> int:
-    return min(CREDITS, 1 + batch.size // CREDIT_BYTES)
+def keys(
+    source: Source, *, on_error: Callable[[NinjaError], None] | None = None, allow_pipes: bool = False
+) -> Iterator[str]:
+    """Yield the keys of one or more sources; for arguments and errors, see ``read``."""
+    return (key for key, _ in read(source, on_error=on_error, allow_pipes=allow_pipes))
+
+
+def vocabulary(
+    source: Source, *, format: str | None = None, encoding: str = "utf-8", allow_pipes: bool = False
+) -> SymbolTable | None:
+    """Return a symbol table of the words that files spell, in order of first occurrence.
+
+    All files are read completely, so use this only if all words must be known before the first lattice. Lattices with
+    errors are skipped. For arguments and other errors, see ``read``.
+
+    Returns:
+        The table, or None if no file spells words.
+    """
+    return _vocabulary(Sources(source, allow_pipes=allow_pipes), format, encoding)
+
+
+def _vocabulary(sources: Sources, format: str | None, encoding: str) -> SymbolTable | None:
+    words = SymbolTable.growing()
+    options = ReadOptions(Words(words), format, encoding, read_ahead=False, on_note=lambda _: None)
+    spells = False
+    for _, lattice in Reading(sources, options, on_error=lambda _: None).lattices():
+        spells |= lattice.words is words
+    return words if spells else None
+
+
+def spelled_words(sources: Sources, *, format: str | None, encoding: str) -> Iterator[tuple[str, int]]:
+    """Read sources only for their words, and yield each word and its id; see `vocabulary`.
+
+    Raises:
+        OptionError: A source can be read only once.
+    """
+    for file in sources.files:
+        if file.is_pipe:
+            raise OptionError(
+                f"{file.name}: all words must be known before the first lattice, but a pipe can be read only once; "
+                "use --words, or for models with unknown words --unk-penalty"
+            )
+    yield from _vocabulary(sources.reopened(), format, encoding) or ()

@@ -23,7 +23,7 @@ from ninja.formats.nbest.srilm import read_srilm
 from ninja.formats.plf import write_plf
 from ninja.formats.slf import write_slf
 from ninja.io.detection import COMPANIONS
-from ninja.io.inputs import read, vocabulary
+from ninja.io.reading import read, vocabulary
 from ninja.io.sources import tables
 from ninja.io.writer import write
 from ninja.lattice import Lattice
