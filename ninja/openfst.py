@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja.errors import LatticeError
+from ninja.formats.content import check_choice
 from ninja.formats.fst_binary import CostName, read_fst, weights, write_fst
 from ninja.formats.fst_image import ArcType, parse_image, write_image
-from ninja.formats.textual import check_choice
 from ninja.lattice import Lattice
 from ninja.lattice.arrays import gather, offsets, owners
 from ninja.lattice.fst import Fst

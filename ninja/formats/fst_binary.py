@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja.errors import FormatError, LatticeError, SymbolError
-from ninja.formats.content import Content, Entry
+from ninja.formats.content import Content, Entry, check_choice
 from ninja.formats.format import Field, Format, Read, Write, WriteSettings
 from ninja.formats.fst_image import ArcType, Image, Symbols, parse_image, parse_image_at, write_image
-from ninja.formats.textual import OneCost, check_choice, kept_by_options, one_cost, refuse_empty
+from ninja.formats.textual import OneCost, kept_by_options, one_cost, refuse_empty
 from ninja.lattice import Lattice
 from ninja.lattice.fst import Fst
 from ninja.lattice.lattice import frozen

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from ninja import _formats
 from ninja.errors import FormatError, LatticeError, OptionError, SymbolError, TableError
 from ninja.formats import textual
-from ninja.formats.content import check_encoding, one_lattice
+from ninja.formats.content import Naming, check_encoding, one_lattice, refuse_unended
 from ninja.formats.format import HEAD, Field, Format, Read, Write, WriteSettings
 from ninja.formats.fst_binary import read_fst
 from ninja.formats.fst_image import write_image
@@ -83,8 +83,8 @@ def read_fst_text(
 
     Source: OpenFst 1.8.4, script/compile-impl.h (FstCompiler).
     """
-    textual.refuse_unended(content, path, key, b"", line)
-    naming = textual.Naming(key, path, words, options.encoding)
+    refuse_unended(content, path, key, b"", line)
+    naming = Naming(key, path, words, options.encoding)
     acceptor = _is_acceptor(content, naming, options, line)
     spelled = options.labels == "words" or words is not None
     fault, at, field, count, machine = _formats.read_fst_text(content, line, acceptor=acceptor, spelled=spelled)
@@ -99,9 +99,7 @@ def read_fst_text(
     return lattice if table is None else lattice.with_words(table)
 
 
-def _error(
-    fault: int, line: int, field: bytes, count: int, naming: textual.Naming, kind: str
-) -> FormatError | LatticeError:
+def _error(fault: int, line: int, field: bytes, count: int, naming: Naming, kind: str) -> FormatError | LatticeError:
     """Return the error for an error code of the kernel."""
     if fault == _EMPTY:
         return LatticeError("the FST is empty: it has no states", naming.path, key=naming.key)
@@ -114,7 +112,7 @@ def _error(
     return FormatError(message, naming.path, key=naming.key, line=line)
 
 
-def _is_acceptor(content: bytes, naming: textual.Naming, options: FstTextOptions, line: int) -> bool:
+def _is_acceptor(content: bytes, naming: Naming, options: FstTextOptions, line: int) -> bool:
     """Return whether arcs have one label, from the options or the lines.
 
     Arcs with four fields are ambiguous: they have two labels, or a label and a weight.
@@ -143,7 +141,7 @@ def _shown(text: bytes) -> str:
 
 
 def _ids(
-    labels: list[tuple[bytes, int]], naming: textual.Naming, options: FstTextOptions
+    labels: list[tuple[bytes, int]], naming: Naming, options: FstTextOptions
 ) -> tuple[npt.NDArray[np.int32], SymbolTable | None]:
     """Return the word id of each label, int32 [num_labels + 1] with labels counted from 1, and the symbol table."""
     ids = options.labels == "ids" or (

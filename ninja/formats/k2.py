@@ -17,10 +17,9 @@ import numpy.typing as npt
 from ninja import _formats
 from ninja.errors import FormatError, LatticeError, NinjaError, OptionError
 from ninja.formats import k2_file
-from ninja.formats.content import Content, Entry, keyed
+from ninja.formats.content import Content, Entry, check_choice, keyed
 from ninja.formats.format import ALL_FIELDS, Field, Format, Read, Write, WriteSettings
 from ninja.formats.k2_file import Machines
-from ninja.formats.textual import check_choice
 from ninja.formats.torch_file import Tensor
 from ninja.lattice import Lattice
 from ninja.lattice.arrays import offsets

@@ -17,7 +17,17 @@ import numpy.typing as npt
 
 from ninja.errors import FormatError, LatticeError, NinjaError, OptionError, SymbolError
 from ninja.formats import textual
-from ninja.formats.content import Content, Entry, Pieces, check_encoding, keyed, numbered_lines
+from ninja.formats.content import (
+    Content,
+    Entry,
+    Naming,
+    Pieces,
+    check_encoding,
+    checked_shift,
+    cut_short,
+    keyed,
+    numbered_lines,
+)
 from ninja.formats.format import FIELDS, Format, Read, Write, WriteSettings
 from ninja.lattice import Lattice
 from ninja.lattice.lattice import check_finite
@@ -48,7 +58,7 @@ class MeshOptions:
     encoding: str = "utf-8"
 
     def __post_init__(self) -> None:
-        textual.checked_shift(self.frame_shift)
+        checked_shift(self.frame_shift)
         check_encoding(self.encoding)
         if not 0.0 <= self.least < 1.0:
             raise OptionError(f"least is {self.least}, but must be 0 or more and below 1")
@@ -83,24 +93,24 @@ def read_mesh_lattices(
         following = next(blocks, None)
         several = several or following is not None
         mesh = Mesh(path, block[0][0])
-        naming = textual.Naming(key, path, words, options.encoding)
+        naming = Naming(key, path, words, options.encoding)
         try:
             try:
                 for line, row in block:
                     if not ends and line == block[-1][0]:
-                        raise textual.cut_short(path, None, line)
+                        raise cut_short(path, None, line)
                     mesh.add(naming.decoded(row, line), line)
             finally:
                 nameless += mesh.name is None
                 name = mesh.name or (f"{key}-{nameless}" if several else key)
-            yield _lattice(mesh, textual.Naming(name, path, words, options.encoding), options)
+            yield _lattice(mesh, Naming(name, path, words, options.encoding), options)
         except NinjaError as error:
             error.key = name
             yield error
         current = following
 
 
-def _lattice(mesh: Mesh, naming: textual.Naming, options: MeshOptions) -> Lattice:
+def _lattice(mesh: Mesh, naming: Naming, options: MeshOptions) -> Lattice:
     all_bins = mesh.bins()
     bins = [[entry for entry in entries if entry[1] > options.least] for entries in all_bins]
     for place, entries in enumerate(bins):

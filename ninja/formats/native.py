@@ -18,10 +18,9 @@ import numpy as np
 from ninja._columns import Columns, checksum
 from ninja.errors import FormatError, InputError, LatticeError, NinjaError, TableError
 from ninja.formats import native_schema
-from ninja.formats.content import Content, Entry
+from ninja.formats.content import Content, Entry, check_choice
 from ninja.formats.format import ALL_FIELDS, Format, Read, Write, WriteSettings
 from ninja.formats.native_schema import CHECKSUM, COLUMNS, arrow
-from ninja.formats.textual import check_choice
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
 

@@ -12,7 +12,7 @@ import numpy as np
 from ninja import _formats
 from ninja.errors import FormatError, LatticeError, NinjaError
 from ninja.formats import textual
-from ninja.formats.content import Content, Entry, Pieces, Window, check_encoding, keyed
+from ninja.formats.content import Content, Entry, Naming, Pieces, Window, check_encoding, keyed, refuse_unended
 from ninja.formats.format import Format, Read, Write
 from ninja.formats.textual import OneCost
 from ninja.formats.word_nodes import word_nodes
@@ -67,7 +67,7 @@ def read_pfsg(
     if result["stop"] < len(content):
         message = "the file continues after the lattice; if it holds several lattices, read them one by one"
         raise FormatError(message, path, key=key, line=result["line"])
-    return textual.Naming(key, path, words, options.encoding).lattice(result)
+    return Naming(key, path, words, options.encoding).lattice(result)
 
 
 def read_pfsgs(
@@ -97,8 +97,8 @@ def read_pfsgs(
             continue
         window.at, line = result["stop"], result["line"]
         try:
-            name = textual.Naming("", path, words, options.encoding).decoded(result["name"], line)
-            yield textual.Naming(_DURATION.sub("", name), path, words, options.encoding).lattice(result)
+            name = Naming("", path, words, options.encoding).decoded(result["name"], line)
+            yield Naming(_DURATION.sub("", name), path, words, options.encoding).lattice(result)
         except NinjaError as error:
             yield error
 
@@ -134,7 +134,7 @@ def _parse(content: bytes, at: int, line: int, key: str, path: str | None, optio
     result = _formats.read_pfsg(bytes(content), at, line, path, key or None, fold=fold, null=null)
     if result["stop"] == len(content):
         name = _DURATION.sub("", result["name"].decode(options.encoding, "replace"))
-        textual.refuse_unended(content[at:], path, key or name, b"", line)
+        refuse_unended(content[at:], path, key or name, b"", line)
     return result
 
 

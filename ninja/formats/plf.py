@@ -16,7 +16,7 @@ import numpy.typing as npt
 from ninja import _formats
 from ninja.errors import FormatError, NinjaError, OptionError
 from ninja.formats import textual
-from ninja.formats.content import Content, Entry, Pieces, check_encoding, keyed, numbered_lines
+from ninja.formats.content import Content, Entry, Naming, Pieces, check_choice, check_encoding, keyed, numbered_lines
 from ninja.formats.format import Field, Format, Read, Write
 from ninja.formats.textual import kept_costs
 from ninja.lattice import Lattice
@@ -41,7 +41,7 @@ class PlfOptions:
 
     def __post_init__(self) -> None:
         check_encoding(self.encoding)
-        textual.check_choice("scores", self.scores, *_KINDS)
+        check_choice("scores", self.scores, *_KINDS)
         for index in (self.graph, self.acoustic):
             if index is not None and not 0 <= index < 1000:
                 raise OptionError(f"a score has the index {index}, but indices are 0 to 999")
@@ -94,7 +94,7 @@ def read_plf(
         fold=1 if options.fold == "null" else 0,
         null=[name.encode() for name in (NULL, EPSILON_NAME)],
     )
-    return textual.Naming(key, path, words, options.encoding).lattice(result)
+    return Naming(key, path, words, options.encoding).lattice(result)
 
 
 def read_plfs(

@@ -17,7 +17,15 @@ import numpy as np
 from ninja import _formats
 from ninja.errors import FormatError, LatticeError, OptionError
 from ninja.formats import textual
-from ninja.formats.content import check_encoding, one_lattice
+from ninja.formats.content import (
+    Naming,
+    check_choice,
+    check_encoding,
+    checked_shift,
+    first_line,
+    one_lattice,
+    refuse_unended,
+)
 from ninja.formats.format import Format, Read, Write, WriteSettings
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.symbols import EPSILON_NAME, SymbolTable
@@ -58,11 +66,11 @@ class SlfOptions:
     encoding: str = "utf-8"
 
     def __post_init__(self) -> None:
-        textual.checked_shift(self.frame_shift)
+        checked_shift(self.frame_shift)
         check_encoding(self.encoding)
-        textual.check_choice("words_on", self.words_on, *_POSITIONS)
-        textual.check_choice("fold", self.fold, *_FOLDS)
-        textual.check_choice("key", self.key, "file", "utterance")
+        check_choice("words_on", self.words_on, *_POSITIONS)
+        check_choice("fold", self.fold, *_FOLDS)
+        check_choice("key", self.key, "file", "utterance")
         if self.missing_score is not None and not math.isfinite(self.missing_score):
             raise OptionError(f"missing_score is {self.missing_score}, but must be a number; 0 is a probability of 1")
         names = [*(self.graph or ()), *(self.acoustic or ())]
@@ -118,7 +126,7 @@ def read_slf(
     Source: The HTK Book 3.4, "Lattices"; HTK HNet.c (ReadOneLattice, CheckStEndNodes); SRILM HTKLattice.cc (writeHTK).
     """
     result = _parse(content, key, path, options)
-    naming = textual.Naming(key, path, words, options.encoding)
+    naming = Naming(key, path, words, options.encoding)
     lattice = naming.lattice(result, options.frame_shift)
     if options.key == "file":
         return lattice
@@ -128,7 +136,7 @@ def read_slf(
 
 def is_slf(head: bytes) -> bool:
     """Return whether the first bytes of a file are those of an HTK lattice."""
-    return _FIRST.match(textual.first_line(head)) is not None
+    return _FIRST.match(first_line(head)) is not None
 
 
 def header_scales(head: bytes) -> Scales:
@@ -156,7 +164,7 @@ def header_scales(head: bytes) -> Scales:
 
 def _parse(content: bytes, key: str, path: str | None, options: SlfOptions) -> dict[str, Any]:
     content = bytes(content)
-    textual.refuse_unended(content, path, key or None)
+    refuse_unended(content, path, key or None)
     costs = options.costs()
     result = _formats.read_slf(
         content,
@@ -190,7 +198,7 @@ class SlfWriteOptions:
             message = "must be 0 (probabilities), 1 (natural logarithms) or more"
             raise OptionError(f"base is {self.base}, but {message}")
         if self.frame_shift is not None:
-            textual.checked_shift(self.frame_shift)
+            checked_shift(self.frame_shift)
 
 
 def write_slf(
@@ -214,7 +222,7 @@ def write_slf(
     textual.refuse_empty(lattice)
     check_encoding(encoding)
     base = 1.0 if options.base is None else options.base
-    shift = textual.checked_shift(options.frame_shift or lattice.frame_shift or 0.01)
+    shift = checked_shift(options.frame_shift or lattice.frame_shift or 0.01)
     if base == 0:
         _check_probabilities(lattice)
     place, names = textual.spelled(lattice, words, NULL, encoding)

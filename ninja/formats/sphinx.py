@@ -14,7 +14,7 @@ import numpy as np
 from ninja import _formats
 from ninja.errors import LatticeError, OptionError
 from ninja.formats import textual
-from ninja.formats.content import check_encoding, one_lattice
+from ninja.formats.content import Naming, check_encoding, checked_shift, first_line, one_lattice
 from ninja.formats.format import Format, Read, Write, WriteSettings
 from ninja.formats.word_nodes import word_nodes
 from ninja.lattice import Lattice
@@ -45,7 +45,7 @@ class SphinxOptions:
     encoding: str = "utf-8"
 
     def __post_init__(self) -> None:
-        textual.checked_shift(self.frame_shift)
+        checked_shift(self.frame_shift)
         check_encoding(self.encoding)
         if self.base is not None:
             _check_base(self.base)
@@ -75,7 +75,7 @@ def read_sphinx(
     silent = [word.encode(options.encoding) for word in sorted(options.silent)]
     base = options.base or 0.0
     result = _formats.read_sphinx(bytes(content), path, key, base=base, bracketed=options.bracketed, silent=silent)
-    return textual.Naming(key, path, words, options.encoding).lattice(result, options.frame_shift)
+    return Naming(key, path, words, options.encoding).lattice(result, options.frame_shift)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ FORMAT = Format(
     name="sphinx",
     about="CMU Sphinx lattice, one per file",
     extensions=(".sphinx", ".lat"),
-    mark=lambda head: _FIRST.fullmatch(textual.first_line(head)),
+    mark=lambda head: _FIRST.fullmatch(first_line(head)),
     read=Read(one_lattice(read_sphinx), SphinxOptions, single=True),
     keeps=frozenset({"paths", "times", "acoustic", "apart", "unscaled", "names"}),
     write=Write(textual.text_encoder(write_sphinx), options=SphinxWriteOptions, files="each", also_lost=_misread),

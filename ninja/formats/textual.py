@@ -1,89 +1,23 @@
-"""Functions shared by text formats: conversion between words and ids, times, single costs, option checks."""
+"""Functions shared by writers of text formats: words of ids, times, single costs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from ninja import _core
-from ninja.errors import FormatError, LatticeError, OptionError, SymbolError
+from ninja.errors import LatticeError, SymbolError
+from ninja.formats.content import check_choice
 from ninja.formats.format import Field, WriteSettings
 from ninja.lattice import Lattice
-from ninja.lattice.lattice import check_finite, check_one_cost, frozen
-from ninja.lattice.symbols import EPSILON, EPSILON_NAME, SymbolTable
+from ninja.lattice.lattice import check_finite, check_one_cost
+from ninja.lattice.symbols import EPSILON, SymbolTable
 
 DENSE = 10_000_000  # largest word id for which an array indexed by id is cheaper than sorting
-
-
-class Naming(NamedTuple):
-    """Converts the words of a file to ids; errors name the lattice and the file."""
-
-    key: str
-    path: str | None
-    words: SymbolTable | None  # [default: a new table of the words in the file]
-    encoding: str = "utf-8"
-
-    def decoded(self, name: bytes, line: int | None = None) -> str:
-        """Decode bytes of the file."""
-        try:
-            return name.decode(self.encoding)
-        except UnicodeDecodeError as error:
-            message = f"not {self.encoding.upper()} ({error.reason}); give the encoding or convert the file with iconv"
-            raise FormatError(message, self.path, key=self.key, line=line) from error
-
-    def table(self, entries: list[tuple[bytes, int]]) -> tuple[npt.NDArray[np.int32], SymbolTable]:
-        """Look up the words of a file.
-
-        Args:
-            entries: ``(word, line number)`` pairs, as returned by a kernel.
-
-        Returns:
-            Epsilon followed by the id of each word, int32 [num_words + 1]; and the symbol table.
-
-        Raises:
-            FormatError: A word cannot be decoded.
-            SymbolError: A word is missing from the symbol table.
-        """
-        names = [self.decoded(name, line) for name, line in entries]
-        words = self.words
-        if words is None:
-            words = SymbolTable.from_words(list(dict.fromkeys([EPSILON_NAME, *names])))
-        ids = np.array([EPSILON, *words.intern(names)], np.int32)
-        if (ids < 0).any():
-            missing = int(np.flatnonzero(ids < 0)[0]) - 1
-            raise SymbolError(
-                f"word {names[missing]!r} is not in the symbol table; is it the right one?",
-                self.path,
-                key=self.key,
-                line=entries[missing][1],
-            )
-        return ids, words
-
-    def lattice(self, result: Mapping[str, Any], frame_shift: float | None = None) -> Lattice:
-        """Create a lattice from the result of a kernel.
-
-        Raises:
-            FormatError: A word cannot be decoded.
-            SymbolError: A word is missing from the symbol table.
-        """
-        ids, words = self.table(result["words"])
-        lattice = Lattice.unlabelled(
-            self.key,
-            result["arc_begin"],
-            result["dst"],
-            frozen(ids[result["word"]]),
-            result["graph"],
-            result["acoustic"],
-            result["final_graph"],
-            result["final_acoustic"],
-            words,
-        )
-        time = result["time"]
-        return lattice if time is None else lattice.replace(time=time, frame_shift=frame_shift)
 
 
 def spelled(
@@ -171,19 +105,6 @@ def encoded(text: str, encoding: str, key: str) -> bytes:
         raise SymbolError(f"{text!r} cannot be written as {encoding.upper()}", key=key) from error
 
 
-def checked_shift(frame_shift: float) -> float:
-    """Return a frame shift in seconds; raise OptionError unless it is in [1e-6, 1e6]."""
-    if not 1e-6 <= frame_shift <= 1e6:
-        raise OptionError(f"frame_shift is {frame_shift}, but must be from 1e-6 to 1e6 seconds")
-    return frame_shift
-
-
-def check_choice(name: str, value: str, *allowed: str) -> None:
-    """Raise OptionError if an option does not have one of the allowed values."""
-    if value not in allowed:
-        raise OptionError(f"{name} is {value!r}, but must be {', '.join(allowed[:-1])} or {allowed[-1]}")
-
-
 @dataclass(frozen=True, slots=True)
 class OneCost:
     """Options of formats that store one cost per arc."""
@@ -230,54 +151,6 @@ def one_cost(
     if costs == "total":
         return acoustic_scale * acoustic.astype(np.float64) + graph
     return (graph if costs == "graph" else acoustic).astype(np.float64)
-
-
-def first_line(head: bytes) -> bytes:
-    """Return the first line that is neither empty nor a '#' comment, stripped; b"" if there is none."""
-    begin = 0
-    while begin < len(head):
-        end = head.find(b"\n", begin)
-        end = len(head) if end < 0 else end
-        line = head[begin:end].strip(b" \t\r\v\f")
-        if line and not line.startswith(b"#"):
-            return line
-        begin = end + 1
-    return b""
-
-
-def unended_line(content: bytes, comment: bytes = b"#") -> int:
-    """Return the number of the last line, from 1, if it lacks a newline; 0 if it has one, is blank or is a comment.
-
-    Args:
-        content: The whole file, or its end.
-        comment: Prefix of comments; b"" if the format has no comments.
-    """
-    begin = content.rfind(b"\n") + 1
-    rest = content[begin:].strip(b" \t\r\v\f")
-    if not rest or (comment and rest.startswith(comment)):
-        return 0
-    return content.count(b"\n", 0, begin) + 1
-
-
-def cut_short(path: str | None, key: str | None, line: int) -> FormatError:
-    """Return the error for a last line without a newline, whose last word or number may be incomplete."""
-    message = "the last line does not end: the file may be cut short; if it is whole, end it with a newline"
-    return FormatError(message, path, key=key, line=line)
-
-
-def refuse_unended(content: bytes, path: str | None, key: str | None, comment: bytes = b"#", line: int = 1) -> None:
-    """Raise FormatError if the last line lacks a newline, unless it is blank or a comment.
-
-    Args:
-        content: The whole file, or its end.
-        path: File name for the message.
-        key: Utterance id of the last lattice, if known.
-        comment: As for ``unended_line``.
-        line: Number of the first line.
-    """
-    last = unended_line(content, comment)
-    if last:
-        raise cut_short(path, key, line - 1 + last)
 
 
 def refuse_spaces(name: bytes, key: str) -> None:

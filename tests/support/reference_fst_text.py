@@ -7,7 +7,7 @@ import numpy as np
 
 from ninja import _core
 from ninja.errors import FormatError, LatticeError, SymbolError
-from ninja.formats import textual
+from ninja.formats.content import EPSILON_NAME, Naming
 from ninja.formats.fst_binary import read_fst
 from ninja.lattice.symbols import EPSILON, LARGEST_ID
 
@@ -20,7 +20,7 @@ def read_slowly(content, key, path, words, options, *, line=1):
     """Accept the arguments, and return the result or raise the errors, of ``ninja.formats.fst_text.read_fst_text``."""
     lines = [(number, row) for number, row in enumerate(map(bytes.split, content.split(b"\n")), start=line) if row]
     unended = bool(content.split(b"\n")[-1].split())
-    return _lattice(lines, textual.Naming(key, path, words, options.encoding), options, unended)
+    return _lattice(lines, Naming(key, path, words, options.encoding), options, unended)
 
 
 def _lattice(lines, naming, options, unended):
@@ -119,7 +119,7 @@ def _words(found, naming, options):
                 )
                 raise FormatError(message, naming.path, key=naming.key, line=line)
         names = {label: line for label, line in reversed(found)}
-        null = textual.EPSILON_NAME.encode()
+        null = EPSILON_NAME.encode()
         given, table = naming.table([(label, names[label]) for label in labels if label != null])
         id_of = dict(zip([label for label in labels if label != null], given[1:].tolist(), strict=True))
         id_of[null] = EPSILON

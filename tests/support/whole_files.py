@@ -11,12 +11,12 @@ from typing import Any
 
 from ninja.errors import LatticeError, NinjaError
 from ninja.files import text as utf8
+from ninja.formats.content import refuse_unended
 from ninja.formats.format import WriteSettings
 from ninja.formats.mesh import Mesh, whole_blocks
 from ninja.formats.nbest.json_hypotheses import ObjectFields
 from ninja.formats.nbest.json_lists import objects, read_lists
 from ninja.formats.nbest.kaldi import stem
-from ninja.formats.textual import refuse_unended
 from ninja.lattice import Array, Lattice
 from ninja.lattice.nbest import Hypothesis, NBest
 from ninja.lattice.network import ConfusionNetwork

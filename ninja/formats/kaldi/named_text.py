@@ -10,10 +10,9 @@ from itertools import islice
 from typing import Literal
 
 from ninja.errors import FormatError, NinjaError, SymbolError
-from ninja.formats.content import Content, Entry, check_encoding
+from ninja.formats.content import Content, Entry, Naming, check_choice, check_encoding
 from ninja.formats.format import Format, Read
 from ninja.formats.kaldi.archive import Vocabulary
-from ninja.formats.textual import Naming, check_choice
 from ninja.lattice import Lattice
 from ninja.lattice.batch import Batch
 from ninja.lattice.symbols import EPSILON, EPSILON_NAME, SymbolTable

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from ninja.errors import FormatError
-from ninja.formats.content import Content, Entry, Pieces, check_encoding
+from ninja.formats.content import Content, Entry, Pieces, check_choice, check_encoding, checked_shift
 from ninja.formats.format import Format, Read, Write
 from ninja.formats.nbest.ctm_writing import KEPT, CtmEncoder, CtmLine, CtmLines, lost_of_ctm
 from ninja.formats.nbest.lattices import list_entries
 from ninja.formats.nbest.text_rows import Block, Line, blocks, each_row, number, split
 from ninja.formats.nbest.timed import TimedOptions
-from ninja.formats.textual import check_choice, checked_shift
 from ninja.lattice.lattice import ListRecord, Origin
 from ninja.lattice.nbest import Hypothesis, NBest
 from ninja.lattice.symbols import EPSILON_NAME, SymbolTable

@@ -11,12 +11,12 @@ from typing import Any, Literal
 
 from ninja.errors import FormatError, LatticeError, OptionError
 from ninja.files import text as utf8
-from ninja.formats.content import Content, Entry, Pieces, check_encoding
+from ninja.formats.content import Content, Entry, Pieces, check_choice, check_encoding
 from ninja.formats.format import Field, Format, Read, Write, WriteSettings
 from ninja.formats.nbest.lattices import list_entries
 from ninja.formats.nbest.text_rows import number, rows, split
 from ninja.formats.nbest.writing import ListOptions, recoded, scaled, spelled
-from ninja.formats.textual import check_choice, kept_costs
+from ninja.formats.textual import kept_costs
 from ninja.lattice.lattice import ListRecord
 from ninja.lattice.nbest import Hypothesis, NBest, sentence
 from ninja.lattice.symbols import SymbolTable

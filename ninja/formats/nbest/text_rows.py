@@ -10,8 +10,7 @@ from typing import Generic, TypeVar
 
 from ninja.errors import FormatError
 from ninja.files.stream import without_mark
-from ninja.formats.content import Pieces, check_encoding, numbered_lines
-from ninja.formats.textual import cut_short, unended_line
+from ninja.formats.content import Pieces, check_encoding, cut_short, numbered_lines, unended_line
 
 # Unicode spaces are parts of words in some vocabularies.
 _BLANKS = re.compile(r"[ \t\r\n\v\f]+")

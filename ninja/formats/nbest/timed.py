@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ninja.errors import LatticeError
+from ninja.formats.content import checked_shift
 from ninja.formats.hypotheses.alignment import changed_words
 from ninja.formats.kaldi.tables import read_segments
-from ninja.formats.textual import checked_shift
 from ninja.lattice import Lattice
 from ninja.lattice.lattice import Origin, check_finite
 from ninja.lattice.nbest import NBest

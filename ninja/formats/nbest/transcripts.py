@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ninja.errors import FormatError
-from ninja.formats.content import Content, Entry, check_encoding
+from ninja.formats.content import Content, Entry, check_choice, check_encoding
 from ninja.formats.format import Format, Read, Write, WriteSettings
 from ninja.formats.hypotheses.document import Corrections, Document, DocumentEncoder, Rewritten
 from ninja.formats.hypotheses.mixed import MixedEncoder, is_of
@@ -17,7 +17,7 @@ from ninja.formats.nbest.lattices import list_entries
 from ninja.formats.nbest.text_rows import each_row
 from ninja.formats.nbest.timed import BestOptions
 from ninja.formats.nbest.writing import spelled
-from ninja.formats.textual import check_choice, encoded
+from ninja.formats.textual import encoded
 from ninja.lattice.lattice import ListRecord, Origin
 from ninja.lattice.nbest import NBest, sentence
 from ninja.lattice.symbols import SymbolTable
