@@ -19,8 +19,8 @@ from ninja.files.output import part_of, target
 from ninja.files.stream import Guard, Table, is_remote
 from ninja.files.text import read_toml
 from ninja.io.companions import scales_path, table_beside
-from ninja.io.inputs import Inputs
-from ninja.io.sources import SourceFile, Sources, State, state_of, states_of
+from ninja.io.inputs import Inputs, State, state_of, states_of
+from ninja.io.sources import SourceFile, Sources
 from ninja.pipeline.outputs import names_job
 
 Command = Callable[..., Any]

@@ -39,7 +39,7 @@ from ninja.evaluate.filtered_lattices import LatticeFilter
 from ninja.evaluate.stm import read_transcripts, transcripts_of
 from ninja.files.output import text_output
 from ninja.formats.kaldi.tables import fields_of, is_stm, read_fields, read_segments
-from ninja.io.inputs import Inputs
+from ninja.io.inputs import Inputs, holds_lattices
 from ninja.lattice import Scales
 from ninja.lattice.symbols import SymbolTable
 from ninja.lattice.text import AUTO, BASIC, NONE, LexicalForms, Normalizer
@@ -304,7 +304,7 @@ def _are_lattices(inputs: Inputs) -> bool:
         OptionError: Some contain lattices and some contain transcripts.
     """
     first_files = {name: inputs.sources.of(name)[0] for name in inputs.places}
-    lattices = [name for name, file in first_files.items() if file.holds_lattices()]
+    lattices = [name for name, file in first_files.items() if holds_lattices(file)]
     for name, file in first_files.items() if lattices else ():
         if name not in lattices and os.path.isfile(name) and file.holds in ("nothing", "companion"):
             raise OptionError(

@@ -16,19 +16,14 @@ from click.core import ParameterSource
 from ninja.cli.command import IGNORED, MAY_CHANGE, Command, CommandFiles, Lattices, config_of, given_on_command_line
 from ninja.cli.console import current_console
 from ninja.cli.options import acoustic_scale, inv_acoustic_scale, jobs, reads, section, word_penalty
-from ninja.errors import OptionError
+from ninja.errors import NinjaError, OptionError
 from ninja.files.stream import SPECIFIER
-from ninja.io.companions import (
-    KEYS,
-    SCALES_ADVICE,
-    ChosenScales,
-    find_header_scales,
-    find_scales,
-    header_scales_of,
-)
-from ninja.io.inputs import Inputs
+from ninja.formats.format import HEAD
+from ninja.io import detection
+from ninja.io.companions import KEYS, SCALES_ADVICE, ChosenScales, find_scales
+from ninja.io.inputs import Inputs, state_of
 from ninja.io.reading import Reading
-from ninja.io.sources import Sources, state_of
+from ninja.io.sources import SourceFile, Sources, is_kaldi
 from ninja.lattice import Lattice, Scales
 from ninja.pipeline import Output
 
@@ -383,3 +378,45 @@ def _formatted(values: dict[str, Any]) -> str:
 
 def _say(message: str) -> None:
     click.echo(f"ninja: {message}", err=True)
+
+
+def find_header_scales(sources: Sources) -> tuple[str, Scales] | None:
+    """Return the name and the header scales of the first HTK lattice, None if there is none.
+
+    Raises:
+        OptionError: The headers have different scales.
+    """
+    first: tuple[str, Scales] | None = None
+    for name, scales in header_scales_of(sources):
+        if first is None:
+            first = name, scales
+        elif scales != first[1]:
+            raise OptionError(f"the headers of {first[0]} and {name} have different scales; set them as numbers")
+    return first
+
+
+def header_scales_of(sources: Sources) -> Iterator[tuple[str, Scales]]:
+    """Yield the name and the header scales of each HTK lattice; pipes and script files are skipped."""
+    for file in sources.resolvable_files:
+        for member in _header_files(file):
+            if member.is_pipe:
+                continue
+            try:
+                head = member.inspect().head(HEAD)
+            except NinjaError:  # reported by the reader
+                continue
+            if not is_kaldi(head):
+                from ninja.formats.slf import header_scales, is_slf
+
+                if is_slf(head) and (scales := header_scales(head)) is not None:
+                    yield member.name, scales
+
+
+def _header_files(file: SourceFile) -> Iterator[SourceFile]:
+    if file.kind == "folder":
+        for member in file.files:
+            if not detection.is_companion(member.path):
+                yield member
+                member.close_surplus()
+    elif file.kind in ("ark", "list"):
+        yield from file.members if file.kind == "list" else [file]

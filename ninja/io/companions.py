@@ -1,4 +1,4 @@
-"""Companions of lattices: their words, the symbol table and the scale file next to them, and scales in HTK headers.
+"""Companions of lattices: the symbol table and the scale file next to them, and those of an output.
 
 The scale file of ``rescored.ark.gz`` is ``rescored.ark.gz.scales.toml``; that of a folder is ``lattices.scales.toml``
 in the folder. Its keys are options of ``ninja rescore``: ``acoustic_scale``, ``word_penalty``, ``lm_weight``.
@@ -8,127 +8,182 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
-from ninja.errors import FormatError, NinjaError, OptionError, SymbolError
+from ninja.errors import FormatError, OptionError, SymbolError
 from ninja.files import remote
-from ninja.files.output import PartFile, part_of, reported
+from ninja.files.output import LONGEST_NAME, PartFile, opened_as_text, part_of, reported
 from ninja.files.stream import SPECIFIER, Guard, is_file, is_read_once, is_remote
 from ninja.files.stream import STDIN as STDOUT
 from ninja.files.text import read_toml, toml_text
-from ninja.formats.format import HEAD
-from ninja.formats.kaldi.archive import Vocabulary
-from ninja.io import detection
 from ninja.io.detection import SCALES_NAME, SCALES_SUFFIX
-from ninja.io.sources import Source, SourceFile, Sources, as_sources, is_kaldi
-from ninja.lattice import Array, Lattice, Scales
-from ninja.lattice.batch import Batch
-from ninja.lattice.lattice import frozen
-from ninja.lattice.symbols import EPSILON, SymbolTable
+from ninja.io.sources import Source, SourceFile, Sources, as_sources
+from ninja.lattice import Lattice, Scales
+from ninja.lattice.symbols import SymbolTable
+from ninja.lattice.word_ids import agree, used_words
 
 TABLE_NAMES = ("words.txt", "words.txt.gz")
 BESIDE = ".words.txt"
+_BLANK = re.compile(r"[ \t\n\v\f\r]")  # ASCII white space, which separates the fields of a line
 _GRAPHS = os.path.join(os.pardir, "graph*", TABLE_NAMES[0])  # path relative to a Kaldi decode folder
 
 
-class Words:
-    """The words of the lattices of a run.
+def write_table(table: SymbolTable, path: str, guard: Guard | None = None) -> None:
+    """Write a symbol table in the format of Kaldi's ``words.txt``, except words that contain white space."""
+    with opened_as_text(path, guard) as file:
+        file.writelines(f"{word} {number}\n" for word, number in table if is_one_field(word))
+
+
+def is_one_field(word: str) -> bool:
+    """Return whether a symbol table file can store a word, which must not be empty or contain white space."""
+    return bool(word) and _BLANK.search(word) is None
+
+
+class TableOutput:
+    """The symbol table of an output that contains word ids.
+
+    A table of the words that sources spell is written next to the output, and so is one that was written with another
+    archive. Other tables come from a file that the user knows; they are written only to replace an older table that is
+    already next to the output.
 
     Args:
-        table: Symbol table. If it grows, the words that files spell are added to it; otherwise it must contain them.
-        of_ids: Function that finds the symbol table of sources that contain ids, called when the first of them is
-            read. None uses `table`, unless it grows.
-        keep_tables: Lattices of a file that contains a symbol table keep that table, and some files may contain ids
-            while others contain words.
+        place: File or folder of the output, ``-`` for stdout.
+        words_out: File for the table; None writes it next to the output.
+        needed: Whether the output contains ids without words.
+        guard: Protects the inputs from being replaced.
     """
 
-    def __init__(
-        self,
-        table: SymbolTable,
-        of_ids: Callable[[], SymbolTable | None] | None = None,
-        *,
-        keep_tables: bool = False,
-    ) -> None:
-        self.table = table
-        self._keep_tables = keep_tables and table.grows
-        self._of_ids = of_ids
-        self._vocabulary: Vocabulary | None = None  # vocabulary of files that contain ids
-        self._ids_in = ""  # the first file that contains ids
-        self._is_spelled = table.grows and len(table) > 1
-        self._last: tuple[SymbolTable, Array] | None = None  # cached, as the lattices of a file share their table
+    def __init__(self, place: str, words_out: str | None, *, needed: bool, guard: Guard | None = None) -> None:
+        self._place = place
+        self._words_out = words_out
+        self._guard = guard
+        self._needed = needed and place != os.devnull
+        self._once = is_read_once(place)
+        self._is_begun = False
+        self._existing: SymbolTable | None = None  # table in the output folder
+        self._last: SymbolTable | None = None  # the table checked last
+        self._num_checked = 0  # number of its entries that were checked
+        self._unwritable: dict[int, str] = {}  # its words that cannot be written, by id
+        self._words: SymbolTable | None = None  # table of the written lattices
 
-    @property
-    def known(self) -> SymbolTable | None:
-        """Symbol table of the lattices read so far, None if they have only ids."""
-        if self._is_spelled or not self.table.grows:
-            return self.table
-        return None if self._vocabulary is None else self._vocabulary.words
-
-    def vocabulary(self) -> Vocabulary:
-        """Return the vocabulary for files that contain word ids."""
-        if self._vocabulary is None:
-            table = None if self.table.grows else self.table
-            if self._of_ids is not None and self.table.grows and not self._is_spelled:
-                table = self._of_ids()
-            self._vocabulary = Vocabulary.of(table)
-        return self._vocabulary
-
-    def check_ids(self, batches: Iterator[Batch], name: str) -> Iterator[Batch]:
-        """Yield batches of Kaldi lattices; raise `OptionError` if they contain ids, but another file spells words."""
-        for batch in batches:
-            if self.table.grows and not self._keep_tables and not self._ids_in and any(map(self._has_ids, batch)):
-                self._ids_in = name
-                self._refuse_mixture()
-            yield batch
-
-    def _has_ids(self, lattice: Lattice) -> bool:
-        return lattice.words is not self.table and bool(lattice.word.any())
-
-    def attach(self, lattice: Lattice, name: str = "") -> Lattice:
-        """Return a lattice whose word ids are those of the table.
+    def check(self, lattice: Lattice) -> None:
+        """Check that the symbol table of the output can store the words of a lattice.
 
         Raises:
-            SymbolError: A word of the lattice is not in the table.
-            OptionError: One file contains ids, but another spells words.
+            OptionError: The words would be lost, or the output folder has another symbol table; this applies to all
+                further lattices, too.
+            SymbolError: A word of the lattice is empty or contains white space.
         """
-        if lattice.words is None:
-            if lattice.word.any():
-                self._ids_in = self._ids_in or name
-                self._refuse_mixture()
-                return self.vocabulary().attach(lattice)
-            return lattice if self.table.grows else lattice.with_words(self.table)
-        if self.table.grows and not self._is_spelled:
-            self._is_spelled = True
-            self._refuse_mixture()
-        if lattice.words is self.table or self._keep_tables:
-            return lattice
-        id_of = self._ids_of(lattice.words)
-        word = frozen(id_of[np.minimum(lattice.word, len(id_of) - 1)])
-        if (word < 0).any():
-            missing = lattice.words.word(int(lattice.word[np.flatnonzero(word < 0)[0]]))
-            raise SymbolError(f"word {missing!r} is not in the symbol table; is it the right one?", key=lattice.key)
-        return lattice.replace(word=word, words=self.table)
+        words = lattice.words
+        if not self._needed and self._words_out is None:
+            return
+        if words is not None and self._needed and self._words_out is None and self._once and words.path is None:
+            output = "standard output" if self._place == STDOUT else self._place
+            message = f"{output} would contain word ids without a symbol table; use --words, --words-out FILE"
+            raise OptionError(f"{message} (words_out=), or --to with a format that spells words")
+        if not self._is_begun:
+            self._begin(words)
+        if words is None:
+            return
+        if self._last is not words:
+            self._last, self._num_checked, self._unwritable = words, 0, {}
+        if self._num_checked < len(words):
+            new = words.since(self._num_checked)
+            self._num_checked += len(new)
+            self._unwritable |= {number: word for word, number in new if not is_one_field(word)}
+        for number in used_words(lattice) if self._unwritable else ():
+            if number in self._unwritable:
+                problem = "contains white space" if self._unwritable[number] else "is empty"
+                advice = "use a format that spells words" if self._needed else "omit --words-out"
+                message = (
+                    f"the word {self._unwritable[number]!r} {problem}, so a symbol table cannot store it; {advice}"
+                )
+                raise SymbolError(message, key=lattice.key)
+        if self._existing is not None and not agree(words, self._existing, lattice):
+            message = "differs from the symbol table of the lattices; name another folder, or use this table as --words"
+            raise OptionError(f"{self._existing.path} {message}")
 
-    def _refuse_mixture(self) -> None:
-        if self._is_spelled and self._ids_in and not self._keep_tables:
-            message = "contains word ids, but another source spells words; set their symbol table with --words (words=)"
-            raise OptionError(f"{self._ids_in} {message}")
+    @property
+    def is_particular(self) -> bool:
+        """Whether lattices with the same table must be checked one by one."""
+        return bool(self._unwritable) or self._existing is not None
 
-    def _ids_of(self, other: SymbolTable) -> Array:
-        """Return the id in this table for each id of another table, -1 for missing words; int32 [largest id + 2]."""
-        if self._last is None or self._last[0] is not other:
-            if self.table.grows:
-                self.table.merge(other)
-            entries = dict(other)
-            ids = np.fromiter(entries.values(), np.int64, len(entries))
-            id_of = np.full(max(other.end_of_ids(), 1) + 1, -1, np.int32)
-            id_of[ids] = self.table.ids(entries)
-            id_of[EPSILON] = EPSILON
-            self._last = other, id_of
-        return self._last[1]
+    def take(self, lattice: Lattice) -> None:
+        """Record the symbol table of a written lattice.
+
+        In an output of ids, the table of the first lattice contains the words of all lattices; see `TableConsistency`.
+        """
+        if self._words is None or not self._needed:
+            self._words = lattice.words
+
+    def write(self) -> str | None:
+        """Write the table if necessary; return its path, or None if it was not written."""
+        path = self._path(self._words)
+        if path is None or self._words is None or self._existing is not None:
+            return None
+        write_table(self._words, path, self._guard)
+        return path
+
+    def _begin(self, words: SymbolTable | None) -> None:
+        """Read an existing table at the path of the output's table."""
+        self._is_begun = True
+        path = self._path(words)
+        if path is None or self._words_out is not None:
+            return
+        if len(os.fsencode(os.path.basename(path))) > LONGEST_NAME:
+            message = "is too long for the name of the symbol table; use a shorter output name, or --words-out"
+            raise OptionError(f"{path} {message} (words_out=)")
+        if not is_file(path):
+            return
+        if words is None:
+            raise OptionError(f"{path} already exists and would become the symbol table of the output; move it")
+        if os.path.basename(path) == TABLE_NAMES[0]:
+            self._existing = SymbolTable.read(path)
+
+    def _path(self, words: SymbolTable | None) -> str | None:
+        """Return the path to which the table will be written, None if it will not be written."""
+        if self._words_out is not None or not self._needed or self._once:
+            return self._words_out
+        folder = os.path.isdir(self._place)
+        path = os.path.join(self._place, TABLE_NAMES[0]) if folder else table_beside(self._place)
+        is_derived = words is not None and (words.path is None or words.path.endswith(BESIDE))
+        return path if is_derived or is_file(path) else None
+
+
+class TableConsistency:
+    """Checks that the symbol tables of all lattices of an output agree on the word of each id.
+
+    Args:
+        words: Symbol table of the output; None uses that of the first lattice.
+        shared: The output stores ids, so its lattices must share a table.
+    """
+
+    def __init__(self, words: SymbolTable | None, *, shared: bool) -> None:
+        self._words = words
+        self._has_table = words is not None
+        self._shared = shared
+        self._is_settled = self._has_table
+
+    def check(self, lattice: Lattice, key: str) -> None:
+        """Raise `SymbolError` if ids of a lattice have other words than in the table of the output."""
+        table = lattice.words
+        if table is self._words or not self._is_settled or (table is None and self._has_table):
+            return
+        if table is None or self._words is None or not agree(table, self._words, lattice):
+            other = "the given table" if self._has_table else "that of earlier lattices"
+            message = f"the symbol table of the lattice contradicts {other}; read all lattices with one table, words="
+            raise SymbolError(message + " (--words), such as ninja.vocabulary(source)", key=key)
+
+    def are_of(self, words: SymbolTable | None) -> bool:
+        """Return whether lattices of a table can be written without checking their words."""
+        return words is self._words or not self._is_settled or (words is None and self._has_table)
+
+    def take(self, lattice: Lattice) -> None:
+        """Record a written lattice."""
+        if self._shared and not self._is_settled:
+            self._words, self._is_settled = lattice.words, True
 
 
 def table_beside(archive: str) -> str:
@@ -271,48 +326,6 @@ def _scale_files(file: SourceFile) -> Iterator[tuple[str, str | None]]:
     else:
         shared = os.path.join(os.path.dirname(path), SCALES_NAME)
         yield path, shared if is_file(path) and is_file(shared) else None
-
-
-def find_header_scales(sources: Sources) -> tuple[str, Scales] | None:
-    """Return the name and the header scales of the first HTK lattice, None if there is none.
-
-    Raises:
-        OptionError: The headers have different scales.
-    """
-    first: tuple[str, Scales] | None = None
-    for name, scales in header_scales_of(sources):
-        if first is None:
-            first = name, scales
-        elif scales != first[1]:
-            raise OptionError(f"the headers of {first[0]} and {name} have different scales; set them as numbers")
-    return first
-
-
-def header_scales_of(sources: Sources) -> Iterator[tuple[str, Scales]]:
-    """Yield the name and the header scales of each HTK lattice; pipes and script files are skipped."""
-    for file in sources.resolvable_files:
-        for member in _header_files(file):
-            if member.is_pipe:
-                continue
-            try:
-                head = member.inspect().head(HEAD)
-            except NinjaError:  # reported by the reader
-                continue
-            if not is_kaldi(head):
-                from ninja.formats.slf import header_scales, is_slf
-
-                if is_slf(head) and (scales := header_scales(head)) is not None:
-                    yield member.name, scales
-
-
-def _header_files(file: SourceFile) -> Iterator[SourceFile]:
-    if file.kind == "folder":
-        for member in file.files:
-            if not detection.is_companion(member.path):
-                yield member
-                member.close_surplus()
-    elif file.kind in ("ark", "list"):
-        yield from file.members if file.kind == "list" else [file]
 
 
 class ScalesOutput:

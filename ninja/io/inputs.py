@@ -1,4 +1,4 @@
-"""``Inputs``: sources of lattices with the options for reading them."""
+"""``Inputs``: sources of lattices with the options for reading them; the state and the kind of their files."""
 
 from __future__ import annotations
 
@@ -10,18 +10,25 @@ from functools import cached_property
 from typing import Any
 
 from ninja.errors import NinjaError, OptionError
-from ninja.files.stream import STDIN, Guard, Table, identity_of
+from ninja.files import remote
+from ninja.files.names import resolve_listed
+from ninja.files.stream import STDIN, Guard, Place, Table, identity_of, is_remote
 from ninja.files.threads import num_cores
-from ninja.io.companions import ChosenScales, Words, find_scales, find_table
+from ninja.formats.content import LIST_HEAD, is_list, names_script
+from ninja.formats.format import HEAD, of_folder, reader
+from ninja.io import detection
+from ninja.io.companions import ChosenScales, find_scales, find_table
+from ninja.io.detection import names_in
 from ninja.io.lookup import Lookup
 from ninja.io.reading import Reading, ReadOptions, spelled_words
-from ninja.io.sources import SourceFile, Sources
+from ninja.io.sources import SourceFile, Sources, Words, is_kaldi, recognised
 from ninja.lattice import Lattice
 from ninja.lattice.batch import Batch
 from ninja.lattice.symbols import SymbolTable
 from ninja.log import Log
 
 Name = str | os.PathLike[str]
+State = tuple[str, int, int]  # path, size and modification time in ns; -1 and -1 if the file does not exist
 Watch = Callable[[Reading], Iterator[tuple[str, Lattice]]]
 
 
@@ -273,3 +280,113 @@ def _check_exists(sources: Sources) -> None:
         and not os.path.exists(files[0].path)
     ):
         files[0].open().close()
+
+
+def state_of(path: str) -> State:
+    """Return the state of a file, which shows whether the file has changed."""
+    if is_remote(path):
+        import hashlib  # for URLs only
+
+        size, mark = remote.state_of(path)
+        return path, -1 if size is None else size, int(hashlib.sha256(mark.encode()).hexdigest()[:12], 16)
+    try:
+        status = os.stat(path)
+    except OSError:
+        return path, -1, -1
+    return path, status.st_size, status.st_mtime_ns
+
+
+def states_of(sources: Sources, format: str | None = None) -> list[State]:
+    """Return the states of the files of sources, and of the files that script files name.
+
+    Raises:
+        NinjaError: See `source_files`.
+    """
+    paths: list[str] = []
+    for file in source_files(sources, format):
+        if file.kind == "folder":
+            paths.extend(member.path for member in file.files)
+            continue
+        paths.append(file.path)
+        if file.kind == "scp":
+            paths.extend(place.path for _, place in script_rows(file) or () if place.path)
+    return [state_of(path) for path in dict.fromkeys(paths)]
+
+
+def source_files(sources: Sources, format: str | None) -> Iterator[SourceFile]:
+    """Yield the lattice files of sources, and folders whose format covers the folder as a whole.
+
+    Raises:
+        OptionError: A source is a pipe.
+        NinjaError: A list of files is invalid.
+    """
+    for file in sources.files:
+        if file.is_pipe:
+            raise OptionError(f"{file.name} cannot be divided into shards; use files instead")
+        if file.kind == "folder":
+            whole = of_folder(file.path, "utf-8") if format is None else reader(format)
+            if whole is not None and whole.format.of_folder is not None:
+                yield file
+            elif format is None:
+                yield from file.lattice_files
+            else:
+                yield from (member for member in file.files if not detection.is_companion(member.path))
+        elif file.kind == "list":
+            files, errors = file.listed
+            if errors:
+                raise errors[0]
+            yield from files
+        else:
+            yield file
+
+
+def script_rows(file: SourceFile) -> list[tuple[int, Place]] | None:
+    """Return the offset and the named file of each line of a script file; None if it is compressed or unreadable."""
+    try:
+        if not file.inspect().seekable:
+            return None
+    except NinjaError:  # reported by the reader
+        return None
+    rows: list[tuple[int, Place]] = []
+    begin = 0
+    for line in file.content().split(b"\n"):
+        if fields := line.split(None, 1):
+            name = os.fsdecode(fields[1].strip()) if len(fields) > 1 else None
+            rows.append((begin, Place("") if name is None else _listed(name, file.name)))
+        begin += len(line) + 1
+    return rows
+
+
+def _listed(name: str, script: str) -> Place:
+    """Return the file that a line of a script file names; its path is empty if it cannot be resolved."""
+    try:
+        places = resolve_listed(name, script)
+    except NinjaError:
+        return Place("")
+    return places[0] if len(places) == 1 else Place("")
+
+
+def holds_lattices(file: SourceFile) -> bool:
+    """Return whether the first file contains lattices rather than transcripts, judging by its first bytes."""
+    if file.table.kind == "folder":
+        return True
+    if file.place.command is not None or (file.is_pipe and file.place.plain):
+        return False
+    try:
+        stream = file.inspect()
+        head = stream.head(HEAD, is_kaldi) if file.is_pipe else stream.head(HEAD)
+        if file.table.kind == "any" and (names_script(head[:LIST_HEAD]) or is_list(head[:LIST_HEAD])):
+            return any(map(holds_lattices, _first_listed(file, head)))
+        return is_kaldi(head) or recognised(head, file.name) is not None
+    except NinjaError:
+        return detection.needs_content(file.name)  # the reader reports the error
+
+
+def _first_listed(file: SourceFile, head: bytes) -> list[SourceFile]:
+    """Return the first file that a file list or script file names; an empty list if the name is not allowed."""
+    row = next(filter(None, map(bytes.strip, head.split(b"\n"))))
+    if names_script(head[:LIST_HEAD]):
+        tables = [Table(place) for place in resolve_listed(os.fsdecode(row.split(None, 1)[1]), file.name)]
+    else:
+        tables = names_in(row, file.name)[0]
+    return [SourceFile(table) for table in tables]

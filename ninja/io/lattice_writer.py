@@ -1,30 +1,31 @@
-"""Base class of all writers: checks and converts lattices, writes their words, and collects notes about the output."""
+"""The base class of all writers, which checks and converts lattices and notes losses; the writer for Kaldi archives."""
 
 from __future__ import annotations
 
 import os
-import re
+import time
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
 from typing import Any, Literal, NamedTuple, TypeVar
 
+from ninja._tables import TableWriter
 from ninja.errors import LatticeError, OptionError, OutputError, SymbolError, counted, named
-from ninja.files.output import LONGEST_NAME, Facts, opened_as_text
+from ninja.files.gzip import GzipWriter
+from ninja.files.output import Facts, PartFile, StandardOutput, Target, remove_facts, write_facts
 from ninja.files.stream import STDIN as STDOUT
-from ninja.files.stream import Guard, is_file, is_read_once
+from ninja.files.stream import Guard
+from ninja.files.threads import WriteQueue
 from ninja.formats.format import FIELDS, Format, WriteSettings
-from ninja.io.companions import BESIDE, TABLE_NAMES, ChosenScales, ScalesOutput, table_beside
-from ninja.io.losses import COSTS, Item, converted, lost_of_lattice, lost_of_list
-from ninja.lattice import Lattice
+from ninja.io.companions import ChosenScales, ScalesOutput, TableConsistency, TableOutput
+from ninja.io.losses import COSTS, Item, converted, describe_losses, lost_fields
+from ninja.lattice import Kind, Lattice
 from ninja.lattice.batch import Batch, refuse_pair
 from ninja.lattice.lattice import check_costs
-from ninja.lattice.nbest import NBest
-from ninja.lattice.symbols import SymbolTable
-from ninja.lattice.word_ids import agree, used_words
 
-_BLANK = re.compile(r"[ \t\n\v\f\r]")  # ASCII white space, which separates the fields of a line
-
+FLUSH = 1 << 19  # bytes buffered before they are written
+CHECKPOINT_INTERVAL = 5.0  # maximum seconds of work that are lost if a run is killed and resumed
 LONGEST_KEY = 4096  # bytes, as Kaldi's tools read it
 Lossy = Literal["allow", "refuse"]
 Self = TypeVar("Self", bound="LatticeWriter")
@@ -159,7 +160,8 @@ class LatticeWriter:
             if FIELDS["paths"] not in lost and not (
                 self._keeps_untimed and output_item.time is None is output_item.frame_shift
             ):
-                lost = lost + self._lost(item, output_item, name)
+                lost = lost + lost_fields(item, output_item, self._keeps, self._write, self._settings)
+                lost += [] if self._keeps_key(name) else [FIELDS["key"]]
             if lost and self._output.lossy == "refuse":
                 message = f"{self.format.name} cannot store: {', '.join(lost)}; use lossy='allow' (--lossy allow)"
                 raise LatticeError(f"{message} to drop these fields", key=name)
@@ -205,24 +207,13 @@ class LatticeWriter:
         if self._output.note is not None and self._keys:
             notes.append(self._output.note)
         if self.lost:
-            notes.append(f"warning: {self.format.name} files cannot store all fields; {_losses(self.lost)}")
+            notes.append(f"warning: {self.format.name} files cannot store all fields; {describe_losses(self.lost)}")
         return notes
 
     @property
     def repeated(self) -> bool:
         """Whether a key was written more than once."""
         return self._keys.total() > len(self._keys)
-
-    def _lost(self, item: Item, output_item: Any, key: str) -> list[str]:
-        """Return the fields of an item that the output does not store."""
-        lost: list[str] = []
-        if isinstance(output_item, NBest):
-            lost += lost_of_list(output_item, self._keeps)
-        elif isinstance(item, Lattice) and isinstance(output_item, Lattice):
-            lost += lost_of_lattice(item, self._keeps)
-        if self._write.also_lost is not None:
-            lost += self._write.also_lost(output_item, self._settings)
-        return lost if self._keeps_key(key) else [*lost, FIELDS["key"]]
 
     def _keeps_key(self, key: str) -> bool:
         """Return whether the output stores the key."""
@@ -267,167 +258,238 @@ def check_key(key: str) -> None:
         raise LatticeError(f"the key {key!r} is empty or contains white space; use another key", key=key)
 
 
-def _losses(lost: Counter[str]) -> str:
-    fields: dict[int, list[str]] = {}
-    for field, count in sorted(lost.items()):
-        fields.setdefault(count, []).append(field)
-    return "; ".join(
-        f"{counted(count, 'lattice loses', 'lattices lose')}: {', '.join(names)}"
-        for count, names in sorted(fields.items(), reverse=True)
-    )
+class Prepared(NamedTuple):
+    """An encoded batch."""
+
+    keys: list[str]
+    entries: TableWriter
+    begins: list[int]  # offset of each lattice in bytes; empty without a script file
 
 
-def write_table(table: SymbolTable, path: str, guard: Guard | None = None) -> None:
-    """Write a symbol table in the format of Kaldi's ``words.txt``, except words that contain white space."""
-    with opened_as_text(path, guard) as file:
-        file.writelines(f"{word} {number}\n" for word, number in table if is_one_field(word))
+class KaldiWriter(LatticeWriter):
+    """Writer for a Kaldi archive, binary or text.
 
-
-def is_one_field(word: str) -> bool:
-    """Return whether a symbol table file can store a word, which must not be empty or contain white space."""
-    return bool(word) and _BLANK.search(word) is None
-
-
-class TableOutput:
-    """The symbol table of an output that contains word ids.
-
-    A table of the words that sources spell is written next to the output, and so is one that was written with another
-    archive. Other tables come from a file that the user knows; they are written only to replace an older table that is
-    already next to the output.
+    If an exception leaves the ``with`` block, the output is removed, or with `resume` saved for the next attempt.
 
     Args:
-        place: File or folder of the output, ``-`` for stdout.
-        words_out: File for the table; None writes it next to the output.
-        needed: Whether the output contains ids without words.
-        guard: Protects the inputs from being replaced.
+        output: Settings of the output.
+        target: Names and form of the archive and the script file.
+        resume: Continue the output of an interrupted attempt.
+        kind: Kind to which lattices are converted; None keeps the kind of each lattice.
     """
 
-    def __init__(self, place: str, words_out: str | None, *, needed: bool, guard: Guard | None = None) -> None:
-        self._place = place
-        self._words_out = words_out
-        self._guard = guard
-        self._needed = needed and place != os.devnull
-        self._once = is_read_once(place)
-        self._is_begun = False
-        self._existing: SymbolTable | None = None  # table in the output folder
-        self._last: SymbolTable | None = None  # the table checked last
-        self._num_checked = 0  # number of its entries that were checked
-        self._unwritable: dict[int, str] = {}  # its words that cannot be written, by id
-        self._words: SymbolTable | None = None  # table of the written lattices
+    def __init__(
+        self, output: OutputSettings, target: Target, *, resume: bool = False, kind: Kind | None = None
+    ) -> None:
+        super().__init__(output)
+        self._target = target
+        self._resume = resume
+        self._kind = kind
+        self._entries = TableWriter(text=target.text)
+        self._position = 0  # number of bytes written to the archive, before compression
+        self._script_lines: list[bytes] = []
+        self._file: PartFile | StandardOutput | None = None
+        self._script: PartFile | None = None
+        self._packed: GzipWriter | None = None
+        self._queue: WriteQueue | None = None  # thread that writes prepared batches
+        self._spare: list[TableWriter] = []  # buffers to reuse for prepared batches
+        self._is_closed = False  # the existing output is complete, and its run is unknown
+        self._checkpoint_time = 0.0  # when the output was last flushed so that it can be resumed
 
-    def check(self, lattice: Lattice) -> None:
-        """Check that the symbol table of the output can store the words of a lattice.
+    def _open(self) -> None:
+        target, tail = self._target, b""
+        entries: list[tuple[str, int]] = []  # of an earlier attempt
+        if target.archive == STDOUT:
+            if self._resume:
+                raise OptionError("standard output cannot be resumed; name a file with -o")
+            self._file = StandardOutput()
+        else:
+            self._file = PartFile(target.archive, keep=self._resume, guard=self._output.guard)
+            if self._resume:
+                from ninja.io.resume import resume_point
 
-        Raises:
-            OptionError: The words would be lost, or the output folder has another symbol table; this applies to all
-                further lattices, too.
-            SymbolError: A word of the lattice is empty or contains white space.
-        """
-        words = lattice.words
-        if not self._needed and self._words_out is None:
-            return
-        if words is not None and self._needed and self._words_out is None and self._once and words.path is None:
-            output = "standard output" if self._place == STDOUT else self._place
-            message = f"{output} would contain word ids without a symbol table; use --words, --words-out FILE"
-            raise OptionError(f"{message} (words_out=), or --to with a format that spells words")
-        if not self._is_begun:
-            self._begin(words)
-        if words is None:
-            return
-        if self._last is not words:
-            self._last, self._num_checked, self._unwritable = words, 0, {}
-        if self._num_checked < len(words):
-            new = words.since(self._num_checked)
-            self._num_checked += len(new)
-            self._unwritable |= {number: word for word, number in new if not is_one_field(word)}
-        for number in used_words(lattice) if self._unwritable else ():
-            if number in self._unwritable:
-                problem = "contains white space" if self._unwritable[number] else "is empty"
-                advice = "use a format that spells words" if self._needed else "omit --words-out"
-                message = (
-                    f"the word {self._unwritable[number]!r} {problem}, so a symbol table cannot store it; {advice}"
-                )
-                raise SymbolError(message, key=lattice.key)
-        if self._existing is not None and not agree(words, self._existing, lattice):
-            message = "differs from the symbol table of the lattices; name another folder, or use this table as --words"
-            raise OptionError(f"{self._existing.path} {message}")
+                try:
+                    point = resume_point(target, self._file, self._output.run, self._output.chosen)
+                except OptionError:  # the file is of another run, and is kept
+                    self._file = None
+                    raise
+                tail, entries = point.tail, point.entries
+                self.resumed, self._is_closed = point.description, point.is_closed
+                self._position = point.length
+                self.keys_done = Counter(key for key, _ in entries)
+            if self._output.run is not None and not self._file.is_direct and not self._is_closed:
+                write_facts(target.archive, self._output.run, self._output.guard)
+            if target.script is not None:
+                self._script = PartFile(target.script, guard=self._output.guard)
+                self._script_lines = [self._script_line(key, offset) for key, offset in entries]
+        if target.packed:
+            self._packed = GzipWriter(self._file, follows=self._position > 0)
+            if tail:
+                self._packed.write(tail)
+                self._packed.end_member()
+        self._checkpoint_time = time.monotonic()
+
+    def _refuse_addition(self, key: str) -> None:
+        """Raise `OptionError` if the existing output is complete and its run is unknown."""
+        if self._is_closed:
+            message = f"is complete but does not contain {key}, and the run that wrote it is unknown; "
+            advice = "name another output, or omit --resume to overwrite it"
+            raise OptionError(message + advice, self._target.archive)
+
+    def _put(self, key: str, item: Any) -> None:
+        lattice: Lattice = item
+        self._refuse_addition(key)
+        self._refuse_own_words(lattice)
+        name = key.encode("utf-8", "surrogateescape")
+        begin = self._entries.append(lattice, name, (self._kind or lattice.kind) == "compact")
+        if self._script is not None:
+            self._script_lines.append(self._script_line(key, self._position + begin))
+        if self._entries.pending >= FLUSH:
+            self._flush()
+        self._checkpoint()
+
+    def prepared(self, batch: Batch) -> Prepared | None:
+        """Encode a batch; return None if its lattices must be written one by one."""
+        keys = batch.keys
+        if self._output.lossy == "refuse" or not self._are_ordinary(batch, keys):
+            return None
+        entries = self._spare.pop() if self._spare else TableWriter(text=self._target.text)
+        try:
+            begins = entries.append_all(batch.items, None if self._kind is None else self._kind == "compact")
+        except (LatticeError, UnicodeEncodeError):  # writing them one by one finds the invalid lattice
+            return None
+        return Prepared(keys, entries, begins.tolist() if self._target.script is not None else [])
+
+    def _are_ordinary(self, batch: Batch, keys: list[str]) -> bool:
+        """Return whether all fields of the lattices can be stored, and their keys are valid."""
+        if not batch.is_plain and any(lattice.time is not None or lattice.frame_shift is not None for lattice in batch):
+            return False
+        return " ".join(keys).split() == keys and 4 * max(map(len, keys), default=0) <= LONGEST_KEY
+
+    def write_all(self, batch: Batch, prepared: Prepared) -> bool:
+        """Append an encoded batch; return False if its lattices must be written one by one."""
+        if not prepared.keys:
+            return True
+        first = batch[0]
+        self._refuse_addition(prepared.keys[0])
+        one_table = batch.is_plain or all(lattice.words is first.words for lattice in batch)
+        if not one_table or not self._names.are_of(first.words):
+            return False
+        try:
+            self._table.check(first)
+        except SymbolError:  # writing them one by one finds the invalid lattice
+            return False
+        if self._table.is_particular:
+            return False
+        self._refuse_own_words(first)
+        self._flush()
+        content = prepared.entries.view()
+        if self._script is not None:
+            rows = zip(prepared.keys, prepared.begins, strict=True)
+            self._script.write(b"".join(self._script_line(key, self._position + begin) for key, begin in rows))
+        self._position += len(content)
+        release = partial(self._reuse, prepared.entries)
+        if self._queue is not None:
+            self._queue.put(content, release)
+        else:
+            (self._packed or self._opened).write(content)
+            content.release()
+            release()
+        self._keys.update(prepared.keys)
+        self._names.take(first)
+        self._table.take(first)
+        self._checkpoint()
+        return True
+
+    def write_on_thread(self) -> None:
+        """See `LatticeWriter.write_on_thread`."""
+        self._queue = WriteQueue(self._packed or self._opened)
+
+    def _reuse(self, entries: TableWriter) -> None:
+        entries.clear()
+        self._spare.append(entries)
+
+    def _wait(self) -> None:
+        """Wait until prepared batches are written."""
+        if self._queue is not None:
+            self._queue.wait()
+
+    def _checkpoint(self) -> None:
+        """Flush the output every few seconds, so that a run that is killed can be resumed."""
+        if self._resume and time.monotonic() - self._checkpoint_time >= CHECKPOINT_INTERVAL:
+            self._wait()
+            self._flush()
+            if self._packed is not None:
+                self._packed.end_member()
+            self._checkpoint_time = time.monotonic()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None and self._resume:  # save the output for the next attempt
+            try:
+                self._end()
+            except BaseException:
+                self._give_up()
+                raise
+            if self._is_kept():
+                self.kept = self.keys_done.total() + self._keys.total()
+        super().__exit__(kind, error, trace)
+
+    def _end(self) -> None:
+        self._wait()
+        self._flush()
+        if self._packed is not None:
+            self._packed.close()
+
+    def _finish(self) -> None:
+        self._end()
+        for file in (self._file, self._script):
+            if file is not None:
+                file.finish()
+        if not self._resume:
+            self._forget_facts()
+        self._file = self._script = None
+
+    def _is_kept(self) -> bool:
+        return self._resume and not self._is_closed and bool(self.keys_done or self._keys)
+
+    def _abandon(self) -> None:
+        if self._queue is not None:
+            self._queue.stop()
+        for file in (self._file, self._script):
+            if file is not None:
+                file.abandon(keep=file is self._file and self._is_kept())
+        if not self._is_kept():
+            self._forget_facts()
+        self._file = self._script = None
+
+    def _forget_facts(self) -> None:
+        if self._file is not None and self._output.run is not None and self._target.archive != STDOUT:
+            remove_facts(self._target.archive)
+
+    def _refuse_own_words(self, lattice: Lattice) -> None:
+        if self._resume and lattice.words is not None and lattice.words.path is None:
+            raise OptionError(
+                "--resume requires --words (words=) for this input, or words would get other ids than in the output"
+            )
 
     @property
-    def is_particular(self) -> bool:
-        """Whether lattices with the same table must be checked one by one."""
-        return bool(self._unwritable) or self._existing is not None
+    def _opened(self) -> PartFile | StandardOutput:
+        assert self._file is not None
+        return self._file
 
-    def take(self, lattice: Lattice) -> None:
-        """Record the symbol table of a written lattice.
+    def _flush(self) -> None:
+        if self._entries.pending:
+            self._wait()
+            content = self._entries.view()
+            (self._packed or self._opened).write(content)
+            self._position += len(content)
+            content.release()
+            self._entries.clear()
+        if self._script is not None:
+            self._script.write(b"".join(self._script_lines))
+            self._script_lines = []
 
-        In an output of ids, the table of the first lattice contains the words of all lattices; see `TableConsistency`.
-        """
-        if self._words is None or not self._needed:
-            self._words = lattice.words
-
-    def write(self) -> str | None:
-        """Write the table if necessary; return its path, or None if it was not written."""
-        path = self._path(self._words)
-        if path is None or self._words is None or self._existing is not None:
-            return None
-        write_table(self._words, path, self._guard)
-        return path
-
-    def _begin(self, words: SymbolTable | None) -> None:
-        """Read an existing table at the path of the output's table."""
-        self._is_begun = True
-        path = self._path(words)
-        if path is None or self._words_out is not None:
-            return
-        if len(os.fsencode(os.path.basename(path))) > LONGEST_NAME:
-            message = "is too long for the name of the symbol table; use a shorter output name, or --words-out"
-            raise OptionError(f"{path} {message} (words_out=)")
-        if not is_file(path):
-            return
-        if words is None:
-            raise OptionError(f"{path} already exists and would become the symbol table of the output; move it")
-        if os.path.basename(path) == TABLE_NAMES[0]:
-            self._existing = SymbolTable.read(path)
-
-    def _path(self, words: SymbolTable | None) -> str | None:
-        """Return the path to which the table will be written, None if it will not be written."""
-        if self._words_out is not None or not self._needed or self._once:
-            return self._words_out
-        folder = os.path.isdir(self._place)
-        path = os.path.join(self._place, TABLE_NAMES[0]) if folder else table_beside(self._place)
-        is_derived = words is not None and (words.path is None or words.path.endswith(BESIDE))
-        return path if is_derived or is_file(path) else None
-
-
-class TableConsistency:
-    """Checks that the symbol tables of all lattices of an output agree on the word of each id.
-
-    Args:
-        words: Symbol table of the output; None uses that of the first lattice.
-        shared: The output stores ids, so its lattices must share a table.
-    """
-
-    def __init__(self, words: SymbolTable | None, *, shared: bool) -> None:
-        self._words = words
-        self._has_table = words is not None
-        self._shared = shared
-        self._is_settled = self._has_table
-
-    def check(self, lattice: Lattice, key: str) -> None:
-        """Raise `SymbolError` if ids of a lattice have other words than in the table of the output."""
-        table = lattice.words
-        if table is self._words or not self._is_settled or (table is None and self._has_table):
-            return
-        if table is None or self._words is None or not agree(table, self._words, lattice):
-            other = "the given table" if self._has_table else "that of earlier lattices"
-            message = f"the symbol table of the lattice contradicts {other}; read all lattices with one table, words="
-            raise SymbolError(message + " (--words), such as ninja.vocabulary(source)", key=key)
-
-    def are_of(self, words: SymbolTable | None) -> bool:
-        """Return whether lattices of a table can be written without checking their words."""
-        return words is self._words or not self._is_settled or (words is None and self._has_table)
-
-    def take(self, lattice: Lattice) -> None:
-        """Record a written lattice."""
-        if self._shared and not self._is_settled:
-            self._words, self._is_settled = lattice.words, True
+    def _script_line(self, key: str, offset: int) -> bytes:
+        return os.fsencode(f"{key} {self._target.archive}:{offset}\n")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from ninja.errors import LatticeError, OptionError, SymbolError
-from ninja.formats.format import FIELDS, Field, Format, WriteSettings
+from ninja.errors import LatticeError, OptionError, SymbolError, counted
+from ninja.formats.format import FIELDS, Field, Format, Write, WriteSettings
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.lattice import ListLattice
 from ninja.lattice.nbest import NBest, check, with_silence
@@ -180,3 +181,34 @@ def _timed(lattice: Lattice) -> Lattice:
     except LatticeError:  # the labels are not one per frame
         return lattice
     return lattice.replace(time=time, frame_shift=lattice.frame_shift or ASSUMED_SHIFT)
+
+
+def lost_fields(
+    item: Item, output_item: Any, keeps: frozenset[Field], write: Write, settings: WriteSettings
+) -> list[str]:
+    """Return the names of the fields, except the key, that an output does not store.
+
+    Args:
+        item: The item to write.
+        output_item: The item after its conversion to the type that the format stores.
+        keeps: Fields that the format stores.
+        write: The writer of the format.
+        settings: Settings of the output.
+    """
+    lost: list[str] = []
+    if isinstance(output_item, NBest):
+        lost += lost_of_list(output_item, keeps)
+    elif isinstance(item, Lattice) and isinstance(output_item, Lattice):
+        lost += lost_of_lattice(item, keeps)
+    return lost if write.also_lost is None else lost + write.also_lost(output_item, settings)
+
+
+def describe_losses(lost: Counter[str]) -> str:
+    """Describe how many lattices lose which fields."""
+    fields: dict[int, list[str]] = {}
+    for field, count in sorted(lost.items()):
+        fields.setdefault(count, []).append(field)
+    return "; ".join(
+        f"{counted(count, 'lattice loses', 'lattices lose')}: {', '.join(names)}"
+        for count, names in sorted(fields.items(), reverse=True)
+    )

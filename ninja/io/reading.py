@@ -18,7 +18,6 @@ from ninja.formats.format import HEAD, Reader, by_name, of_folder, reader
 from ninja.formats.kaldi import archive as kaldi
 from ninja.formats.kaldi.archive import CHUNK, KALDI, MAGIC
 from ninja.io import detection
-from ninja.io.companions import Words
 from ninja.io.scp_reader import ARC_BYTES, ScpReader
 from ninja.io.sources import (
     KALDI_HEAD,
@@ -26,6 +25,7 @@ from ninja.io.sources import (
     Source,
     SourceFile,
     Sources,
+    Words,
     as_sources,
     is_kaldi,
     kind_of,

@@ -16,8 +16,9 @@ from typing import Any, cast
 from ninja import _core
 from ninja._tables import TableReader
 from ninja.errors import FormatError, OptionError, counted
-from ninja.files.output import Facts, PartFile, Target, dumped, facts_path, part_of
+from ninja.files.output import Facts, PartFile, Target, dumped, facts_path, has_facts, part_of
 from ninja.files.stream import is_file, open_raw
+from ninja.io.companions import ChosenScales, refuse_other_scales
 
 CHUNK = 1 << 19  # bytes read at once
 PACKED_CHUNK = 1 << 16
@@ -35,9 +36,38 @@ class ResumePoint:
     )  # key and offset of each lattice, in the decompressed file
     lost: int = 0  # number of bytes after the last complete entry
     description: str | None = None  # for the user
+    is_closed: bool = False  # the existing output is complete, and its run is unknown
 
 
-def resume_point(chosen: Target, file: PartFile) -> ResumePoint:
+def resume_point(target: Target, file: PartFile, run: Facts | None, scales: ChosenScales | None) -> ResumePoint:
+    """Return where to continue the output of an earlier attempt.
+
+    Args:
+        target: Names of the output.
+        file: The open temporary file.
+        run: Facts on which the lattices depend.
+        scales: Scales chosen for the lattices.
+
+    Raises:
+        OptionError: The existing output is of another run or has other scales; it is kept.
+        FormatError: The finished output is damaged, or in another format.
+        OutputError: The finished output cannot be copied.
+    """
+    is_begun = not file.is_direct and os.path.getsize(file.part) > 0
+    is_known = run is not None and has_facts(target.archive)
+    try:
+        refuse_other_scales(target.archive, scales)
+        if run is not None and (is_begun or (is_known and is_file(target.archive))):
+            refuse_other_facts(target.archive, run)
+    except OptionError:
+        file.abandon(keep=is_begun)
+        raise
+    point = complete_entries(target, file)
+    point.is_closed = run is not None and not is_known and bool(point.entries)
+    return point
+
+
+def complete_entries(chosen: Target, file: PartFile) -> ResumePoint:
     """Find the complete entries in the temporary file of an output, and truncate the file after them.
 
     If the temporary file is empty, the finished output, if there is one, is first copied to it.

@@ -1,4 +1,4 @@
-"""Sources of lattices: each name is resolved once, and each file is opened once for detection and reading."""
+"""Sources of lattices: each name is resolved once, each file is opened once, and their words form one table."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import io
 import os
 import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Literal
 
-from ninja.errors import FormatError, InputError, NinjaError, OptionError, counted, named
-from ninja.files import remote
+import numpy as np
+
+from ninja.errors import FormatError, InputError, NinjaError, OptionError, SymbolError, counted, named
 from ninja.files.names import files_of, matching, resolve, resolve_listed
 from ninja.files.stream import (
     BOM,
@@ -28,11 +29,15 @@ from ninja.files.stream import (
 )
 from ninja.files.text import decoded
 from ninja.formats.content import LIST_HEAD, is_list, names_script
-from ninja.formats.format import HEAD, Reader, by_mark, detect, of_folder, reader
+from ninja.formats.format import HEAD, Reader, by_mark, detect
 from ninja.formats.kaldi import archive as kaldi
-from ninja.formats.kaldi.archive import KALDI_IMAGE
+from ninja.formats.kaldi.archive import KALDI_IMAGE, Vocabulary
 from ninja.io import detection
 from ninja.io.detection import Holds, advice, names_in, other_kind
+from ninja.lattice import Array, Lattice
+from ninja.lattice.batch import Batch
+from ninja.lattice.lattice import frozen
+from ninja.lattice.symbols import EPSILON, SymbolTable
 
 # Signature of text archives of Kaldi; other files require the registry of formats, which takes longer to import.
 _KALDI_TEXT = re.compile(
@@ -44,7 +49,6 @@ MAX_OPEN = 256  # files of a folder that stay open until they are read
 _READ_OPTIONS = {"ark", "scp", "b", "t", "o", "no", "p", "np", "s", "ns", "cs", "ncs", "bg"}
 
 Kind = Literal["ark", "scp", "list", "folder"]
-State = tuple[str, int, int]  # path, size and modification time in ns; -1 and -1 if the file does not exist
 
 
 class SourceFile:
@@ -235,30 +239,6 @@ class SourceFile:
         files = counted(len(names), "lattice file")
         return f"skipped {files} in a folder of n-best lists: {named(names, detection.NAMED)}"
 
-    def holds_lattices(self) -> bool:
-        """Return whether the first file contains lattices rather than transcripts, judging by its first bytes."""
-        if self.table.kind == "folder":
-            return True
-        if self.place.command is not None or (self.is_pipe and self.place.plain):
-            return False
-        try:
-            stream = self.inspect()
-            head = stream.head(HEAD, is_kaldi) if self.is_pipe else stream.head(HEAD)
-            if self.table.kind == "any" and (names_script(head[:LIST_HEAD]) or is_list(head[:LIST_HEAD])):
-                return any(file.holds_lattices() for file in self._first_listed(head))
-            return is_kaldi(head) or recognised(head, self.name) is not None
-        except NinjaError:
-            return detection.needs_content(self.name)  # the reader reports the error
-
-    def _first_listed(self, head: bytes) -> list[SourceFile]:
-        """Return the first file that a file list or script file names; an empty list if the name is not allowed."""
-        row = next(filter(None, map(bytes.strip, head.split(b"\n"))))
-        if names_script(head[:LIST_HEAD]):
-            tables = [Table(place) for place in resolve_listed(os.fsdecode(row.split(None, 1)[1]), self.name)]
-        else:
-            tables = names_in(row, self.name)[0]
-        return [SourceFile(table) for table in tables]
-
 
 class Sources:
     """Names of lattice sources, each resolved once.
@@ -414,85 +394,98 @@ def kind_of(table: Table, stream: Stream) -> Literal["ark", "scp", "list"]:
     return "scp" if names_script(head) else "list" if is_list(head) else "ark"
 
 
-def state_of(path: str) -> State:
-    """Return the state of a file, which shows whether the file has changed."""
-    if is_remote(path):
-        import hashlib  # for URLs only
+class Words:
+    """The words of the lattices of a run.
 
-        size, mark = remote.state_of(path)
-        return path, -1 if size is None else size, int(hashlib.sha256(mark.encode()).hexdigest()[:12], 16)
-    try:
-        status = os.stat(path)
-    except OSError:
-        return path, -1, -1
-    return path, status.st_size, status.st_mtime_ns
-
-
-def states_of(sources: Sources, format: str | None = None) -> list[State]:
-    """Return the states of the files of sources, and of the files that script files name.
-
-    Raises:
-        NinjaError: See `source_files`.
+    Args:
+        table: Symbol table. If it grows, the words that files spell are added to it; otherwise it must contain them.
+        of_ids: Function that finds the symbol table of sources that contain ids, called when the first of them is
+            read. None uses `table`, unless it grows.
+        keep_tables: Lattices of a file that contains a symbol table keep that table, and some files may contain ids
+            while others contain words.
     """
-    paths: list[str] = []
-    for file in source_files(sources, format):
-        if file.kind == "folder":
-            paths.extend(member.path for member in file.files)
-            continue
-        paths.append(file.path)
-        if file.kind == "scp":
-            paths.extend(place.path for _, place in script_rows(file) or () if place.path)
-    return [state_of(path) for path in dict.fromkeys(paths)]
 
+    def __init__(
+        self,
+        table: SymbolTable,
+        of_ids: Callable[[], SymbolTable | None] | None = None,
+        *,
+        keep_tables: bool = False,
+    ) -> None:
+        self.table = table
+        self._keep_tables = keep_tables and table.grows
+        self._of_ids = of_ids
+        self._vocabulary: Vocabulary | None = None  # vocabulary of files that contain ids
+        self._ids_in = ""  # the first file that contains ids
+        self._is_spelled = table.grows and len(table) > 1
+        self._last: tuple[SymbolTable, Array] | None = None  # cached, as the lattices of a file share their table
 
-def source_files(sources: Sources, format: str | None) -> Iterator[SourceFile]:
-    """Yield the lattice files of sources, and folders whose format covers the folder as a whole.
+    @property
+    def known(self) -> SymbolTable | None:
+        """Symbol table of the lattices read so far, None if they have only ids."""
+        if self._is_spelled or not self.table.grows:
+            return self.table
+        return None if self._vocabulary is None else self._vocabulary.words
 
-    Raises:
-        OptionError: A source is a pipe.
-        NinjaError: A list of files is invalid.
-    """
-    for file in sources.files:
-        if file.is_pipe:
-            raise OptionError(f"{file.name} cannot be divided into shards; use files instead")
-        if file.kind == "folder":
-            whole = of_folder(file.path, "utf-8") if format is None else reader(format)
-            if whole is not None and whole.format.of_folder is not None:
-                yield file
-            elif format is None:
-                yield from file.lattice_files
-            else:
-                yield from (member for member in file.files if not detection.is_companion(member.path))
-        elif file.kind == "list":
-            files, errors = file.listed
-            if errors:
-                raise errors[0]
-            yield from files
-        else:
-            yield file
+    def vocabulary(self) -> Vocabulary:
+        """Return the vocabulary for files that contain word ids."""
+        if self._vocabulary is None:
+            table = None if self.table.grows else self.table
+            if self._of_ids is not None and self.table.grows and not self._is_spelled:
+                table = self._of_ids()
+            self._vocabulary = Vocabulary.of(table)
+        return self._vocabulary
 
+    def check_ids(self, batches: Iterator[Batch], name: str) -> Iterator[Batch]:
+        """Yield batches of Kaldi lattices; raise `OptionError` if they contain ids, but another file spells words."""
+        for batch in batches:
+            if self.table.grows and not self._keep_tables and not self._ids_in and any(map(self._has_ids, batch)):
+                self._ids_in = name
+                self._refuse_mixture()
+            yield batch
 
-def script_rows(file: SourceFile) -> list[tuple[int, Place]] | None:
-    """Return the offset and the named file of each line of a script file; None if it is compressed or unreadable."""
-    try:
-        if not file.inspect().seekable:
-            return None
-    except NinjaError:  # reported by the reader
-        return None
-    rows: list[tuple[int, Place]] = []
-    begin = 0
-    for line in file.content().split(b"\n"):
-        if fields := line.split(None, 1):
-            name = os.fsdecode(fields[1].strip()) if len(fields) > 1 else None
-            rows.append((begin, Place("") if name is None else _listed(name, file.name)))
-        begin += len(line) + 1
-    return rows
+    def _has_ids(self, lattice: Lattice) -> bool:
+        return lattice.words is not self.table and bool(lattice.word.any())
 
+    def attach(self, lattice: Lattice, name: str = "") -> Lattice:
+        """Return a lattice whose word ids are those of the table.
 
-def _listed(name: str, script: str) -> Place:
-    """Return the file that a line of a script file names; its path is empty if it cannot be resolved."""
-    try:
-        places = resolve_listed(name, script)
-    except NinjaError:
-        return Place("")
-    return places[0] if len(places) == 1 else Place("")
+        Raises:
+            SymbolError: A word of the lattice is not in the table.
+            OptionError: One file contains ids, but another spells words.
+        """
+        if lattice.words is None:
+            if lattice.word.any():
+                self._ids_in = self._ids_in or name
+                self._refuse_mixture()
+                return self.vocabulary().attach(lattice)
+            return lattice if self.table.grows else lattice.with_words(self.table)
+        if self.table.grows and not self._is_spelled:
+            self._is_spelled = True
+            self._refuse_mixture()
+        if lattice.words is self.table or self._keep_tables:
+            return lattice
+        id_of = self._ids_of(lattice.words)
+        word = frozen(id_of[np.minimum(lattice.word, len(id_of) - 1)])
+        if (word < 0).any():
+            missing = lattice.words.word(int(lattice.word[np.flatnonzero(word < 0)[0]]))
+            raise SymbolError(f"word {missing!r} is not in the symbol table; is it the right one?", key=lattice.key)
+        return lattice.replace(word=word, words=self.table)
+
+    def _refuse_mixture(self) -> None:
+        if self._is_spelled and self._ids_in and not self._keep_tables:
+            message = "contains word ids, but another source spells words; set their symbol table with --words (words=)"
+            raise OptionError(f"{self._ids_in} {message}")
+
+    def _ids_of(self, other: SymbolTable) -> Array:
+        """Return the id in this table for each id of another table, -1 for missing words; int32 [largest id + 2]."""
+        if self._last is None or self._last[0] is not other:
+            if self.table.grows:
+                self.table.merge(other)
+            entries = dict(other)
+            ids = np.fromiter(entries.values(), np.int64, len(entries))
+            id_of = np.full(max(other.end_of_ids(), 1) + 1, -1, np.int32)
+            id_of[ids] = self.table.ids(entries)
+            id_of[EPSILON] = EPSILON
+            self._last = other, id_of
+        return self._last[1]

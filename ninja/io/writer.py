@@ -14,8 +14,7 @@ from ninja.files.stream import Guard
 from ninja.formats.content import check_encoding
 from ninja.formats.format import Format, WriteSettings, by_extension, by_name, fill_options, split_options
 from ninja.io.companions import ChosenScales
-from ninja.io.kaldi_writer import KaldiWriter
-from ninja.io.lattice_writer import LatticeWriter, OutputSettings
+from ninja.io.lattice_writer import KaldiWriter, LatticeWriter, OutputSettings
 from ninja.lattice.lattice import Scales
 from ninja.lattice.symbols import SymbolTable
 

@@ -17,10 +17,10 @@ from ninja.files.output import Facts, is_specifier, part_of, target
 from ninja.files.stream import STDIN as STDOUT
 from ninja.files.stream import Guard, is_read_once, is_remote
 from ninja.formats.format import HEAD, Format, by_extension, detect, reader
-from ninja.io.companions import ChosenScales
-from ninja.io.inputs import Inputs
-from ninja.io.lattice_writer import LatticeWriter, write_table
-from ninja.io.sources import SourceFile, State, state_of, states_of
+from ninja.io.companions import ChosenScales, write_table
+from ninja.io.inputs import Inputs, State, state_of, states_of
+from ninja.io.lattice_writer import LatticeWriter
+from ninja.io.sources import SourceFile
 from ninja.io.writer import KALDI, OutputFormat, format_of, write
 from ninja.lattice import Kind, Lattice, Scales
 from ninja.lattice.batch import Batch

@@ -22,18 +22,8 @@ from ninja.files.output import is_specifier, target
 from ninja.files.stream import Table, open_stream
 from ninja.formats.format import reader
 from ninja.formats.kaldi.archive import KALDI_IMAGE, MAGIC
-from ninja.io.sources import (
-    KALDI_READ,
-    Source,
-    SourceFile,
-    Sources,
-    State,
-    as_sources,
-    is_kaldi,
-    script_rows,
-    source_files,
-    states_of,
-)
+from ninja.io.inputs import State, script_rows, source_files, states_of
+from ninja.io.sources import KALDI_READ, Source, SourceFile, Sources, as_sources, is_kaldi
 from ninja.pipeline.archive_positions import LONGEST_HEAD, next_lattice_begin
 
 MAX_SHARDS = 1_000_000

@@ -18,6 +18,7 @@ from ninja.errors import NinjaError, OptionError
 from ninja.formats.nbest.json_lists import write_objects
 from ninja.formats.slf import write_slf
 from ninja.graph import from_arcs
+from ninja.io.inputs import holds_lattices
 from ninja.io.lookup import Lookup
 from ninja.io.reading import read
 from ninja.io.sources import Sources
@@ -84,7 +85,7 @@ def test_a_pipe_of_the_same_name_gives_its_own_bytes(pipe):
     for key in ("u", "v"):
         name = pipe("x.ark", archive(key))
         sources = Sources(name)
-        assert sources.files[0].holds_lattices()  # the bytes that were inspected are read, too
+        assert holds_lattices(sources.files[0])  # the bytes that were inspected are read, too
         assert [found for found, _ in read(sources)] == [key]
         os.unlink(name)
 
@@ -146,7 +147,7 @@ def test_an_archive_on_the_standard_input_that_a_list_names_is_read_once(folder,
 
 def test_a_command_of_a_pipe_is_not_asked_for_lattices():
     (file,) = Sources("ark:exit 1 |", allow_pipes=True).files
-    assert not file.holds_lattices()
+    assert not holds_lattices(file)
 
 
 def test_malformed_lists_are_refused(folder, monkeypatch):

@@ -14,9 +14,9 @@ from lattice_files import write_all
 from ninja.errors import NinjaError, OutputError
 from ninja.graph import from_arcs
 from ninja.io import lookup
-from ninja.io.companions import Words
 from ninja.io.lookup import Lookup
 from ninja.io.reading import ReadOptions
+from ninja.io.sources import Words
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
 

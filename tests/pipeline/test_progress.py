@@ -22,9 +22,8 @@ from ninja.cli import console
 from ninja.cli.commands import COMMANDS
 from ninja.cli.main import group
 from ninja.cli.progress_bar import ProgressBar
-from ninja.io.companions import Words
 from ninja.io.reading import Reading, ReadOptions
-from ninja.io.sources import Sources
+from ninja.io.sources import Sources, Words
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 WORDS = EXAMPLES / "words.txt"

@@ -221,11 +221,11 @@ WAITING = {
     ("ninja.doctor", "ninja.self_test"): "runs kernels, which may be what is broken",
     ("ninja.doctor", "ninja.models"): "one of the checks: says so if it is missing",
     ("ninja.pipeline.outputs", "ninja.formats.nbest.json_lists"): "for outputs in JSON only",
-    ("ninja.io.kaldi_writer", "ninja.io.resume"): "to resume only",
+    ("ninja.io.lattice_writer", "ninja.io.resume"): "to resume only",
     ("ninja.io.writer", "ninja.io.layouts"): "not for Kaldi's archives",
     ("ninja.io.losses", "ninja.consensus"): "for formats of networks only",
     ("ninja.io.losses", "ninja.graph"): "for formats of lists only",
-    ("ninja.io.companions", "ninja.formats.slf"): "not for Kaldi's archives: its patterns take 5 ms to compile",
+    ("ninja.cli.source", "ninja.formats.slf"): "not for Kaldi's archives: its patterns take 5 ms to compile",
 }
 MOST_WAITING = 60
 

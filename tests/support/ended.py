@@ -21,7 +21,7 @@ def ended_at(number, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr("ninja.io.lattice_writer.LatticeWriter.write", put)
-        patch.setattr("ninja.io.kaldi_writer.KaldiWriter.prepared", lambda self, batch: None)  # one by one
+        patch.setattr("ninja.io.lattice_writer.KaldiWriter.prepared", lambda self, batch: None)  # one by one
         yield
 
 
