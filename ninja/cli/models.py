@@ -16,9 +16,8 @@ from ninja.cli.options import ListType, from_fields, keeps_defaults, reads, sect
 from ninja.errors import OptionError
 from ninja.files.text import read_named
 from ninja.io.inputs import Inputs
-from ninja.lm.endpoint.options import EndpointOptions, is_endpoint
 from ninja.lm.mixture import How
-from ninja.lm.protocol import Backend, LoadOptions, OOVScore, TextTransform
+from ninja.lm.protocol import Backend, EndpointOptions, LoadOptions, OOVScore, TextTransform, is_endpoint
 from ninja.lm.word_map import WordMapping
 from ninja.rescoring.carry_over import MAX_WORDS, CarryOver
 from ninja.rescoring.models import Direction, ModelFiles

@@ -18,10 +18,19 @@ from ninja.files.text import kind_of
 from ninja.formats import safetensors_file
 from ninja.lattice.symbols import SymbolTable
 from ninja.libraries import needed_for
-from ninja.lm.endpoint.options import EndpointOptions, is_endpoint
 from ninja.lm.ngram.class_model import with_classes
 from ninja.lm.ngram.model import NgramLM
-from ninja.lm.protocol import DRIVER, ON_CPU, Backend, LanguageModel, LoadOptions, OOVScore, TextTransform
+from ninja.lm.protocol import (
+    DRIVER,
+    ON_CPU,
+    Backend,
+    EndpointOptions,
+    LanguageModel,
+    LoadOptions,
+    OOVScore,
+    TextTransform,
+    is_endpoint,
+)
 from ninja.lm.stored_network import KALDI, LSTM, read_network
 from ninja.lm.units import MultiwordLM
 from ninja.models import ENGLISH, ENGLISH_NGRAM

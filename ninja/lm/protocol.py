@@ -1,4 +1,4 @@
-"""`LanguageModel`, the protocol of language models, with load options and devices."""
+"""`LanguageModel`, the protocol of language models, with the options for loading them and devices."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeVar, get_args, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, TypeVar, get_args, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
-from ninja.errors import OptionError
+from ninja.errors import OptionError, check_range, described, documented
 from ninja.lattice.symbols import SymbolTable
-from ninja.lm.endpoint.options import EndpointOptions
 
 FIRST_MARK = -3  # maximum id of phrase lists; searches use -1 and -2
 FIRST_PROMPT, END_OF_PROMPTS = 1 << 29, 1 << 30  # range of the ids of prompts, above those of words
@@ -211,6 +210,49 @@ class PhraseMark(Protocol):
     @property
     def number(self) -> int:
         """Word id of the phrase list in models that take phrases, at most `FIRST_MARK`."""
+
+
+KEY_VARIABLE = "NINJA_ENDPOINT_KEY"  # environment variable with the key of the server
+
+
+def is_endpoint(name: str) -> bool:
+    """Return whether the name of a model is the URL of a completions endpoint."""
+    return name.startswith(("http://", "https://"))
+
+
+@documented
+@dataclass(frozen=True)
+class EndpointOptions:
+    """Options of a language model behind a completions endpoint; see ``ninja.lm.endpoint.loading``.
+
+    The key of a server that requires one is read from the environment variable ``NINJA_ENDPOINT_KEY``.
+    """
+
+    section: ClassVar[str] = "Models: completions endpoint"
+
+    model: str | None = described(None, "Name of the model on the server.  [default: its only model]")
+    bos: str | None = described(
+        None, "Token that begins a text, such as <s>.  [default: that of the server, else the token that ends a text]"
+    )
+    eos: str | None = described(
+        None, "Token that ends a text, such as </s>; required if the server does not name it (vLLM)."
+    )
+    cache: str | None = described(None, "File that keeps the scores for later runs; delete it when the model changes.")
+    max_requests: int = described(10_000, "Stop after this many requests in the run.")
+    max_tokens: int = described(10_000_000, "Stop before the run sends more than this many tokens.")
+    max_seconds: float = described(3600.0, "Stop when the run has waited for the server for this many seconds.")
+    timeout: float = described(60.0, "Seconds to wait for an answer before a request is repeated.")
+    retries: int = described(4, "Number of times to repeat a request that failed, with growing pauses.")
+    batch: int = described(32, "Number of texts per request (vLLM).")
+    connections: int = described(4, "Number of requests in progress.")
+
+    def __post_init__(self) -> None:
+        """Validate the numbers."""
+        for name in ("max_requests", "max_tokens", "batch", "connections"):
+            check_range(f"endpoint_{name}", getattr(self, name), least=1)
+        check_range("endpoint_retries", self.retries, least=0)
+        for name in ("max_seconds", "timeout"):
+            check_range(f"endpoint_{name}", getattr(self, name), above=0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,10 +28,9 @@ from ninja.lattice import Lattice
 from ninja.lattice.lattice import as_list_of, frozen
 from ninja.lm import LanguageModel
 from ninja.rescoring.algorithm import EngineOptions
-from ninja.rescoring.carry_over import RecordingQueue
 from ninja.rescoring.models import BoundModels
 from ninja.rescoring.report import RescoreReport
-from ninja.rescoring.utterances import Source, Utterance
+from ninja.rescoring.utterances import RecordingQueue, Source, Utterance
 
 SECONDS_TO_STOP = 10.0  # how long to wait for threads to end when a run is stopped
 

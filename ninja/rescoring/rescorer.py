@@ -20,7 +20,7 @@ from ninja.lattice.text import LexicalForms, LexicalTable
 from ninja.lm.history_cache import cached
 from ninja.lm.lexical import LexicalLM, models_of, with_lexical_forms
 from ninja.lm.word_map import WordMap
-from ninja.rescoring.carry_over import CarryOver, RecordingQueue
+from ninja.rescoring.carry_over import CarryOver
 from ninja.rescoring.engine import Engine
 from ninja.rescoring.models import BoundModels, Model, ModelFiles, refuse_words
 from ninja.rescoring.options import RescoreOptions
@@ -31,6 +31,7 @@ from ninja.rescoring.utterances import (
     ContextStage,
     IterableSource,
     Preparation,
+    RecordingQueue,
     Source,
     Submission,
     Utterance,

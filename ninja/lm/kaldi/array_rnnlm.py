@@ -11,8 +11,7 @@ from ninja.lattice.symbols import SymbolTable
 from ninja.lm.kaldi.array_operations import LIBRARY
 from ninja.lm.kaldi.rnnlm import Features, KaldiModel
 from ninja.lm.protocol import DEFAULTS, LoadOptions
-from ninja.lm.recurrent.array_pool import ArrayPoolLM, Embedding, FeatureEmbedding
-from ninja.lm.recurrent.pool import Slots
+from ninja.lm.recurrent.pool import ArrayPoolLM, Embedding, FeatureEmbedding, Slots
 from ninja.lm.word_map import Words
 from ninja.models.nnet3 import Network
 

@@ -10,8 +10,7 @@ import numpy as np
 from ninja import _networks
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm.protocol import DEFAULTS, LoadOptions
-from ninja.lm.recurrent.array_pool import ArrayPoolLM, Embedding
-from ninja.lm.recurrent.pool import Floats, Slots, WordRows
+from ninja.lm.recurrent.pool import ArrayPoolLM, Embedding, Floats, Slots, WordRows
 from ninja.lm.stored_network import SCALE, StoredNetwork, lstm_shapes
 from ninja.lm.word_map import Words
 

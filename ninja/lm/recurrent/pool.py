@@ -1,4 +1,4 @@
-"""Base class of networks as language models, with pooled states and caches of log-normalisers and rows of words."""
+"""Networks as language models with pooled states and cached normalisers: the base class, and the one for NumPy."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import copy
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from ninja import _networks
 from ninja.files.threads import num_cores
 from ninja.lm.protocol import LanguageModel, LoadOptions, SlotPool
 from ninja.lm.word_map import Words
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
 CACHED_BYTES = 96 << 20
 ROWS_AT_ONCE = 256  # rows per thread and step, which fit its cache
+LOGIT_WORDS = 4096  # words whose logits are computed at once for the normaliser
 FEWEST_ROWS = 16  # rows for which another thread is worthwhile
 Slots = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
@@ -208,3 +211,190 @@ class RowThreads:
         wait(futures)  # also after an error, so that no piece writes rows that the caller reuses
         for future in futures:
             future.result()
+
+
+@dataclass(frozen=True, slots=True)
+class Embedding:
+    """A vector for each word, in the precision of its file."""
+
+    weight: npt.NDArray[Any]  # float32 or int8 [words, width]
+    scale: Floats | None = None  # scale of each int8 row, float32 [words]
+
+    def rows(self, words: np.ndarray, width: int | None = None) -> Floats:
+        """Return the vectors of words, or their first `width` numbers, float32 [n, width]."""
+        rows = self.weight[words, :width].astype(np.float32)
+        if self.scale is not None:
+            rows *= self.scale[words, None]
+        return rows
+
+    def table(self, words: np.ndarray) -> tuple[npt.NDArray[Any], Floats | None, npt.NDArray[np.int32]]:
+        """Return a matrix, the scales of its rows, and the row of each word, int32 [n]."""
+        return self.weight, self.scale, np.ascontiguousarray(words, np.int32)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of words, and width."""
+        return self.weight.shape[0], self.weight.shape[1]
+
+
+class FeatureEmbedding:
+    """Word vectors that are weighted sums of the vectors of the word's features, computed when the word first occurs.
+
+    Args:
+        weight: Vector of each feature, float32 [features, width].
+        begin: Features of word w are entries begin[w] to begin[w + 1], int64 [words + 1].
+        index: Feature of each entry, int64 [entries].
+        value: Weight of each entry, float32 [entries].
+    """
+
+    def __init__(self, weight: Floats, begin: Slots, index: Slots, value: Floats) -> None:
+        self._weight, self._begin, self._index, self._value = weight, begin, index, value
+        self.shape = len(begin) - 1, weight.shape[1]
+        self._rows = WordRows(*self.shape, self._sums)
+
+    def rows(self, words: np.ndarray, width: int | None = None) -> Floats:
+        """See `Embedding.rows`."""
+        return self._sums(words)[:, :width]
+
+    def table(self, words: np.ndarray) -> tuple[Floats, None, npt.NDArray[np.int32]]:
+        """See `Embedding.table`."""
+        table, row = self._rows.of(words)
+        return table, None, row.astype(np.int32)
+
+    def _sums(self, words: np.ndarray) -> Floats:
+        result = np.zeros((len(words), self.shape[1]), np.float32)
+        count = self._begin[words + 1] - self._begin[words]
+        for number in range(int(count.max(initial=0))):  # one feature of each word at a time, as few words have many
+            rows = np.flatnonzero(count > number)
+            entry = self._begin[words[rows]] + number
+            result[rows] += self._weight[self._index[entry]] * self._value[entry, None]
+        return result
+
+
+class ArrayPoolLM(PoolLM):
+    """A network on NumPy as a `LanguageModel`; its rows are those of an array, float32 [capacity, row].
+
+    Subclasses implement `_advance`, and call `_begin` at the end of `__init__`.
+    """
+
+    def __init__(
+        self,
+        words: Words,
+        embedding: Embedding | FeatureEmbedding,
+        bias: Floats | None,
+        width: int,
+        output: int,
+        options: LoadOptions,
+        first_word: int = 0,
+        normaliser: Callable[[Floats], Floats] | None = None,
+    ) -> None:
+        """Create an empty pool.
+
+        Args:
+            embedding: Output embedding of each word.
+            bias: Added to each word's score, float32 [words]; None for embeddings by features.
+            width: Width of a row.
+            output: Offset of the network's output in a row.
+            options: Load options; scores are normalised by default.
+            first_word: The normaliser excludes words with smaller ids.
+            normaliser: Estimates the log-normaliser from outputs, float32 [n, embedding] → [n]. [default: compute them
+                exactly]
+        """
+        super().__init__(words, options, estimates=normaliser is not None)
+        self._estimate = normaliser
+        self._threads = RowThreads()
+        self._embedding = embedding
+        num_words, self.state_size = embedding.shape
+        self._logits = [
+            _networks.Product(embedding.rows(np.arange(first, last)), None if bias is None else bias[first:last])
+            for first in range(first_word, num_words if self.normalized else 0, LOGIT_WORDS)
+            for last in [min(first + LOGIT_WORDS, num_words)]
+        ]
+        self._bias = bias
+        self._row_width = width
+        self._columns = slice(output, output + self.state_size)  # columns of the output
+        self._start_row = np.zeros(width, np.float32)
+        self._empty()
+
+    def _empty(self) -> None:
+        self._states: Floats = np.empty((0, self._row_width), np.float32)
+        super()._empty()
+
+    def _begin(self) -> None:
+        """Compute the state after ``<s>``."""
+        before, after = self._slots.take(2)
+        self._states[before] = 0.0
+        self._advance(np.array([before]), np.array([after]), np.array([self.bos]))
+        self._start_row = self._states[after].copy()
+        self.release(np.array([after, before]))
+
+    def _advance(self, old: Slots, new: Slots, words: np.ndarray) -> None:
+        """Fill rows of new slots; threads call this concurrently; a row of zeros is the state before ``<s>``."""
+        raise NotImplementedError
+
+    def twin(self) -> LanguageModel:
+        """See `LanguageModel.twin`."""
+        twin = self._copy()
+        twin._threads = RowThreads(1)
+        return twin
+
+    def states(self, slots: np.ndarray) -> Floats:
+        """See `LanguageModel.states`."""
+        return self._outputs(slots)
+
+    def word_vectors(self, words: np.ndarray) -> Floats:
+        """See `LanguageModel.word_vectors`."""
+        return self._embedding.rows(words)
+
+    def _put_start(self, slots: Slots) -> None:
+        self._states[slots] = self._start_row
+
+    def _extend(self, old: Slots, new: Slots, words: np.ndarray) -> None:
+        order = np.argsort(old, kind="stable")  # so that continuations of a history are in the same piece
+        old, new, words = old[order], new[order], words[order]
+        self._in_pieces(lambda piece: self._advance(old[piece], new[piece], words[piece]), len(old))
+
+    def _scores(self, slots: Slots, words: np.ndarray) -> Floats:
+        output = self._states[:, self._columns]
+        weight, scale, row = self._embedding.table(words)
+        score = np.empty(len(slots), np.float32)
+
+        def multiply(piece: slice) -> None:
+            score[piece] = _networks.word_scores(output, slots[piece], weight, scale, self._bias, row[piece])
+
+        self._in_pieces(multiply, len(slots))
+        return score
+
+    def _outputs(self, slots: Slots) -> Floats:
+        """Return the network's outputs, float32 [slots, embedding]."""
+        output: Floats = self._states[slots, self._columns]
+        return output
+
+    def _log_normalisers_of(self, slots: Slots) -> Floats:
+        result = np.empty(len(slots), np.float32)
+
+        def normalise(piece: slice) -> None:
+            output = self._outputs(slots[piece])
+            result[piece] = self._exact_normalisers(output) if self._estimate is None else self._estimate(output)
+
+        self._in_pieces(normalise, len(slots))
+        return result
+
+    def _exact_normalisers(self, output: Floats) -> Floats:
+        """Return ln Σ exp of the logits of all words after each output, float32 [n]."""
+        parts = [_networks.logsumexp(logits(output).reshape(-1), len(output)) for logits in self._logits]
+        return _networks.logsumexp(np.stack(parts, 1).reshape(-1), len(output))
+
+    def _in_pieces(self, compute: Callable[[slice], None], num_rows: int) -> None:
+        """Compute all rows of a batch, in pieces of the requested size or one per thread."""
+        if self._max_batch is None:
+            self._threads.run(compute, num_rows)
+            return
+        for first in range(0, num_rows, self._max_batch):
+            compute(slice(first, min(first + self._max_batch, num_rows)))
+
+    def _grow(self, capacity: int) -> None:
+        slab = np.empty((capacity, self._row_width), np.float32)
+        slab[: len(self._states)] = self._states
+        self._states = slab
+        super()._grow(capacity)
