@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain, islice
 from queue import Queue, SimpleQueue
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ninja.errors import InputError, ThreadError
 
@@ -181,29 +181,36 @@ def _cost(batch: Sized) -> int:
     return min(CREDITS, 1 + batch.size // CREDIT_BYTES)
 
 
+class Buffer(Protocol):
+    """Encoded bytes, which can be cleared so that the memory is reused."""
+
+    def view(self) -> memoryview:
+        """Return the bytes, which must be released before the buffer is cleared."""
+
+    def clear(self) -> None:
+        """Remove the bytes."""
+
+
 class WriteQueue:
-    """Writes bytes to an output in a thread, in the order of the calls of `put`.
+    """Writes buffers to an output in a thread, in the order of the calls of `put`.
 
     After an error nothing more is written; the error is raised by the next call of `put`, or by `wait`. The thread
-    starts with the first content, and ends in `wait` and `stop`; it may start again.
+    starts with the first buffer, and ends in `wait` and `stop`; it may start again.
 
     Args:
         file: The output. Others may use it only after `wait` or `stop`, until the next call of `put`.
+        spare: Gets each buffer, cleared, when its bytes are written, or are not written because of an earlier error.
     """
 
-    def __init__(self, file: Bytes) -> None:
+    def __init__(self, file: Bytes, spare: list[Any]) -> None:
         self._file = file
-        self._contents: Queue[tuple[memoryview, Callable[[], None]] | None] = Queue(LARGEST_QUEUE)
+        self._spare = spare
+        self._buffers: Queue[Buffer | None] = Queue(LARGEST_QUEUE)
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
 
-    def put(self, content: memoryview, release: Callable[[], None]) -> None:
-        """Add bytes to be written; wait while `LARGEST_QUEUE` other contents wait.
-
-        Args:
-            content: The bytes, which must not change until they are released.
-            release: Called in the thread when the bytes are written, or are not written because of an earlier error.
-        """
+    def put(self, buffer: Buffer) -> None:
+        """Add a buffer to be written; wait while `LARGEST_QUEUE` others wait."""
         if self._error is not None:
             raise self._error
         if self._thread is None:
@@ -211,7 +218,7 @@ class WriteQueue:
             with starting_threads():
                 thread.start()
             self._thread = thread
-        self._contents.put((content, release))
+        self._buffers.put(buffer)
 
     def wait(self) -> None:
         """Wait until all bytes are written."""
@@ -222,19 +229,17 @@ class WriteQueue:
     def stop(self) -> None:
         """Wait until all bytes are written; errors are not raised."""
         if self._thread is not None:
-            self._contents.put(None)
+            self._buffers.put(None)
             self._thread.join()
             self._thread = None
 
     def _run(self) -> None:
-        while (entry := self._contents.get()) is not None:
-            content, release = entry
+        while (buffer := self._buffers.get()) is not None:
             try:
-                try:
+                with buffer.view() as content:
                     if self._error is None:
                         self._file.write(content)
-                finally:
-                    content.release()
-                    release()
             except BaseException as error:  # raised in the caller's thread
                 self._error = error
+            buffer.clear()
+            self._spare.append(buffer)

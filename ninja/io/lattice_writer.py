@@ -6,7 +6,6 @@ import os
 import time
 from collections import Counter
 from dataclasses import replace
-from functools import partial
 from types import TracebackType
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -383,18 +382,17 @@ class KaldiWriter(LatticeWriter):
             return False
         self._refuse_own_words(first)
         self._flush()
-        content = prepared.entries.view()
         if self._script is not None:
             rows = zip(prepared.keys, prepared.begins, strict=True)
             self._script.write(b"".join(self._script_line(key, self._position + begin) for key, begin in rows))
-        self._position += len(content)
-        release = partial(self._reuse, prepared.entries)
+        self._position += prepared.entries.pending
         if self._queue is not None:
-            self._queue.put(content, release)
+            self._queue.put(prepared.entries)
         else:
-            (self._packed or self._opened).write(content)
-            content.release()
-            release()
+            with prepared.entries.view() as content:
+                (self._packed or self._opened).write(content)
+            prepared.entries.clear()
+            self._spare.append(prepared.entries)
         self._keys.update(prepared.keys)
         self._names.take(first)
         self._table.take(first)
@@ -403,11 +401,7 @@ class KaldiWriter(LatticeWriter):
 
     def write_on_thread(self) -> None:
         """See `LatticeWriter.write_on_thread`."""
-        self._queue = WriteQueue(self._packed or self._opened)
-
-    def _reuse(self, entries: TableWriter) -> None:
-        entries.clear()
-        self._spare.append(entries)
+        self._queue = WriteQueue(self._packed or self._opened, self._spare)
 
     def _wait(self) -> None:
         """Wait until prepared batches are written."""

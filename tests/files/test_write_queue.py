@@ -26,46 +26,65 @@ class Recorder:
         self.threads.add(threading.current_thread().name)
 
 
-def put(queue, numbers, released):
+class Buffer:
+    """A buffer of one byte."""
+
+    def __init__(self, number):
+        self.content = bytearray([number])
+        self.number = number
+
+    def view(self):
+        return memoryview(self.content)
+
+    def clear(self):
+        self.content.clear()  # an error while the view exists
+
+
+def put(queue, numbers):
     for number in numbers:
-        queue.put(memoryview(bytes([number])), lambda number=number: released.append(number))
+        queue.put(Buffer(number))
+
+
+def numbers_of(buffers):
+    assert not any(buffer.content for buffer in buffers)
+    return [buffer.number for buffer in buffers]
 
 
 def test_all_bytes_are_written_in_order_by_a_thread_that_may_start_again():
     output, released = Recorder(), []
-    queue = WriteQueue(output)
+    queue = WriteQueue(output, released)
     queue.wait()
     for begin in (0, 50):
-        put(queue, range(begin, begin + 50), released)
+        put(queue, range(begin, begin + 50))
         queue.wait()
-    assert (output.content, released) == (bytes(range(100)), list(range(100)))
+    assert (output.content, numbers_of(released)) == (bytes(range(100)), list(range(100)))
     assert output.threads == {"ninja-write"}
 
 
 def test_an_error_is_raised_in_the_callers_thread_and_nothing_more_is_written():
     output, released = Recorder(fails_at=3), []
-    queue = WriteQueue(output)
+    queue = WriteQueue(output, released)
     with pytest.raises(OutputError, match="disk full"):
-        put(queue, range(100), released)
+        put(queue, range(100))
     with pytest.raises(OutputError, match="disk full"):
         queue.wait()
     queue.stop()
     assert output.content == bytes(range(3))
-    assert released == list(range(len(released)))  # buffers return even if they are not written
+    assert numbers_of(released) == list(range(len(released)))  # buffers return even if they are not written
 
 
 def test_contents_that_wait_are_bounded():
     gate, released = threading.Event(), []
-    queue = WriteQueue(Recorder(gate=gate))
-    caller = threading.Thread(target=put, args=(queue, range(20), released))
+    queue = WriteQueue(Recorder(gate=gate), released)
+    caller = threading.Thread(target=put, args=(queue, range(20)))
     caller.start()
     caller.join(0.05)
     assert caller.is_alive()
-    assert queue._contents.qsize() <= LARGEST_QUEUE
+    assert queue._buffers.qsize() <= LARGEST_QUEUE
     gate.set()
     caller.join(10)
     queue.wait()
-    assert released == list(range(20))
+    assert numbers_of(released) == list(range(20))
 
 
 @pytest.mark.parametrize("name", ["out.ark", "out.ark.gz", "ark,scp:out.ark,out.scp"])
