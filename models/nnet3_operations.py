@@ -51,7 +51,7 @@ class Kernels:
 
 
 def concatenate(parts: list[Tensor]) -> Tensor:
-    """Concatenate parts of rows, float32 [n, width] each."""
+    """Concatenate the parts of an input along the columns; each part is float32 [n, width]."""
     return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
 
 

@@ -101,10 +101,10 @@ def best(
 
     Each line has a key and its words, or word ids if there is no symbol table.
 
-    Each line of --json has a key, the text, and its words with start and end (seconds), if the lattice has times, and
-    confidence: the posterior, or with --confidence the calibrated probability that the word is correct. With
-    --unboosted, words also have their confidence without boosts. With --tags, each line also has the phrases, with
-    class, text, and the indices of the first word (begin) and after the last word (end).
+    Each line of --json has a key, the text and its words. Each word has a confidence and, if the lattice has times, its
+    start and end in seconds. The confidence is the posterior, or with --confidence the calibrated probability that the
+    word is correct. With --unboosted, each word also has its confidence without boosts. With --tags, each line also has
+    the phrases: class, text, and the indices of the first word (begin) and after the last word (end).
 
     \b
     Examples:

@@ -35,7 +35,7 @@ def confidence_options(command: Command) -> Command:
 
     @section(
         "Confidences",
-        reads("--confidence", "Calibrate confidences with a model that `ninja tune --confidence` has fitted."),
+        reads("--confidence", "Calibrate confidences with a model fitted by `ninja tune --confidence`."),
         reads(
             "--confidence-lm",
             "Language model of the confidence model.  [default: the shipped model that it names]",

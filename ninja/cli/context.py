@@ -201,7 +201,7 @@ def write_words(path: str | None, stage: Contextual) -> None:
     click.option("--acoustic-scale", default=0.1, help=HELP["acoustic_scale"]),
     click.option("--word-penalty", default=0.0, help="Cost added per word when best paths are computed."),
 )
-@lattice_output("Output for the lattices with context")
+@lattice_output("Output for the boosted lattices")
 @section(
     "Input and output", writes("--report", "Write best paths with their phrases, and added phrases, as JSON lines.")
 )

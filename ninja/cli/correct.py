@@ -77,15 +77,16 @@ def correct(
 ) -> None:
     """Correct names, places and titles in transcripts, lists and lattices.
 
-    Phrases of --entities replace words that sound like them where this is probable: JSON of recognisers, subtitles,
-    CTM and text files keep all other bytes, and words keep their punctuation, times and confidences. Phrases that are
-    there in another case are written as in the list. SOURCE may also be an n-best list or a lattice, whose best path is
-    corrected. A text file has a key and words on each line, or only words if its first words do not look like keys;
-    --from transcripts:keys=first or keys=none sets it.
+    Words that are probably misrecognised phrases of --entities are replaced by these phrases. In JSON of recognisers,
+    subtitles, CTM and text files, all other bytes are kept, and words keep their punctuation, times and confidences.
+    Phrases that occur in another case are written as in the list. SOURCE may also be an n-best list or a lattice, whose
+    best path is corrected. Each line of a text file has a key and words, or only words if the first words of the lines
+    do not look like keys; --from transcripts:keys=first or keys=none overrides this.
 
-    A correction is made if its probability is at least --threshold. The default was calibrated on English commands and
-    read speech: with 95 % confidence, at most 1 % of utterances with a list of 100 names, none spoken, are changed;
-    lists of other words change more. `ninja tune --correct` chooses a threshold for your data.
+    A correction is made if its probability is at least --threshold. The default threshold was calibrated on English
+    commands and read speech: with 95 % confidence, at most 1 % of the utterances are changed if the list has 100 names
+    and none of them is spoken. Lists of other words cause more changes. `ninja tune --correct` chooses a threshold for
+    your data.
 
     \b
     Examples:

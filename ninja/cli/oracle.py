@@ -102,7 +102,7 @@ def nearest(
 @reads("--wildcard-symbols-list", "Words that never count as errors, one per line.")
 @reads("--word-symbol-table", "Alias of --words.")
 @click.option(
-    "--strict", is_flag=True, help="Exit with code 1 if a lattice has no reference, or a reference no lattice."
+    "--strict", is_flag=True, help="Exit with code 1 if a lattice has no reference, or a reference has no lattice."
 )
 @normalizer_option
 @section(

@@ -49,7 +49,7 @@ OF_KINDS = ("lm_weight", "word_penalty", "acoustic_scale", "max_unknown")  # who
 @section(
     "Server",
     reads("--words", f"{WORDS_HELP} For lattices that contain word ids."),
-    click.option("--host", default="127.0.0.1", help="Address to listen on; 0.0.0.0 for all networks."),
+    click.option("--host", default="127.0.0.1", help="Address to listen on; 0.0.0.0 for all network interfaces."),
     click.option("--port", type=click.IntRange(0, 65535), default=8080, help="Port to listen on; 0 for any free port."),
     reads("--token-file", "File with a token that clients must send ('Authorization: Bearer TOKEN')."),
     reads("--tls-certificate", "Certificate chain in PEM format, for HTTPS."),
@@ -67,11 +67,11 @@ def serve(
 
     The models are loaded once, and all requests share one batch. POST /v1/rescore takes a lattice in any format that
     Ninja reads, or an n-best list in JSON, and returns the best hypotheses with times and confidences. POST /v1/correct
-    takes a transcript, and returns it with corrected names, as `ninja correct` does. WS /v1/stream
-    rescores growing lattices. The page / is a
-    form for lattices, /docs describes the endpoints, /metrics has metrics for Prometheus. SIGTERM stops the server
-    after the requests in progress. Without --lm-weight, --word-penalty and --acoustic-scale, lattices and n-best lists
-    have the default weights of their kind, as in `ninja rescore`. Requires the extra ninja-asr[serve].
+    takes a transcript, and returns it with corrected names, as `ninja correct` does. WS /v1/stream rescores growing
+    lattices. The page / is a form for lattices, /docs describes the endpoints, and /metrics exports metrics for
+    Prometheus. After SIGTERM, the server answers the requests in progress and stops. Without --lm-weight,
+    --word-penalty and --acoustic-scale, lattices and n-best lists are rescored with the default weights of their kind,
+    as in `ninja rescore`. Requires the extra ninja-asr[serve].
 
     \b
     Example:

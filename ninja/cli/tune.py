@@ -105,16 +105,18 @@ def tune(
     With --rnnlm none, the lattices are not rescored: acoustic scale and word penalty are chosen for `ninja best`,
     `ninja score` and other commands, which read them with --config.
 
-    With --entities, the boosts of `ninja context` are chosen instead: those with the fewest errors in SOURCE, whose
-    utterances contain phrases, among those that hardly raise the WER in --general, whose utterances contain none. With
-    --context-model, the weights of the context model are chosen; --general is optional then.
+    With --entities, the boosts of `ninja context` are tuned instead. SOURCE has utterances with phrases, and --general
+    has utterances without phrases. The boosts with the fewest errors in SOURCE are chosen; they may raise the WER in
+    --general by at most --max-general-rise. With --context-model, the weights of the context model are tuned, and
+    --general is optional.
 
-    With --confidence, a map from posteriors and other features of words to the probability that they are correct is
-    fitted, which `ninja mbr-decode --confidence` and other commands read.
+    With --confidence, a confidence model is fitted, which maps posteriors and other features of words to the
+    probability that the words are correct. `ninja mbr-decode --confidence` and other commands read this model.
 
-    With --correct, the threshold of `ninja correct` is chosen instead: the lowest one with which at most
-    --max-false-corrections of the utterances whose references contain no phrase are changed, with 95 % confidence.
-    --letters-only, --lexicon and --confusion are then options of the corrections, and are written with the threshold.
+    With --correct, the threshold of `ninja correct` is tuned instead. The chosen threshold is the lowest one at which,
+    with 95 % confidence, corrections change at most the fraction --max-false-corrections of the utterances without
+    phrases in their references. --letters-only, --lexicon and --confusion apply to the corrections, and are written
+    with the threshold.
 
     \b
     Examples:

@@ -92,9 +92,9 @@ def fits_confidences(command: Command) -> Command:
             "--confidence-map",
             type=click.Choice(get_args(Method)),
             default="logistic",
-            help="With --confidence: kind of the map; monotone uses posteriors only and keeps their order.",
+            help="With --confidence: type of the map; monotone uses only posteriors and preserves their order.",
         ),
-        reads("--confidence-lm", "With --confidence: language model whose surprise is used, such as english-ngram."),
+        reads("--confidence-lm", "With --confidence: language model whose surprisal is a feature (english-ngram)."),
         unboosted_option,
     )
     @functools.wraps(command)

@@ -35,7 +35,7 @@ class ConfidenceModel:
     bias: float = 0.0  # of the logistic map
     weights: Mapping[str, float] = field(default_factory=dict)  # feature → weight
     words: Mapping[str, float] = field(default_factory=dict)  # lexical word → weight
-    lm: str | None = None  # name of the language model whose surprise is a feature
+    lm: str | None = None  # name of the language model whose surprisal is a feature
 
     @property
     def needs_lm(self) -> bool:
@@ -89,7 +89,7 @@ def _missing(name: str) -> str:
             "the lattice has no times, but the confidence model uses durations; fit a model on lattices without times"
         )
     if name in OF_LM:
-        return "the confidence model uses the surprise of a language model; give the model (--confidence-lm)"
+        return "the confidence model uses the surprisal of a language model; give the model (--confidence-lm)"
     return "the confidence model uses posteriors without boosts; give the lattices without boosts (--unboosted)"
 
 

@@ -45,7 +45,7 @@ class ContextOptions:
     context_weight: float = described(1.0, "Factor of the log-probabilities that --context-model adds.")
     context_prior: float = described(0.0, "Added to the log-odds of a phrase with --context-model.")
     max_arcs: int = described(
-        10_000_000, "Maximum number of arcs of a lattice with context; larger lattices are reported as errors."
+        10_000_000, "Maximum number of arcs of a boosted lattice; larger lattices are reported as errors."
     )
 
     def __post_init__(self) -> None:

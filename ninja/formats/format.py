@@ -120,7 +120,7 @@ class NotingEncoder(Encoder, Protocol):
     """An encoder that has messages for the user."""
 
     def notes(self) -> list[str]:
-        """Return the messages once the file is complete."""
+        """Return the messages; called when the file is complete."""
         ...
 
 

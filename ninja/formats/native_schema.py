@@ -196,7 +196,7 @@ def checked(schema: Any, path: str | None) -> Schema:
         raise FormatError("an Arrow file, but not one of lattices", path)
     if metadata[NAME] != str(VERSION).encode():
         version = metadata[NAME][:20].decode("utf-8", "replace")
-        raise FormatError(f"version {version} of lattice files; this is for version {VERSION}, so upgrade", path)
+        raise FormatError(f"the file has version {version}, but Ninja reads version {VERSION}; upgrade Ninja", path)
     pyarrow = arrow()
     has_dictionary = False
     types = {name: type for name, type in _types(pyarrow).items() if name != CHECKSUM or CHECKSUM in schema.names}

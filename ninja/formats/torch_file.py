@@ -221,7 +221,7 @@ class _Interpreter:
         target, keys = self._stack[-1], values[::2]
         # Only simple keys are allowed, because hashing deeply nested tuples could overflow the stack.
         if type(target) is not dict or not all(type(key) in (str, int) for key in keys):
-            raise ValueError("an entry without a dictionary, or with a key that is no string or integer")
+            raise ValueError("an entry without a dictionary, or with a key that is neither a string nor an integer")
         target.update(zip(keys, values[1::2], strict=True))
 
     def _import(self, argument: str) -> None:

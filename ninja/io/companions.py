@@ -376,10 +376,10 @@ def _remove(path: str) -> None:
 
 
 def refuse_other_scales(place: str, chosen: ChosenScales | None) -> None:
-    """Raise `OptionError` if an output cannot be resumed because its lattices have other scales.
+    """Raise `OptionError` if an output cannot be resumed because its lattices have different scales.
 
     Args:
-        place: Path of the output, which may be complete or not; one without a scale file is accepted.
+        place: Path of a complete or partial output; an output without a scale file is accepted.
         chosen: Scales of the lattices to be added, if any.
     """
     part = part_of(place)

@@ -107,7 +107,7 @@ class NumberWriter:
         self._append(b"".join(pieces))
 
     def fields(self, key: str, fields: Sequence[str]) -> None:
-        """Append an entry of words.
+        """Append an entry as text: a key and its fields, separated by spaces.
 
         Raises:
             OptionError: The table is binary.

@@ -121,9 +121,9 @@ class Reading:
         return self.options.words.known
 
     def single_scores(self) -> str | None:
-        """Return the kind of lattices whose paths have a single score, for messages; None if they have two.
+        """Return the kind of the lattices for messages if their paths have a single score, or None if they have two.
 
-        This is decided by the lattices that `begin` has read. N-best lists count as having a single score.
+        The lattices that `begin` has read determine the result. N-best lists count as having a single score.
         """
         if any(name != KALDI and by_name(name, "read").holds == "nbest" for name in self.options.formats):
             return "n-best lists"

@@ -34,7 +34,7 @@ AUTO = "auto"
 MAX_TABLES = 64  # symbol tables whose lexical forms are cached
 NORMALIZER_HELP = (
     "Normalizer applied before words are compared: none, basic (ignores case and punctuation), english (Whisper's "
-    "rules), or a file of written words and their forms.  [default: basic if the words look written, else none]"
+    "rules), or a file of written words and their forms.  [default: basic if words end with punctuation, else none]"
 )
 NORMALIZERS: tuple[str, ...] = get_args(Name)
 
@@ -50,7 +50,9 @@ _MAX_REPEATS = 8  # limit of repetitions until a form no longer changes
 _ENDS = re.compile(r"\S[,?!;:…。、！？،؟।]$|\w{3}\.$", re.MULTILINE)  # final punctuation of written words
 MIN_SHARE = 0.02  # smallest share of words with final punctuation for words to look written
 _SAMPLE = 4096  # approximate number of words of a table that are tested
-LOOKS_WRITTEN = "words look written: case and punctuation are ignored (normalizer basic); to compare them, use none"
+LOOKS_WRITTEN = (
+    "words end with punctuation: normalizer basic ignores case and punctuation; none compares words unchanged"
+)
 
 
 class Normalizer:
@@ -419,7 +421,7 @@ class LexicalForms:
         return self._normalizer or NONE
 
     def normalizer_of(self, words: Collection[str]) -> Normalizer:
-        """Return the normalizer; ``auto`` selects ``basic`` if these words look written."""
+        """Return the normalizer; ``auto`` selects ``basic`` if these words are written text, see `looks_written`."""
         if self._normalizer is not None or not looks_written(words):
             return self._normalizer or NONE
         with self._lock:

@@ -27,7 +27,8 @@ def run(
 
     Args:
         plan: See `ninja.pipeline.shard`.
-        start: Called in each worker; returns the function that runs a part. It is pickled and sent to the workers.
+        start: Called in each worker; returns the function that processes a `Part`. It is pickled and sent to the
+            workers.
         cluster: Address of a Ray cluster (``HOST:PORT``). "auto" uses the cluster that runs on this machine, or starts
             a local one. None runs the shards in this process.
         cores: Number of cores per actor, which is the number of threads that it should use.
@@ -40,7 +41,7 @@ def run(
     Raises:
         OptionError: The folder contains shards of another plan, or the cluster cannot be reached.
         WorkerError: Shards failed repeatedly; the message names them. All other shards are complete.
-        NinjaError: An error that applies to all shards; if they run in this process, any error of the work.
+        NinjaError: An error applies to all shards; if they run in this process, any error of that function.
         DependencyError: Ray is not installed.
     """
     shards = missing(plan)

@@ -479,7 +479,7 @@ def _note_source(times: _Times, sink: LatticeSink, lattice: Lattice) -> None:
 
 
 class _Times:
-    """Counts lattices whose times the stage loses, and n-best lists whose other fields it loses."""
+    """Counter of lattices that lose their times in a stage, and of n-best lists that lose their other fields."""
 
     def __init__(self) -> None:
         self.lost = self.lost_records = 0

@@ -360,21 +360,23 @@ class BatchedLM(LanguageModel):
     def wave(
         self, released: Slots, advance_slot: Slots, advance_word: Words, score_slot: Slots, score_word: Words
     ) -> Answers:
-        """Release slots, extend histories and score words; if this fails, the new histories are released.
+        """Run one wave of the search: release slots, extend histories and score words.
+
+        If scoring fails, the slots of the new histories are released.
 
         Args:
             released: Slots to release.
             advance_slot: Slots of the histories to extend.
-            advance_word: The word that extends each of them.
-            score_slot: Slots of the histories in which words are scored; -1 - i means the i-th new history.
-                Negative entries are replaced in place.
+            advance_word: Word that extends each history.
+            score_slot: Slot of the history before each word to score; -1 - i selects the i-th new history. Negative
+                entries are replaced in place.
             score_word: The words to score.
 
         Returns:
             Slots of the new histories, natural-log probabilities, and the elapsed seconds.
 
         Raises:
-            ModelError: The model returned a wrong number of values, or a single history exceeds the memory.
+            ModelError: The model returned a wrong number of values, or a single history does not fit into memory.
         """
         start = time.perf_counter()
         if released.size:

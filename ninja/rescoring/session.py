@@ -75,23 +75,23 @@ class Session:
         self._is_final = False
 
     def update(self, lattice: Lattice, *, final: bool = False) -> Partial:
-        """Rescore the lattice so far.
+        """Rescore the current lattice of the utterance.
 
         Args:
-            lattice: The whole lattice, with a symbol table that all sessions should share.
+            lattice: The lattice from the start of the utterance, with a symbol table that all sessions should share.
             final: The lattice is complete: all words are stable, and no update follows.
 
         Raises:
-            ClosedError: The final lattice was given already, or the Rescorer is closed.
+            ClosedError: The final lattice has already been submitted, or the Rescorer is closed.
             NinjaError: The lattice cannot be rescored. The session can be continued with another update.
         """
         return self.observe(self.submit(lattice).result(), final=final)
 
     def submit(self, lattice: Lattice) -> Submission:
-        """Submit the lattice so far without waiting; give the result of the future to `observe`.
+        """Submit the current lattice without waiting; pass the result of the future to `observe`.
 
         Raises:
-            ClosedError: The final lattice was given already, or the Rescorer is closed.
+            ClosedError: The final lattice has already been submitted, or the Rescorer is closed.
             BusyError: Too many lattices are in flight.
         """
         if self._is_final:

@@ -207,7 +207,7 @@ class _Api:
     async def ready(self, request: Request) -> Response:
         """Tell whether the server accepts lattices."""
         if self._scorer.is_closed:
-            raise Problem(503, "the models are closed")
+            raise Problem(503, "the server is stopping")
         return self._text("ready\n")
 
     async def metrics_page(self, request: Request) -> Response:

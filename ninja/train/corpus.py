@@ -106,7 +106,7 @@ def _targets(path: str, name: str) -> list[Path]:
 
 
 def _parts(path: str, choice: Choice) -> tuple[Part | None, Part | None]:
-    """Return the held-out part of a text and the remaining part, or None for both."""
+    """Return the held-out part of a text and the remaining part; both are None if nothing is held out."""
     held_out = text.held_out_part(path) if choice.hold_out else None
     return held_out, None if held_out is None else replace(held_out, held_out=False)
 

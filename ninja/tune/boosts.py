@@ -254,7 +254,7 @@ class _Search(Search[Setting]):
 
 
 class _Without(_Search):
-    """Search for the best setting without entities, the baseline."""
+    """Search for the best setting without entities, which is the baseline."""
 
     def __init__(self, trials: Trials, names: Sequence[str], start: Setting) -> None:
         grids = {

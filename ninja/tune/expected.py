@@ -123,7 +123,7 @@ class WordErrors:
         return Outcomes(expected, errors, words)
 
     def _costs(self, weights: Weights) -> Doubles:
-        """Return the costs without word penalty, [lattices, sentences of the longest list]."""
+        """Return the cost of each sentence without word penalty, float64 [lattices, max_sentences], padded with inf."""
         share = 1.0 - weights.lm_weight if self._old is None else 1.0
         cost = weights.acoustic_scale * self._acoustic + share * self._graph + self._missing
         if weights.lm_weight and weights.mixture:
@@ -141,7 +141,7 @@ class WordErrors:
         return expected, self._edits[self._row, best]
 
     def _logprob(self, mixture: tuple[float, ...]) -> Doubles:
-        """Return the mixed log-probability of each sentence, [lattices, sentences of the longest list]."""
+        """Return the log-probability of each sentence under the mixture, float64 [lattices, max_sentences]."""
         if self._mixed is None or self._mixed[0] != mixture:
             share = np.array(mixture)
             if self._sums is not None:

@@ -70,8 +70,9 @@ def tune_first_pass(
 ) -> TunedScales:
     """Choose the acoustic scale and the word penalty with the fewest expected word errors.
 
-    As in `tune_weights`, the best sentences of each lattice are found with the initial scales and then with the chosen
-    ones, until these do not change, and the initial scales are kept unless the set shows that others are better.
+    As in `tune_weights`, the n-best sentences of each lattice are computed with the initial scales and then with the
+    chosen scales, until the scales no longer change. The initial scales are kept unless the development set shows that
+    other scales are better.
 
     Args:
         lattices: A development set with symbol tables, which is kept in memory. Lattices without a reference are

@@ -76,7 +76,7 @@ def test_normalizer_and_matches_are_noted():
     report = RescoreReport(on_note=notes.append)
     list(stage([("utt", listed("Call Kathy Clendenin, now.", "Call me now."))], report))
     stage.note_late(report)
-    assert notes[0].startswith("words look written")
+    assert notes[0].startswith("words end with punctuation")
     assert "no class: 1 of 1 phrase has words that are not in the symbol table: 'Zoe' ('Zoe')" in notes[1]
 
 

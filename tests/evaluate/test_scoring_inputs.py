@@ -200,8 +200,8 @@ def test_a_score_that_is_missing_names_the_option_and_the_fields_of_the_file(nin
     assert code == 1
     assert "none of the" not in errors
     assert (
-        "a hypothesis has neither 'score' nor 'am_score' and 'lm_score', but 'text', 'avg_logprob', 'id'; name the "
-        "field of its score (--from json:score=avg_logprob), or give a value for missing scores "
+        "a hypothesis has neither 'score' nor 'am_score' and 'lm_score'; its fields are 'text', 'avg_logprob', 'id'; "
+        "name the field of its score (--from json:score=avg_logprob), or give a value for missing scores "
         "(--from json:missing_score=0)"
     ) in errors
     row["nbest"] = [{"text": "hello"}]

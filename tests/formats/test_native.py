@@ -393,7 +393,7 @@ def test_files_that_are_not_ours_are_refused(tmp_path: Any) -> None:
         NativeFile(tmp_path)
     with pytest.raises(FormatError, match="an Arrow file, but not one of lattices"):
         read(rewritten(content, lambda table: table.replace_schema_metadata({})))
-    with pytest.raises(FormatError, match="version 2 of lattice files; this is for version 1"):
+    with pytest.raises(FormatError, match="the file has version 2, but Ninja reads version 1; upgrade Ninja"):
         read(rewritten(content, lambda table: table.replace_schema_metadata({"ninja.lattices": "2"})))
     with pytest.raises(FormatError, match="a lattice file with the columns kind, "):
         read(rewritten(content, lambda table: table.drop_columns(["key"])))

@@ -316,7 +316,7 @@ READERS = {
     "ctm": (CTM, lambda content, path=None: strict(read_ctm(content, path))),
 }
 REFUSED = [
-    ("kaldi", b"utt\n", "f:1: expected a key such as utt-1 alone, found 'utt'"),
+    ("kaldi", b"utt\n", "f:1: expected only a key, such as utt-1, found 'utt'"),
     ("kaldi", b"utt-1\n0 1 a ,,\n", "f, key 'utt': the file ends within a lattice"),
     ("kaldi", b"utt-1\n0 1 a ,,\n\n", "f:3, key 'utt': the lattice has no final state"),
     ("kaldi", b"utt-1\n0 2 a ,,\n", "f:2, key 'utt': expected an arc to state 1, found '2'"),

@@ -200,7 +200,7 @@ FORGED: list[tuple[bytes, str]] = [
     (forged(pickled=b"\x80\x02h\x05."), "damaged"),
     (forged(pickled=b"\x80\x02N"), "damaged"),
     (forged(pickled=b"\x80\x02X\xff\xff\xff\x7fabc."), "damaged"),
-    (forged(pickled=deep(150_000)), "with a key that is no string or integer"),
+    (forged(pickled=deep(150_000)), "with a key that is neither a string nor an integer"),
     (forged(1, byteorder=b"big"), "the byte order of numbers is not little-endian"),
     (forged(1, **{"more/data.pkl": b""}), r"it must have exactly one data\.pkl"),
 ]

@@ -186,7 +186,7 @@ def test_keys_have_times_in_the_unit_that_fits_the_lattice(key, seconds, expecte
 
 
 def test_windows_without_times_are_refused(tmp_path):
-    with pytest.raises(LatticeError, match="is no such time in seconds, hundredths or thousandths"):
+    with pytest.raises(LatticeError, match="is not its length in seconds, hundredths or thousandths"):
         Windows().of("rec_000030-000065", 12.0)
     with pytest.raises(LatticeError, match="the key does not end in times"):
         Windows().of("rec", 12.0)

@@ -25,7 +25,7 @@ OTHER_LETTER = "\ufffd"  # any letter that no phrase has
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Alphabet:
-    """Pronunciations as strings of symbols, phones or letters, and the costs of confusing them."""
+    """Pronunciations as strings of symbols (phones or letters), and the costs of confusing these symbols."""
 
     pronouncer: Pronouncer
     confusion: Confusion

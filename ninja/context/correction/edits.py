@@ -130,7 +130,7 @@ def _verdicts(text: str, path: str) -> list[Verdict]:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A change in a file of verdicts."""
+    """Position of a change in a file of verdicts, for error messages."""
 
     path: str
     name: str

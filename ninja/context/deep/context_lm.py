@@ -57,11 +57,11 @@ class ContextMixture(Mixture):
 
 
 class _Keys:
-    """Keys of phrases, and the log-sum of their products with queries.
+    """Keys of phrases, and the log-sum-exp of their products with queries.
 
     Args:
         key: Keys, float32 [phrases, width].
-        shared: Whether many utterances use the keys, so that packing them for products is worthwhile.
+        shared: Whether many utterances use the keys; shared keys are packed once for fast matrix products.
     """
 
     __slots__ = ("_batch", "_product")

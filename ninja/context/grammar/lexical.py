@@ -45,7 +45,7 @@ class LexicalContext:
         return self.written.words
 
     def _spell(self, words: Sequence[str]) -> list[int]:
-        """Return the lexical ids of the words of a phrase; `learn` has read its list."""
+        """Return the lexical ids of the words of a phrase; call `learn` with the phrase list first."""
         return [number for word in words for number in self._ids[word]]
 
     def learn_all(self) -> None:

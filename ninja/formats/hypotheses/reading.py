@@ -103,7 +103,7 @@ class _Reading:
                     raise utterance
                 if key in self._keys:
                     name = self._presets[0].name
-                    raise FormatError(f"the utterance occurs twice; name another field (--from {name}:key=…)")
+                    raise FormatError(f"the utterance occurs twice; choose another key field (--from {name}:key=…)")
                 self._keys.add(key)
                 yield self._list(utterance, key, Origin(document, line or 0, place))
             except FormatError as error:
@@ -126,7 +126,7 @@ class _Reading:
         yield from self._of_value(value, None, doubled=doubled)
 
     def _not_json(self, error: ValueError) -> FormatError:
-        """Return the error of a whole document."""
+        """Convert an exception from parsing a whole document to a `FormatError`."""
         if isinstance(error, FormatError):
             return error
         if isinstance(error, json.JSONDecodeError):

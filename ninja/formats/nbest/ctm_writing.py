@@ -87,8 +87,8 @@ class CtmEncoder:
 
     def _row(self, nbest: NBest, timing: Timing, place: int, file: str, word: str, *, has_confidences: bool) -> str:
         if timing.begins is None or timing.ends is None:
-            message = "its words have no times, so it cannot be CTM; read lists with times (JSON with words), or give "
-            raise LatticeError(f"{message}lattices with alignments (ninja align-words)", key=nbest.key)
+            message = "its words have no times, so it cannot be written as CTM; use lists with times (JSON with words)"
+            raise LatticeError(f"{message}, or lattices with alignments (ninja align-words)", key=nbest.key)
         begin, end = timing.begins[place], timing.ends[place]
         digits = max(2, math.ceil(-math.log10(self._shift or nbest.frame_shift or 0.01) - 1e-9))
         confidence = ""

@@ -1,4 +1,4 @@
-"""Writers of subtitle files: files that were read, with new words, or captions for other lists with times."""
+"""Writers of subtitle files: replace the words of an input file, or write captions for other lists with times."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KEPT: frozenset[Field] = frozenset({"key", "times", "frame shift", "names", "fie
 
 
 def cue_encoder(settings: WriteSettings, syntax: Syntax) -> MixedEncoder:
-    """Return an encoder that rewrites files of the format with new words, and writes captions for other lists."""
+    """Return an encoder that replaces the words of files in this format, and writes captions for other lists."""
     documents = DocumentEncoder(settings, syntax.form, partial(rewrite_cues, syntax=syntax))
     return MixedEncoder(syntax.form, documents, CaptionEncoder(settings, syntax))
 
@@ -67,9 +67,9 @@ class CaptionEncoder:
             items = [Caption(place.begin, place.end, tuple(wrapped(words)))]
         else:
             message = (
-                "it has no times, so it cannot be a subtitle; read lists with times (CTM, JSON with words), or give "
+                "it has no times, so it cannot be written as subtitles; use lists with times (CTM, JSON with words)"
             )
-            raise LatticeError(f"{message}lattices with alignments (ninja align-words)", key=nbest.key)
+            raise LatticeError(f"{message}, or lattices with alignments (ninja align-words)", key=nbest.key)
         pieces = []
         count, last = self._count, self._last
         for item in items:

@@ -114,7 +114,7 @@ def read_kaldi_names(content: Pieces, path: str | None = None, *, encoding: str 
         elif line_of_path is None:
             match = _KEY.fullmatch(fields[0])
             if len(fields) != 1 or not match:
-                raise FormatError(f"expected a key such as utt-1 alone, found {row[:60]!r}", path, line=line)
+                raise FormatError(f"expected only a key, such as utt-1, found {row[:60]!r}", path, line=line)
             if hypotheses and key != match[1]:
                 yield NBest(key, tuple(hypotheses))
                 hypotheses = []

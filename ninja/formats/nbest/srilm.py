@@ -280,7 +280,7 @@ def begins_srilm(head: bytes) -> bool:
 
 
 def all_srilm(head: bytes) -> bool:
-    """Return whether a file has a header or all lines are hypotheses, unlike other tables of numbers."""
+    """Return whether a file begins with an SRILM header or contains only hypotheses, unlike other numeric tables."""
     rows = _rows(head[: head.rfind(b"\n") + 1] if len(head) == HEAD else head)
     return rows[0].startswith((FIRST.encode(), SECOND.encode())) or _is_list(rows)
 

@@ -17,7 +17,7 @@ from ninja.lm.units import Ids
 
 
 class EndpointPieces(LanguageModel):
-    """A model over tokens that a server scores.
+    """A language model over the tokens of a server, which computes the scores.
 
     A slot stores the tokens of a history, so that advancing a history needs no request. `score_trie` sends the fewest
     texts; algorithms other than ``nbest``, ``cover`` and ``trie`` send each history again when it grows.
@@ -89,7 +89,7 @@ class EndpointPieces(LanguageModel):
     def score_below(
         self, slot: int, parent: npt.NDArray[np.int32], word: npt.NDArray[np.int32]
     ) -> npt.NDArray[np.float32]:
-        """Score the tokens of a trie below a history; see `LanguageModel.score_trie`."""
+        """Score the tokens of a trie after a history; see `LanguageModel.score_trie`."""
         return self._below(self._history[slot], parent, word)
 
     def _below(

@@ -134,7 +134,7 @@ class PieceLM(AttentionLM):
     def score_below(
         self, slot: int, parent: npt.NDArray[np.int32], word: npt.NDArray[np.int32]
     ) -> npt.NDArray[np.float32]:
-        """Score the pieces of a trie below a history, which is not read again; see `LanguageModel.score_trie`."""
+        """Score the pieces of a trie after a history, using its cached states; see `LanguageModel.score_trie`."""
         if not self._reads_below or not self._fits(parent, int(self._depth[slot])):
             return score_by_levels(self, parent, word, root=self.share(slot))
         above = int(self._parent[slot])

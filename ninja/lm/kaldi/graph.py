@@ -33,7 +33,7 @@ Fail = Callable[[str], NoReturn]  # raises a typed error with the position in th
 
 @dataclass(frozen=True, slots=True)
 class _Reference:
-    """A node at an offset from the current step, in a descriptor."""
+    """Reference in a descriptor to a node at a time offset, multiplied by a scale."""
 
     node: str
     offset: int

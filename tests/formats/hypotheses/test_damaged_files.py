@@ -127,7 +127,7 @@ def test_one_line_of_many_may_be_bad(tmp_path):
     assert [error.partition(" (")[0] for error in errors] == [
         ":2, key 'x-2': not JSON: Expecting property name enclosed in double quotes: line 1 column 2",
         ":5, key 'x-4': expected an object, found 3",
-        ":6, key 'u': the utterance occurs twice; name another field",
+        ":6, key 'u': the utterance occurs twice; choose another key field",
     ]
 
 
