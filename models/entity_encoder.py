@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-Extractor = Literal["boundary", "last", "average", "attention", "s2s-last", "nnlm-last"]
+Extractor = Literal["boundary", "last", "average", "attention", "attention-boundary", "s2s-last", "nnlm-last"]
 Inputs = Literal["letters", "phones", "both"]
 Outputs = Literal["letters", "phones", "concat", "joint"]
 
@@ -37,9 +37,9 @@ class Config:
     num_phones: int
     inputs: Inputs = "both"
     outputs: Outputs = "joint"  # concat: one decoder writes letters, then phones; joint: a decoder for each
-    extractor: Extractor = (
-        "boundary"  # attention: decoders attend while training; s2s-last: none; nnlm-last: next symbol
-    )
+    # attention: decoders attend while training, and the vector is of an average, or of first and last states;
+    # s2s-last: no decoders; nnlm-last: a model of the next symbol
+    extractor: Extractor = "boundary"
     embedding: int = 32
     hidden: int = 64  # size of the GRU in each direction
     bottleneck: int = 128
@@ -61,7 +61,7 @@ class Strings(nn.Module):
     @staticmethod
     def width(config: Config) -> int:
         """Return the width of the pooled vector."""
-        return config.hidden * {"boundary": 4, "nnlm-last": 1}.get(config.extractor, 2)
+        return config.hidden * {"boundary": 4, "attention-boundary": 4, "nnlm-last": 1}.get(config.extractor, 2)
 
     def forward(self, symbol: Tensor) -> tuple[Tensor, Tensor]:
         """Return pooled vectors [batch, width] and states [time, batch, …] of symbols, int64 [time, batch]."""
@@ -76,7 +76,7 @@ class Strings(nn.Module):
             back = back.gather(0, reverse[..., None].expand_as(back))
             state = torch.cat([state, back], -1)  # [time, batch, 2 · hidden]
         final = state[last, torch.arange(batch, device=symbol.device)]
-        if self.extractor == "boundary":
+        if self.extractor in ("boundary", "attention-boundary"):
             pooled = torch.cat([state[0], final], -1)
         elif self.extractor in ("average", "attention"):
             valid = (place < length)[..., None]
@@ -91,7 +91,7 @@ class Decoder(nn.Module):
 
     def __init__(self, num_symbols: int, config: Config) -> None:
         super().__init__()
-        attends = config.extractor == "attention"
+        attends = config.extractor.startswith("attention")
         self.embedding = nn.Embedding(num_symbols, config.embedding)
         self.gru = nn.GRU(config.embedding + config.bottleneck, config.decoder)
         self.query = nn.Linear(config.decoder, 2 * config.hidden, bias=False) if attends else None
@@ -169,7 +169,7 @@ class EntityEncoder(nn.Module):
         symbols = {"letters": letters, "phones": phones}
         encoded = [encoder(symbols[kind]) for kind, encoder in self.strings.items()]
         pooled = self.bottleneck(torch.cat([vector for vector, _ in encoded], -1))
-        if self.config.extractor != "attention":
+        if not self.config.extractor.startswith("attention"):
             return pooled, ()
         valid = torch.cat([symbols[kind] != PADDING for kind in self.strings])
         return pooled, (torch.cat([state for _, state in encoded]), valid)

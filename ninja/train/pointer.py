@@ -236,6 +236,8 @@ def _others(
     simulated: SimulatedText, excluded: set[int], options: PointerOptions, rng: np.random.Generator
 ) -> npt.NDArray[np.int64]:
     """Draw phrases to add to all lists of the batch, except the phrases in `excluded`."""
+    if options.most_phrases == 0:
+        return np.empty(0, np.int64)
     count = int(math.exp(rng.random() * math.log(options.most_phrases + 1)))
     num_spoken = int(rng.binomial(count, SPOKEN)) if simulated.spoken else 0
     drawn = {simulated.spoken[index] for index in rng.integers(max(1, len(simulated.spoken)), size=num_spoken).tolist()}

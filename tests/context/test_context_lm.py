@@ -32,7 +32,8 @@ from ninja.lm import load  # noqa: E402
 from ninja.lm.mixture import Mixture  # noqa: E402
 from ninja.lm.recurrent.lstm import LstmLM  # noqa: E402
 from ninja.rescoring import Rescorer, RescoreReport  # noqa: E402
-from ninja.train.pointer import train_pointer  # noqa: E402
+from ninja.train.pointer import _others, train_pointer  # noqa: E402
+from ninja.train.simulated_lists import simulate  # noqa: E402
 from ninja.tune.pointer import PointerSet, tune_pointer  # noqa: E402
 
 
@@ -351,6 +352,18 @@ def test_a_trained_pointer_expects_phrases_where_the_text_has_them_however_long_
         assert lm.logprob(before, name)[0] - lm.below(before, name)[0] < 3.0
         after = read(lm, before, ["w7"])
         assert lm.logprob(after, name)[0] - lm.below(after, name)[0] > (5.0 if size == 1 else 2.0)
+
+
+def test_lists_of_training_may_have_only_the_phrases_of_their_sentences():
+    text = [["w1", f"w{number % 3 + 2}", "w7", f"name{chr(97 + number % 20)}", "w2"] for number in range(100)]
+    options = PointerOptions(positions=600, common=8, steps=20, batch=16, most_phrases=0, width=4, threads=1)
+    losses = []
+    train_pointer(BASE, "tiny", lambda: text, POINTER.encoder, options, lambda each: losses.append(each.loss))
+    assert math.isfinite(losses[-1])
+    lists = simulate(lambda: text, options, np.random.default_rng(1))
+    assert [len(_others(lists, set(), options, np.random.default_rng(seed))) for seed in range(3)] == [0, 0, 0]
+    some = replace(options, most_phrases=1)
+    assert [len(_others(lists, set(), some, np.random.default_rng(seed))) for seed in range(3)] == [1, 1, 1]
 
 
 def test_long_lists_and_foreign_letters_are_read():

@@ -59,7 +59,7 @@ def test_every_variant_gives_vectors_that_batches_do_not_change(extractor, input
 
 
 @pytest.mark.parametrize("outputs", OUTPUTS)
-@pytest.mark.parametrize("extractor", ["boundary", "attention"])
+@pytest.mark.parametrize("extractor", ["boundary", "attention-boundary"])
 def test_decoders_learn_to_write_what_they_are_asked_for(outputs, extractor):
     torch.manual_seed(1)
     network = EntityEncoder(Config(29, 41, outputs=outputs, extractor=extractor, hidden=16))

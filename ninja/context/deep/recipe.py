@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ninja.errors import OptionError, check_range, described, documented
 
-EXTRACTORS = ("boundary", "last", "average", "attention", "s2s-last", "nnlm-last")
+EXTRACTORS = ("boundary", "last", "average", "attention", "attention-boundary", "s2s-last", "nnlm-last")
 INPUTS = ("letters", "phones", "both")
 OUTPUTS = ("letters", "phones", "concat", "joint")
 
@@ -60,14 +60,16 @@ class PointerOptions:
     common: int = described(5000, "Number of most frequent words, which are never phrases by themselves.")
     steps: int = described(3000, "Number of training steps.")
     batch: int = described(128, "Number of sentences per step.")
-    most_phrases: int = described(1000, "Maximum size of simulated phrase lists; sizes are drawn log-uniformly.")
+    most_phrases: int = described(
+        1000, "Maximum number of phrases in a simulated list besides those of its sentence; drawn log-uniformly."
+    )
     width: int = described(64, "Size of queries and keys.")
     learning_rate: float = described(2e-3, "Maximum learning rate, which decays to 0.")
     seed: int = described(1, "Random seed.")
     threads: int | None = described(None, "Number of torch threads.  [default: chosen by torch]")
 
     def __post_init__(self) -> None:
-        least = {"positions": 100, "common": 0, "steps": 1, "batch": 1, "most_phrases": 1, "width": 2, "seed": 0}
+        least = {"positions": 100, "common": 0, "steps": 1, "batch": 1, "most_phrases": 0, "width": 2, "seed": 0}
         for name, lowest in least.items():
             check_range(name, getattr(self, name), least=lowest)
         for name in ("learning_rate", "threads"):
