@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import platform
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -61,6 +64,14 @@ class Cells(dict[str, dict[str, Any]]):
             with self.path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps({"name": name, **figures}, ensure_ascii=False) + "\n")
         return figures
+
+    def measured(self, name: str, seconds: float, command: str, **figures: Any) -> None:
+        """Keep and print the figures of a cell with its seconds, date, machine and command."""
+        info = Path("/proc/cpuinfo").read_text(encoding="utf-8") if sys.platform == "linux" else platform.processor()
+        processor = next((line.split(": ")[1] for line in info.splitlines() if line.startswith("model name")), info)
+        origin = {"seconds": round(seconds, 1), "date": time.strftime("%Y-%m-%d", time.gmtime())}
+        origin |= {"machine": f"{processor}, {os.cpu_count()} cores", "command": command}
+        print(name, self.add(name, **figures, **origin), flush=True)
 
 
 @contextmanager

@@ -16,7 +16,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import click
 import numpy as np
 
 from benchmarks.command import argument, command, option, path_option
@@ -59,7 +58,7 @@ VARIANTS = (
     *(
         Variant("extractors", extractor, extractor=extractor, metric=metric)
         for metric in (1.0, 0.0)
-        for extractor in ("nnlm-last", "s2s-last", "attention", "average", "last", "boundary")
+        for extractor in ("nnlm-last", "s2s-last", "attention", "attention-boundary", "average", "last", "boundary")
         if metric or extractor != "s2s-last"  # which learns from distances alone
     ),
     *(
@@ -174,7 +173,7 @@ def _key(variant: Variant, seconds: float) -> str:
 @argument("folder")
 @path_option("--cells", required=True, help="File that keeps the measured cells.")
 @option("--seconds", default=45.0, help="CPU time of each training.")
-@option("--only", type=click.Choice(list(COLUMNS)), help="Train the encoders of this table.")
+@option("--only", help=f"Train the encoders of this table ({', '.join(COLUMNS)}) or with this extractor.")
 def main(folder: Path, cells: Path, seconds: float, only: str | None) -> None:
     pronouncer = Pronouncer.english()
     queries_of = {"read": read_queries(folder, pronouncer, 500), "calls": call_queries(folder, pronouncer)}
@@ -184,7 +183,7 @@ def main(folder: Path, cells: Path, seconds: float, only: str | None) -> None:
     results = Cells(cells)
     for variant in VARIANTS:
         key = _key(variant, seconds)
-        if key in results or only not in (None, variant.table):
+        if key in results or only not in (None, variant.table, variant.extractor):
             continue
         encoder, steps = train(variant, sources, seconds)
         results.add(key, **measure(encoder, queries_of, parts))

@@ -1,3 +1,3 @@
 from benchmarks.command import Group
 
-Group("benchmarks.training", "tables", "speed", "huggingface")()
+Group("benchmarks.training", "tables", "curves", "speed", "huggingface")()

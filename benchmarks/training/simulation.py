@@ -6,13 +6,17 @@ The recursions are the papers', in NumPy. Gradients, Adam and the order of the b
 from __future__ import annotations
 
 import copy
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
+from ninja.errors import ModelError
 from ninja.lm import checkpoint
 from ninja.lm.text import Sentences
+from ninja.train import loop
 from ninja.train.objective import perplexity
 from ninja.train.order import Order
 from ninja.train.recipe import TrainOptions
@@ -71,10 +75,21 @@ class Simulation:
     Args:
         module: Fresh weights; every worker gets a copy.
         options: Of the training; `workers`, `parallel` and the options of blocks among them.
+        ring: Partners of ``adpsgd`` are the two neighbours by turns, instead of random ones.
+        watch: Called with the number of batches taken, after each step or block, when `result` has been set.
     """
 
-    def __init__(self, module, sentences: Sentences, options: TrainOptions) -> None:
+    def __init__(
+        self,
+        module,
+        sentences: Sentences,
+        options: TrainOptions,
+        *,
+        ring: bool = False,
+        watch: Callable[[int], None] = lambda _: None,
+    ) -> None:
         self.options = options
+        self.ring, self.watch = ring, watch
         self.order = Order(sentences, options.batch_tokens, options.seed)
         self.sampler = make_sampler(self.order, module.config.vocabulary, options.samples)
         self.learners = []
@@ -119,12 +134,15 @@ class Simulation:
                     weight.grad = mean.clone()
             for learner in self.learners:
                 update(learner.module, learner.optimizer, self._rate(at, step), self.options, step)
-        self.begin = self.result = self.learners[0].weights.copy()
+            self.begin = self.result = self.learners[0].weights.copy()
+            self.watch(at + size)
 
     def _blocks(self):
         options, size = self.options, self.options.workers
         for at in range(self.early):
             self._step(self.learners[0], at, at, at)
+            self.result = self.learners[0].weights.copy()
+            self.watch(at + 1)
         for learner in self.learners[1:] if self.early else ():
             learner.weights = self.learners[0].weights.copy()
             learner.optimizer.load_state_dict(copy.deepcopy(self.learners[0].optimizer.state_dict()))
@@ -143,7 +161,8 @@ class Simulation:
             for learner in self.learners:
                 learner.weights = begin
             self._moments_at_block_end()
-        self.begin, self.result = begin, block.w.astype(np.float32)
+            self.begin, self.result = begin, block.w.astype(np.float32)
+            self.watch(min(first + options.block_steps * size, self.total))
 
     def _moments_at_block_end(self):
         if self.options.block_optimizer == "reset":
@@ -157,7 +176,7 @@ class Simulation:
                         moment.copy_(mean)
 
     def _adpsgd(self):
-        """Run the learners by turns; each averages with a random partner while it computes. A node is one learner."""
+        """Run the learners by turns; each averages with a partner while it computes. A node is one learner."""
         node = self.options.node_size or 1
         learners = self.learners[:: node if self.options.parallel == "h-adpsgd" else 1]
         node = self.options.workers // len(learners)
@@ -171,11 +190,13 @@ class Simulation:
                 change = learner.weights - before
                 if len(learners) > 1:
                     # The partner takes part before this step is added: averaging goes on while gradients are computed.
-                    partner = learners[int((number + random.integers(1, len(learners))) % len(learners))]
+                    away = (1, -1)[at // self.options.workers % 2] if self.ring else random.integers(1, len(learners))
+                    partner = learners[int((number + away) % len(learners))]
                     before = (before + partner.weights) / 2
                     partner.weights = before
                 learner.weights = before + change
-        self.begin = self.result = sum(learner.weights / len(learners) for learner in learners).astype(np.float32)
+            self.begin = self.result = sum(learner.weights / len(learners) for learner in learners).astype(np.float32)
+            self.watch(at + self.options.workers)
 
     def _node_step(self, learner, together, at):
         means = [torch.zeros_like(weight) for weight in learner.module.parameters()]
@@ -193,3 +214,29 @@ class Simulation:
         module = copy.deepcopy(self.learners[0].module)
         Learner(module, self.learners[0].optimizer).weights = self.result
         return perplexity(checkpoint.as_stored(module), dev)
+
+
+def curve(
+    options: TrainOptions, corpus, dev: Sentences, points: int = 1, *, ring: bool = False
+) -> list[tuple[int, float]]:
+    """Simulate a training; return the words seen and the perplexity at equal distances, inf after it has diverged."""
+    torch.set_num_threads(1)
+    torch.manual_seed(options.seed)
+    module = loop._make(options, len(corpus.words))
+    module.initialise()
+    measured: list[tuple[int, float]] = []
+
+    def watch(at: int) -> None:
+        if at * points // simulation.total > len(measured):
+            try:
+                perplexity = simulation.perplexity(dev)
+            except OverflowError:
+                perplexity = math.inf
+            measured.append((simulation.order.num_words(range(at)), perplexity))
+
+    simulation = Simulation(module, corpus.sentences, options, ring=ring, watch=watch)
+    try:
+        simulation.run()
+    except ModelError:
+        measured.append((simulation.order.num_words(range(simulation.total)), math.inf))
+    return measured

@@ -113,7 +113,7 @@ def _hidden(machines: Machines) -> float:
 
 PUBLISHED = {  # speed-ups; sources in docs/training.md
     "bmuf": {8: 6.9, 16: 13.2, 32: 26.7, 64: 51.3},
-    "bmuf, Chen and Huo": {16: 15.3, 32: 28.4, 64: 56.2},
+    "bmuf, Chen and Huo": {8: 7.3, 16: 15.3, 32: 28.4, 64: 56.2},
     "h-adpsgd": {64: 40.0},
 }
 

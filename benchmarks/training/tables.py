@@ -15,13 +15,11 @@ from itertools import product
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from benchmarks.command import argument, command, option, output
 from benchmarks.tables import Cells, head, put, row
-from benchmarks.training.simulation import Simulation
+from benchmarks.training.simulation import curve
 from benchmarks.training.speed import Machines, measure, table
-from ninja.errors import ModelError
 from ninja.lm import text
 from ninja.train import loop
 from ninja.train.corpus import Choice, open_corpus
@@ -119,20 +117,6 @@ def _wanted(name: str, only: list[str]) -> bool:
     return not only or any(word in name for word in only)
 
 
-def simulated(options: TrainOptions, corpus, dev) -> float:
-    """Return the perplexity after training by simulated workers, inf if it diverges."""
-    torch.set_num_threads(1)
-    torch.manual_seed(options.seed)
-    module = loop._make(options, len(corpus.words))
-    module.initialise()
-    simulation = Simulation(module, corpus.sentences, options)
-    try:
-        simulation.run()
-    except ModelError:  # it diverged
-        return float("inf")
-    return simulation.perplexity(dev)
-
-
 def cut(path: str, words: int, folder: Path) -> str:
     """Write sentences of a text, evenly spread, with about so many words in all; return the file."""
     output = folder / f"train.{words}.txt"
@@ -195,7 +179,7 @@ def perplexities(corpus, dev, cells: Cells, only: list[str]) -> None:
     for name, chosen in _cells().items():
         if name not in cells and _wanted(name, only):
             begin = time.process_time()
-            perplexity = simulated(_options(chosen), corpus, dev)
+            [(_, perplexity)] = curve(_options(chosen), corpus, dev)
             add(cells, name, perplexity=perplexity, cpu=time.process_time() - begin)
 
 
@@ -214,7 +198,8 @@ def short(train_text: str, dev: str, folder: Path, cells: Cells) -> None:
     for name, chosen in SHORT.items():
         if f"short, {name}" not in cells:
             options = replace(BASE, block_steps=2, batch_tokens=512, **chosen)
-            add(cells, f"short, {name}", perplexity=simulated(options, corpus, text.encode(dev, corpus.words)))
+            [(_, perplexity)] = curve(options, corpus, text.encode(dev, corpus.words))
+            add(cells, f"short, {name}", perplexity=perplexity)
 
 
 def render(cells: Cells, page: Path | None) -> None:
