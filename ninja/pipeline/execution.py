@@ -9,16 +9,15 @@ from contextlib import closing, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
-from ninja.errors import LatticeError, NinjaError, OptionError, VocabularyError, all_failed, counted
-from ninja.files.output import target, text_output
+from ninja.errors import LatticeError, NinjaError, OptionError, all_failed, counted
+from ninja.files.output import text_output
 from ninja.files.threads import in_order, num_cores
-from ninja.io.companions import refuse_other_scales
 from ninja.io.inputs import Inputs
 from ninja.lattice import Lattice
 from ninja.lattice.batch import Batch, collect_batches, pairs
-from ninja.lattice.lattice import ListLattice
 from ninja.log import Log
-from ninja.pipeline.outputs import LatticeSink, Output, TextOutput, open_output, output_folder, outputs_of
+from ninja.pipeline.file_outputs import output_folder, write_each
+from ninja.pipeline.outputs import LatticeSink, Output, TextOutput, open_output
 from ninja.pipeline.stages import BatchStage, Pairs, StreamStage, ThreadedStage, WordCheckingStage, check_stage
 
 if TYPE_CHECKING:
@@ -48,21 +47,6 @@ class Summary(NamedTuple):
         return (
             f"{counted(self.lattices, 'lattice')}, {counted(self.arcs, 'arc')}, {self.seconds:.1f} s{skipped}{failed}"
         )
-
-
-class Counts(NamedTuple):
-    """Snapshot of the counts of a log."""
-
-    lattices: int
-    failures: int
-    skipped: int
-    repeated: int
-    notes: int
-
-    @classmethod
-    def of(cls, log: Log) -> Counts:
-        """Take a snapshot of a log."""
-        return cls(log.lattices, len(log.failures), log.skipped, len(log.repeated), len(log.notes))
 
 
 def run(
@@ -105,7 +89,13 @@ def run(
         raise OptionError(f"inputs has type {type(inputs).__name__}, but must be ninja.pipeline.Inputs(name)")
     check_stage(stage)
     start, log = time.perf_counter(), inputs.log
-    before = Counts.of(log)
+    lattices, failures, skipped, repeated, notes = (
+        log.lattices,
+        len(log.failures),
+        log.skipped,
+        len(log.repeated),
+        len(log.notes),
+    )
     loop = _RunLoop(jobs, read, on_result, progress, may_be_empty)
     with loop.checking_words(stage, log):
         if isinstance(output, TextOutput):
@@ -115,16 +105,20 @@ def run(
                     if on_result is not None:
                         on_result(lines)
         else:
-            with output_folder(output):
-                _write_outputs(inputs, stage, output, loop)
+            inputs.spells_words |= output.resolved.spells_words
+            if output.is_per_file:
+                with output_folder(output):
+                    write_each(output, inputs, partial(loop.write, stage), may_be_empty=may_be_empty)
+            else:
+                loop.write(stage, inputs, output, may_be_empty=may_be_empty)
     return Summary(
-        log.lattices - before.lattices,
+        log.lattices - lattices,
         loop.written,
         loop.arcs,
-        tuple(log.failures[before.failures :]),
-        log.skipped - before.skipped,
-        tuple(log.repeated[before.repeated :]),
-        tuple(log.notes[before.notes :]),
+        tuple(log.failures[failures:]),
+        log.skipped - skipped,
+        tuple(log.repeated[repeated:]),
+        tuple(log.notes[notes:]),
         time.perf_counter() - start,
     )
 
@@ -171,33 +165,6 @@ def _stream(
 ) -> Iterator[tuple[str, Result]]:
     with loop.checking_words(stage, inputs.log):
         yield from loop.results(inputs, stage, done)
-
-
-def _write_outputs(inputs: Inputs, stage: Stage[Lattice], output: Output, loop: _RunLoop) -> None:
-    """Write the results to one output, or to an output for each input file."""
-    inputs.spells_words |= output.resolved.spells_words
-    outputs = outputs_of(output, inputs)
-    if len(outputs) == 1:
-        loop.write(outputs[0][1], stage, outputs[0][0])
-        return
-    for file_output, _ in outputs:
-        if file_output.resume and file_output.chosen is not None:  # checked before any output is written
-            refuse_other_scales(target(file_output.name).archive, file_output.chosen)
-    log = inputs.log
-    before = _counts(log)
-    may_be_empty, loop.may_be_empty = loop.may_be_empty, True
-    for number, (file_output, part) in enumerate(outputs):
-        log.output = number
-        try:
-            loop.write(part, stage, file_output)
-        except (LatticeError, VocabularyError) as error:
-            if error.key is not None or log.on_error is None:
-                raise
-            error.path = error.path or file_output.name  # all lattices of this input failed; write the others
-            log.fail(error)
-    log.output = 0
-    if _counts(log) == before and not may_be_empty:
-        raise LatticeError(f"{', '.join(inputs.places)}: found no lattices")
 
 
 class _RunLoop:
@@ -249,7 +216,7 @@ class _RunLoop:
         """Yield the key and the result of each lattice, without those that are ``done``."""
         log = inputs.log
         counts = _counts(log)
-        with closing(self._chunks(inputs, stage, Counter(done), None, None)) as chunks:
+        with closing(self._chunks(inputs, stage, Counter(done), None)) as chunks:
             for chunk in chunks:
                 for key, result in chunk.entries():
                     if isinstance(result, NinjaError):
@@ -258,43 +225,31 @@ class _RunLoop:
                         log.lattices += 1
                         self._show(log, chunk)
                         yield key, result
-        self._refuse_nothing(inputs, counts)
+        _refuse_nothing(inputs, counts, may_be_empty=self.may_be_empty)
 
-    def write(self, inputs: Inputs, stage: Stage[Lattice], output: Output) -> None:
+    def write(self, stage: Stage[Lattice], inputs: Inputs, output: Output, *, may_be_empty: bool) -> None:
         """Write the results to one output."""
         log = inputs.log
         counts = _counts(log)
         is_expanding = getattr(stage, "is_expanding", False)
-        times = _Times()
         with open_output(output, inputs) as sink:
             if self.threads > 1:
                 sink.write_on_thread()
-            chunks = self._chunks(inputs, stage, sink.keys_done, partial(_note_source, times, sink), sink)
-            with closing(chunks):
+            with closing(self._chunks(inputs, stage, sink.keys_done, sink)) as chunks:
                 for chunk in chunks:
-                    lattices = self._write_chunk(chunk, log, sink, times)
+                    lattices = self._write_chunk(chunk, log, sink)
                     log.lattices += min(chunk.num_lattices, lattices) if is_expanding else lattices
                     self._show(log, chunk)
             if not sink.has_originals:
-                self._refuse_nothing(inputs, counts)
-        if times.lost:
-            log.note(
-                f"times of {counted(times.lost, 'lattice')} are not written, because states with different times were "
-                "merged"
-            )
-        if times.lost_records and not sink.needs_origins:
-            log.note(
-                f"other fields of {counted(times.lost_records, 'n-best list')} are not written, because paths changed"
-            )
+                _refuse_nothing(inputs, counts, may_be_empty=may_be_empty)
 
-    def _write_chunk(self, chunk: _Chunk, log: Log, sink: LatticeSink, times: _Times) -> int:
+    def _write_chunk(self, chunk: _Chunk, log: Log, sink: LatticeSink) -> int:
         """Write the results of a chunk, and return the number of lattices written."""
         batch = chunk.results
         if not isinstance(batch, Batch):
             lattice: Lattice = batch[0][1]
             if not sink.take(lattice):
                 return 0
-            times.after(lattice)
             if self.on_result is not None:
                 self.on_result(lattice)
             self.written += 1
@@ -305,9 +260,6 @@ class _RunLoop:
                 sink.take_all(batch.first(before), None)
             log.fail(error)
         written = sink.take_all(batch.without_faults(), chunk.prepared)
-        if not batch.is_plain:
-            for lattice in written:
-                times.after(lattice)
         if self.on_result is not None:
             for lattice in written:
                 self.on_result(lattice)
@@ -320,11 +272,10 @@ class _RunLoop:
         inputs: Inputs,
         stage: Stage[Any],
         done: Counter[str],
-        on_lattice: Callable[[Lattice], None] | None,
         sink: LatticeSink | None,
     ) -> Generator[_Chunk, None, None]:
         """Yield the results of batches, or of single lattices, in input order."""
-        source = _Source(inputs, self.read, done, on_lattice)
+        source = _Source(inputs, self.read, done, None if sink is None else sink.note_source)
         log = inputs.log
         if not isinstance(stage, BatchStage):
             if isinstance(stage, ThreadedStage) and self.threads > 1:
@@ -365,20 +316,21 @@ class _RunLoop:
         if self.progress is not None:
             self.progress(chunk.key, log.lattices + log.skipped, chunk.share)
 
-    def _refuse_nothing(self, inputs: Inputs, before: tuple[int, int]) -> None:
-        """Raise `LatticeError` if there are no results and that is not allowed."""
-        done, failed = (count - previous for count, previous in zip(_counts(inputs.log), before, strict=True))
-        if done or self.may_be_empty is None or (self.may_be_empty and not failed) or inputs.tables is not None:
-            return
-        if failed:
-            raise LatticeError(f"{all_failed(failed)}; no output is written")
-        sources = f"{', '.join(inputs.places)}: " if inputs.places else ""
-        raise LatticeError(f"{sources}found no lattices; no output is written")
-
 
 def _counts(log: Log) -> tuple[int, int]:
     """Return the number of lattices done, including skipped ones, and the number of failed lattices."""
     return log.lattices + log.skipped, len(log.failures)
+
+
+def _refuse_nothing(inputs: Inputs, before: tuple[int, int], *, may_be_empty: bool | None) -> None:
+    """Raise `LatticeError` if there are no results and that is not allowed."""
+    done, failed = (count - previous for count, previous in zip(_counts(inputs.log), before, strict=True))
+    if done or may_be_empty is None or (may_be_empty and not failed) or inputs.tables is not None:
+        return
+    if failed:
+        raise LatticeError(f"{all_failed(failed)}; no output is written")
+    sources = f"{', '.join(inputs.places)}: " if inputs.places else ""
+    raise LatticeError(f"{sources}found no lattices; no output is written")
 
 
 def _keep(error: NinjaError) -> None:
@@ -471,26 +423,3 @@ class _Source:
                 indices.add(index)
         self._inputs.log.skipped += len(indices)
         return batch.without(indices) if indices else batch
-
-
-def _note_source(times: _Times, sink: LatticeSink, lattice: Lattice) -> None:
-    times.before(lattice)
-    sink.note_source(lattice)
-
-
-class _Times:
-    """Counter of lattices that lose their times in a stage, and of n-best lists that lose their other fields."""
-
-    def __init__(self) -> None:
-        self.lost = self.lost_records = 0
-        self._timed: dict[str, bool] = {}  # key → whether the input lattice has times
-        self._recorded: set[str] = set()  # keys of n-best lists with other fields
-
-    def before(self, lattice: Lattice) -> None:
-        self._timed[lattice.key] = lattice.time is not None or self._timed.get(lattice.key, False)
-        if isinstance(lattice, ListLattice) and lattice.record and lattice.record.others:
-            self._recorded.add(lattice.key)
-
-    def after(self, lattice: Lattice) -> None:
-        self.lost += lattice.time is None and not lattice.ali.size and self._timed.get(lattice.key, False)
-        self.lost_records += lattice.key in self._recorded and not isinstance(lattice, ListLattice)

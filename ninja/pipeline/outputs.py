@@ -1,4 +1,4 @@
-"""Outputs of a pipeline: lattices in one file or in one per input file, or lines of text."""
+"""Outputs of a pipeline: lattices in files, or lines of text."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
-from ninja.errors import NinjaError, OptionError, OutputError, SymbolError, counted
-from ninja.files.output import Facts, is_specifier, part_of, target
+from ninja.errors import NinjaError, OptionError, SymbolError, counted
+from ninja.files.output import Facts, is_specifier
 from ninja.files.stream import STDIN as STDOUT
-from ninja.files.stream import Guard, is_read_once, is_remote
-from ninja.formats.format import HEAD, Format, by_extension, detect, reader
+from ninja.files.stream import Guard, is_read_once
+from ninja.formats.format import HEAD, Format, detect, reader
 from ninja.io.companions import ChosenScales, write_table
 from ninja.io.inputs import Inputs, State, state_of, states_of
 from ninja.io.lattice_writer import LatticeWriter
 from ninja.io.sources import SourceFile
-from ninja.io.writer import KALDI, OutputFormat, format_of, write
+from ninja.io.writer import OutputFormat, format_of, write
 from ninja.lattice import Kind, Lattice, Scales
 from ninja.lattice.batch import Batch
 from ninja.lattice.lattice import ListLattice, as_list_of
@@ -29,7 +29,6 @@ from ninja.libraries import VERSION
 
 LINES = ".jsonl"
 _JOB = re.compile(r"(?<![A-Za-z0-9])JOB(?![A-Za-z0-9])")
-_NUMBER = r"(?<![A-Za-z0-9])[0-9]+(?![A-Za-z0-9])"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,11 +124,35 @@ class LatticeSink:
         self._format = writer.format.name
         self.needs_origins = writer.format.write.as_it_came or writer.format.write.restores
         self._sources: dict[str, ListLattice | None] = {}  # by key; None for a duplicate key
+        self._timed: dict[str, bool] = {}  # key → whether the input lattice has times
+        self._recorded: set[str] = set()  # keys of n-best lists with other fields
+        self._num_untimed = 0  # lattices that lost their times
+        self._num_unrecorded = 0  # n-best lists that lost their other fields
 
     def note_source(self, lattice: Lattice) -> None:
-        """Remember an input lattice if its result must be written where the lattice was in the input file."""
-        if self.needs_origins and isinstance(lattice, ListLattice) and self._has_origin(lattice):
-            self._sources[lattice.key] = None if lattice.key in self._sources else lattice
+        """Note the fields that a stage may lose, and where in its file an input lattice is, if the output needs it."""
+        key = lattice.key
+        self._timed[key] = lattice.time is not None or self._timed.get(key, False)
+        if isinstance(lattice, ListLattice):
+            if lattice.record and lattice.record.others:
+                self._recorded.add(key)
+            if self.needs_origins and self._has_origin(lattice):
+                self._sources[key] = None if key in self._sources else lattice
+
+    def notes(self) -> list[str]:
+        """Return messages about the fields that the stage has lost."""
+        notes = []
+        if self._num_untimed:
+            lattices = counted(self._num_untimed, "lattice")
+            notes.append(f"times of {lattices} are not written, because states with different times were merged")
+        if self._num_unrecorded and not self.needs_origins:
+            lists = counted(self._num_unrecorded, "n-best list")
+            notes.append(f"other fields of {lists} are not written, because paths changed")
+        return notes
+
+    def _note_result(self, lattice: Lattice) -> None:
+        self._num_untimed += lattice.time is None and not lattice.ali.size and self._timed.get(lattice.key, False)
+        self._num_unrecorded += lattice.key in self._recorded and not isinstance(lattice, ListLattice)
 
     def _has_origin(self, lattice: ListLattice) -> bool:
         """Return whether a lattice comes from a file in the format of the output."""
@@ -143,10 +166,11 @@ class LatticeSink:
 
     def take(self, lattice: Lattice) -> bool:
         """Write a lattice, and return whether it could be written."""
+        output_lattice = lattice
         if self.needs_origins and (source := self._sources.pop(lattice.key, None)) is not None:
-            lattice = as_list_of(source, lattice)
+            output_lattice = as_list_of(source, lattice)
         try:
-            self._writer.write(lattice)
+            self._writer.write(output_lattice)
         except NinjaError as error:
             inputs = self._inputs
             if inputs.table_error is not None and isinstance(error, SymbolError) and lattice.words is None:
@@ -155,6 +179,7 @@ class LatticeSink:
                 raise
             inputs.log.fail(error)
             return False
+        self._note_result(lattice)
         return True
 
     def take_all(self, batch: Batch, prepared: Any) -> Batch:
@@ -164,6 +189,9 @@ class LatticeSink:
             prepared: Return value of ``prepared(batch)``, or None to write the lattices one by one.
         """
         if prepared is not None and self._writer.write_all(batch, prepared):
+            if not batch.is_plain:
+                for lattice in batch:
+                    self._note_result(lattice)
             return batch
         failed = {index for index, lattice in enumerate(batch) if not self.take(lattice)}
         return batch.without(failed) if failed else batch
@@ -207,7 +235,8 @@ def open_output(output: Output, inputs: Inputs) -> Iterator[LatticeSink]:
         with writer:
             if writer.resumed is not None:
                 log.note(writer.resumed)
-            yield LatticeSink(writer, inputs, has_originals=bool(originals))
+            sink = LatticeSink(writer, inputs, has_originals=bool(originals))
+            yield sink
     except BaseException as error:
         if writer.kept and not isinstance(error, OptionError):
             saved = counted(writer.kept, "lattice was", "lattices were")
@@ -219,6 +248,8 @@ def open_output(output: Output, inputs: Inputs) -> Iterator[LatticeSink]:
     for note in writer.notes():
         log.note(note)
     log.lists_repeated |= writer.repeated
+    for note in sink.notes():
+        log.note(note)
 
 
 def as_it_came(output: Output, inputs: Inputs) -> Output:
@@ -321,132 +352,6 @@ def _scales_of(inputs: Inputs) -> ChosenScales | None:
     except OptionError as error:
         inputs.log.note(f"{error.message.split(';')[0]}; no scale file is written for the output")
         return None
-
-
-def outputs_of(output: Output, inputs: Inputs) -> list[tuple[Output, Inputs]]:
-    """Return pairs of output and inputs: one per input file, or a single one if the output is one file.
-
-    ``JOB`` in the name of the output is replaced by the number in the name of each input. Outputs in a folder have the
-    names of the inputs, and also their formats unless the output has a format.
-
-    Raises:
-        OptionError: An input has no number or no name, two inputs have the same output, the folder does not exist, an
-            output is also an input, or the format of an input cannot be written.
-    """
-    if not output.is_per_file:
-        return [(output, inputs)]
-    pattern = output.name
-    by_job = names_job(pattern)
-    paths: dict[str, str] = {}  # output → input
-    pairs: list[tuple[Output, Inputs]] = []
-    for name, file, shape in _input_files(inputs):
-        path, to = file.path, output.to
-        if by_job:
-            output_path = _with_number(pattern, path, shape)
-        else:
-            base, to = _with_extension(file, output)
-            output_path = os.path.join(pattern, base)
-        if output_path in paths:
-            inputs_of = f"{paths[output_path]} and {path}"
-            raise OptionError(f"{output_path}: {inputs_of} would both be written to this file; process them separately")
-        paths[output_path] = path
-        pairs.append((replace(output, name=output_path, to=to), inputs.part(name, file)))
-    folder = os.path.dirname(target(pattern).archive) if by_job else pattern
-    if by_job and not os.path.isdir(folder or ".") and not is_remote(pattern):
-        raise OptionError(f"{pattern}: the folder {folder} does not exist; create it first")
-    for output_path in paths:
-        files = target(output_path)
-        for path in (files.archive, part_of(files.archive), *([files.script] if files.script else [])):
-            if output.guard is not None:
-                output.guard.write(path)
-    return pairs
-
-
-@contextmanager
-def output_folder(output: Output) -> Iterator[None]:
-    """Create the folder of several outputs for a ``with`` block, and remove it afterwards if it is empty.
-
-    Raises:
-        OutputError: The folder cannot be created.
-    """
-    folder = output.name
-    if not output.is_per_file or names_job(folder) or os.path.isdir(folder) or is_remote(folder):
-        yield
-        return
-    try:
-        os.makedirs(folder)
-    except OSError as error:
-        raise OutputError(f"cannot be created: {error.strerror or error}", folder) from error
-    try:
-        yield
-    finally:
-        with contextlib.suppress(OSError):
-            os.rmdir(folder)
-
-
-def _input_files(inputs: Inputs) -> Iterator[tuple[str, SourceFile, re.Pattern[str]]]:
-    """Yield each input file with the name of its source, and a pattern that matches the number in its name."""
-    for name in inputs.places:
-        before, job, after = os.path.basename(name).partition("JOB")
-        shape = re.compile(f"(?<=^{re.escape(before)})[0-9]+(?={re.escape(after)}$)" if job else _NUMBER)
-        sources = inputs.sources.of(name)
-        for file in sources:
-            if file.is_pipe:
-                raise OptionError(f"{file.name} has no file name to use for an output; name a single file with -o")
-            if file.kind == "folder":
-                members = file.lattice_files
-            elif file.kind == "list":
-                members = _listed_files(file, inputs)
-            else:
-                yield name if len(sources) == 1 else file.path, file, shape
-                continue
-            yield from ((member.path, member, shape) for member in members)
-
-
-def _listed_files(parent: SourceFile, inputs: Inputs) -> list[SourceFile]:
-    """Return the files that a list names; add those that cannot be read to the failures of the run."""
-    files, failures = parent.listed
-    readable = []
-    for file in files:
-        try:
-            file.inspect()
-        except NinjaError as error:
-            failures.append(error)
-        else:
-            readable.append(file)
-    for failure in failures:
-        inputs.log.fail(failure)
-    return readable
-
-
-def _with_number(pattern: str, path: str, shape: re.Pattern[str]) -> str:
-    """Replace ``JOB`` in the name of an output by the number of an input."""
-    numbers = shape.findall(os.path.basename(path))
-    if not numbers:
-        raise OptionError(f"{path} has no number that could replace JOB in {pattern}; name a folder with -o instead")
-    return pattern.replace("JOB", numbers[-1])
-
-
-def _with_extension(file: SourceFile, output: Output) -> tuple[str, str | None]:
-    """Return the name and the format of an output in a folder.
-
-    The name is that of the input, with the extension of the output format.
-    """
-    path = file.path
-    name = os.path.basename(path)
-    formats = by_extension(name)
-    form, to = output.resolved.format, output.to
-    if to is None and (input_format := format_of_file(file)) is not None and input_format.name not in KALDI:
-        if input_format.write is not None and (input_format.write.as_it_came or input_format.write.restores):
-            return name, input_format.name
-        if input_format.write is None or input_format.write.files == "named":
-            raise OptionError(f"{path}: {input_format.name} cannot be written to one file per input; use --to")
-        form, to = input_format, input_format.name
-    if not form.extensions or form in formats or (form.name in KALDI and not formats and not name.endswith(".scp")):
-        return name, to
-    stem = name.removesuffix(".gz").removesuffix(".scp")
-    ending = next((end for candidate in formats for end in candidate.extensions if stem.lower().endswith(end)), "")
-    return stem[: len(stem) - len(ending)] + form.extensions[0], to
 
 
 def format_of_file(file: SourceFile) -> Format | None:

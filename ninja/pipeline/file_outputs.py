@@ -1,0 +1,185 @@
+"""Separate outputs for the input files, named after them in a folder or by their numbers."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Protocol
+
+from ninja.errors import LatticeError, NinjaError, OptionError, OutputError, VocabularyError
+from ninja.files.output import part_of, target
+from ninja.files.stream import is_remote
+from ninja.formats.format import by_extension
+from ninja.io.companions import refuse_other_scales
+from ninja.io.inputs import Inputs
+from ninja.io.sources import SourceFile
+from ninja.io.writer import KALDI
+from ninja.pipeline.outputs import Output, format_of_file, names_job
+
+_NUMBER = r"(?<![A-Za-z0-9])[0-9]+(?![A-Za-z0-9])"
+
+
+class WriteOne(Protocol):
+    """Function that writes the results of inputs to one output."""
+
+    def __call__(self, inputs: Inputs, output: Output, *, may_be_empty: bool) -> None:
+        """Write the results; raise `LatticeError` if there are none, unless the output may be empty."""
+
+
+def write_each(output: Output, inputs: Inputs, write: WriteOne, *, may_be_empty: bool) -> None:
+    """Write the results of each input file to an output of its own.
+
+    If all lattices of a file fail, its output is not written, but the others are.
+
+    Raises:
+        LatticeError: There are no results.
+    """
+    outputs = outputs_of(output, inputs)
+    if len(outputs) == 1:
+        write(outputs[0][1], outputs[0][0], may_be_empty=may_be_empty)
+        return
+    for file_output, _ in outputs:
+        if file_output.resume and file_output.chosen is not None:  # checked before any output is written
+            refuse_other_scales(target(file_output.name).archive, file_output.chosen)
+    log = inputs.log
+    before = log.lattices + log.skipped, len(log.failures)
+    for number, (file_output, part) in enumerate(outputs):
+        log.output = number
+        try:
+            write(part, file_output, may_be_empty=True)
+        except (LatticeError, VocabularyError) as error:
+            if error.key is not None or log.on_error is None:
+                raise
+            error.path = error.path or file_output.name
+            log.fail(error)
+    log.output = 0
+    if (log.lattices + log.skipped, len(log.failures)) == before and not may_be_empty:
+        raise LatticeError(f"{', '.join(inputs.places)}: found no lattices")
+
+
+def outputs_of(output: Output, inputs: Inputs) -> list[tuple[Output, Inputs]]:
+    """Return the output and the inputs of each input file.
+
+    ``JOB`` in the name of the output is replaced by the number in the name of each input. Outputs in a folder have the
+    names of the inputs, and also their formats unless the output has a format.
+
+    Raises:
+        OptionError: An input has no number or no name, two inputs have the same output, the folder does not exist, an
+            output is also an input, or the format of an input cannot be written.
+    """
+    pattern = output.name
+    by_job = names_job(pattern)
+    paths: dict[str, str] = {}  # output → input
+    pairs: list[tuple[Output, Inputs]] = []
+    for name, file, shape in _input_files(inputs):
+        path, to = file.path, output.to
+        if by_job:
+            output_path = _with_number(pattern, path, shape)
+        else:
+            base, to = _with_extension(file, output)
+            output_path = os.path.join(pattern, base)
+        if output_path in paths:
+            inputs_of = f"{paths[output_path]} and {path}"
+            raise OptionError(f"{output_path}: {inputs_of} would both be written to this file; process them separately")
+        paths[output_path] = path
+        pairs.append((replace(output, name=output_path, to=to), inputs.part(name, file)))
+    folder = os.path.dirname(target(pattern).archive) if by_job else pattern
+    if by_job and not os.path.isdir(folder or ".") and not is_remote(pattern):
+        raise OptionError(f"{pattern}: the folder {folder} does not exist; create it first")
+    for output_path in paths:
+        files = target(output_path)
+        for path in (files.archive, part_of(files.archive), *([files.script] if files.script else [])):
+            if output.guard is not None:
+                output.guard.write(path)
+    return pairs
+
+
+@contextmanager
+def output_folder(output: Output) -> Iterator[None]:
+    """Create the folder of several outputs for a ``with`` block, and remove it afterwards if it is empty.
+
+    Raises:
+        OutputError: The folder cannot be created.
+    """
+    folder = output.name
+    if names_job(folder) or os.path.isdir(folder) or is_remote(folder):
+        yield
+        return
+    try:
+        os.makedirs(folder)
+    except OSError as error:
+        raise OutputError(f"cannot be created: {error.strerror or error}", folder) from error
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            os.rmdir(folder)
+
+
+def _input_files(inputs: Inputs) -> Iterator[tuple[str, SourceFile, re.Pattern[str]]]:
+    """Yield each input file with the name of its source, and a pattern that matches the number in its name."""
+    for name in inputs.places:
+        before, job, after = os.path.basename(name).partition("JOB")
+        shape = re.compile(f"(?<=^{re.escape(before)})[0-9]+(?={re.escape(after)}$)" if job else _NUMBER)
+        sources = inputs.sources.of(name)
+        for file in sources:
+            if file.is_pipe:
+                raise OptionError(f"{file.name} has no file name to use for an output; name a single file with -o")
+            if file.kind == "folder":
+                members = file.lattice_files
+            elif file.kind == "list":
+                members = _listed_files(file, inputs)
+            else:
+                yield name if len(sources) == 1 else file.path, file, shape
+                continue
+            yield from ((member.path, member, shape) for member in members)
+
+
+def _listed_files(parent: SourceFile, inputs: Inputs) -> list[SourceFile]:
+    """Return the files that a list names; add those that cannot be read to the failures of the run."""
+    files, failures = parent.listed
+    readable = []
+    for file in files:
+        try:
+            file.inspect()
+        except NinjaError as error:
+            failures.append(error)
+        else:
+            readable.append(file)
+    for failure in failures:
+        inputs.log.fail(failure)
+    return readable
+
+
+def _with_number(pattern: str, path: str, shape: re.Pattern[str]) -> str:
+    """Replace ``JOB`` in the name of an output by the number of an input."""
+    numbers = shape.findall(os.path.basename(path))
+    if not numbers:
+        raise OptionError(f"{path} has no number that could replace JOB in {pattern}; name a folder with -o instead")
+    return pattern.replace("JOB", numbers[-1])
+
+
+def _with_extension(file: SourceFile, output: Output) -> tuple[str, str | None]:
+    """Return the name and the format of an output in a folder.
+
+    The name is that of the input, with the extension of the output format.
+    """
+    path = file.path
+    name = os.path.basename(path)
+    formats = by_extension(name)
+    form, to = output.resolved.format, output.to
+    if to is None and (input_format := format_of_file(file)) is not None and input_format.name not in KALDI:
+        if input_format.write is not None and (input_format.write.as_it_came or input_format.write.restores):
+            return name, input_format.name
+        if input_format.write is None or input_format.write.files == "named":
+            raise OptionError(f"{path}: {input_format.name} cannot be written to one file per input; use --to")
+        form, to = input_format, input_format.name
+    if not form.extensions or form in formats or (form.name in KALDI and not formats and not name.endswith(".scp")):
+        return name, to
+    stem = name.removesuffix(".gz").removesuffix(".scp")
+    ending = next((end for candidate in formats for end in candidate.extensions if stem.lower().endswith(end)), "")
+    return stem[: len(stem) - len(ending)] + form.extensions[0], to
