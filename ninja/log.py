@@ -1,11 +1,12 @@
-"""The log of a run: counts, notes for the user, and errors of lattices."""
+"""The log of a run: counts, notes for the user, and errors of lattices; its summary."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
+from typing import NamedTuple
 
-from ninja.errors import NinjaError
+from ninja.errors import NinjaError, counted
 
 OnError = Callable[[NinjaError], None]
 
@@ -57,3 +58,23 @@ class Log:
             self.note(note)
         for failure in part.failures:
             self.fail(failure)
+
+
+class Summary(NamedTuple):
+    """Counts, failures and notes of a run."""
+
+    lattices: int  # input lattices processed without a failure
+    written: int  # output lattices; a stage may return several for each input
+    arcs: int  # arcs of the output lattices
+    failures: tuple[NinjaError, ...]
+    skipped: int  # lattices whose results were already in the output
+    repeated: tuple[str, ...]  # duplicate keys, once for each repetition
+    notes: tuple[str, ...]
+    seconds: float
+
+    def __str__(self) -> str:
+        failed = f", {len(self.failures)} failed" if self.failures else ""
+        skipped = f", {self.skipped} already in the output" if self.skipped else ""
+        return (
+            f"{counted(self.lattices, 'lattice')}, {counted(self.arcs, 'arc')}, {self.seconds:.1f} s{skipped}{failed}"
+        )

@@ -27,8 +27,8 @@ from ninja.lattice import Kind, Lattice
 from ninja.lattice.batch import Batch
 from ninja.lattice.transition_model import TransitionModel
 from ninja.pipeline import Output
+from ninja.pipeline.execution import OnBatches, OnLattices
 from ninja.pipeline.outputs import LatticeSink, open_output
-from ninja.pipeline.stages import OnBatches, OnLattices
 
 MAX_SPEAKERS = 500  # archives that are open at once
 

@@ -31,7 +31,7 @@ from ninja.lattice import Lattice, Scales
 from ninja.lattice.batch import Batch
 from ninja.lattice.symbols import EPSILON, SymbolTable
 from ninja.lattice.text import AUTO, LexicalForms
-from ninja.pipeline.stages import OnBatches
+from ninja.pipeline.execution import OnBatches
 
 if TYPE_CHECKING:
     from ninja.cli.phrase_tags import PhraseTags

@@ -14,7 +14,7 @@ from ninja.graph.prune import prune as remove_arcs
 from ninja.io.inputs import Inputs
 from ninja.lattice import Scales
 from ninja.pipeline import Output
-from ninja.pipeline.stages import OnBatches
+from ninja.pipeline.execution import OnBatches
 
 
 @command

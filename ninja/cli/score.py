@@ -43,7 +43,7 @@ from ninja.io.inputs import Inputs, holds_lattices
 from ninja.lattice import Scales
 from ninja.lattice.symbols import SymbolTable
 from ninja.lattice.text import AUTO, BASIC, NONE, LexicalForms, Normalizer
-from ninja.pipeline.stages import OnLattices
+from ninja.pipeline.execution import OnLattices
 from ninja.show.reliability import check_svg
 
 _EXCLUDED = {

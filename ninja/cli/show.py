@@ -20,7 +20,7 @@ from ninja.lattice import Lattice, Scales
 from ninja.libraries import needed_for
 from ninja.lm.load import load
 from ninja.log import Log
-from ninja.pipeline.stages import OnLattices
+from ninja.pipeline.execution import OnLattices
 from ninja.show import Comparison, Drawing, Outcomes, ShowOptions, compare, draw, lattice_page, report_page
 
 NAMED = 5  # number of keys in a message

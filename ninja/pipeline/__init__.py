@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING, Any
 
 from ninja.io.companions import ChosenScales
 from ninja.io.inputs import Inputs
-from ninja.log import Log
-from ninja.pipeline.execution import Summary, run, stream
+from ninja.log import Log, Summary
+from ninja.pipeline.execution import OnBatches, OnLattices, run, stream
 from ninja.pipeline.outputs import Output, TextOutput
-from ninja.pipeline.stages import BatchStage, OnBatches, OnLattices, StreamStage
+from ninja.pipeline.stages import BatchStage, StreamStage
 
 if TYPE_CHECKING:
     from ninja.pipeline.cluster import run as run_shards

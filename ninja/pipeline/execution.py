@@ -1,24 +1,26 @@
-"""``run`` and ``stream``, which apply a stage to the lattices of inputs, in input order and bounded memory."""
+"""``run`` and ``stream``, which apply a stage to the lattices of inputs in order; stages made of functions."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Generator, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from inspect import signature
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
-from ninja.errors import LatticeError, NinjaError, OptionError, all_failed, counted
+from ninja.errors import LatticeError, NinjaError, OptionError, all_failed
 from ninja.files.output import text_output
 from ninja.files.threads import in_order, num_cores
 from ninja.io.inputs import Inputs
 from ninja.lattice import Lattice
 from ninja.lattice.batch import Batch, collect_batches, pairs
-from ninja.log import Log
+from ninja.log import Log, Summary
 from ninja.pipeline.file_outputs import output_folder, write_each
 from ninja.pipeline.outputs import LatticeSink, Output, TextOutput, open_output
-from ninja.pipeline.stages import BatchStage, Pairs, StreamStage, ThreadedStage, WordCheckingStage, check_stage
+from ninja.pipeline.stages import BatchStage, Pairs, StreamStage, ThreadedStage, WordCheckingStage
 
 if TYPE_CHECKING:
     from ninja.rescoring.report import RescoreReport
@@ -27,26 +29,6 @@ Result = TypeVar("Result")
 Stage = BatchStage[Result] | StreamStage[Result]
 Progress = Callable[[str, int, float | None], None]  # key, number of lattices done, fraction of the inputs read
 Read = Callable[[Inputs], Pairs]
-
-
-class Summary(NamedTuple):
-    """Counts, failures and notes of a run."""
-
-    lattices: int  # input lattices processed without a failure
-    written: int  # output lattices; a stage may return several for each input
-    arcs: int  # arcs of the output lattices
-    failures: tuple[NinjaError, ...]
-    skipped: int  # lattices whose results were already in the output
-    repeated: tuple[str, ...]  # duplicate keys, once for each repetition
-    notes: tuple[str, ...]
-    seconds: float
-
-    def __str__(self) -> str:
-        failed = f", {len(self.failures)} failed" if self.failures else ""
-        skipped = f", {self.skipped} already in the output" if self.skipped else ""
-        return (
-            f"{counted(self.lattices, 'lattice')}, {counted(self.arcs, 'arc')}, {self.seconds:.1f} s{skipped}{failed}"
-        )
 
 
 def run(
@@ -89,13 +71,8 @@ def run(
         raise OptionError(f"inputs has type {type(inputs).__name__}, but must be ninja.pipeline.Inputs(name)")
     check_stage(stage)
     start, log = time.perf_counter(), inputs.log
-    lattices, failures, skipped, repeated, notes = (
-        log.lattices,
-        len(log.failures),
-        log.skipped,
-        len(log.repeated),
-        len(log.notes),
-    )
+    lattices, skipped = log.lattices, log.skipped
+    failures, repeated, notes = len(log.failures), len(log.repeated), len(log.notes)
     loop = _RunLoop(jobs, read, on_result, progress, may_be_empty)
     with loop.checking_words(stage, log):
         if isinstance(output, TextOutput):
@@ -167,25 +144,25 @@ def _stream(
         yield from loop.results(inputs, stage, done)
 
 
+@dataclass(slots=True)
 class _RunLoop:
     """Options, counts and main loop of a run."""
 
-    def __init__(
-        self,
-        jobs: int | None,
-        read: Read | None,
-        on_result: Callable[[Lattice], None] | None,
-        progress: Progress | None,
-        may_be_empty: bool | None,
-    ) -> None:
-        if jobs is not None and jobs < 1:
-            raise OptionError(f"jobs is {jobs}, but must be at least 1")
-        self.threads = jobs or num_cores()
-        self.read = read
-        self.on_result = on_result
-        self.progress = progress
-        self.may_be_empty = may_be_empty
-        self.written = self.arcs = 0
+    jobs: int | None
+    read: Read | None
+    on_result: Callable[[Any], None] | None
+    progress: Progress | None
+    may_be_empty: bool | None
+    written: int = 0
+    arcs: int = 0
+
+    def __post_init__(self) -> None:
+        if self.jobs is not None and self.jobs < 1:
+            raise OptionError(f"jobs is {self.jobs}, but must be at least 1")
+
+    @property
+    def threads(self) -> int:
+        return self.jobs or num_cores()
 
     @contextmanager
     def checking_words(self, stage: object, log: Log) -> Iterator[None]:
@@ -354,11 +331,7 @@ class _Source:
     """Lattices of inputs without those that are done; adds duplicate keys to the log."""
 
     def __init__(
-        self,
-        inputs: Inputs,
-        read: Read | None,
-        done: Counter[str],
-        on_lattice: Callable[[Lattice], None] | None,
+        self, inputs: Inputs, read: Read | None, done: Counter[str], on_lattice: Callable[[Lattice], None] | None
     ) -> None:
         self._inputs = inputs
         self._read = read
@@ -423,3 +396,97 @@ class _Source:
                 indices.add(index)
         self._inputs.log.skipped += len(indices)
         return batch.without(indices) if indices else batch
+
+
+class OnBatches:
+    """Batch stage that applies a function to batches.
+
+    Args:
+        function: Takes a batch, and returns a batch or a result for each lattice. If it raises an error, it is called
+            again for each lattice separately, so that errors affect only the lattices that cause them.
+        is_expanding: The function returns any number of lattices for each input lattice.
+    """
+
+    __slots__ = ("function", "is_expanding")
+
+    def __init__(self, function: Callable[[Batch], Any], *, is_expanding: bool = False) -> None:
+        self.function = function
+        self.is_expanding = is_expanding
+
+    def apply(self, batch: Batch, log: Log) -> Batch | Sequence[tuple[str, Any]]:
+        """Call the function for a batch."""
+        try:
+            results = self.function(batch)
+        except (NinjaError, MemoryError):
+            return _as_batch([(lattice.key, call_safely(self._apply_to_one, lattice)) for lattice in batch])
+        return results if isinstance(results, Batch) else list(zip(batch.keys, results, strict=True))
+
+    def _apply_to_one(self, lattice: Lattice) -> Any:
+        results = self.function(Batch.of([lattice]))
+        return results if isinstance(results, Batch) else results[0]
+
+
+class OnLattices(Generic[Result]):
+    """Batch stage that applies a function to single lattices.
+
+    Args:
+        function: Takes a lattice, and returns a lattice or any other result; raises a `NinjaError` if it cannot.
+    """
+
+    __slots__ = ("function",)
+
+    def __init__(self, function: Callable[[Lattice], Result]) -> None:
+        self.function = function
+
+    def apply(self, batch: Batch, log: Log) -> Batch | Sequence[tuple[str, Result | NinjaError]]:
+        """Call the function for each lattice of a batch."""
+        return _as_batch([(lattice.key, call_safely(self.function, lattice)) for lattice in batch])
+
+
+def check_stage(stage: object) -> None:
+    """Raise `OptionError` if an object is not a stage, such as a plain function of a lattice or a batch."""
+    if isinstance(stage, BatchStage):
+        return
+    try:
+        is_stage = "log" in signature(stage).parameters  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        is_stage = False
+    if not is_stage:
+        name = getattr(stage, "__name__", type(stage).__name__)
+        raise OptionError(f"stage is {name}, but must be OnBatches(function), OnLattices(function) or another stage")
+
+
+def _as_batch(results: Sequence[tuple[str, Any]]) -> Batch | Sequence[tuple[str, Any]]:
+    """Return a batch if all results are lattices, batches or errors, else the results unchanged.
+
+    A lattice without a key gets the key of its input.
+    """
+    entries: list[tuple[str, Lattice | NinjaError]] = []
+    for key, result in results:
+        if isinstance(result, Batch):
+            entries += result.entries()
+        elif isinstance(result, NinjaError):
+            entries.append((key, result))
+        elif isinstance(result, Lattice):
+            entries.append((result.key or key, result))
+        else:
+            return results
+    return Batch.of_entries(entries)
+
+
+def call_safely(function: Callable[[Lattice], Result], lattice: Lattice) -> Result | NinjaError:
+    """Return the result of a function for a lattice, or the error that it raises.
+
+    Raises:
+        OptionError: The function raised it; such an error applies to the whole run.
+    """
+    try:
+        return function(lattice)
+    except OptionError as error:
+        error.key = None
+        raise
+    except MemoryError:
+        return LatticeError("out of memory; prune the lattice first", key=lattice.key)
+    except NinjaError as error:
+        error.key = error.key or lattice.key
+        return error

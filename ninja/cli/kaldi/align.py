@@ -31,7 +31,7 @@ from ninja.lattice.transition_model import TransitionModel
 from ninja.lattice.word_phones import AlignLexicon, WordBoundary
 from ninja.log import Log
 from ninja.pipeline import Output
-from ninja.pipeline.stages import call_safely
+from ninja.pipeline.execution import call_safely
 
 
 @dataclass(frozen=True, slots=True)

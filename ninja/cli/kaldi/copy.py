@@ -20,7 +20,8 @@ from ninja.io.selection import read_keys
 from ninja.lattice import Kind, Lattice
 from ninja.log import Log
 from ninja.pipeline import Output
-from ninja.pipeline.stages import OnBatches, Pairs, call_safely
+from ninja.pipeline.execution import OnBatches, call_safely
+from ninja.pipeline.stages import Pairs
 
 
 @command

@@ -31,7 +31,8 @@ from ninja.lattice.batch import Batch
 from ninja.lattice.text import LexicalForms
 from ninja.lattice.times import check_labelled
 from ninja.lattice.transition_model import TransitionModel
-from ninja.pipeline.stages import OnBatches, Pairs
+from ninja.pipeline.execution import OnBatches
+from ninja.pipeline.stages import Pairs
 
 
 def word_lines(

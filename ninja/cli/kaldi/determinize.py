@@ -30,7 +30,7 @@ from ninja.lattice import Lattice
 from ninja.lattice.batch import Batch
 from ninja.log import Log
 from ninja.pipeline import Output
-from ninja.pipeline.stages import call_safely
+from ninja.pipeline.execution import call_safely
 
 Determinize = Callable[..., Any]  # from a lattice to a lattice and its `DeterminizeReport`
 SIZES = ("max_arcs", "max_states", "retry_cutoff")  # bounds on the size of the result

@@ -24,7 +24,8 @@ from ninja.io.lookup import Lookup
 from ninja.lattice import Lattice, Scales
 from ninja.log import Log
 from ninja.pipeline import Output
-from ninja.pipeline.stages import Pairs, StreamStage, call_safely
+from ninja.pipeline.execution import call_safely
+from ninja.pipeline.stages import Pairs, StreamStage
 
 # From a lattice and the lattice of each other source, or None if it is missing there, to their join.
 JoinFunction = Callable[[Lattice, Sequence[Any]], Lattice]

@@ -22,7 +22,7 @@ from ninja.lm.protocol import LoadOptions
 from ninja.lm.word_map import WordMap
 from ninja.log import Log
 from ninja.pipeline import Output
-from ninja.pipeline.stages import OnLattices
+from ninja.pipeline.execution import OnLattices
 from ninja.rescoring.models import load_model
 from ninja.rescoring.options import HELP
 from ninja.rescoring.report import RescoreReport, VocabularyCheck

@@ -22,7 +22,7 @@ from ninja.io.inputs import Inputs
 from ninja.lattice import Kind, Lattice
 from ninja.lattice.times import check_labelled, is_timed
 from ninja.pipeline import Output
-from ninja.pipeline.stages import OnBatches, OnLattices
+from ninja.pipeline.execution import OnBatches, OnLattices
 
 Operation = Callable[..., Any]  # from a lattice to a lattice, or from a batch to a batch
 
