@@ -7,6 +7,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal, overload
 
@@ -39,40 +40,18 @@ from ninja.lattice.symbols import SymbolTable
 BATCH = 64  # maximum number of lattices per batch
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class ReadOptions:
-    """Options for reading files.
+    """Options for reading files."""
 
-    Args:
-        words: The words of the lattices.
-        format: Format with its options; None detects it from the content.
-        encoding: Encoding of text in formats other than Kaldi's.
-        read_ahead: Read in a thread, ahead of the caller.
-        late: Errors of a lattice may be raised when the lattice is used.
-        formats: Gets the number of files read in each format.
-        on_note: Called with notes, such as the skipped files of a folder.
-        guard: Gets the files that script files name.
-    """
-
-    def __init__(
-        self,
-        words: Words,
-        format: str | None = None,
-        encoding: str = "utf-8",
-        *,
-        read_ahead: bool = True,
-        late: bool = False,
-        formats: Counter[str] | None = None,
-        on_note: Callable[[str], None] = warnings.warn,
-        guard: Guard | None = None,
-    ) -> None:
-        self.words = words
-        self.format = format
-        self.encoding = encoding
-        self.read_ahead = read_ahead
-        self.late = late
-        self.formats: Counter[str] = Counter() if formats is None else formats
-        self.on_note = on_note
-        self.guard = guard
+    words: Words
+    format: str | None = None  # format with its options; None detects it from the content
+    encoding: str = "utf-8"  # encoding of text in formats other than Kaldi's
+    read_ahead: bool = True  # read in a thread, ahead of the caller
+    late: bool = False  # errors of a lattice may be raised when the lattice is used
+    formats: Counter[str] = field(default_factory=Counter)  # gets the number of files read in each format
+    on_note: Callable[[str], None] = warnings.warn  # called with notes, such as the skipped files of a folder
+    guard: Guard | None = None  # gets the files that script files name
 
 
 class Reading:
