@@ -114,7 +114,7 @@ def splits(corrector: Corrector, english: Path, real: Path, count: int) -> Itera
         for _ in range(count):
             order = generator.permutation(len(values))
             chosen, others = values[order[: len(values) // 2]], values[order[len(values) // 2 :]]
-            bound = choose_threshold(chosen, rate)
+            bound = choose_threshold(chosen, rate, len(others))
             if bound is not None:
                 rates.append(float((others >= bound.threshold).mean()))
                 thresholds.append(bound.threshold)

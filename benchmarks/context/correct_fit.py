@@ -121,7 +121,7 @@ def fit(corrector: Corrector, english: Path, real: Path) -> tuple[Decision, str]
             features = one.features if has_confidences else _variants(one)[-1].features
             probability = decisions[_fold(one)].probabilities(features, one.spans) if one.spans else np.zeros(1)
             scores.append(float(probability.max()))
-        bound = choose_threshold(scores, MAX_RATE)
+        bound = choose_threshold(scores, MAX_RATE, None)
         assert bound is not None, "no threshold bounds the rate"
         thresholds.append(bound.threshold)
         kind = "with" if has_confidences else "without"

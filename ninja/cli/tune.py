@@ -115,8 +115,8 @@ def tune(
 
     With --correct, the threshold of `ninja correct` is tuned instead. The chosen threshold is the lowest one at which,
     with 95 % confidence, corrections change at most the fraction --max-false-corrections of the utterances without
-    phrases in their references. --letters-only, --lexicon and --confusion apply to the corrections, and are written
-    with the threshold.
+    phrases in their references, in a future set that has as many of them as SOURCE. --letters-only, --lexicon and
+    --confusion apply to the corrections, and are written with the threshold.
 
     \b
     Examples:

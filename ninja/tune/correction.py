@@ -32,7 +32,7 @@ class TunedCorrection:
             return f"no threshold keeps the rate of false corrections below {self.max_rate:g}"
         bound = self.bound
         changed = f"{bound.changed} of {bound.utterances} utterances without phrases are changed"
-        confident = f"the rate is at most {bound.upper:.2%} with {CONFIDENCE:.0%} confidence"
+        confident = f"at most {bound.upper:.2%} of as many others with {CONFIDENCE:.0%} confidence"
         phrases = f"{self.num_before} of {self.num_phrases} spoken phrases are whole before, {self.num_after} after"
         return f"threshold {bound.threshold:g}: {changed}, {confident}; {phrases}"
 
@@ -47,7 +47,7 @@ def tune_correction(
     """Choose the threshold with the most corrections whose rate of false corrections is bounded.
 
     Utterances without phrases are those whose references contain none of the phrases of their lists. The rate is the
-    share of them that is changed.
+    share that is changed of as many future utterances without phrases.
 
     Args:
         lattices: Hypotheses of a development set.
@@ -77,7 +77,7 @@ def tune_correction(
             spoken.append((utterance, phrases, lists))
         else:
             scores.append(max((change.probability for change in utterance.changes), default=0.0))
-    bound = choose_threshold(scores, max_rate)
+    bound = choose_threshold(scores, max_rate, len(scores))
     num_phrases = num_before = num_after = 0
     for utterance, phrases, lists in spoken:
         limit = 2.0 if bound is None else bound.threshold

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from ninja.errors import OptionError, check_range, counted
 
 CONFIDENCE = 0.95
+ROUNDING = 1e-9  # of a rate times a number of utterances
 THRESHOLDS = tuple(round(1 - number / 100, 2) for number in range(1, 100))  # strictest first; independent of the data
 
 
@@ -22,30 +23,40 @@ class BoundedRate:
     threshold: float
     changed: int  # utterances without phrases that are changed
     utterances: int  # utterances without phrases
-    upper: float  # upper confidence bound of the rate
+    upper: float  # upper bound of the rate
 
 
 def choose_threshold(
-    scores: Sequence[float] | npt.NDArray[np.float64], max_rate: float, confidence: float = CONFIDENCE
+    scores: Sequence[float] | npt.NDArray[np.float64],
+    max_rate: float,
+    num_future: int | None,
+    confidence: float = CONFIDENCE,
 ) -> BoundedRate | None:
     """Return the lowest threshold whose rate of false corrections is bounded; None if no threshold is.
 
-    Learn-then-Test with a fixed sequence: the hypotheses that the rate exceeds `max_rate` are tested from the strictest
-    threshold on, each with the exact binomial test at level ``1 - confidence``, until one is not rejected. The
-    probability that the rate of the chosen threshold exceeds `max_rate` is then at most ``1 - confidence``.
+    The hypotheses that the rate exceeds `max_rate` are tested from the strictest threshold on, each at level
+    ``1 - confidence``, until one is not rejected (Learn-then-Test with a fixed sequence).
+
+    The rate is that of a future set of utterances: if they are exchangeable with those of `scores`, the probability
+    that more than the share `max_rate` of them is changed is at most ``1 - confidence``. Of the changed utterances of
+    both sets, the number in the set of `scores` has a hypergeometric distribution. As fewer utterances are changed with
+    each stricter threshold, this test holds for all thresholds at once. With an infinite set, it becomes the exact
+    binomial test.
 
     Args:
         scores: Largest probability of a change in each utterance without phrases; 0 for no candidate.
         max_rate: Maximum rate of changed utterances, in (0, 1).
+        num_future: Number of utterances of the future set, ≥ 1; None for an infinite set.
         confidence: Confidence of the bound, in (0, 1).
 
     Raises:
         OptionError: There are too few utterances for any bound.
 
-    Source: Angelopoulos, Bates, Candès, Jordan, Lei 2021, "Learn then Test" (arXiv:2110.01052), section 3;
-        Clopper and Pearson 1934, "The use of confidence or fiducial limits illustrated in the case of the binomial".
+    Source: Gumbel and von Schelling 1950, "The distribution of the number of exceedances";
+        Clopper and Pearson 1934, "The use of confidence or fiducial limits illustrated in the case of the binomial";
+        Angelopoulos, Bates, Candès, Jordan, Lei 2021, "Learn then Test" (arXiv:2110.01052), section 3.
     """
-    needed = num_needed(max_rate, confidence)
+    needed = num_needed(max_rate, confidence, is_finite=num_future is not None)
     if len(scores) < needed:
         count = counted(len(scores), "utterance has", "utterances have")
         raise OptionError(
@@ -53,36 +64,78 @@ def choose_threshold(
             f"{max_rate:g} with {confidence:.0%} confidence; give more utterances, or a larger rate"
         )
     values = np.asarray(scores, np.float64)
-    chosen: BoundedRate | None = None
+    chosen: tuple[float, int] | None = None
     for threshold in THRESHOLDS:
         changed = int((values >= threshold).sum())
-        if binomial_tail(changed, len(values), max_rate) > 1 - confidence:
+        if tail(changed, len(values), max_rate, num_future) > 1 - confidence:
             break
-        chosen = BoundedRate(threshold, changed, len(values), upper_bound(changed, len(values), confidence))
-    return chosen
+        chosen = threshold, changed
+    if chosen is None:
+        return None
+    return BoundedRate(*chosen, len(values), upper_bound(chosen[1], len(values), num_future, confidence))
 
 
-def num_needed(max_rate: float, confidence: float = CONFIDENCE) -> int:
-    """Return the smallest number of utterances that bounds a rate if none of them is changed."""
+def num_needed(max_rate: float, confidence: float = CONFIDENCE, *, is_finite: bool) -> int:
+    """Return the number of utterances from which a rate is bounded if none of them is changed.
+
+    Args:
+        max_rate: Maximum rate, in (0, 1).
+        confidence: Confidence of the bound, in (0, 1).
+        is_finite: Whether the rate is that of a future set of the same size, not that of an infinite set.
+    """
     check_range("max_rate", max_rate, above=0)
     if not max_rate < 1 or not 0 < confidence < 1:
         raise OptionError(f"the rate {max_rate:g} and the confidence {confidence:g} must be between 0 and 1")
-    return math.ceil(math.log(1 - confidence) / math.log1p(-max_rate))
+    if not is_finite:
+        return math.ceil(math.log(1 - confidence) / math.log1p(-max_rate))
+    # With no change in this set, e changes in the future set are less probable than 2^-e.
+    needed = math.ceil((math.ceil(-math.log2(1 - confidence)) - 1) / max_rate)
+    while needed > 1 and tail(0, needed - 1, max_rate, needed - 1) <= 1 - confidence:
+        needed -= 1
+    return needed
+
+
+def tail(count: int, trials: int, rate: float, num_future: int | None) -> float:
+    """Return the largest probability of at most `count` events if the rate of a future set exceeds `rate`."""
+    if num_future is None:
+        return binomial_tail(count, trials, rate)
+    least = math.floor(rate * num_future + ROUNDING) + 1
+    return exceedance_tail(count, trials, least, num_future)
+
+
+def exceedance_tail(count: int, trials: int, future_count: int, num_future: int) -> float:
+    """Return the probability that at most `count` of ``count + future_count`` events are in the first of two sets.
+
+    Args:
+        count: Events in the first set.
+        trials: Size of the first set, ≥ `count`.
+        future_count: Events in the second set.
+        num_future: Size of the second set. The probability is 0 if it is less than `future_count`.
+    """
+    if future_count > num_future:
+        return 0.0
+    num_events, total = count + future_count, trials + num_future
+    all_ways = _log_ways(total, trials)
+    ways = (_log_ways(num_events, k) + _log_ways(total - num_events, trials - k) for k in range(count + 1))
+    return min(sum(math.exp(some - all_ways) for some in ways), 1.0)
 
 
 def binomial_tail(count: int, trials: int, rate: float) -> float:
     """Return the probability of at most `count` events in independent trials."""
     if count >= trials:
         return 1.0
-    total = 0.0
-    for number in range(count + 1):
-        ways = math.lgamma(trials + 1) - math.lgamma(number + 1) - math.lgamma(trials - number + 1)
-        total += math.exp(ways + number * math.log(rate) + (trials - number) * math.log1p(-rate))
-    return min(total, 1.0)
+    log_rate, log_rest = math.log(rate), math.log1p(-rate)
+    terms = (_log_ways(trials, k) + k * log_rate + (trials - k) * log_rest for k in range(count + 1))
+    return min(sum(map(math.exp, terms)), 1.0)
 
 
-def upper_bound(count: int, trials: int, confidence: float = CONFIDENCE) -> float:
-    """Return the upper Clopper-Pearson bound of the rate of events in independent trials."""
+def upper_bound(count: int, trials: int, num_future: int | None, confidence: float = CONFIDENCE) -> float:
+    """Return the upper bound of the rate of a future set; of an infinite one, that of Clopper and Pearson."""
+    if num_future is not None:
+        changed = 0
+        while exceedance_tail(count, trials, changed + 1, num_future) > 1 - confidence:
+            changed += 1
+        return changed / num_future
     if count >= trials:
         return 1.0
     low, high = count / trials, 1.0
@@ -93,3 +146,10 @@ def upper_bound(count: int, trials: int, confidence: float = CONFIDENCE) -> floa
         else:
             high = middle
     return high
+
+
+def _log_ways(total: int, chosen: int) -> float:
+    """Return the logarithm of the binomial coefficient; that of 0 is −inf."""
+    if not 0 <= chosen <= total:
+        return -math.inf
+    return math.lgamma(total + 1) - math.lgamma(chosen + 1) - math.lgamma(total - chosen + 1)

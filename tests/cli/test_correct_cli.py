@@ -117,7 +117,7 @@ def test_the_report_has_each_change(ninja, names, tmp_path):
 
 
 def test_a_threshold_comes_from_the_file_that_tune_writes(ninja, names, tmp_path):
-    texts = [f"utt-{number} please call me tomorrow evening" for number in range(310)]
+    texts = [f"utt-{number} please call me tomorrow evening" for number in range(410)]
     (tmp_path / "text").write_text("\n".join([*texts, "utt-x call Kathy Clendening now"]) + "\n")
     (tmp_path / "ref").write_text("\n".join([*texts, "utt-x call Kathy Clendenin now"]) + "\n")
     code, _, errors = ninja(
@@ -125,7 +125,9 @@ def test_a_threshold_comes_from_the_file_that_tune_writes(ninja, names, tmp_path
         "--letters-only", "--max-false-corrections", 0.01, "-o", tmp_path / "correct.toml",
     )  # fmt: skip
     assert code == 0, errors
-    assert "0 of 310 utterances without phrases are changed, the rate is at most 0.96% with 95% confidence" in errors
+    assert (
+        "0 of 410 utterances without phrases are changed, at most 0.98% of as many others with 95% confidence" in errors
+    )
     assert "\nthreshold = 0.01\nletters_only = true\n" in (tmp_path / "correct.toml").read_text()
     code, printed, _ = ninja("correct", tmp_path / "text", "--entities", names, "--config", tmp_path / "correct.toml")
     assert (code, printed.splitlines()[-1]) == (0, "utt-x call Kathy Clendenin now")
@@ -136,7 +138,7 @@ def test_too_few_utterances_choose_no_threshold(ninja, names, tmp_path):
     (tmp_path / "ref").write_text("utt-1 good night\n")
     code, _, errors = ninja("tune", tmp_path / "text", "--ref", tmp_path / "ref", "--entities", names, "--correct")
     assert code == 2
-    assert "1 utterance has no phrases, but at least 299 are needed" in errors
+    assert "1 utterance has no phrases, but at least 400 are needed" in errors
 
 
 def test_other_options_of_tuning_are_refused(ninja, names, tmp_path):
