@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
@@ -39,8 +39,9 @@ from ninja.rescoring.rescorer import Rescorer
 
 SIZES = (100, 1000)
 CALLS_LM_WEIGHT = 0.3
-# With a contextual model, whose gains replace keyword boosts; chosen on dev, without and with augmentation.
+# With a contextual model; chosen on dev, without and with augmentation.
 CLASS_BOOST, AUGMENTED_CLASS_BOOST = -6.0, 0.0
+READ_WEIGHT, READ_CONTEXT_BOOST = 0.5, {100: 4.0, 1000: 3.0}  # of both in read sentences; chosen on dev
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +70,18 @@ class Models:
     class_boost: float | None  # of both models together, instead of those chosen on dev
 
     def options(self, method: Method, boost: float, *, augment: bool) -> ContextOptions:
-        """Return the boosts and weights of a method."""
+        """Return the boosts and weights of a method for commands."""
         if not method.points:
             return ContextOptions(keyword_boost=boost)
         chosen = AUGMENTED_CLASS_BOOST if augment else CLASS_BOOST
         return ContextOptions(context_prior=PRIOR, class_boost=chosen if self.class_boost is None else self.class_boost)
+
+    def read_options(self, method: Method, size: int) -> ContextOptions:
+        """Return the boosts and weights of a method for read sentences."""
+        if method.class_lm and method.points:
+            weights = {"context_weight": READ_WEIGHT, "context_boost": READ_CONTEXT_BOOST[size]}
+            return replace(self.options(method, 0.0, augment=False), **weights)
+        return self.options(method, READ_BOOST[size], augment=False)
 
     def rescored(
         self,
@@ -151,7 +159,7 @@ def read_table(models: Models, real: Path) -> Iterator[str]:
             entities = _entities(lists[size], bed)
             for method in METHODS:
                 start = time.process_time()
-                options = models.options(method, READ_BOOST[size], augment=False)
+                options = models.read_options(method, size)
                 hypotheses = models.rescored(method, part, entities, options, scales, augment=False)
                 rates = score_biased(references, hypotheses, lists[100])
                 wers = (f"{rate.wer:.2f}" for rate in (rates.overall, rates.unbiased, rates.biased))

@@ -38,7 +38,7 @@ from ninja.rescoring.report import RescoreReport
 OF_RESCORING = ("unk_penalty", "max_unknown")  # rescoring options with the same meaning
 OF_AUGMENTING = ("letters_only", "lexicon", "confusion", "transition_model", "phones", "context_model")
 OF_CLASSES = ("class_boost", "class_weight", "augment_place_weight")
-OF_POINTING = ("context_weight", "context_prior")
+OF_POINTING = ("context_weight", "context_prior", "context_boost")
 OF_BOOSTING = ("keyword_boost",)
 ENCODER_HELP = (
     "With --augment: model that searches long phrase lists, or 'none' to compare all phrases.  [default: shipped model]"
@@ -112,9 +112,7 @@ def entities(
             if model is None:
                 _require("--context-model", OF_POINTING)
             elif flags := given_on_command_line(OF_BOOSTING):
-                raise OptionError(
-                    f"{', '.join(flags)} cannot be used with --context-model, which replaces keyword boosts"
-                )
+                raise OptionError(f"{', '.join(flags)} cannot be used with --context-model; use --context-boost")
             if augment or options.get("correct"):  # corrections have the same options of pronunciations
                 augmentation = Augmentation(
                     AugmentOptions(acoustic_scale=options["acoustic_scale"], **augment_options), **files

@@ -27,6 +27,9 @@ class ContextOptions:
     With the defaults, entering a class lowers the score of a one-word phrase and raises that of a longer phrase, as
     long phrases are seldom false alarms.
 
+    With a context model, `context_boost` replaces `keyword_boost`, because most of the evidence is in the gains of the
+    model.
+
     The boost of an incomplete phrase is removed. The weight of a phrase is a factor of its keyword boost.
     """
 
@@ -44,12 +47,15 @@ class ContextOptions:
     map_words: tuple[WordMapping, ...] = ()  # fallbacks for words that a model lacks, see `WordMap`
     context_weight: float = described(1.0, "Factor of the log-probabilities that --context-model adds.")
     context_prior: float = described(0.0, "Added to the log-odds of a phrase with --context-model.")
+    context_boost: float = described(
+        0.0, "Added to the log-probability of each word of a phrase with --context-model, in nats."
+    )
     max_arcs: int = described(
         10_000_000, "Maximum number of arcs of a boosted lattice; larger lattices are reported as errors."
     )
 
     def __post_init__(self) -> None:
-        for name in ("class_boost", "keyword_boost", "context_weight", "context_prior"):
+        for name in ("class_boost", "keyword_boost", "context_weight", "context_prior", "context_boost"):
             check_range(name, getattr(self, name), least=-LARGEST_BOOST, most=LARGEST_BOOST)
         if self.unk_penalty is not None:
             check_range("unk_penalty", self.unk_penalty, finite=True)

@@ -66,11 +66,11 @@ class Contextual:
         self._models: ContextModels | None = None  # None until they are loaded
         self._binding: _Binding | None = None  # the context for the last symbol table
         self._pointer: PointerStage | None = None
-        self._has_grammar = context.context_model is None or context.class_lm is not None
+        boost = context.options.context_boost
+        self._has_grammar = context.context_model is None or context.class_lm is not None or boost != 0.0
         if context.context_model is not None:
             self._pointer = PointerStage(context.context_model, context.options, lm_weight)
-            # Its gains replace keyword boosts, so that the grammar only scores classes, and the words outside phrases.
-            self.context = replace(context, options=replace(context.options, keyword_boost=0.0))
+            self.context = replace(context, options=replace(context.options, keyword_boost=boost))
 
     @classmethod
     def before(cls, context: Context, models: ModelFiles, options: RescoreOptions) -> Contextual:

@@ -213,12 +213,14 @@ def combined(lists, class_lm, lattices, **options):
 
 
 @settings(max_examples=8)
-@given(lattice=LATTICES, lists=CLASSES)
-def test_a_class_model_scores_classes_and_the_context_model_their_phrases(class_lm, lattice, lists):
+@given(lattice=LATTICES, lists=CLASSES, boost=st.sampled_from([0.0, 1.5]))
+def test_a_class_model_scores_classes_and_the_context_model_their_phrases(class_lm, lattice, lists, boost):
     lattice = replace(lattice, words=TABLE)
     of_classes_of = of_classes(lattice.key, *lists)
-    both = combined(of_classes_of, class_lm, [(lattice.key, lattice)], keyword_boost=9.0, class_boost=-2.0)
-    grammar = ContextOptions(keyword_boost=0.0, class_boost=-2.0)
+    both = combined(
+        of_classes_of, class_lm, [(lattice.key, lattice)], keyword_boost=9.0, context_boost=boost, class_boost=-2.0
+    )
+    grammar = ContextOptions(keyword_boost=boost, class_boost=-2.0)
     given_entities = Entities.from_dict({"utterances": of_classes_of}, words=TABLE)
     alone = Contextual(Context(given_entities, class_lm, options=grammar), None, EXACT.lm_weight)
     [(_, composed)] = alone(iter([(lattice.key, lattice)]))
