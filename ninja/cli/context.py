@@ -18,7 +18,7 @@ from ninja.cli.console import current_console, results, use_log, write
 from ninja.cli.models import map_words, word_options
 from ninja.cli.normalizer import normalizer_option
 from ninja.cli.options import command, from_fields, lattice_output, reads, section, writes
-from ninja.cli.source import completes_scales, fitting_acoustic_scale, reads_lattices
+from ninja.cli.source import completes_scales, fitting_acoustic_scale, reads_lattices_alone
 from ninja.context.augmentation.options import AugmentOptions
 from ninja.context.entities.lists import Entities
 from ninja.context.options import ContextOptions
@@ -203,7 +203,8 @@ def write_words(path: str | None, stage: Contextual) -> None:
 @section(
     "Input and output", writes("--report", "Write best paths with their phrases, and added phrases, as JSON lines.")
 )
-@reads_lattices
+@section("Running", click.option("--jobs", type=click.IntRange(1), help="Number of threads.  [default: 1]"))
+@reads_lattices_alone
 def context(
     inputs: Inputs,
     context: Any,
@@ -221,8 +222,8 @@ def context(
     With --class-lm, a class word such as @name expands to the phrases of that class, and the class model is mixed word
     by word with --old-lm, or else with the graph costs. Without --class-lm, phrases are boosted wherever they occur.
     --augment adds phrases that sound similar to words in the lattice; it requires the extra ninja-asr[phones]. By
-    default, --words is words.txt or words.txt.gz next to SOURCE. --jobs defaults to 1. Without -o, lattices are written
-    to stdout as a binary archive, or on a terminal their best word sequences are printed.
+    default, --words is words.txt or words.txt.gz next to SOURCE. Without -o, lattices are written to stdout as a binary
+    archive, or on a terminal their best word sequences are printed.
 
     \b
     Example:
@@ -231,11 +232,11 @@ def context(
     if context.class_lm is None and context.augmentation is None and old_lm is not None:
         raise OptionError("--old-lm requires --class-lm or --augment")
     console = current_console()
-    console.jobs = console.jobs or 1
-    if report is not None and (console.jobs > 1 or destination.resume):
+    jobs = console.jobs = console.jobs or 1
+    if report is not None and (jobs > 1 or destination.resume):
         raise OptionError("--report cannot be used with --jobs above 1 or --resume")
     words = inputs.need_table()
-    if console.jobs > 1 and context.options.unk_penalty is None:
+    if jobs > 1 and context.options.unk_penalty is None:
         words.complete()  # each thread binds the context to the words read so far
     acoustic_scale = fitting_acoustic_scale(inputs, acoustic_scale)
     context = with_acoustic_scale(context, acoustic_scale)

@@ -22,7 +22,7 @@ from ninja.cli.models import (
     recordings,
 )
 from ninja.cli.options import command, from_fields, output_file, reads, section, write_config, writes
-from ninja.cli.source import completes_scales, fitting_acoustic_scale, reads_lattices
+from ninja.cli.source import completes_scales, fitting_acoustic_scale, reads_lattices_alone
 from ninja.cli.tune_confidence import ConfidenceFit, fits_confidences
 from ninja.cli.tune_context import CHOSEN, GeneralSet, changed_options, choose_pointer_weights, tune_boosts
 from ninja.cli.tune_correction import correction_options, tune_threshold
@@ -39,7 +39,7 @@ from ninja.tune.first_pass import tune_first_pass
 from ninja.tune.weights import Tuned, tune_weights
 
 OF_BOTH = {"source", "ref", "utt2spk", "output_file", "old_lm", "acoustic_scale", "word_penalty", "map_words"}
-OF_BOTH |= {*OF_RESCORING, *WORD_OPTIONS, "words", "jobs", "on_error", "allow_pipes"}
+OF_BOTH |= {*OF_RESCORING, *WORD_OPTIONS, "words", "on_error", "allow_pipes"}
 SKIPPED = (*OF_RESCORING, "max_arcs")  # shared with the rescoring
 OF_CONTEXT = {"entities", "utt2group", "class_lm", *BOOSTS} - {*SKIPPED}
 OF_CONTEXT |= {"augment", *OF_AUGMENTING, *AUGMENTING}
@@ -71,7 +71,7 @@ OF_CONTEXT |= {*OF_TUNING}
 @fits_confidences
 @correction_options
 @output_file("File for the options, which `ninja rescore --config` or `ninja context --config` takes")
-@reads_lattices
+@reads_lattices_alone
 def tune(
     inputs: Inputs,
     ref: str,
@@ -141,8 +141,6 @@ def tune(
         raise OptionError("--max-false-corrections: only with --correct")
     if not points:
         _refuse_others(context)
-    if (current_console().jobs or 1) > 1:
-        raise OptionError("--jobs is not supported by tuning; omit it")
     if context is not None and points:
         choose_pointer_weights(inputs, ref, context, models, options, speakers, output_file, general)
     elif context is not None:

@@ -31,7 +31,7 @@ from ninja.tune.confidence import Method, tune_confidence
 OF_FIT = {
     *("source", "ref", "utt2spk", "output_file", "acoustic_scale", "word_penalty", "normalizer"),
     *("confidence", "confidence_map", "confidence_lm", "unboosted"),
-    *("words", "format", "encoding", "jobs", "on_error", "allow_pipes"),
+    *("words", "format", "encoding", "on_error", "allow_pipes"),
 }
 
 

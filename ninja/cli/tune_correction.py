@@ -25,7 +25,7 @@ from ninja.tune.correction import tune_correction
 PRONUNCIATIONS = ("letters_only", "lexicon", "confusion")
 OF_CORRECTIONS = {"source", "ref", "entities", "utt2group", "correct", "max_false_corrections", "output_file"}
 OF_CORRECTIONS |= {"acoustic_scale", "word_penalty", "normalizer", "words", "format", "encoding", "on_error"}
-OF_CORRECTIONS |= {"jobs", "allow_pipes", *PRONUNCIATIONS}
+OF_CORRECTIONS |= {"allow_pipes", *PRONUNCIATIONS}
 
 correction_options = section(
     "Tuning of corrections",

@@ -113,7 +113,6 @@ def test_a_wrong_file_of_options_is_named(ninja, bed, tmp_path, content, message
 @pytest.mark.parametrize(
     ("extra", "message"),
     [
-        (["--jobs", 2], "--jobs is not supported by tuning"),
         (["--iterate", "forward"], "omit --iterate"),
         (["--rnnlm", "none", "--old-lm", "lm.arpa"], "no language model to choose a weight for"),
         (["--rnnlm", "none", "--carry-over"], "--carry-over requires a language model"),
