@@ -295,12 +295,13 @@ class LexicalTable:
                 length, first = np.full(size, -1, np.int32), np.zeros(size, np.int32)
                 length[: len(self._length)], first[: len(self._first)] = self._length, self._first
                 self._first, self._length = first, length
-            is_new = np.zeros(len(self._length), np.bool_)
-            is_new[ids] = True
-            new = np.flatnonzero(is_new & (self._length < 0))
-            forms = self.normalizer.forms(self.words.words_of(new.tolist()))
-            sizes = np.array([len(form) for form in forms], np.int32)
-            parts = np.array(self.lexical.intern([part for form in forms for part in form]), np.int32)
+            new = np.unique(ids[self._length[ids] < 0])
+            names = self.words.words_of(new.tolist())
+            sizes = np.ones(len(names), np.int32)
+            for index, _, form in reversed(self.normalizer.changes(names)):
+                names[index : index + 1] = form
+                sizes[index] = len(form)
+            parts = np.array(self.lexical.intern(names), np.int32)
             begin = offsets(sizes)
             for index in np.flatnonzero(sizes > 1).tolist():
                 self._forms[int(new[index])] = parts[begin[index] : begin[index + 1]]
