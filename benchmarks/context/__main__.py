@@ -1,3 +1,5 @@
 from benchmarks.command import Group
 
-Group("benchmarks.context", "tables", "bound", "pointer", "both", "written", "whisper", "correct", "learn")()
+Group(
+    "benchmarks.context", "tables", "bound", "pointer", "both", "written", "whisper", "correct", "learn", "training"
+)()

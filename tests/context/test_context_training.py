@@ -1,0 +1,35 @@
+"""The tables of docs/context.md on training the contextual model are made from stored measurements."""
+
+import shutil
+
+import pytest
+from click.testing import CliRunner
+
+pytest.importorskip("torch")
+
+from benchmarks.command import ENGLISH, ROOT
+from benchmarks.context import training
+from benchmarks.tables import Cells
+
+
+def test_the_tables_are_made_from_the_stored_measurements(tmp_path):
+    page = tmp_path / "context.md"
+    shutil.copy(ROOT / "docs/context.md", page)
+    result = CliRunner().invoke(training.main, ["--output", str(page)], catch_exceptions=False)
+    assert result.exit_code == 0
+    assert page.read_text(encoding="utf-8") == (ROOT / "docs/context.md").read_text(encoding="utf-8")
+    for name, cell in Cells(training.STORED).items():
+        assert cell.keys() >= {"date", "machine", "command", "seconds"}, name
+
+
+@pytest.mark.skipif(not ENGLISH.is_dir(), reason="needs the shared data")
+def test_commands_have_names_in_place_of_classes():
+    sentences = training.commands(ENGLISH, 30_000)
+    patterns = [line.split() for line in (ENGLISH / "class_train.txt").read_text().splitlines()]
+    assert len(sentences) == 2 * len(patterns)
+    first, second = sentences[: len(patterns)], sentences[len(patterns) :]
+    for pattern, *spelt in zip(patterns, first, second, strict=True):
+        has_class = any(word.startswith("@") for word in pattern)
+        assert [words == pattern for words in spelt] == [not has_class] * 2
+        assert not any(word.startswith("@") for words in spelt for word in words)
+    assert first != second
