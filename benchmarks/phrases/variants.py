@@ -16,13 +16,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import click
 import numpy as np
 
 from benchmarks.command import argument, command, option, path_option
 from benchmarks.phrases.retrieval import LETTERS, SIZES, Queries, Sounds, call_queries, ranks, read_queries
 from benchmarks.tables import Cells, head, row, show
 from ninja.context.deep.encoder import PhraseEncoder
-from ninja.context.deep.recipe import EncoderOptions
+from ninja.context.deep.recipe import EXTRACTORS, EncoderOptions
 from ninja.context.deep.symbols import Symbols
 from ninja.context.sound.confusion import Confusion
 from ninja.context.sound.pronunciation import Phones, Pronouncer, phones_of
@@ -173,7 +174,7 @@ def _key(variant: Variant, seconds: float) -> str:
 @argument("folder")
 @path_option("--cells", required=True, help="File that keeps the measured cells.")
 @option("--seconds", default=45.0, help="CPU time of each training.")
-@option("--only", help=f"Train the encoders of this table ({', '.join(COLUMNS)}) or with this extractor.")
+@option("--only", type=click.Choice([*COLUMNS, *EXTRACTORS]), help="Train the encoders of this table or extractor.")
 def main(folder: Path, cells: Path, seconds: float, only: str | None) -> None:
     pronouncer = Pronouncer.english()
     queries_of = {"read": read_queries(folder, pronouncer, 500), "calls": call_queries(folder, pronouncer)}
