@@ -123,6 +123,7 @@ def test_matches_are_those_of_the_distance_of_each_pair(corrector):
         phrase = sum((pronouncer.of(word)[0] for word in match.variant.text.split()), ())
         span = sum((pronouncer.of(word)[0] for word in words[match.begin : match.end]), ())
         assert match.distance == pytest.approx(confusion.distance(phrase, span), abs=1e-4)
+        assert (match.length, match.num_symbols) == (len(phrase), len(span))
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(1, 3), st.floats(-40, 40)), min_size=1, max_size=8))
@@ -146,6 +147,16 @@ def test_features_of_a_word_depend_on_no_other_candidate(corrector):
     for number, match in enumerate(candidates.matches):
         alone = evidence(transcript.lexical, None, [match], 2, surprise)
         assert candidates.features[number] == pytest.approx(alone[0], abs=1e-5)
+
+
+def test_features_compare_lengths_and_count_words_that_the_model_lacks(corrector):
+    transcript = corrector.transcript(["ask", "cathy", "clendening", "and", "play", "foo", "gauzy"])
+    candidates = corrector.candidates(transcript, [names("Kathy Clendenin", "Fugazi")])
+    spans = {(match.variant.text, match.begin, match.end): number for number, match in enumerate(candidates.matches)}
+    features = candidates.features[:, [FEATURES.index("length_difference"), FEATURES.index("unknown_words")]]
+    assert load(ENGLISH_NGRAM).vocabulary.id("clendening") is None
+    assert features[spans["kathy clendenin", 1, 3]].tolist() == [0, 1]  # 13 phones each
+    assert features[spans["fugazi", 5, 7]].tolist() == [0, 1]
 
 
 def test_a_file_of_weights_is_checked(tmp_path):

@@ -22,11 +22,13 @@ FEATURES = (
     "edits",
     "inverse_length",  # 1 / number of phones of the phrase
     "log_length",
+    "length_difference",  # between the numbers of phones of the words and of the phrase, relative to the latter
     "log_phrases",  # ln of the number of phrases of the utterance
     "surprise",  # cost of the words and the next two, less that with an unknown word in their place, nats
     "surprise_by_phrase",  # the same with the phrase in their place
     "rarest_word",  # largest unigram cost of the words, nats
     "mean_word",  # mean unigram cost of the words
+    "unknown_words",  # number of the words that the model lacks
     "phrase_word",  # mean unigram cost of the words of the phrase
     "word_difference",  # between the numbers of words
     "phrase_words",  # number of words of the phrase
@@ -136,11 +138,13 @@ def evidence(
                 num_edits,
                 1 / match.length,
                 math.log(match.length),
+                abs(match.num_symbols - match.length) / match.length,
                 math.log(max(num_phrases, 1)),
                 _clipped(of_words[number] - of_unknown[number]),
                 _clipped(of_words[number] - of_phrase[number]),
                 max(costs),
                 sum(costs) / len(costs),
+                sum(cost >= UNKNOWN_WORD for cost in costs),
                 sum(map(surprise.word, phrase)) / len(phrase),
                 abs(len(span) - len(phrase)),
                 len(phrase),

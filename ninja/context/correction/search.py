@@ -33,6 +33,7 @@ class Match(NamedTuple):
     end: int  # after the last one
     distance: float  # in units of the confusion costs
     length: int  # symbols of the phrase
+    num_symbols: int  # of the words, by their first pronunciations
 
 
 def matches(words: Sequence[str], lists: Sequence[Sequence[SymbolStrings]]) -> list[Match]:
@@ -58,7 +59,8 @@ def matches(words: Sequence[str], lists: Sequence[Sequence[SymbolStrings]]) -> l
         row = number - int(first[group])
         variant = strings.variants[int(spans.variant[row])]
         begin, end = int(spans.begin[row]), int(spans.end[row])
-        match = Match(variant, place, begin, end, float(spans.distance[row]), int(spans.length[row]))
+        num_symbols = int(spans.before[end] - spans.before[begin])
+        match = Match(variant, place, begin, end, float(spans.distance[row]), int(spans.length[row]), num_symbols)
         best.setdefault((variant.text, begin, end), match)
         if len(best) >= count:
             break
@@ -71,6 +73,7 @@ class _Spans(NamedTuple):
     end: npt.NDArray[np.int32]
     distance: npt.NDArray[np.float32]
     length: npt.NDArray[np.int64]
+    before: npt.NDArray[np.int64]  # [words + 1], symbols of the words before each word, by their first pronunciations
 
 
 def _spans(lattice: Lattice, words: Sequence[str], strings: SymbolStrings) -> _Spans:
@@ -103,7 +106,9 @@ def _spans(lattice: Lattice, words: Sequence[str], strings: SymbolStrings) -> _S
     )
     keep = (length[variant] >= MIN_SYMBOLS) | (distance == 0)
     variant = variant[keep]
-    return _Spans(chosen[variant], begin[keep], end[keep], distance[keep], length[variant])
+    num_symbols = [len(pronunciations[0]) if pronunciations else 0 for pronunciations in sounds]
+    before = np.cumsum([0, *(num_symbols[number] for number in unit.tolist())], dtype=np.int64)
+    return _Spans(chosen[variant], begin[keep], end[keep], distance[keep], length[variant], before)
 
 
 def _span_symbols(words: Sequence[str], sounds: dict[str, list[list[int]]], alphabet: Alphabet) -> list[Phones]:
