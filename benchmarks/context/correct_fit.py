@@ -20,7 +20,7 @@ from ninja.tune.false_corrections import choose_threshold
 
 FOLDS = 5
 NEAREST = 20  # candidates of an utterance that take part in the estimate, by distance
-PENALTY = 0.003  # of the squares of the standardised weights
+PENALTY = 0.02  # of the squares of the standardised weights
 MAX_RATE = 0.01
 UNKNOWN = [FEATURES.index(name) for name in ("doubt", "has_confidence")]
 ORIGIN = (
