@@ -4,7 +4,6 @@ The build tool, PyPI's ``ninja``, has the same command name and import name. A b
 ``os``, ``sys`` and two small modules are imported before it is known that a call is meant for this program.
 """
 
-import gc
 import os
 import sys
 
@@ -76,6 +75,8 @@ def _version(arguments: list[str]) -> None:
 
 
 def _command() -> None:
+    import gc
+
     # Modules and functions live as long as the process. Searching them for garbage while they load (which the default
     # threshold of 700 objects does dozens of times) and at exit takes a sixth of the time of a short command.
     gc.set_threshold(20_000, 10, 10)

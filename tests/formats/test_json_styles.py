@@ -280,7 +280,7 @@ def test_the_score_that_the_user_names_wins_over_scores_of_models_with_the_usual
     assert texts(nbest) == [("HE HOPED", 0.0, 8.0)]
     both = {"key": "u", "nbest": [{"text": "a", "am_score": "?", "lm_score": -2, "mine": -7}]}
     assert first(both, score="mine") == [("a", 0.0, 7.0)]
-    with pytest.raises(FormatError, match=r"has no 'other', but .*'mine'; name the field .*json:score=mine"):
+    with pytest.raises(FormatError, match=r"has no 'other'; its fields are .*'mine'; name the field .*json:score=mine"):
         lists(both, score="other")
     assert first(both, score="other", missing_score=-1.0) == [("a", 0.0, 1.0)]
 
