@@ -175,7 +175,7 @@ def oracle(
             scored.add(key)
             total += path.rate
             approximate += [key] * path.touches_band
-            _write(files, key, path, _without(wildcards, texts[key], table, unknown))
+            _write(files, key, path, _remove_wildcards(wildcards, texts[key], table, unknown))
             if archive is not None and path.lattice is not None:
                 archive.take(path.lattice)
         if not scored and not inputs.log.failures:
@@ -220,7 +220,7 @@ def _counts(rate: ErrorRate, substitutions: str) -> str:
     )
 
 
-def _without(
+def _remove_wildcards(
     wildcards: tuple[int, ...], words: Sequence[str], table: SymbolTable | None, unknown: int
 ) -> Sequence[str]:
     """Return the words of a reference that are not wildcards."""

@@ -56,7 +56,7 @@ class LatticeWriter:
         keys_done: Number of lattices of each key that are already in a resumed output.
         lost: Number of lattices that lost each field.
         resumed: Description of the earlier attempt, if the output was resumed.
-        kept: Number of lattices of a failed output that were saved for the next attempt.
+        num_saved: Number of lattices of a failed output that were saved for the next attempt.
         words_path: Path of the symbol table, if it was written.
         scales_path: Path of the scale file, if it was written.
     """
@@ -70,7 +70,7 @@ class LatticeWriter:
         self.keys_done: Counter[str] = Counter()
         self.lost: Counter[str] = Counter()
         self.resumed: str | None = None
-        self.kept = 0
+        self.num_saved = 0
         self.words_path: str | None = None
         self.scales_path: str | None = None
         self._output = output
@@ -427,7 +427,7 @@ class KaldiWriter(LatticeWriter):
                 self._give_up()
                 raise
             if self._is_kept():
-                self.kept = self.keys_done.total() + self._keys.total()
+                self.num_saved = self.keys_done.total() + self._keys.total()
         super().__exit__(kind, error, trace)
 
     def _end(self) -> None:

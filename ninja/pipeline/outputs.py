@@ -238,8 +238,8 @@ def open_output(output: Output, inputs: Inputs) -> Iterator[LatticeSink]:
             sink = LatticeSink(writer, inputs, has_originals=bool(originals))
             yield sink
     except BaseException as error:
-        if writer.kept and not isinstance(error, OptionError):
-            saved = counted(writer.kept, "lattice was", "lattices were")
+        if writer.num_saved and not isinstance(error, OptionError):
+            saved = counted(writer.num_saved, "lattice was", "lattices were")
             log.note(f"{saved} saved; run the same command with --resume to continue")
         raise
     if output.words_out is not None and writer.words_path is None and (table := inputs.table()) is not None:

@@ -1,25 +1,16 @@
 """The tables of docs/context.md on training the contextual model are made from stored measurements."""
 
-import shutil
-
 import pytest
-from click.testing import CliRunner
+from stored_pages import check_page
 
 pytest.importorskip("torch")
 
-from benchmarks.command import ENGLISH, ROOT
+from benchmarks.command import ENGLISH
 from benchmarks.context import training
-from benchmarks.tables import Cells
 
 
 def test_the_tables_are_made_from_the_stored_measurements(tmp_path):
-    page = tmp_path / "context.md"
-    shutil.copy(ROOT / "docs/context.md", page)
-    result = CliRunner().invoke(training.main, ["--output", str(page)], catch_exceptions=False)
-    assert result.exit_code == 0
-    assert page.read_text(encoding="utf-8") == (ROOT / "docs/context.md").read_text(encoding="utf-8")
-    for name, cell in Cells(training.STORED).items():
-        assert cell.keys() >= {"date", "machine", "command", "seconds"}, name
+    check_page(training.main, "context.md", training.STORED, tmp_path)
 
 
 @pytest.mark.skipif(not ENGLISH.is_dir(), reason="needs the shared data")

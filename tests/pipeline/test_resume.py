@@ -39,7 +39,7 @@ def contents():
 
 @pytest.mark.parametrize("name", ["a.gz", "a.ark", "ark,t:a.txt", "ark,scp:a.ark,a.scp"])
 def test_an_interrupted_output_is_not_taken_up_with_other_scales(name):
-    assert interrupt(name).kept == 2
+    assert interrupt(name).num_saved == 2
     before = contents()
     with pytest.raises(OptionError, match=r"was run with lm_weight 0\.5, not 0\.9; use the same options, or omit"):
         interrupt(name, MORE)
@@ -78,7 +78,7 @@ def test_an_output_begun_anew_forgets_the_scales_of_an_earlier_attempt():
 
 
 def test_an_attempt_without_a_lattice_leaves_nothing():
-    assert interrupt(keys=()).kept == 0
+    assert interrupt(keys=()).num_saved == 0
     assert os.listdir() == []
 
 

@@ -1,16 +1,13 @@
 """The curves of docs/training.md: simulated learning curves, and the section that is made from stored measurements."""
 
 import math
-import shutil
 
 import pytest
-from click.testing import CliRunner
+from stored_pages import check_page
 from toy_training import toy, toy_sentences
 
 torch = pytest.importorskip("torch")
 
-from benchmarks.command import ROOT  # noqa: E402
-from benchmarks.tables import Cells  # noqa: E402
 from benchmarks.training import curves  # noqa: E402
 from benchmarks.training.simulation import curve  # noqa: E402
 from ninja.lm import text  # noqa: E402
@@ -72,11 +69,5 @@ def test_the_blocks_of_the_momentum_table_have_the_published_rate(momentum):
 
 
 def test_the_section_is_made_from_the_stored_measurements(tmp_path):
-    page = tmp_path / "training.md"
-    shutil.copy(ROOT / "docs/training.md", page)
-    result = CliRunner().invoke(curves.main, ["--output", str(page)], catch_exceptions=False)
-    assert result.exit_code == 0
-    assert page.read_text(encoding="utf-8") == (ROOT / "docs/training.md").read_text(encoding="utf-8")
+    check_page(curves.main, "training.md", curves.STORED, tmp_path)
     assert (tmp_path / "pictures/training_curves.svg").exists()
-    for name, cell in Cells(curves.STORED).items():
-        assert cell.keys() >= {"date", "machine", "command", "seconds"}, name
