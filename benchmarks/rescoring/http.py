@@ -52,7 +52,7 @@ class Server:
     """A server in a process of its own."""
 
     def __init__(self, words: Path, folder: str, *options: str) -> None:
-        arguments = ["serve", "--words", str(words), "--port", "0", *LIMITS, *options]
+        arguments = ["serve", "--words", str(words.resolve()), "--port", "0", *LIMITS, *options]
         self.process = subprocess.Popen(
             [sys.executable, "-m", "ninja", *arguments], cwd=folder, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True
         )
