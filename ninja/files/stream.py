@@ -8,8 +8,10 @@ import os
 import re
 import stat
 import sys
+import threading
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Literal, NamedTuple, cast
 
 from ninja.errors import FormatError, InputError, NinjaWarning, OptionError
@@ -164,6 +166,8 @@ class Stream:
         self.lines = 0 if place is None else place.line  # number of lines before `begin`
         self._process = process
         self._raw = raw
+        self._lock = threading.Lock()  # held while the file is read, as another thread may close the stream
+        self._closed = False
         self._bytes_left = size
         self._position = 0  # unless the stream is gzip
         self._unpacked: GzipReader | None = None
@@ -204,6 +208,20 @@ class Stream:
 
     def readinto(self, buffer: memoryview) -> int:
         """Read into a buffer, and return the number of bytes, 0 at the end of the stream."""
+        with self._open():
+            return self._read(buffer)
+
+    @contextmanager
+    def _open(self) -> Iterator[None]:
+        """Use the file in a ``with`` block; if the stream is closed in the meantime, close the file after it."""
+        try:
+            with self._lock:
+                yield
+        finally:
+            if self._closed:
+                self._close()
+
+    def _read(self, buffer: memoryview) -> int:
         if self._head:
             count = min(len(buffer), len(self._head))
             buffer[:count] = self._head[:count]
@@ -252,8 +270,9 @@ class Stream:
     def seek(self, offset: int) -> None:
         """Move to an offset in bytes; the stream must be `seekable`."""
         try:
-            size = _size(self._raw)
-            self._raw.seek(offset)
+            with self._open():
+                size = _size(self._raw)
+                self._raw.seek(offset)
         except OSError as error:
             raise self._failure(error) from error
         self._head = b""
@@ -277,11 +296,20 @@ class Stream:
             return None  # sys.stdin was replaced
 
     def close(self) -> None:
-        """Close the file, and terminate the command."""
-        self._raw.close()
+        """Close the file, and terminate the command; the file is closed after a read in another thread."""
+        self._closed = True
+        self._close()
         if self._process is not None:
             self._process.terminate()
             self._process.wait()
+
+    def _close(self) -> None:
+        """Close the file unless it is being read: a file opened next would get its descriptor, and lose bytes."""
+        if self._lock.acquire(blocking=False):
+            try:
+                self._raw.close()
+            finally:
+                self._lock.release()
 
     def __enter__(self) -> Stream:
         return self
