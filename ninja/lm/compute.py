@@ -6,7 +6,7 @@ import os
 import re
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ import torch
 from ninja import _networks
 from ninja.errors import OptionError
 from ninja.lm.protocol import chosen_device
-from ninja.lm.recurrent.pool import RowThreads
+from ninja.lm.recurrent.pool import FEWEST_ROWS, RowThreads
 
 # Messages of libraries without a type for such errors; file names may contain the word "memory".
 _NO_MEMORY = re.compile(r"out of memory|(?:can't|cannot|failed to) allocate|bad[_ ]alloc", re.IGNORECASE)
@@ -121,6 +121,10 @@ class Threads(RowThreads):
     def __init__(self, count: int | None = None) -> None:
         super().__init__(count or torch.get_num_threads())
 
+    @property
+    def _num_helpers(self) -> int:
+        return self.count  # the calling thread, in which torch uses `count` threads, waits
+
     def _started(self) -> ThreadPoolExecutor:
         if self._pool is None:
             pool = super()._started()
@@ -135,6 +139,15 @@ class Threads(RowThreads):
             torch.set_num_threads(self.count)
         return super()._started()
 
-    def run(self, compute: Callable[[slice], None], num_rows: int) -> None:
+    def run(self, compute: Callable[[slice], None], num_rows: int, fewest: int = FEWEST_ROWS) -> None:
         """See `RowThreads.run`."""
-        super().run(torch.inference_mode()(compute), num_rows)
+        super().run(torch.inference_mode()(compute), num_rows, fewest)
+
+    def _run_on(self, count: int, work: Callable[[], None]) -> None:
+        if count == 1:
+            work()
+            return
+        threads = [self._started().submit(work) for _ in range(count)]
+        wait(threads)  # also after an error, so that no thread writes rows that the caller reuses
+        for thread in threads:
+            thread.result()

@@ -3,6 +3,8 @@
 import importlib
 import subprocess
 import sys
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
@@ -139,6 +141,22 @@ def test_every_row_is_computed_once(num_rows, count):
 
     RowThreads(count).run(count_rows, num_rows)
     assert (times == 1).all()
+
+
+@pytest.mark.parametrize("fails_in_caller", [True, False])
+def test_an_error_is_raised_when_all_threads_have_stopped(fails_in_caller):
+    caller, both_run, computed = threading.get_ident(), threading.Barrier(2), []
+
+    def compute(piece):
+        both_run.wait(10)
+        if (threading.get_ident() == caller) == fails_in_caller:
+            raise ModelError("no")
+        time.sleep(0.1)
+        computed.append(piece)
+
+    with pytest.raises(ModelError, match="no"):
+        RowThreads(2).run(compute, 64)
+    assert len(computed) == 1
 
 
 def test_the_backend_is_numpy_unless_torch_computes_on_another_device(monkeypatch, tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import threading
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
@@ -25,6 +26,7 @@ CACHED_BYTES = 96 << 20
 ROWS_AT_ONCE = 256  # rows per thread and step, which fit its cache
 LOGIT_WORDS = 4096  # words whose logits are computed at once for the normaliser
 FEWEST_ROWS = 16  # rows for which another thread is worthwhile
+FEWEST_SCORES = 2048  # words to score, for which it is: a product of two vectors each
 Slots = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
 
@@ -178,39 +180,59 @@ class WordRows:
 
 
 class RowThreads:
-    """A pool of `count` threads, by default one for each core, that compute on separate rows of a batch."""
+    """Up to `count` threads, by default one for each core, that compute on separate rows of a batch.
+
+    The calling thread is one of them.
+    """
 
     def __init__(self, count: int | None = None) -> None:
         self.count = count or num_cores()
         self._pool: ThreadPoolExecutor | None = None
 
+    @property
+    def _num_helpers(self) -> int:
+        return self.count - 1
+
     def _started(self) -> ThreadPoolExecutor:
         if self._pool is None:
             from concurrent.futures import ThreadPoolExecutor
 
-            self._pool = ThreadPoolExecutor(self.count, "rows")
+            self._pool = ThreadPoolExecutor(self._num_helpers, "rows")
         return self._pool
 
-    def run(self, compute: Callable[[slice], None], num_rows: int) -> None:
-        """Compute all rows of a batch in pieces, one per thread."""
-        if num_rows < 2 * FEWEST_ROWS:
+    def run(self, compute: Callable[[slice], None], num_rows: int, fewest: int = FEWEST_ROWS) -> None:
+        """Compute all rows of a batch in pieces; another thread helps for at least `fewest` rows per thread."""
+        if num_rows < 2 * fewest:
             if num_rows:
                 compute(slice(0, num_rows))
             return
         num_pieces = -(-num_rows // ROWS_AT_ONCE)
-        num_pieces = min(-(-num_pieces // self.count) * self.count, num_rows // FEWEST_ROWS)
+        num_pieces = min(-(-num_pieces // self.count) * self.count, num_rows // fewest)
         edges = [num_rows * place // num_pieces for place in range(num_pieces + 1)]
-        pieces = [slice(first, last) for first, last in pairwise(edges)]
-        if self.count == 1:
-            for piece in pieces:
-                compute(piece)
-            return
-        from concurrent.futures import wait
+        pieces = deque(slice(first, last) for first, last in pairwise(edges))
 
-        futures = [self._started().submit(compute, piece) for piece in pieces]
-        wait(futures)  # also after an error, so that no piece writes rows that the caller reuses
-        for future in futures:
-            future.result()
+        def work() -> None:
+            while pieces:
+                try:
+                    piece = pieces.popleft()
+                except IndexError:  # another thread has taken the last one
+                    return
+                compute(piece)
+
+        self._run_on(min(self.count, num_pieces), work)
+
+    def _run_on(self, count: int, work: Callable[[], None]) -> None:
+        """Call a function in `count` threads at once, and raise its first error."""
+        helpers = [self._started().submit(work) for _ in range(count - 1)]
+        try:
+            work()
+        finally:  # also after an error, so that no thread writes rows that the caller reuses
+            for helper in helpers:
+                if not helper.cancel():  # it has started
+                    helper.exception()
+        for helper in helpers:
+            if not helper.cancelled():
+                helper.result()
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,7 +384,7 @@ class ArrayPoolLM(PoolLM):
         def multiply(piece: slice) -> None:
             score[piece] = _networks.word_scores(output, slots[piece], weight, scale, self._bias, row[piece])
 
-        self._in_pieces(multiply, len(slots))
+        self._in_pieces(multiply, len(slots), FEWEST_SCORES)
         return score
 
     def _outputs(self, slots: Slots) -> Floats:
@@ -385,10 +407,10 @@ class ArrayPoolLM(PoolLM):
         parts = [_networks.logsumexp(logits(output).reshape(-1), len(output)) for logits in self._logits]
         return _networks.logsumexp(np.stack(parts, 1).reshape(-1), len(output))
 
-    def _in_pieces(self, compute: Callable[[slice], None], num_rows: int) -> None:
-        """Compute all rows of a batch, in pieces of the requested size or one per thread."""
+    def _in_pieces(self, compute: Callable[[slice], None], num_rows: int, fewest: int = FEWEST_ROWS) -> None:
+        """Compute all rows of a batch, in pieces of the requested size or as `RowThreads.run` divides it."""
         if self._max_batch is None:
-            self._threads.run(compute, num_rows)
+            self._threads.run(compute, num_rows, fewest)
             return
         for first in range(0, num_rows, self._max_batch):
             compute(slice(first, min(first + self._max_batch, num_rows)))
