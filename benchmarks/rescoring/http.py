@@ -3,7 +3,8 @@
     python -m benchmarks.rescoring http ARCHIVE... [--rounds 3] [--minutes 10] [--output docs/howto/serve.md]
 
 ``words.txt.gz`` is beside the first archive or two folders above. The client is this process, which uses nothing but
-HTTP; the server is `ninja serve` in another process, at its defaults but for a time limit of 600 s. Measurements:
+HTTP; the server is `ninja serve` in another process, at its defaults but for a time limit of 600 s. The server and the
+command run on the same core, and the client on the others, if there are any. Measurements:
 
 1. `ninja rescore` and CLIENTS clients that send the same lattices, by turns: words, and CPU seconds of either process,
    without those of its start.
@@ -28,7 +29,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -45,17 +46,31 @@ SOAK_CLIENTS = 8
 LIMITS = ("--max-seconds", "600")  # a busy machine must not end the measurement
 FAULTS = ("malformed", "too large", "slow", "disconnected")  # each in one of 100 requests
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+CORES = os.sched_getaffinity(0)
+ONE_CORE = {max(CORES)}  # of the server and the command
 Bodies = dict[str, bytes]  # key → lattice as a Kaldi archive
+
+
+@contextmanager
+def on_cores(cores: Set[int]) -> Iterator[None]:
+    """Restrict the processes that are started in the block to some cores; other threads are not affected."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 class Server:
     """A server in a process of its own."""
 
-    def __init__(self, words: Path, folder: str, *options: str) -> None:
-        arguments = ["serve", "--words", str(words.resolve()), "--port", "0", *LIMITS, *options]
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "ninja", *arguments], cwd=folder, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True
-        )
+    def __init__(self, words: Path, folder: str, *options: str, cores: Set[int]) -> None:
+        arguments = [sys.executable, "-m", "ninja", "serve", "--words", str(words.resolve()), "--port", "0"]
+        with on_cores(cores):
+            self.process = subprocess.Popen(
+                [*arguments, *LIMITS, *options], cwd=folder, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True
+            )
         assert self.process.stderr is not None
         line = next(line for line in self.process.stderr if "listening" in line)
         self.port = int(line.rpartition(":")[2])
@@ -91,9 +106,9 @@ class Server:
 
 
 @contextmanager
-def serving(words: Path, *options: str) -> Iterator[Server]:
+def serving(words: Path, *options: str, cores: Set[int] = ONE_CORE) -> Iterator[Server]:
     with tempfile.TemporaryDirectory() as folder:
-        server = Server(words, folder, *options)
+        server = Server(words, folder, *options, cores=cores)
         try:
             yield server
         finally:
@@ -102,13 +117,16 @@ def serving(words: Path, *options: str) -> Iterator[Server]:
             assert os.listdir(folder) == [], "the server wrote files"
 
 
-def offline(archives: Sequence[Path], words: Path) -> tuple[dict[str, str], float]:
+def offline(archives: Sequence[Path], words: Path, cores: Set[int] = ONE_CORE) -> tuple[dict[str, str], float]:
     """Run `ninja rescore`; return the words of each lattice and the CPU seconds of the process."""
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "out.ark"
         before = os.times()
         arguments = ["rescore", *map(str, archives), "--words", str(words), "-o", str(target)]
-        subprocess.run([sys.executable, "-m", "ninja", *arguments], check=True, env=ENVIRONMENT, capture_output=True)
+        with on_cores(cores):
+            subprocess.run(
+                [sys.executable, "-m", "ninja", *arguments], check=True, env=ENVIRONMENT, capture_output=True
+            )
         after = os.times()
         table = ninja.SymbolTable.read(words)
         scales = ninja.Scales(ninja.RescoreOptions().acoustic_scale)
@@ -134,17 +152,18 @@ def send_all(server: Server, bodies: Bodies) -> tuple[dict[str, str], float]:
     return texts, server.cpu() - before
 
 
-def throughput(archives: Sequence[Path], words: Path, bodies: Bodies, rounds: int) -> float:
+def throughput(archives: Sequence[Path], words: Path, bodies: Bodies, rounds: int, cores: Set[int]) -> float:
     """Print the CPU seconds of both ways; return the lattices a CPU second of the server."""
+    print(f"on {len(cores)} of {len(CORES)} cores:")
     with tempfile.TemporaryDirectory() as folder:
         first = Path(folder) / "first.ark"
         first.write_bytes(next(iter(bodies.values())))
         seconds: dict[str, list[float]] = {"ninja rescore": [], f"ninja serve, {CLIENTS} clients": []}
-        with serving(words) as server:
+        with serving(words, cores=cores) as server:
             send_all(server, dict(itertools.islice(bodies.items(), 5)))  # to warm up
             for _ in range(rounds):
-                start = offline([first], words)[1]
-                expected, cpu = offline(archives, words)
+                start = offline([first], words, cores)[1]
+                expected, cpu = offline(archives, words, cores)
                 seconds["ninja rescore"].append(cpu - start)
                 texts, cpu = send_all(server, bodies)
                 seconds[f"ninja serve, {CLIENTS} clients"].append(cpu)
@@ -284,8 +303,11 @@ def soak(words: Path, bodies: Bodies, expected: dict[str, str], minutes: float) 
 @option("--rounds", default=3, help="Rounds of the throughput.")
 @option("--minutes", default=10.0, help="Duration of the load with faults; 0 for none.")
 @option("--only-soak", is_flag=True)
+@option("--all-cores", is_flag=True, help="Measure only the throughput, of the server and the command on all cores.")
 @output
-def main(archives: tuple[Path, ...], rounds: int, minutes: float, only_soak: bool, output: Path | None) -> None:
+def main(
+    archives: tuple[Path, ...], rounds: int, minutes: float, only_soak: bool, all_cores: bool, output: Path | None
+) -> None:
     words = words_file(archives)
     bodies: Bodies = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -295,8 +317,12 @@ def main(archives: tuple[Path, ...], rounds: int, minutes: float, only_soak: boo
                 writer.write(lattice.with_words(None))
             bodies[lattice.key] = path.read_bytes()
     print(f"{len(bodies)} lattices, {sum(map(len, bodies.values())) / len(bodies):.0f} bytes on average", flush=True)
+    if all_cores:
+        throughput(archives, words, bodies, rounds, CORES)
+        return
+    os.sched_setaffinity(0, CORES - ONE_CORE or CORES)  # of the clients
     if not only_soak:
-        most = throughput(archives, words, bodies, rounds)
+        most = throughput(archives, words, bodies, rounds, ONE_CORE)
         with serving(words, "--max-latency", "0") as server:
             latencies(server, dict(itertools.islice(bodies.items(), 20)), most / 4)  # to warm up
             put(output, "http latency", show(latency_table(lambda rate: latencies(server, bodies, rate), most)))
