@@ -68,7 +68,8 @@ class ArrayLstm(ArrayPoolLM):
         self._begin()
 
     def _advance(self, old: Slots, new: Slots, words: np.ndarray) -> None:
-        parent, parent_row = np.unique(old, return_inverse=True)
+        is_first = np.append(True, old[1:] != old[:-1])  # of the continuations of a history, which are adjacent
+        parent, parent_row = old[is_first], np.cumsum(is_first) - 1
         below, below_row = self._word_gates.of(words)
         place = 0
         for number, layer in enumerate(self._layers):
@@ -108,17 +109,18 @@ class _Layer:
         return hidden if self._projection is None else self._projection(hidden)
 
 
-def _normaliser(network: StoredNetwork) -> Callable[[Floats], Floats]:
-    """Return the function that estimates log-normalisers, float32 [n, embedding] → [n]."""
+def _normaliser(network: StoredNetwork) -> Callable[[Floats, Slots], Floats]:
+    """Return the function that estimates the log-normalisers of some rows of outputs, float32 [rows, embedding]."""
     names = (f"normaliser.{number}" for number in (0, 2, 4))
     first, second, last = (
         _networks.Product(network.weight(f"{name}.weight"), network.weight(f"{name}.bias")) for name in names
     )
 
-    def estimate(output: Floats) -> Floats:
-        for layer in (first, second):
-            output = layer(output)
-            _networks.silu(output.reshape(-1))
-        return last(output)[:, 0]
+    def estimate(output: Floats, row: Slots) -> Floats:
+        hidden = first(output, row)
+        _networks.silu(hidden.reshape(-1))
+        hidden = second(hidden)
+        _networks.silu(hidden.reshape(-1))
+        return last(hidden)[:, 0]
 
     return estimate

@@ -160,12 +160,14 @@ class WordRows:
     def of(self, words: np.ndarray) -> tuple[Floats, Slots]:
         """Return the table of rows, float32 [rows, width], and the row number of each word, int64 [n]."""
         with self._lock:
-            missing = np.unique(words[self._row[words] < 0])
+            row = self._row[words]
+            if len(row) == 0 or row.min() >= 0:
+                return self._table, row
+            missing = np.unique(words[row < 0])
             if self._num_rows and self._num_rows + len(missing) > self._most:
                 self._forget()
                 missing = np.unique(words)
-            if len(missing):
-                self._add(missing)
+            self._add(missing)
             return self._table, self._row[words]
 
     def _add(self, words: np.ndarray) -> None:
@@ -308,7 +310,7 @@ class ArrayPoolLM(PoolLM):
         output: int,
         options: LoadOptions,
         first_word: int = 0,
-        normaliser: Callable[[Floats], Floats] | None = None,
+        normaliser: Callable[[Floats, Slots], Floats] | None = None,
     ) -> None:
         """Create an empty pool.
 
@@ -319,8 +321,8 @@ class ArrayPoolLM(PoolLM):
             output: Offset of the network's output in a row.
             options: Load options; scores are normalised by default.
             first_word: The normaliser excludes words with smaller ids.
-            normaliser: Estimates the log-normaliser from outputs, float32 [n, embedding] → [n]. [default: compute them
-                exactly]
+            normaliser: Estimates the log-normalisers of some rows of outputs, float32 [rows, embedding] and int64
+                [n] → [n].  [default: compute them exactly]
         """
         super().__init__(words, options, estimates=normaliser is not None)
         self._estimate = normaliser
@@ -351,7 +353,10 @@ class ArrayPoolLM(PoolLM):
         self.release(np.array([after, before]))
 
     def _advance(self, old: Slots, new: Slots, words: np.ndarray) -> None:
-        """Fill rows of new slots; threads call this concurrently; a row of zeros is the state before ``<s>``."""
+        """Fill rows of new slots after sorted old ones; threads call this concurrently.
+
+        A row of zeros is the state before ``<s>``.
+        """
         raise NotImplementedError
 
     def twin(self) -> LanguageModel:
@@ -396,8 +401,10 @@ class ArrayPoolLM(PoolLM):
         result = np.empty(len(slots), np.float32)
 
         def normalise(piece: slice) -> None:
-            output = self._outputs(slots[piece])
-            result[piece] = self._exact_normalisers(output) if self._estimate is None else self._estimate(output)
+            if self._estimate is None:
+                result[piece] = self._exact_normalisers(self._outputs(slots[piece]))
+            else:
+                result[piece] = self._estimate(self._states[:, self._columns], slots[piece])
 
         self._in_pieces(normalise, len(slots))
         return result
