@@ -52,7 +52,13 @@ def num_crossings(lattice: Lattice, time: Int32, frames: int) -> int: ...
 def gathered(lattices: Sequence[Lattice]) -> object: ...
 def irregular_words(words: Iterable[str]) -> list[tuple[int, str]]: ...
 def form_words(
-    lattices: Lattice | Batch, lattice_type: type[Lattice], code: Int32, begin: Int64, part: Int32, all: bool
+    lattices: Lattice | Batch,
+    lattice_type: type[Lattice],
+    code: Int32,
+    begin: Int64,
+    part: Int32,
+    all: bool,
+    labels: bool,
 ) -> tuple[Int32, Int64, object | None]: ...
 def arc_forms(
     lattices: Lattice | Batch, lattice_type: type[Lattice], items: object, changed: Int64

@@ -212,33 +212,42 @@ def gathered(lattices not None):
     return capsule_of(items)
 
 
+cdef inline bint is_plain(str word) noexcept:
+    cdef const void* characters = PyUnicode_DATA(word)
+    cdef int kind = PyUnicode_KIND(word)
+    cdef Py_ssize_t size = PyUnicode_GET_LENGTH(word)
+    if kind == 1:
+        return (c.has_small_letters(<const uint8_t*>characters, size)
+                or c.is_plain_word(<const uint8_t*>characters, size))
+    if kind == 2:
+        return c.is_plain_word(<const uint16_t*>characters, size)
+    return c.is_plain_word(<const uint32_t*>characters, size)
+
+
 def irregular_words(words not None):
     """Return the index and the text of each word that is not only small letters and apostrophes.
 
     Args:
         words: Strings.
     """
-    cdef const void* characters
-    cdef Py_ssize_t size, index = 0
-    cdef int kind
-    cdef bint is_plain
+    cdef Py_ssize_t index = 0
     irregular = []
-    for item in words:
-        word = <str?>item
-        kind, characters, size = PyUnicode_KIND(word), PyUnicode_DATA(word), PyUnicode_GET_LENGTH(word)
-        if kind == 1:
-            is_plain = c.is_plain_word(<const uint8_t*>characters, size)
-        elif kind == 2:
-            is_plain = c.is_plain_word(<const uint16_t*>characters, size)
-        else:
-            is_plain = c.is_plain_word(<const uint32_t*>characters, size)
-        if not is_plain:
+    for word in words:
+        if not is_plain(<str?>word):
             irregular.append((index, word))
         index += 1
     return irregular
 
 
-def form_words(lattices not None, type lattice_type not None, code not None, begin not None, part not None, bint all):
+def form_words(
+    lattices not None,
+    type lattice_type not None,
+    code not None,
+    begin not None,
+    part not None,
+    bint all,
+    bint labels,
+):
     """Replace the words of lattices by the numbers of their lexical words.
 
     Args:
@@ -248,6 +257,7 @@ def form_words(lattices not None, type lattice_type not None, code not None, beg
         part: Numbers of the lexical words of words with several, int32.
         all: Process all lattices with a word that differs from its form. Otherwise, process only lattices in which
             different words have the same form, or a word has no form or a form of several words.
+        labels: Whether lattices with further arcs have labels; kernels must not read them otherwise.
 
     Returns:
         Ids of words whose form is unknown, int32 (ids beyond `size` may occur several times); indices of the changed
@@ -264,7 +274,7 @@ def form_words(lattices not None, type lattice_type not None, code not None, beg
     forms.num_several = np.PyArray_DIM(<np.ndarray>begin, 0) - 1
     cdef c.FormWords words
     with nogil:
-        words = c.form_words(items[0], forms, all)
+        words = c.form_words(items[0], forms, all, labels)
     made = None if words.items.empty() else capsule_of(words.items)
     return int32s(words.unknown), int64s(words.changed), made
 

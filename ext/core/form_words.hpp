@@ -87,98 +87,178 @@ inline Item relabelled(const Item& item, const Forms& forms) {
   return result;
 }
 
-// A lattice with a chain of arcs for each word with several lexical words. The first arc of a chain has the costs;
+// Makes a lattice with a chain of arcs for each word with several lexical words. The first arc of a chain has the costs;
 // labels and times are divided evenly. The states of a chain follow the state in which it begins, in the order of the
 // arcs.
-inline Item with_chains(const Item& item, const Forms& forms) {
+class ChainBuilder {
+ public:
+  ChainBuilder(const Item& item, const Forms& forms, bool labels)
+      : item_(item), arcs_(item.arcs), forms_(forms), has_labels_(labels) {}
+
+  Item build() {
+    std::vector<int64_t> branching;  // states in which chains begin
+    number_.resize(arcs_.num_states);
+    int64_t num_states = 0;
+    for (int64_t state = 0; state < arcs_.num_states; ++state) {
+      const int64_t next = num_states + 1;
+      number_[state] = static_cast<int32_t>(num_states++);
+      for (int64_t arc = arcs_.arc_begin[state]; arc < arcs_.arc_begin[state + 1]; ++arc) {
+        num_states += length(arc) - 1;
+      }
+      if (num_states > next) branching.push_back(state);
+    }
+    reserve(num_states);
+    int64_t state = 0;
+    for (const int64_t chained : branching) {
+      copy(state, chained);
+      add(chained);
+      state = chained + 1;
+    }
+    copy(state, arcs_.num_states);
+    to_.arc_begin.push_back(static_cast<int64_t>(to_.dst.size()));
+    Item result = item_like(item_);
+    result.arcs = to_.arcs();
+    result.labels = has_labels_ ? to_.alignments() : Alignments{};
+    result.time = item_.time == nullptr ? nullptr : memory_->time.data();
+    result.memory = std::move(memory_);
+    result.written_arc = std::move(written_);
+    return result;
+  }
+
+ private:
   struct Memory {
     LatticeArrays arrays;
     std::vector<int32_t> time;
   };
-  const Arcs& arcs = item.arcs;
-  auto memory = std::make_shared<Memory>();
-  auto written = std::make_shared<std::vector<int64_t>>();
-  LatticeArrays& to = memory->arrays;
-  std::vector<int32_t>& time = memory->time;
-  std::vector<int32_t> number(arcs.num_states);
-  int64_t num_states = 0;
-  for (int64_t state = 0; state < arcs.num_states; ++state) {
-    number[state] = static_cast<int32_t>(num_states++);
-    for (int64_t arc = arcs.arc_begin[state]; arc < arcs.arc_begin[state + 1]; ++arc) {
-      num_states += forms.length(forms.code[arcs.word[arc]]) - 1;
-    }
+
+  int64_t length(int64_t arc) const { return forms_.length(forms_.code[arcs_.word[arc]]); }
+
+  void reserve(int64_t num_states) {
+    const size_t size = arcs_.num_arcs + (num_states - arcs_.num_states);  // a state of a chain has one arc
+    for (auto* of_arcs : {&to_.dst, &to_.word}) of_arcs->reserve(size);
+    for (auto* of_arcs : {&to_.graph, &to_.acoustic}) of_arcs->reserve(size);
+    for (auto* of_states : {&to_.final_graph, &to_.final_acoustic}) of_states->reserve(num_states);
+    to_.arc_begin.reserve(num_states + 1);
+    written_->reserve(size);
+    if (item_.time != nullptr) memory_->time.reserve(num_states);
+    if (!has_labels_) return;
+    to_.ali_begin.reserve(size + 1);
+    to_.final_ali_begin.reserve(num_states + 1);
+    to_.ali_begin.push_back(0);
+    to_.final_ali_begin.push_back(0);
+    to_.ali.reserve(item_.labels.ali_begin[arcs_.num_arcs]);
+    to_.final_ali.reserve(item_.labels.final_ali_begin[arcs_.num_states]);
   }
-  to.ali_begin.push_back(0);
-  to.final_ali_begin.push_back(0);
-  const auto add_state = [&](float graph, float acoustic) {
-    to.arc_begin.push_back(static_cast<int64_t>(to.dst.size()));
-    to.final_graph.push_back(graph);
-    to.final_acoustic.push_back(acoustic);
-  };
-  const auto add_arc = [&](int64_t arc, int64_t piece, int64_t count, int32_t chain) {
-    const int64_t first = item.labels.ali_begin[arc], labels = item.labels.ali_begin[arc + 1] - first;
-    to.dst.push_back(piece + 1 == count ? number[arcs.dst[arc]] : chain);
-    to.word.push_back(forms.word(forms.code[arcs.word[arc]], piece));
-    to.graph.push_back(piece == 0 ? arcs.graph[arc] : 0.0f);
-    to.acoustic.push_back(piece == 0 ? arcs.acoustic[arc] : 0.0f);
-    to.ali.insert(to.ali.end(), item.labels.ali + first + labels * piece / count,
-                  item.labels.ali + first + labels * (piece + 1) / count);
-    to.ali_begin.push_back(static_cast<int64_t>(to.ali.size()));
-    written->push_back(piece == 0 ? arc : -1 - arc);
-  };
-  for (int64_t state = 0; state < arcs.num_states; ++state) {
-    add_state(arcs.final_graph[state], arcs.final_acoustic[state]);
-    const int64_t first_label = item.labels.final_ali_begin[state], end = item.labels.final_ali_begin[state + 1];
-    to.final_ali.insert(to.final_ali.end(), item.labels.final_ali + first_label, item.labels.final_ali + end);
-    to.final_ali_begin.push_back(static_cast<int64_t>(to.final_ali.size()));
-    if (item.time != nullptr) time.push_back(item.time[state]);
-    int32_t chain = number[state] + 1;
-    for (int64_t arc = arcs.arc_begin[state]; arc < arcs.arc_begin[state + 1]; ++arc) {
-      const int64_t count = forms.length(forms.code[arcs.word[arc]]);
-      add_arc(arc, 0, count, chain);
-      chain += static_cast<int32_t>(count - 1);
+
+  // Copies states from `first` up to `last`, in which no chains begin.
+  void copy(int64_t first, int64_t last) {
+    if (first == last) return;
+    const int64_t begin = arcs_.arc_begin[first], end = arcs_.arc_begin[last];
+    const int64_t arc_shift = static_cast<int64_t>(to_.dst.size()) - begin;
+    for (int64_t state = first; state < last; ++state) to_.arc_begin.push_back(arcs_.arc_begin[state] + arc_shift);
+    extend(to_.final_graph, arcs_.final_graph, first, last);
+    extend(to_.final_acoustic, arcs_.final_acoustic, first, last);
+    if (item_.time != nullptr) extend(memory_->time, item_.time, first, last);
+    extend_lists(to_.final_ali, to_.final_ali_begin, item_.labels.final_ali, item_.labels.final_ali_begin, first, last);
+    for (int64_t arc = begin; arc < end; ++arc) {
+      to_.dst.push_back(number_[arcs_.dst[arc]]);
+      to_.word.push_back(forms_.code[arcs_.word[arc]]);
+      written_->push_back(arc);
     }
-    chain = number[state] + 1;
-    for (int64_t arc = arcs.arc_begin[state]; arc < arcs.arc_begin[state + 1]; ++arc) {
-      const int64_t count = forms.length(forms.code[arcs.word[arc]]);
+    extend(to_.graph, arcs_.graph, begin, end);
+    extend(to_.acoustic, arcs_.acoustic, begin, end);
+    extend_lists(to_.ali, to_.ali_begin, item_.labels.ali, item_.labels.ali_begin, begin, end);
+  }
+
+  template <typename T>
+  static void extend(std::vector<T>& to, const T* from, int64_t first, int64_t last) {
+    to.insert(to.end(), from + first, from + last);
+  }
+
+  template <typename T>
+  void extend_lists(std::vector<T>& to, std::vector<int64_t>& to_begin, const T* from, const int64_t* begin,
+                    int64_t first, int64_t last) {
+    if (!has_labels_) return;
+    const int64_t shift = static_cast<int64_t>(to.size()) - begin[first];
+    for (int64_t list = first; list < last; ++list) to_begin.push_back(begin[list + 1] + shift);
+    extend(to, from, begin[first], begin[last]);
+  }
+
+  // Adds a state, the first arcs of its chains, and the states of the chains with their arcs.
+  void add(int64_t state) {
+    add_state(arcs_.final_graph[state], arcs_.final_acoustic[state]);
+    extend_lists(to_.final_ali, to_.final_ali_begin, item_.labels.final_ali, item_.labels.final_ali_begin, state,
+                 state + 1);
+    if (item_.time != nullptr) memory_->time.push_back(item_.time[state]);
+    int32_t chain = number_[state] + 1;
+    for (int64_t arc = arcs_.arc_begin[state]; arc < arcs_.arc_begin[state + 1]; ++arc) {
+      add_arc(arc, 0, length(arc), chain);
+      chain += static_cast<int32_t>(length(arc) - 1);
+    }
+    chain = number_[state] + 1;
+    for (int64_t arc = arcs_.arc_begin[state]; arc < arcs_.arc_begin[state + 1]; ++arc) {
+      const int64_t count = length(arc);
       for (int64_t piece = 1; piece < count; ++piece) {
         add_state(kInfinity, kInfinity);
-        to.final_ali_begin.push_back(static_cast<int64_t>(to.final_ali.size()));
-        if (item.time != nullptr) {
-          const int64_t step = static_cast<int64_t>(item.time[arcs.dst[arc]]) - item.time[state];
-          time.push_back(static_cast<int32_t>(item.time[state] + step * piece / count));
+        if (has_labels_) to_.final_ali_begin.push_back(static_cast<int64_t>(to_.final_ali.size()));
+        if (item_.time != nullptr) {
+          const int64_t step = static_cast<int64_t>(item_.time[arcs_.dst[arc]]) - item_.time[state];
+          memory_->time.push_back(static_cast<int32_t>(item_.time[state] + step * piece / count));
         }
         add_arc(arc, piece, count, ++chain);
       }
     }
   }
-  to.arc_begin.push_back(static_cast<int64_t>(to.dst.size()));
-  Item result = item_like(item);
-  result.arcs = to.arcs();
-  result.labels = to.alignments();
-  result.time = item.time == nullptr ? nullptr : time.data();
-  result.memory = std::move(memory);
-  result.written_arc = std::move(written);
-  return result;
-}
+
+  void add_state(float graph, float acoustic) {
+    to_.arc_begin.push_back(static_cast<int64_t>(to_.dst.size()));
+    to_.final_graph.push_back(graph);
+    to_.final_acoustic.push_back(acoustic);
+  }
+
+  void add_arc(int64_t arc, int64_t piece, int64_t count, int32_t chain) {
+    to_.dst.push_back(piece + 1 == count ? number_[arcs_.dst[arc]] : chain);
+    to_.word.push_back(forms_.word(forms_.code[arcs_.word[arc]], piece));
+    to_.graph.push_back(piece == 0 ? arcs_.graph[arc] : 0.0f);
+    to_.acoustic.push_back(piece == 0 ? arcs_.acoustic[arc] : 0.0f);
+    written_->push_back(piece == 0 ? arc : -1 - arc);
+    if (!has_labels_) return;
+    const int64_t first = item_.labels.ali_begin[arc], size = item_.labels.ali_begin[arc + 1] - first;
+    extend(to_.ali, item_.labels.ali + first, size * piece / count, size * (piece + 1) / count);
+    to_.ali_begin.push_back(static_cast<int64_t>(to_.ali.size()));
+  }
+
+  const Item& item_;
+  const Arcs& arcs_;
+  const Forms& forms_;
+  const bool has_labels_;
+  std::shared_ptr<Memory> memory_ = std::make_shared<Memory>();
+  std::shared_ptr<std::vector<int64_t>> written_ = std::make_shared<std::vector<int64_t>>();
+  LatticeArrays& to_ = memory_->arrays;
+  std::vector<int32_t> number_;  // new number of each state
+};
 
 // Replaces words in items with a word that differs from its form: in all such items, or only in those with different
-// words that become equal. Nothing is replaced while forms are unknown.
-inline FormWords form_words(const Items& items, const Forms& forms, bool all) {
+// words that become equal. Nothing is replaced while forms are unknown. The labels of lattices with chains are
+// null pointers if `labels` is false.
+inline FormWords form_words(const Items& items, const Forms& forms, bool all, bool labels) {
   FormWords result;
-  std::vector<bool> listed(forms.size);
+  std::vector<bool> listed;  // whether a word is in `unknown`
+  const int32_t* const of_word = forms.code;
+  const uint64_t size = forms.size;
+  const auto is_changed = [=](int32_t word) { return static_cast<uint32_t>(word) >= size || of_word[word] != word; };
   // indices of items, and whether they have words with several lexical words
   std::vector<std::pair<int64_t, bool>> candidates;
   for (size_t place = 0; place < items.size(); ++place) {
-    const Arcs& arcs = items[place].arcs;
+    const int32_t* const end = items[place].arcs.word + items[place].arcs.num_arcs;
     bool has_several = false, has_other = false;
-    for (int64_t arc = 0; arc < arcs.num_arcs; ++arc) {
-      const int32_t word = arcs.word[arc], code = forms.of(word);
-      if (code == word) continue;
+    for (const int32_t* at = items[place].arcs.word; (at = std::find_if(at, end, is_changed)) != end; ++at) {
+      const int32_t word = *at, code = forms.of(word);
       has_other = true;
       has_several |= code <= kSeveralForms;
       if (code != kUnknownForm) continue;
-      if (static_cast<uint32_t>(word) < static_cast<uint64_t>(forms.size)) {
+      if (static_cast<uint32_t>(word) < size) {
+        if (listed.empty()) listed.resize(size);
         if (listed[word]) continue;
         listed[word] = true;
       }
@@ -192,7 +272,7 @@ inline FormWords form_words(const Items& items, const Forms& forms, bool all) {
     const Item& item = items[place];
     if (!all && !have_clashes(item.arcs, forms)) continue;
     if (result.items.empty()) result.items = items;
-    result.items[place] = has_several ? with_chains(item, forms) : relabelled(item, forms);
+    result.items[place] = has_several ? ChainBuilder(item, forms, labels).build() : relabelled(item, forms);
     result.changed.push_back(place);
   }
   return result;

@@ -71,8 +71,9 @@ cdef extern from "core/form_words.hpp" namespace "ninja" nogil:
         vector[int32_t] form
         vector[int32_t] word
         vector[int32_t] piece
-    FormWords form_words(const Items& items, const Forms& forms, cbool all) except +
+    FormWords form_words(const Items& items, const Forms& forms, cbool all, cbool labels) except +
     ArcForms arc_forms(const Items& written, const Items& items, const int64_t* changed, int64_t num_changed) except +
 
 cdef extern from "core/plain_words.hpp" namespace "ninja" nogil:
     cbool is_plain_word[Char](const Char* word, int64_t size) noexcept
+    cbool has_small_letters(const uint8_t* word, int64_t size) noexcept

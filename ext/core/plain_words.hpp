@@ -31,4 +31,12 @@ bool is_plain_word(const Char* word, int64_t size) {
   return is_after_letter || (size > 1 && !begins);
 }
 
+// Whether all characters of a word are the letters a to z, as most are.
+inline bool has_small_letters(const uint8_t* word, int64_t size) {
+  for (int64_t i = 0; i < size; ++i) {
+    if (static_cast<uint8_t>(word[i] - 'a') >= 26) return false;
+  }
+  return size > 0;
+}
+
 }  // namespace ninja

@@ -18,6 +18,7 @@ from ninja.evaluate.normal_form import composed_texts
 from ninja.evaluate.word_filters import WordFilter
 from ninja.graph.oracle import Oracle, oracle
 from ninja.lattice import Lattice
+from ninja.lattice.arrays import offsets, runs
 from ninja.lattice.batch import bare
 from ninja.lattice.symbols import EPSILON, LARGEST_ID, SymbolTable
 from ninja.lattice.text import NONE, LexicalForms, LexicalTable
@@ -70,12 +71,15 @@ def number(
     """
     ids, unknown = {}, {}
     if forms is not None:
-        lexical = {key: forms.lexical.intern(forms.normalizer.words(words)) for key, words in references.items()}
-        missing = set(forms.missing(list({number for numbers in lexical.values() for number in numbers})))
-        for key, numbers in lexical.items():
-            if not missing.isdisjoint(numbers):
-                unknown[key] = tuple(forms.lexical.spell(number for number in numbers if number in missing))
-            ids[key] = _with_oov(numbers, missing, forms, oov)
+        names, sizes = forms.normalizer.concatenated([word for words in references.values() for word in words])
+        lexical = forms.lexical.intern(names)
+        begin = offsets(sizes)[offsets(list(map(len, references.values())))]
+        missing = set(forms.missing(list(set(lexical))))
+        for key, of_key in zip(references, runs(np.array(lexical, np.int32), begin), strict=True):
+            ids[key] = of_key
+            if not missing.isdisjoint(in_order := of_key.tolist()):
+                unknown[key] = tuple(forms.lexical.spell(number for number in in_order if number in missing))
+                ids[key] = _with_oov(in_order, missing, forms, oov)
         return Numbered(ids, unknown, forms=forms)
     for key, reference in references.items():
         if words is None:

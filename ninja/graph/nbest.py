@@ -50,7 +50,7 @@ def nbest(
     ext/graph/nbest.hpp describes the rest.
     """
     check_range("n", n, least=1)
-    compared = None if forms is None else forms.numbers.lattices(lattices).items
+    compared = None if forms is None else forms.numbers.lattices(lattices, labels=False).items
     return _graph.nbest(lattices, n, scales, compared)
 
 

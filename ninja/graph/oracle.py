@@ -83,7 +83,7 @@ def oracle(
     if forms is not None:
         if wildcards:
             return _lexical_oracle(lattices, reference, wildcards, forms)
-        compared = forms.numbers.lattices(lattices, all_changed=True).items
+        compared = forms.numbers.lattices(lattices, all_changed=True, labels=False).items
     references: list[Any] = list(reference) if isinstance(lattices, Batch) else [reference]
     begin = offsets([len(words) for words in references])
     ids = np.concatenate([np.zeros(0, np.int32), *(np.asarray(words, np.int32) for words in references)])

@@ -29,8 +29,8 @@ class FormFunction(Protocol):
     def changes(self, words: Iterable[str]) -> list[tuple[int, str, Form]]:
         """Return the index, the word and the form of each word that is not its own form."""
 
-    def irregular(self, words: Iterable[str]) -> list[str] | None:
-        """Return the words that may differ from their forms; None if this takes long."""
+    def irregular(self, table: SymbolTable) -> list[str] | None:
+        """Return the words of a symbol table that may differ from their forms; None if this takes long."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,22 +69,25 @@ class FormNumbers:
         self._names: list[str] = []  # of these
         self._is_started = False  # whether `_learn_regular` was called
 
-    def lattices(self, lattices: Lattice | Batch, *, all_changed: bool = False) -> NumberedLattices:
+    def lattices(
+        self, lattices: Lattice | Batch, *, all_changed: bool = False, labels: bool = True
+    ) -> NumberedLattices:
         """Replace words by the numbers of their lexical words in lattices in which different words have equal forms.
 
         Args:
             all_changed: Replace them in all lattices with a word that differs from its form, for comparisons with other
                 words.
+            labels: Whether lattices with further arcs, for words with several lexical words, need labels.
 
         Raises:
             SymbolError: A word id that is at least the size of the symbol table is not in it.
         """
         if not self._is_started:
             self._learn_regular()
-        unknown, changed, items = _core.form_words(lattices, Lattice, self._code, *self._parts, all_changed)
+        unknown, changed, items = _core.form_words(lattices, Lattice, self._code, *self._parts, all_changed, labels)
         if len(unknown):
             self._learn(unknown)
-            _, changed, items = _core.form_words(lattices, Lattice, self._code, *self._parts, all_changed)
+            _, changed, items = _core.form_words(lattices, Lattice, self._code, *self._parts, all_changed, labels)
         return NumberedLattices(lattices, changed, items)
 
     def of(self, words: Iterable[str]) -> list[int]:
@@ -107,7 +110,7 @@ class FormNumbers:
     def _learn_regular(self) -> None:
         """Number the words that are obviously their own forms, so that only other words are normalised later."""
         with self._lock:
-            irregular = None if self._words.grows else self._normalizer.irregular(self._words.names)
+            irregular = None if self._words.grows else self._normalizer.irregular(self._words)
             if not self._is_started and irregular is not None:
                 # An id below the size that the table lacks counts as its own form, as without a normalizer.
                 code = np.arange(len(self._words), dtype=np.int32)

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
 
+from ninja._core import irregular_words
 from ninja.errors import FormatError, SymbolError, counted
 from ninja.files import text as utf8
 
@@ -29,7 +30,7 @@ class SymbolTable:
     never change.
     """
 
-    __slots__ = ("_free", "_id", "_others", "_word", "grows", "path")
+    __slots__ = ("_free", "_id", "_irregular", "_others", "_word", "grows", "path")
 
     def __init__(self, entries: Iterable[tuple[str, int]], path: str | None = None) -> None:
         """Create a table from ``(word, id)`` pairs.
@@ -43,6 +44,7 @@ class SymbolTable:
         self._id: dict[str, int] = {}
         self._word: dict[int, str] = {}
         self._free = 0  # the ids from the number of words up to this one are in use
+        self._irregular: tuple[int, list[str]] = 0, []  # size of the table, and its irregular words
         for word, number in entries:
             if number < 0:
                 raise SymbolError(f"word {word!r} has the negative id {number}", path)
@@ -220,6 +222,15 @@ class SymbolTable:
     def names(self) -> Collection[str]:
         """The words in the order of the table."""
         return list(self._id) if self.grows else self._id.keys()
+
+    def irregular(self) -> list[str]:
+        """Return the words that are not only small letters and apostrophes, in the order of the table."""
+        size, words = self._irregular
+        if size != len(self):
+            names = self.names
+            words = [word for _, word in irregular_words(names)]
+            self._irregular = len(names), words
+        return words
 
     def __contains__(self, word: object) -> bool:
         return word in self._id

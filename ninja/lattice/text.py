@@ -44,6 +44,7 @@ _SIGNS = (
 )  # stripped from the ends of ASCII words
 _DIVIDER = re.compile(r"[\s\-‐‑‒–—―−⁻/⁄_﹣－…]+|\.{2,}")
 _VARIANT_SELECTORS = re.compile("[\ufe00-\ufe0f\u20e3\U000e0100-\U000e01ef]")
+_PIECE = re.compile(r"[^\W_]+")
 _JOINERS = "\u200c\u200d"  # separate the letters of a word in Persian and in Indic scripts
 _MAX_REPEATS = 8  # limit of repetitions until a form no longer changes
 
@@ -93,16 +94,45 @@ class Normalizer:
     def changes(self, words: Iterable[str]) -> list[tuple[int, str, Form]]:
         """Return the index, the word and the form of each word that is not its own form."""
         irregular = irregular_words(words) if self.name == "basic" else list(enumerate(words))
+        if not irregular:
+            return []
         forms = self.forms([word for _, word in irregular])
         return [(index, word, form) for (index, word), form in zip(irregular, forms, strict=True) if form != (word,)]
 
-    def irregular(self, words: Iterable[str]) -> list[str] | None:
-        """Return the words that may differ from their forms; None if this takes long."""
-        return [word for _, word in irregular_words(words)] if self.name == "basic" else None
+    def irregular(self, table: SymbolTable) -> list[str] | None:
+        """Return the words of a symbol table that may differ from their forms; None if this takes long."""
+        return table.irregular() if self.name == "basic" else None
+
+    def changed(self, table: SymbolTable) -> list[tuple[str, Form]]:
+        """Return the words of a symbol table that are not their own forms, and their forms."""
+        irregular = self.irregular(table)
+        names = list(table.names) if irregular is None else irregular
+        return [(word, form) for word, form in zip(names, self.forms(names), strict=True) if form != (word,)]
+
+    def parts_among(self, words: Collection[str], table: SymbolTable) -> set[str]:
+        """Return the words that occur in the form of a word of a symbol table that is not its own form."""
+        names: Collection[str] = table.names
+        if (irregular := self.irregular(table)) is not None:  # forms of printable ASCII words consist of their parts
+            pieces = set(_PIECE.findall("\n".join(irregular).lower()))
+            likely = {word for word in words if pieces.issuperset(_PIECE.findall(word))}
+            names = [
+                name
+                for name in irregular
+                if not (name.isascii() and name.isprintable()) or any(word in name.lower() for word in likely)
+            ]
+        return {part for _, _, form in self.changes(names) for part in form}.intersection(words)
 
     def words(self, text: Iterable[str]) -> list[str]:
         """Return the lexical words of a sequence of written words."""
-        return [word for form in self.forms(list(text)) for word in form]
+        return self.concatenated(list(text))[0]
+
+    def concatenated(self, words: list[str]) -> tuple[list[str], list[int]]:
+        """Return the concatenated lexical forms of words, and the number of lexical words of each."""
+        lexical, sizes = words.copy(), [1] * len(words)
+        for index, _, form in reversed(self.changes(words)):
+            lexical[index : index + 1] = form
+            sizes[index] = len(form)
+        return lexical, sizes
 
     def text(self, text: str) -> str:
         """Return the lexical words of a text, joined by single spaces."""
@@ -247,13 +277,12 @@ def looks_written(words: Collection[str]) -> bool:
 
 def unknown_forms(words: Iterable[str], table: SymbolTable, normalizer: Normalizer) -> list[str]:
     """Return the words with a lexical word that does not occur in the form of any word of a symbol table."""
-    changes = normalizer.changes(table.names)
-    changed = {word for _, word, _ in changes}
-    parts = {part for _, _, form in changes for part in form}
+    form_of = dict(normalizer.changed(table))
+    parts = {part for form in form_of.values() for part in form}
     return [
         word
         for word in words
-        if any(part not in parts and (part not in table or part in changed) for part in normalizer(word))
+        if any(part not in parts and (part not in table or part in form_of) for part in normalizer(word))
     ]
 
 
@@ -276,8 +305,6 @@ class LexicalTable:
         self._number = np.zeros(1, np.int32)  # [lexical words], see `numbers_of`
         self._added: dict[str, int] = {}  # lexical words that the symbol table lacks, see `written_ids`
         self._first_added = 0  # id of the first of them
-        self._changed_parts: set[str] = set()  # lexical words of the words that are not their own forms
-        self._changed_size = -1  # size of the symbol table when they were collected
         self._forms: dict[int, npt.NDArray[np.int32]] = {}  # word id -> lexical ids, for words with several
 
     def learn(self, ids: npt.NDArray[np.integer]) -> None:
@@ -296,12 +323,8 @@ class LexicalTable:
                 length[: len(self._length)], first[: len(self._first)] = self._length, self._first
                 self._first, self._length = first, length
             new = np.unique(ids[self._length[ids] < 0])
-            names = self.words.words_of(new.tolist())
-            sizes = np.ones(len(names), np.int32)
-            for index, _, form in reversed(self.normalizer.changes(names)):
-                names[index : index + 1] = form
-                sizes[index] = len(form)
-            parts = np.array(self.lexical.intern(names), np.int32)
+            names, lengths = self.normalizer.concatenated(self.words.words_of(new.tolist()))
+            parts, sizes = np.array(self.lexical.intern(names), np.int32), np.array(lengths, np.int32)
             begin = offsets(sizes)
             for index in np.flatnonzero(sizes > 1).tolist():
                 self._forms[int(new[index])] = parts[begin[index] : begin[index + 1]]
@@ -359,17 +382,9 @@ class LexicalTable:
     def missing(self, lexical: Sequence[int]) -> list[int]:
         """Return the lexical words that do not occur in the form of any word of the symbol table."""
         ids = self.words.ids(self.lexical.words_of(lexical))
-        if -1 not in ids:  # a lexical word is its own form
-            return []
-        return [one for one, number in zip(lexical, ids, strict=True) if number < 0 and not self._is_part(one)]
-
-    def _is_part(self, lexical: int) -> bool:
-        """Return whether a lexical word is in the form of a word that differs from its form."""
-        word = self.lexical.word(lexical)
-        if self._changed_size != (size := len(self.words)):
-            self._changed_parts = {part for _, _, form in self.normalizer.changes(self.words.names) for part in form}
-            self._changed_size = size
-        return word in self._changed_parts
+        others = [one for one, number in zip(lexical, ids, strict=True) if number < 0]
+        parts = self.normalizer.parts_among(self.lexical.words_of(others), self.words) if others else ()
+        return [one for one in others if self.lexical.word(one) not in parts]
 
     def lexical_ids(self, numbers: Iterable[int]) -> list[int]:
         """Return the concatenated lexical ids of written word ids."""

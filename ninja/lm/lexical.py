@@ -282,7 +282,7 @@ def merge_forms(words: SymbolTable, lm_word: npt.NDArray[np.int32], normalizer: 
     """
     merged = lm_word.copy()
     first: dict[Form, int] = {}
-    for _, word, form in normalizer.changes(words.names):
+    for word, form in normalizer.changed(words):
         number = words.id(word)
         if number is not None and lm_word[number] >= 0:
             plain = words.id(form[0]) if len(form) == 1 else None

@@ -221,3 +221,20 @@ def test_a_lexical_word_is_known_if_a_word_of_the_table_has_it():
     table = LexicalTable(words, BASIC)
     ids = table.ids(["twenty", "THREE", "tom.", "twenty-three", "lacking"])
     assert [table.lexical.word(number) for number in ids if not table.has_word(number)] == ["lacking"]
+
+
+@given(
+    st.lists(st.text("abA'.-$\x01é÷\ufb01\u00ad", min_size=1, max_size=5), unique=True),
+    st.lists(st.text("abfi'.-$é", min_size=1, max_size=4), max_size=20),
+)
+def test_parts_of_the_words_of_a_table_are_known(names, words):
+    forms = {form for name in names if (form := BASIC(name)) != (name,)}
+    expected = {part for form in forms for part in form}.intersection(words)
+    assert BASIC.parts_among(words, SymbolTable.from_words(names)) == expected
+
+
+def test_irregular_words_of_a_growing_table_are_those_of_all_its_words():
+    table = SymbolTable.growing()
+    assert table.irregular() == ["<eps>"]
+    table.intern(["tom", "Tom"])
+    assert table.irregular() == ["<eps>", "Tom"]
