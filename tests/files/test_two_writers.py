@@ -22,6 +22,7 @@ pytestmark = pytest.mark.usefixtures("folder")
 
 ROOT = Path(__file__).resolve().parents[2]
 RUNS = 50 if os.environ.get("NINJA_SLOW") else 6
+MOST_RUNS = 100  # on a busy machine, the processes may not meet in the first runs
 NUMBER = 12  # lattices of an output
 
 # Writes lattices whose cost is its name's, with random pauses: before, between and behind them.
@@ -91,10 +92,12 @@ def lattice(key, cost=1.0):
 @pytest.mark.parametrize("form", ["out.{}.ark", "out.{}.ark.gz", "ark,scp:out.{0}.ark,out.{0}.scp"])
 @pytest.mark.parametrize("options", [(), ("resume",)])
 def test_of_two_processes_with_one_output_one_says_that_the_other_writes_it(form, options):
-    names = [form.format(number) for number in range(RUNS)]
+    names = [form.format(number) for number in range(MOST_RUNS)]
     refused = 0
     with workers(names, options) as running:
-        for name in names:
+        for number, name in enumerate(names):
+            if number >= RUNS and refused:
+                break
             said = together(running)
             costs = {key: float(found.graph[0]) for key, found in package.read(name.rpartition(",")[2])}
             assert list(costs) == [f"k{number}" for number in range(NUMBER)], said
