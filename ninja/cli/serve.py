@@ -21,7 +21,7 @@ from ninja.rescoring.models import ModelFiles
 from ninja.rescoring.options import RescoreOptions
 from ninja.serve.options import ServeOptions
 from ninja.serve.scorer import Scorer
-from ninja.serve.server import Listener
+from ninja.serve.server import Listener, share_arena
 from ninja.serve.server import serve as run_server
 
 LIMITS = tuple(field.name for field in fields(ServeOptions))
@@ -77,6 +77,7 @@ def serve(
     Example:
       ninja serve --words words.txt --lists contacts=contacts.txt --port 8080
     """
+    share_arena()
     limits = ServeOptions(**{name: options.pop(name) for name in LIMITS})
     listener = Listener(**{name: options.pop(name) for name in ADDRESS})
     rescoring = RescoreOptions(**options)

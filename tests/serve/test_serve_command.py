@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import re
 import signal
 import subprocess
@@ -20,6 +21,25 @@ from ninja.errors import OptionError
 from ninja.serve.server import Listener
 
 pytest.importorskip("starlette", reason="the extra ninja-asr[serve] is not installed")
+ARENAS = """
+import ctypes, sys, threading
+from ninja.serve import share_arena
+
+if "share" in sys.argv:
+    share_arena()
+barrier = threading.Barrier(8)
+
+def allocate():
+    barrier.wait()
+    return [bytearray(1 << 12) for _ in range(2000)]
+
+threads = [threading.Thread(target=allocate) for _ in range(8)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+ctypes.CDLL(None).malloc_stats()
+"""
 MODEL = ("--rnnlm", "english-ngram", "--unk-penalty", "5")
 NBEST = [{"text": "the cat sat", "score": -2.0}, {"text": "the cat sad", "score": -2.1}]
 
@@ -85,3 +105,12 @@ def test_a_short_token_is_no_secret(tmp_path: Path) -> None:
     path.write_text("password\n")
     with pytest.raises(OptionError, match="the token must have at least 16 characters and no white space"):
         Listener(token_file=str(path)).token()
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc has arenas")
+def test_share_arena():
+    count = [
+        subprocess.run([sys.executable, "-c", ARENAS, *options], capture_output=True, check=True).stderr.count(b"Arena")
+        for options in ((), ("share",))
+    ]
+    assert count[0] > count[1] == 1
