@@ -124,16 +124,17 @@ def _candidate(outcomes: Outcomes, num_moved: npt.NDArray[np.int64]) -> tuple[in
     return best, int(simplest[total[simplest].argmin()])
 
 
-def explain(choice: Choice, candidate: str, num_words: int, unit: str) -> str:
+def explain(choice: Choice, candidate: str, num_words: int, unit: str, default: str = "initial weights") -> str:
     """Return a sentence about the evidence for a choice.
 
     Args:
         candidate: The settings of ``choice.candidate``.
         num_words: Number of reference words of the set.
         unit: Unit of the cross-validation.
+        default: Name of the defaults.
     """
     if choice.reason == "best":
-        return "the initial weights are kept: no others have significantly fewer expected errors"
+        return f"the {default} are kept: no others have significantly fewer expected errors"
     if choice.reason == "too few words":
         return f"the initial weights are kept: {num_words} words are too few to choose others"
     difference = f"{choice.difference} percentage points (95 % interval, cross-validated by {unit})"
@@ -142,9 +143,9 @@ def explain(choice: Choice, candidate: str, num_words: int, unit: str) -> str:
     advice = f"; about {rounded_up(needed or 0):,} words would show such a difference" if is_small else ""
     if choice.reason == "better":
         small = f"; {num_words} words are too few to be certain" if is_small else ""
-        return f"difference to the initial weights: {difference}{small}{advice}"
+        return f"difference to the {default}: {difference}{small}{advice}"
     return (
-        f"the initial weights are kept: {num_words} words do not show that others ({candidate}) are better, "
+        f"the {default} are kept: {num_words} words do not show that others ({candidate}) are better, "
         f"difference {difference}{advice}"
     )
 

@@ -51,6 +51,7 @@ class Tuned:
     weights: Weights
     start: Weights  # the initial weights
     candidate: Weights  # the best simple weights, which are chosen if the set shows that they are better
+    default: Weights  # kept unless others are better: the initial weights, or LM weight 0
     choice: Choice
     wer: float  # WER of the n-best sentences at the weights
     wer_before: float  # WER after rescoring with the initial weights
@@ -65,7 +66,7 @@ class Tuned:
 
     @property
     def difference(self) -> Interval:
-        """Cross-validated difference of WER to the initial weights, 95 % interval, percent absolute."""
+        """Cross-validated difference of WER to `default`, 95 % interval, percent absolute."""
         return self.choice.expected_difference
 
     @property
@@ -84,8 +85,11 @@ class Tuned:
 
     @property
     def evidence(self) -> str:
-        """Message about whether the weights are better than the initial ones, and how many words would show it."""
-        return explain(self.choice, str(self.candidate), self.num_words, "speaker" if self.by_speaker else "utterance")
+        """Message about whether the weights are better than the default, and how many words would show it."""
+        unit = "speaker" if self.by_speaker else "utterance"
+        is_first_pass = self.default.lm_weight == 0 < self.start.lm_weight
+        default = "weights of the first pass" if is_first_pass else "initial weights"
+        return explain(self.choice, str(self.candidate), self.num_words, unit, default)
 
 
 def tune_weights(
@@ -106,8 +110,9 @@ def tune_weights(
     The lattices are rescored with the initial weights, and each model of a mixture scores the n best sentences once.
     `choose` then needs no network, since other weights only change the order of these sentences. The lattices are
     rescored with the chosen weights, their n best sentences join the others, and weights are chosen again, at most four
-    times, until a rescoring with the chosen weights has already been done. The initial weights are kept unless the set
-    shows that others are better, see ``ninja.tune.choice.choose_point``.
+    times, until a rescoring with the chosen weights has already been done. The initial weights, or LM weight 0 if the
+    first pass has fewer expected errors, are kept unless the set shows that others are better, see
+    ``ninja.tune.choice.choose_point``.
 
     Args:
         lattices: A development set with symbol tables, which is kept in memory; never a test set.
@@ -237,13 +242,14 @@ def choose(
     points = grid(start, scales_vary=bool(sentences.graph.any()))
     groups, by_speaker = utterance_groups(sentences.keys, speakers)
     outcomes = WordErrors(sentences, how).outcomes(points, groups)
-    weights, candidate, choice = choose_of(points, outcomes, start, min_words)
+    weights, candidate, default, choice = choose_of(points, outcomes, start, min_words)
     nearest = np.minimum.reduceat(sentences.errors, np.flatnonzero(np.diff(sentences.lattice, prepend=-1)))
     wer = outcomes.wer(points.index(weights))
     return Tuned(
         weights=weights,
         start=start,
         candidate=candidate,
+        default=default,
         choice=choice,
         wer=wer,
         wer_before=outcomes.wer(points.index(start)),
@@ -260,21 +266,29 @@ def choose(
 
 def choose_of(
     points: Points, outcomes: Outcomes, start: Weights, min_words: int = MIN_WORDS
-) -> tuple[Weights, Weights, Choice]:
+) -> tuple[Weights, Weights, Weights, Choice]:
     """Choose one of several points with known errors, one of which is the initial weights.
 
+    The default is the initial weights, or the first pass if that has fewer expected errors.
+
     Returns:
-        The chosen weights, the best simple weights, and the choice among the points of the same models.
+        The chosen weights, the best simple weights, the default, and the choice among the points of the same models.
     """
     usable, default = _models_to_choose_from(outcomes, points, start)
+    unused = replace(points[default], lm_weight=0.0, word_penalty=0.0)
+    if start.mixture and outcomes.words.sum() >= min_words:
+        default = min(default, points.index(unused), key=outcomes.expected.sum(1).__getitem__)
     moved = np.array([points[place].num_moved(points[default]) for place in usable])
     choice = choose_point(outcomes.of_points(usable), moved, int(np.flatnonzero(usable == default)[0]), min_words)
     weights = start if choice.reason == "too few words" else points[usable[choice.point]]
-    return weights, points[usable[choice.candidate]], choice
+    return weights, points[usable[choice.candidate]], points[default], choice
 
 
 def grid(start: Weights, *, scales_vary: bool = True) -> list[Weights]:
     """Return the points of the search: all combinations of values of each weight, the initial ones among them.
+
+    LM weight 0, which does not use the models, is only combined with the initial acoustic scale and no word penalty:
+    these are the costs of the first pass, whose own weights `tune_first_pass` chooses.
 
     Args:
         start: The initial weights.
@@ -288,7 +302,13 @@ def grid(start: Weights, *, scales_vary: bool = True) -> list[Weights]:
         _values(start.acoustic_scale * factors, start.acoustic_scale),
         _values(WORD_PENALTIES, start.word_penalty),
     )
-    return [Weights(weight, scale, penalty, mixture) for mixture, weight, scale, penalty in product(*axes)]
+    points = [Weights(weight, scale, penalty, mixture) for mixture, weight, scale, penalty in product(*axes)]
+    unused = replace(start, lm_weight=0.0, word_penalty=0.0)
+    return [
+        point
+        for point in points
+        if not start.mixture or point.lm_weight > 0 or point == start or point == replace(unused, mixture=point.mixture)
+    ]
 
 
 def _values(values: Iterable[float], start: float) -> list[float]:

@@ -198,6 +198,26 @@ def test_what_chance_explains_keeps_the_initial_weights() -> None:
     )
 
 
+def test_a_model_that_does_not_help_is_not_used() -> None:
+    start = Weights(0.9, 0.1, 1.0)
+    sentences = sentences_better_above(0.45)
+    sentences = replace(sentences, errors=sentences.errors.max() - sentences.errors)  # better below
+    tuned = choose(sentences, start)
+    assert (tuned.weights, tuned.wer_before, tuned.wer) == (Weights(0.0, 0.1, 0.0), 10.0, 0.0)
+    assert tuned.evidence == (
+        "the weights of the first pass are kept: no others have significantly fewer expected errors"
+    )
+    few = choose(sentences, start, min_words=1001)
+    assert (few.weights, few.evidence[:31]) == (start, "the initial weights are kept: 1")
+
+
+def test_lm_weight_0_has_the_costs_of_the_first_pass() -> None:
+    points = grid(Weights(0.5, 0.1, 1.0, (0.5, 0.5)))
+    unused = {(point.acoustic_scale, point.word_penalty) for point in points if point.lm_weight == 0}
+    assert unused == {(0.1, 0.0)}
+    assert len({point.word_penalty for point in grid(Weights(0.0, 0.1, 0.0, ()))}) > 1  # without a model
+
+
 def test_an_optimum_at_the_edge_is_told() -> None:
     tuned = choose(sentences_better_above(0.995), Weights(0.2, 0.1, 0.0))
     assert tuned.edges == ("lm_weight 1 is at the upper end of its range: the old scores do not help",)
