@@ -1,5 +1,15 @@
 from benchmarks.command import Group
 
 Group(
-    "benchmarks.context", "tables", "bound", "pointer", "both", "written", "whisper", "correct", "learn", "training"
+    "benchmarks.context",
+    "tables",
+    "bound",
+    "pointer",
+    "both",
+    "combination",
+    "written",
+    "whisper",
+    "correct",
+    "learn",
+    "training",
 )()

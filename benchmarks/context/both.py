@@ -1,28 +1,26 @@
-"""A class model, a contextual language model, and both together: names found, and errors in rare and other words.
+"""A class model, a contextual language model, and both together: names found in commands.
 
-    python -m benchmarks.context both ../shared/data/english ../shared/data/real                tables of the page
-    python -m benchmarks.context both ../shared/data/english ../shared/data/real --set dev      to choose weights
+    python -m benchmarks.context both ../shared/data/english                table of the page, and with augmentation
+    python -m benchmarks.context both ../shared/data/english --set dev      to choose weights
 
-The folders are described in `benchmarks.context.bed` and in the second's README.md. All lattices are rescored with the
-shipped language model. Weights were chosen on dev; figures are of test unless --set says otherwise.
+The folder is described in `benchmarks.context.bed`. All lattices are rescored with the shipped language model. Weights
+were chosen on dev; figures are of test unless --set says otherwise. Read sentences: `benchmarks.context.combination`.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
 from benchmarks.command import argument, command, option
-from benchmarks.context.bed import LIBRI_PENALTY, LIBRI_SCALE, LM_WEIGHT, PENALTY, SCALE, Bed, Words, transcripts
-from benchmarks.context.pointer import BOOST as READ_BOOST
+from benchmarks.context.bed import PENALTY, SCALE, Bed, Words, transcripts
 from benchmarks.context.pointer import PRIOR
 from benchmarks.context.tables import BOOST
 from benchmarks.tables import head, row, show
-from ninja import read
 from ninja.context.augmentation.old_costs import with_unknown
 from ninja.context.augmentation.options import AugmentOptions
 from ninja.context.deep.pointer import ContextPointer
@@ -31,7 +29,7 @@ from ninja.context.loader import load_pointer
 from ninja.context.options import ContextOptions
 from ninja.context.settings import DEFAULT_MODEL, Augmentation, Context
 from ninja.context.stage import Contextual
-from ninja.evaluate import BiasingList, read_biasing, read_text, score, score_biased, score_entities
+from ninja.evaluate import score, score_entities
 from ninja.lattice import Lattice
 from ninja.lm import LanguageModel, load
 from ninja.rescoring import RescoreOptions
@@ -41,8 +39,6 @@ SIZES = (100, 1000)
 CALLS_LM_WEIGHT = 0.3
 # With a contextual model; chosen on dev, without and with augmentation.
 CLASS_BOOST, AUGMENTED_CLASS_BOOST = -6.0, 0.0
-# Of both in read sentences, with the length of the list; chosen on dev by the sum of WERs of libri and real.
-READ_CLASS_WEIGHT, READ_CONTEXT_WEIGHT, READ_CONTEXT_BOOST = 0.0, 0.5, {100: 5.0, 1000: 3.0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,17 +72,6 @@ class Models:
             return ContextOptions(keyword_boost=boost)
         chosen = AUGMENTED_CLASS_BOOST if augment else CLASS_BOOST
         return ContextOptions(context_prior=PRIOR, class_boost=chosen if self.class_boost is None else self.class_boost)
-
-    def read_options(self, method: Method, size: int) -> ContextOptions:
-        """Return the boosts and weights of a method for read sentences."""
-        if method.class_lm and method.points:
-            return replace(
-                self.options(method, 0.0, augment=False),
-                class_weight=READ_CLASS_WEIGHT,
-                context_weight=READ_CONTEXT_WEIGHT,
-                context_boost=READ_CONTEXT_BOOST[size],
-            )
-        return self.options(method, READ_BOOST[size], augment=False)
 
     def rescored(
         self,
@@ -147,53 +132,17 @@ def calls_table(models: Models, *, augment: bool) -> Iterator[str]:
             )
 
 
-def read_table(models: Models, real: Path) -> Iterator[str]:
-    """Yield the errors in rare and other words of read sentences, whose phrases have no class."""
-    bed = models.bed
-    folder = real / "pocketsphinx" / bed.part
-    lattices = list(read(folder / "lat.ark.gz", words=bed.words))
-    biasing = {size: read_biasing(folder / f"biasing_{size}.jsonl.gz") for size in SIZES}
-    yield from head("sentences", "method", "phrases", "WER", "U-WER", "B-WER", "CPU s")
-    sets = (
-        ("libri", bed.lattices["libri"], bed.references["libri"], bed.biasing),
-        ("real", lattices, read_text(folder / "text"), biasing),
-    )
-    scales = LIBRI_SCALE, LIBRI_PENALTY, LM_WEIGHT
-    for name, part, references, lists in sets:
-        for size in SIZES:
-            entities = _entities(lists[size], bed)
-            for method in METHODS:
-                start = time.process_time()
-                options = models.read_options(method, size)
-                hypotheses = models.rescored(method, part, entities, options, scales, augment=False)
-                rates = score_biased(references, hypotheses, lists[100])
-                wers = (f"{rate.wer:.2f}" for rate in (rates.overall, rates.unbiased, rates.biased))
-                yield row(name, method.name, size, *wers, f"{time.process_time() - start:.0f}")
-
-
-def _entities(lists: dict[str, BiasingList], bed: Bed) -> Entities:
-    return Entities.from_dict(
-        {"utterances": {key: {"phrases": list(words.bias)} for key, words in lists.items()}}, words=bed.words
-    )
-
-
 @command
 @argument("folder")
-@argument("real")
 @option("--set", "part", default="test", type=click.Choice(["dev", "test"]))
-@option("--only", type=click.Choice(["calls", "augmented", "read"]))
+@option("--only", type=click.Choice(["calls", "augmented"]))
 @option("--class-boost", type=float)
-def main(folder: Path, real: Path, part: str, only: str | None, class_boost: float | None) -> None:
+def main(folder: Path, part: str, only: str | None, class_boost: float | None) -> None:
     import torch
 
     torch.set_num_threads(1)
     models = Models(Bed(folder, part), load(), load_pointer(DEFAULT_MODEL), class_boost)
-    tables = {
-        "calls": lambda: calls_table(models, augment=False),
-        "augmented": lambda: calls_table(models, augment=True),
-        "read": lambda: read_table(models, real),
-    }
-    for name, table in tables.items():
+    for name, augment in (("calls", False), ("augmented", True)):
         if only in (None, name):
-            show(table())
+            show(calls_table(models, augment=augment))
             print()
