@@ -56,7 +56,7 @@ def write(
     kind: Literal["compact", "raw"] | None = None,
     to: str | None = None,
     lossy: Literal["allow", "refuse"] = "allow",
-    words: SymbolTable | None = None,
+    words: SymbolTable | str | os.PathLike[str] | None = None,
     words_out: str | os.PathLike[str] | None = None,
     encoding: str = "utf-8",
     scales: Scales | None = None,
@@ -90,8 +90,8 @@ def write(
             selects it by the extension. k2 and espnet keep all lattices in memory until the block ends.
         lossy: "refuse" raises an error for lattices with fields that the format cannot store; "allow" drops such fields
             and counts them in ``lost``.
-        words: Symbol table of the lattices; None uses that of each lattice. An output of ids (``needs_words``) accepts
-            only lattices that share a table.
+        words: Symbol table of the lattices, or its path; None uses that of each lattice. An output of ids
+            (``needs_words``) accepts only lattices that share a table.
         words_out: File for the symbol table; None writes it next to the output if necessary.
         encoding: Encoding of words in text formats other than Kaldi's.
         scales: Scales with which formats with a single cost, n-best lists and networks combine costs, unless `to` sets
@@ -107,6 +107,7 @@ def write(
 
     Raises:
         OptionError: The name is invalid, or the format or one of its options does not exist.
+        InputError: The symbol table cannot be read.
 
     Source: Kaldi util/kaldi-table.h, lat/kaldi-lattice.cc; OpenFst vector-fst.h.
     """
@@ -124,6 +125,8 @@ def write(
     if encoding != "utf-8":
         check_encoding(encoding)
     assert format.write is not None
+    if not isinstance(words, SymbolTable | None):
+        words = SymbolTable.read(words)
     text = path.removesuffix(".gz").endswith(".txt")
     output = OutputSettings(
         path,

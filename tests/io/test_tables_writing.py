@@ -325,3 +325,9 @@ def test_a_killed_run_goes_on_where_it_was(first, tmp_path):
     assert f"skipped {kept} lattices that are already in the output" in errors
     found = list(read("a.ark.gz"))
     assert all(one.identical(other) for (_, one), other in zip(found, everything, strict=True))
+
+
+def test_the_words_of_an_output_may_be_a_path():
+    Path("words.txt").write_text("<eps> 0\nzero 1\none 2\ntwo 3\n")
+    put("a.jsonl", LATTICES[:1], words="words.txt")
+    assert '"two"' in Path("a.jsonl").read_text()
