@@ -126,7 +126,7 @@ def splits(scored: Scored, fixed: Weights) -> Iterator[Split]:
     for _ in range(NUM_SPLITS):
         order = generator.permutation(len(by_speaker.words))
         dev = np.sort(order[: len(order) // 2])
-        weights, _, choice = choose_of(points, by_speaker.of_groups(dev), fixed)
+        weights, *_, choice = choose_of(points, by_speaker.of_groups(dev), fixed)
         mine, others = (np.flatnonzero(np.isin(speaker, dev) == is_dev) for is_dev in (True, False))
         few = mine[np.cumsum(outcomes.words[mine]) < MIN_WORDS]
         small, *_ = choose_of(points, outcomes.of_groups(few), fixed)
