@@ -161,7 +161,7 @@ class Network:
         self._memory = _lay_out(graph, inputs)
         self.width = graph.output_dim + sum(memory.width * memory.delay for memory in self._memory.values())
         self._steps: list[tuple[str, Operation, list[Fetcher]]] = []
-        fresh: set[str] = set()  # nodes whose value is a new tensor with a single reader
+        unshared: set[str] = set()  # nodes whose value is a new tensor with a single reader
         for node in graph.nodes:
             if node.name not in inputs:
                 continue
@@ -169,10 +169,10 @@ class Network:
             component = graph.components[node.component] if node.component else None
             function: Operation = library.concatenate
             if component is not None and component.kind != "identity":
-                writable = [part.is_piece and part.piece.delay == 0 and part.piece.node in fresh for part in sums]
+                writable = [part.is_piece and part.piece.delay == 0 and part.piece.node in unshared for part in sums]
                 function = library.operation(component, writable)
                 if uses[node.name] == 1 and node.name not in self._memory:
-                    fresh.add(node.name)
+                    unshared.add(node.name)
             self._steps.append((node.name, function, [self._fetcher(part) for part in sums]))
 
     def step(self, row: Matrix, value: Matrix) -> list[Matrix]:

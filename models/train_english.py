@@ -107,7 +107,7 @@ def finish(trained: Path, train_text: str, dev_text: str) -> None:
     """Install the best weights as int8, with a normaliser that is trained on the outputs of the rounded network."""
     stored = checkpoint.read(trained)
     module = checkpoint.as_stored(stored.module, "int8")
-    sentences, dev = (text.encode(each, stored.words) for each in (train_text, dev_text))
+    sentences, dev = (text.encode(part, stored.words) for part in (train_text, dev_text))
     card = {**stored.card, "perplexity": perplexity(module, dev)}
     small = trained.with_name("english.int8.safetensors")
     checkpoint.save(dataclasses.replace(stored, module=module, card=card, storage="int8"), small)

@@ -123,8 +123,8 @@ def calls_table(models: Models, *, augment: bool) -> Iterator[str]:
             yield row(
                 f"{method.name}{' + augmentation' if augment else ''}",
                 size,
-                f"{known.found} of {known.said}",
-                f"{new.found} of {new.said}",
+                f"{known.correct} of {known.mentions}",
+                f"{new.correct} of {new.mentions}",
                 f"{score(bed.references['calls'], calls).wer:.2f}",
                 f"{score(bed.references['general'], general).wer:.2f}",
                 alarms.entities.inserted,

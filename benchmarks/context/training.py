@@ -145,7 +145,7 @@ def figures(bed: Bed, lm: LanguageModel, model: ContextPointer, plan: Plan) -> d
         if name == "calls":
             phrases = entities.phrases(bed.references[name])
             report = score_entities(bed.references[name], texts, phrases, truth=bed.truth, words=bed.words)
-            cell["found"] = report.vocabulary(True).found
+            cell["found"] = report.vocabulary(True).correct
     return cell
 
 

@@ -299,6 +299,10 @@ def table(cells: Cells, corpus: Corpus, wanted: Sequence[System], test: Half, ra
             columns.append("" if name == other else p_value)
         cell = cells[f"{corpus.name}/{name}"]
         yield row(name, f"{cell['dev_wer']:.2f}", *columns, cell["weights"])
+    rate_of = {name: cells[f"{corpus.name}/{name}"]["dev_wer"] for name in texts}
+    lowest = min(rate_of.values())
+    yield ""
+    yield f"Lowest on the development half: {'; '.join(name for name, rate in rate_of.items() if rate == lowest)}."
     yield ""
 
 

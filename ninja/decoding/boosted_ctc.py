@@ -114,8 +114,8 @@ def _next_frame(
     is_longer, last = column > 0, label[column]
     return _Prefixes(
         [
-            (*now.units[at], int(label[taken])) if taken else now.units[at]
-            for at, taken in zip(row.tolist(), column.tolist(), strict=True)
+            (*now.units[at], int(label[extension])) if extension else now.units[at]
+            for at, extension in zip(row.tolist(), column.tolist(), strict=True)
         ],
         with_blank[row, column],
         with_label[row, column],

@@ -214,8 +214,8 @@ def _mentions(
     if earlier is not None:
         is_found_before = _assign(texts, texts, {text: _occurrences(earlier, text) for text in texts})
     return [
-        Mention(key, entity, begin, found, instead, count_errors(pairs), found_before, is_known(entity))
-        for (begin, _, entity), (pairs, instead), found, found_before in zip(
+        Mention(key, entity, begin, is_correct, instead, count_errors(pairs), found_before, is_known(entity))
+        for (begin, _, entity), (pairs, instead), is_correct, found_before in zip(
             mentions, aligned, is_found, is_found_before, strict=True
         )
     ]
@@ -243,8 +243,10 @@ def _insertions(
             wrong_texts, wrong_texts, {text: count - _occurrences(reference, text) for text, count in counts.items()}
         )
     return [
-        Insertion(key, recognised[i].entity, recognised[i].begin, instead_of[i], found, is_known(recognised[i].entity))
-        for i, found in zip(wrong, is_found_before, strict=True)
+        Insertion(
+            key, recognised[i].entity, recognised[i].begin, instead_of[i], found_before, is_known(recognised[i].entity)
+        )
+        for i, found_before in zip(wrong, is_found_before, strict=True)
     ]
 
 

@@ -41,7 +41,7 @@ def with_forms(
         if mention.entity.text not in outcomes:
             places = [(begin, begin + len(phrase)) for begin in occurrences(lexical, phrase)]
             outcomes[mention.entity.text] = [_has_form(written, owner, place, forms) for place in reversed(places)]
-        in_form = mention.found and outcomes[mention.entity.text].pop()
+        in_form = mention.is_correct and outcomes[mention.entity.text].pop()
         results.append(replace(mention, entity=as_listed(mention.entity, lists), in_form=in_form))
     return results
 

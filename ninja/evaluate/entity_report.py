@@ -25,7 +25,7 @@ class Mention:
     key: str  # utterance id
     entity: Entity
     begin: int  # index of its first word in the reference
-    found: bool  # whether the hypothesis contains its words consecutively
+    is_correct: bool  # whether the hypothesis contains its words consecutively
     instead: str  # words of the hypothesis that are aligned with it
     words: ErrorRate  # errors of its words
     found_before: bool | None = None  # whether it was found without context; None if there is no such hypothesis
@@ -52,32 +52,32 @@ Finding = Mention | Insertion
 class EntityRate(Counts):
     """Counts of entities. Rates can be added, as in ``sum(rates, EntityRate())``."""
 
-    said: int = 0  # mentions in the references
-    found: int = 0  # mentions that the hypothesis contains completely
+    mentions: int = 0  # entities in the references
+    correct: int = 0  # mentions that the hypotheses contain completely
     inserted: int = 0  # entities in the hypotheses that are not in the references
     words: ErrorRate = field(default_factory=ErrorRate)  # errors of the words of mentions, which count as sentences
-    in_form: int = 0  # found mentions that are written as in the list; 0 without a normalizer
+    in_form: int = 0  # correct mentions that are written as in the list; 0 without a normalizer
 
     @property
     def recall(self) -> float:
         """Percentage of the entities in the references that were found; NaN if there are none."""
-        return _percent(self.found, self.said)
+        return _percent(self.correct, self.mentions)
 
     @property
     def precision(self) -> float:
         """Percentage of the entities in the hypotheses that are correct; NaN if there are none."""
-        return _percent(self.found, self.found + self.inserted)
+        return _percent(self.correct, self.correct + self.inserted)
 
     @property
     def f_score(self) -> float:
         """Harmonic mean of recall and precision in percent; NaN if there are no entities."""
-        return _percent(2 * self.found, self.said + self.found + self.inserted)
+        return _percent(2 * self.correct, self.mentions + self.correct + self.inserted)
 
     def __str__(self) -> str:
         """Return four lines in the style of Kaldi's compute-wer."""
         return (
-            f"%RECALL {_percentage(self.recall)} [ {self.found} / {self.said} ]\n"
-            f"%PRECISION {_percentage(self.precision)} [ {self.found} / {self.found + self.inserted} ]\n"
+            f"%RECALL {_percentage(self.recall)} [ {self.correct} / {self.mentions} ]\n"
+            f"%PRECISION {_percentage(self.precision)} [ {self.correct} / {self.correct + self.inserted} ]\n"
             f"%F {_percentage(self.f_score)}\n"
             f"%ENTITY-WER {_fraction(self.words)}"
         )
@@ -157,8 +157,8 @@ class EntityReport:
         lines.append(str(self.entities))
         if any(mention.in_form is not None for mention in self.mentions):
             total = self.entities
-            share = _percentage(_percent(total.in_form, total.found))
-            lines.append(f"%ENTITY-FORM {share} [ {total.in_form} / {total.found} ]")
+            share = _percentage(_percent(total.in_form, total.correct))
+            lines.append(f"%ENTITY-FORM {share} [ {total.in_form} / {total.correct} ]")
         rows = {name or "(no class)": rate for name, rate in self.classes.items()}
         if any(finding.in_vocabulary is not None for finding in self._findings):
             rows |= {"in vocabulary": self.vocabulary(True), "out of vocabulary": self.vocabulary(False)}
@@ -168,7 +168,7 @@ class EntityReport:
         for name, rate in rows.items():
             recall, precision, f_score = map(_percentage, (rate.recall, rate.precision, rate.f_score))
             lines.append(
-                f"{name:{width}}  {rate.said:4}  {rate.found:5}  {rate.inserted:8}  {recall:>6}  {precision:>9}  "
+                f"{name:{width}}  {rate.mentions:4}  {rate.correct:5}  {rate.inserted:8}  {recall:>6}  {precision:>9}  "
                 f"{f_score:>6}  {rate.words.wer:10.2f}"
             )
         return "\n".join(lines)
@@ -182,8 +182,8 @@ class EntityReport:
         """
         groups: dict[str, list[object]] = {name: [] for name in ("recovered", "kept", "lost", "missed", "inserted")}
         for mention in self.mentions:
-            found, missed = ("kept", "lost") if mention.found_before else ("recovered", "missed")
-            groups[found if mention.found else missed].append(_finding(mention))
+            correct, missed = ("kept", "lost") if mention.found_before else ("recovered", "missed")
+            groups[correct if mention.is_correct else missed].append(_finding(mention))
         groups["inserted"] = [_finding(insertion) for insertion in self.insertions]
         return {
             "words": _counts(self.overall),
@@ -201,7 +201,7 @@ def _rate(findings: Iterable[Finding]) -> EntityRate:
     entities = list(findings)
     mentions = [finding for finding in entities if isinstance(finding, Mention)]
     words = sum((mention.words for mention in mentions), ErrorRate())
-    num_correct = sum(mention.found for mention in mentions)
+    num_correct = sum(mention.is_correct for mention in mentions)
     in_form = sum(bool(mention.in_form) for mention in mentions)
     return EntityRate(len(mentions), num_correct, len(entities) - len(mentions), words, in_form)
 
@@ -235,7 +235,7 @@ def _finding(finding: Finding) -> dict[str, object]:
 
 
 def _figures(rate: EntityRate) -> dict[str, object]:
-    counts = {name: getattr(rate, name) for name in ("said", "found", "inserted")}
+    counts = {name: getattr(rate, name) for name in ("mentions", "correct", "inserted")}
     figures = {name: getattr(rate, name) for name in ("recall", "precision", "f_score")}
     defined = {name: None if math.isnan(value) else value for name, value in figures.items()}
     return {**counts, **defined, "words": _counts(rate.words)}

@@ -58,15 +58,15 @@ def word_nodes(lattice: Lattice, words: Literal["begin", "end"]) -> WordNodes:
     # Sort nodes by state and word; the first node has no word, or the last one if words begin at nodes.
     bare = end_state if words == "begin" else 0
     order = np.lexsort((word, here))
-    fresh = np.ones(len(order), np.bool_)
-    fresh[1:] = (np.diff(here[order]) != 0) | (np.diff(word[order]) != 0)
-    state = np.concatenate((here[order][fresh], [bare]))
-    of_node = np.concatenate((np.where(word[order][fresh] == 0, -1, order[fresh]), [-1]))
+    is_new = np.ones(len(order), np.bool_)
+    is_new[1:] = (np.diff(here[order]) != 0) | (np.diff(word[order]) != 0)
+    state = np.concatenate((here[order][is_new], [bare]))
+    of_node = np.concatenate((np.where(word[order][is_new] == 0, -1, order[is_new]), [-1]))
     sort = np.argsort(state, kind="stable")
     rank = np.empty(len(sort), np.int64)
     rank[sort] = np.arange(len(sort))
     node_of = np.empty(len(order), np.int64)
-    node_of[order] = rank[np.cumsum(fresh) - 1]
+    node_of[order] = rank[np.cumsum(is_new) - 1]
     state, of_node = state[sort], of_node[sort]
     count = np.bincount(state, minlength=end_state + 1)
     first = np.cumsum(count) - count

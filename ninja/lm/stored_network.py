@@ -275,13 +275,13 @@ class _Arrays:
     """Converts the tensors of a torch file to arrays, which together must not be larger than the file."""
 
     def __init__(self, num_bytes: int) -> None:
-        self._left = num_bytes
+        self._bytes_left = num_bytes
 
     def convert(self, value: Any, name: str) -> Any:
         """Convert the tensors of nested containers; `name` is the path of their keys, for messages."""
         if isinstance(value, Tensor):
-            self._left -= value.size * value.storage.itemsize
-            if value.size > len(value.storage) or self._left < 0:
+            self._bytes_left -= value.size * value.storage.itemsize
+            if value.size > len(value.storage) or self._bytes_left < 0:
                 raise FormatError(f"{name} uses the same bytes repeatedly, so it is larger than its data")
             return value.array()
         if isinstance(value, dict):

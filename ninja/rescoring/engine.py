@@ -358,14 +358,14 @@ class BatchedLM(LanguageModel):
         return self._in_pieces("logprob", slots, words, np.empty(0, np.float32))
 
     def wave(
-        self, released: Slots, advance_slot: Slots, advance_word: Words, score_slot: Slots, score_word: Words
+        self, obsolete: Slots, advance_slot: Slots, advance_word: Words, score_slot: Slots, score_word: Words
     ) -> Answers:
         """Run one wave of the search: release slots, extend histories and score words.
 
         If scoring fails, the slots of the new histories are released.
 
         Args:
-            released: Slots to release.
+            obsolete: Slots to release.
             advance_slot: Slots of the histories to extend.
             advance_word: Word that extends each history.
             score_slot: Slot of the history before each word to score; -1 - i selects the i-th new history. Negative
@@ -379,11 +379,11 @@ class BatchedLM(LanguageModel):
             ModelError: The model returned a wrong number of values, or a single history does not fit into memory.
         """
         start = time.perf_counter()
-        if released.size:
-            self.release(released)
+        if obsolete.size:
+            self.release(obsolete)
         new_slots = self.advance(advance_slot, advance_word)
-        fresh = score_slot < 0
-        score_slot[fresh] = new_slots[-1 - score_slot[fresh]]
+        is_new = score_slot < 0
+        score_slot[is_new] = new_slots[-1 - score_slot[is_new]]
         try:
             logprob = self.logprob(score_slot, score_word)
         except BaseException:

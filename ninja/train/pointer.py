@@ -116,8 +116,8 @@ def _read(lm: LanguageModel, sentences: list[list[str]]) -> _States:
     state = np.zeros((begin[-1], lm.state_size), np.float16)
     word, unknown = np.zeros(begin[-1], np.float32), np.zeros(begin[-1], np.float32)
     ids = [lm.vocabulary.ids(sentence) for sentence in sentences]
-    lacking = {word for sentence, found in zip(sentences, ids, strict=True)
-               for word, number in zip(sentence, found, strict=True) if number < 0}  # fmt: skip
+    lacking = {word for sentence, numbers in zip(sentences, ids, strict=True)
+               for word, number in zip(sentence, numbers, strict=True) if number < 0}  # fmt: skip
     penalty = np.float32(math.log(lm.unk_words or max(2, len(lacking))))
     assert lm.unk is not None  # checked by train_pointer
     order = sorted(range(len(sentences)), key=lambda number: len(sentences[number]))

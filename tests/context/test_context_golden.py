@@ -68,8 +68,8 @@ def test_names_are_found_and_general_words_do_not_turn_into_names(bed, rate_with
     truth = read_truth(ENGLISH / "test" / "calls" / "entities.jsonl.gz")
     references = read_text(ENGLISH / "test" / "calls" / "text")
     report = score_entities(references, found, entities.phrases(references), truth=truth, words=words)
-    assert report.vocabulary(True).said == 163
-    assert report.vocabulary(True).found >= least
+    assert report.vocabulary(True).mentions == 163
+    assert report.vocabulary(True).correct >= least
 
     general = read_text(ENGLISH / "test" / "general" / "text")
     assert score(general, transcripts("general", words, stage, 1 / 12, 1.5)).wer <= rate_without + 0.2
@@ -91,8 +91,8 @@ def test_augmentation_finds_names_that_no_lattice_has(bed, rate_without):
     truth = read_truth(ENGLISH / "test" / "calls" / "entities.jsonl.gz")
     references = read_text(ENGLISH / "test" / "calls" / "text")
     report = score_entities(references, found["calls"], entities.phrases(references), truth=truth, words=words)
-    assert report.vocabulary(True).found >= 105  # of 163, of which 88 are in the lattices as they are
-    assert report.vocabulary(False).found > 0  # words that the recogniser does not know
+    assert report.vocabulary(True).correct >= 105  # of 163, of which 88 are in the lattices as they are
+    assert report.vocabulary(False).correct > 0  # words that the recogniser does not know
     general = read_text(ENGLISH / "test" / "general" / "text")
     assert score(general, found["general"]).wer <= rate_without + 0.2
 

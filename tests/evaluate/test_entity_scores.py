@@ -39,12 +39,12 @@ def one(reference: str, hypothesis: str, entities: Entities = LISTS, **options: 
 
 def test_an_entity_is_found_where_all_its_words_stand_side_by_side() -> None:
     report = one("call tom chen in new york", "call tom chen in york")
-    assert [(each.entity, each.begin, each.found) for each in report.mentions] == [
+    assert [(each.entity, each.begin, each.is_correct) for each in report.mentions] == [
         (("@name", "tom chen"), 1, True),
         (("@place", "new york"), 4, False),
     ]
     rate = report.entities
-    assert (rate.said, rate.found, rate.inserted) == (2, 1, 0)  # "york" is in the reference: nothing was put in
+    assert (rate.mentions, rate.correct, rate.inserted) == (2, 1, 0)  # "york" is in the reference: nothing was put in
     assert (rate.recall, rate.precision, rate.f_score) == (50.0, 100.0, pytest.approx(200 / 3))
     assert rate.words == ErrorRate(4, deletions=1, sentences=2, sentence_errors=1)
     assert report.classes["@name"] == EntityRate(1, 1, 0, ErrorRate(2, sentences=1))
@@ -59,7 +59,7 @@ def test_the_longest_of_overlapping_entities_is_the_one_said() -> None:
 
 def test_words_side_by_side_are_found_whatever_longer_entity_they_begin() -> None:
     report = one("call tom chen now", "call tom chen lee now")
-    assert report.mentions[0].found
+    assert report.mentions[0].is_correct
     assert [(each.entity.text, each.begin, each.instead_of) for each in report.insertions] == [
         ("tom chen lee", 1, "tom chen")
     ]
@@ -69,7 +69,7 @@ def test_words_side_by_side_are_found_whatever_longer_entity_they_begin() -> Non
 def test_a_missed_entity_is_shown_with_what_stood_there_instead() -> None:
     report = one("please call kathi clendenin now", "please call cathy clean den in now")
     (mention,) = report.mentions
-    assert (mention.found, mention.instead) == (False, "cathy clean den in")
+    assert (mention.is_correct, mention.instead) == (False, "cathy clean den in")
     assert report.mentions[0].words.words == 2
     (mention,) = one("call kathi clendenin", "call").mentions
     assert (mention.instead, mention.words.deletions) == ("", 2)
@@ -77,9 +77,9 @@ def test_a_missed_entity_is_shown_with_what_stood_there_instead() -> None:
 
 def test_words_put_in_count_as_errors_of_an_entity_only_between_its_words() -> None:
     (within,) = one("call kathi clendenin now", "call kathi the clendenin now").mentions
-    assert (within.words.insertions, within.found) == (1, False)
+    assert (within.words.insertions, within.is_correct) == (1, False)
     beside = one("call kathi clendenin now", "call um kathi clendenin um now")
-    assert (beside.entities.words.errors, beside.overall.insertions, beside.mentions[0].found) == (0, 2, True)
+    assert (beside.entities.words.errors, beside.overall.insertions, beside.mentions[0].is_correct) == (0, 2, True)
 
 
 def test_an_entity_nobody_said_is_inserted_and_one_said_as_plain_words_is_not() -> None:
@@ -96,18 +96,18 @@ def test_an_entity_nobody_said_is_inserted_and_one_said_as_plain_words_is_not() 
 
 def test_an_entity_said_twice_must_be_found_twice() -> None:
     report = one("chen and chen", "chan and chen")
-    assert [(each.begin, each.found) for each in report.mentions] == [(0, False), (2, True)]
+    assert [(each.begin, each.is_correct) for each in report.mentions] == [(0, False), (2, True)]
     twice = Entities.from_dict({"@title": ["bye bye"]})
-    assert one("bye bye and bye bye", "bye bye bye", twice).entities.found == 1
+    assert one("bye bye and bye bye", "bye bye bye", twice).entities.correct == 1
     report = one("call chen", "call chen chen chen")
-    assert (report.entities.found, report.entities.inserted) == (1, 2)
+    assert (report.entities.correct, report.entities.inserted) == (1, 2)
     assert {each.instead_of for each in report.insertions} == {""}
 
 
 def test_true_entities_need_not_be_in_the_lists() -> None:
     truth = {"u": [Entity("@artist", "abba"), Entity("@artist", "tom chen")]}
     report = one("play abba for tom chen", "play abba for tom chen", truth=truth)
-    assert {name: rate.found for name, rate in report.classes.items()} == {"@artist": 2}
+    assert {name: rate.correct for name, rate in report.classes.items()} == {"@artist": 2}
     assert report.entities.precision == 100.0
 
 
@@ -120,7 +120,7 @@ def test_without_lists_and_truth_there_is_nothing_to_find() -> None:
 def test_entities_outside_the_vocabulary_are_counted_apart() -> None:
     table = SymbolTable.from_words(["<eps>", "call", "tom", "chen", "kathi"])
     report = one("call tom chen kathi clendenin", "call tom chen kathi clendenin york", words=table)
-    assert (report.vocabulary(True).said, report.vocabulary(False).said) == (1, 1)
+    assert (report.vocabulary(True).mentions, report.vocabulary(False).mentions) == (1, 1)
     assert (report.vocabulary(True).inserted, report.vocabulary(False).inserted) == (0, 1)
     assert report.vocabulary(True) + report.vocabulary(False) == report.entities
     assert one("chen", "chen").vocabulary(True) == EntityRate()
@@ -173,7 +173,7 @@ def test_entities_are_counted_as_by_the_slow_twin(
         often = Counter(text for _, _, text in wanted)
         for text, times in often.items():
             mine = [each for each in part.mentions if each.entity.text == text]
-            assert sum(each.found for each in mine) == min(times, occurrences(hypotheses[key], text))
+            assert sum(each.is_correct for each in mine) == min(times, occurrences(hypotheses[key], text))
             assert sum(bool(each.found_before) for each in mine) == min(times, occurrences(before[key], text))
         heard = Counter(text for _, _, text in spots(hypotheses[key], class_of))
         surplus = Counter({text: times - occurrences(reference, text) for text, times in heard.items()})
@@ -187,7 +187,7 @@ def test_entities_are_counted_as_by_the_slow_twin(
     ]
     assert sum(apart, EntityReport()) == report
     assert sum(report.classes.values(), EntityRate()) == report.entities
-    assert report.contextual().entities.said == report.entities.said
+    assert report.contextual().entities.mentions == report.entities.mentions
     assert report.contextual().overall + report.general().overall == report.overall
     json.dumps(report.as_dict(), allow_nan=False)
 
@@ -196,7 +196,7 @@ def test_entities_are_counted_as_by_the_slow_twin(
 def test_a_perfect_hypothesis_has_perfect_figures(phrases: list[str], said: list[list[str]]) -> None:
     references = {f"u{i}": each for i, each in enumerate(said)}
     report = score_entities(references, references, Entities.from_dict({"@all": phrases}).phrases(references))
-    assert all(each.found and each.instead == each.entity.text for each in report.mentions)
+    assert all(each.is_correct and each.instead == each.entity.text for each in report.mentions)
     assert (report.entities.inserted, report.entities.words.errors) == (0, 0)
 
 
@@ -366,5 +366,5 @@ def test_entities_of_the_first_pass_are_counted_by_hand() -> None:
     for known in (True, False):
         wanted = [each for each in records if each["in_dict"] is known]
         found = [each for each in wanted if f" {each['entity']} " in f" {' '.join(hypotheses[each['utt']])} "]
-        assert (report.vocabulary(known).said, report.vocabulary(known).found) == (len(wanted), len(found))
-    assert report.vocabulary(True).said == 163
+        assert (report.vocabulary(known).mentions, report.vocabulary(known).correct) == (len(wanted), len(found))
+    assert report.vocabulary(True).mentions == 163

@@ -150,7 +150,7 @@ def test_entities_are_found_by_lexical_form_and_their_written_form_is_counted(
     phrases = Phrases([Entity("@name", "Kathy Clendenin"), Entity("@band", "the Beatles")])
     references = {"u": BASIC.words(hypothesis.split()) if found else ["kathy", "clendenin"]}
     report = score_entities(references, {"u": hypothesis.split()}, {"u": [phrases]}, normalizer="basic")
-    assert (report.entities.found, report.entities.in_form) == (found, in_form)
+    assert (report.entities.correct, report.entities.in_form) == (found, in_form)
     assert {mention.entity.text for mention in report.mentions} <= {"Kathy Clendenin", "the Beatles"}
     assert (f"%ENTITY-FORM {'-' if not found else format(100 * in_form / found, '.2f')} [" in str(report)) is True
 

@@ -64,9 +64,9 @@ class ArcPhones:
             )
         self._model.check(lattice)
         phone = np.where(self._model.is_final[lattice.ali], self._phone[self._model.phone[lattice.ali]], NO_PHONE)
-        heard = np.flatnonzero(phone != NO_PHONE)
-        begin: npt.NDArray[np.int64] = np.searchsorted(heard, lattice.ali_begin)
-        numbers = phone[heard].tolist()
+        has_phone = np.flatnonzero(phone != NO_PHONE)
+        begin: npt.NDArray[np.int64] = np.searchsorted(has_phone, lattice.ali_begin)
+        numbers = phone[has_phone].tolist()
         return [tuple(numbers[first:last]) for first, last in zip(begin[:-1].tolist(), begin[1:].tolist(), strict=True)]
 
     def _number(self, name: str, path: str | None) -> int:

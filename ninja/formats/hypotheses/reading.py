@@ -164,14 +164,14 @@ class _Reading:
         """Yield the utterances of a document or a line; if it has none, yield one without words."""
         preset = chosen_preset(value, self._presets, self._options)
         self._begins = {}
-        found: PlacedDocument = placed(value, preset)
+        document: PlacedDocument = placed(value, preset)
         self._preset = preset
-        for place, utterance in enumerate(found.utterances):
+        for place, utterance in enumerate(document.utterances):
             if doubled and not isinstance(utterance, FormatError) and _is_doubled(value, utterance.path):
                 yield line, place, FormatError(f"not JSON: {TWICE}")
             else:
                 yield line, place, utterance
-        if not found.utterances:
+        if not document.utterances:
             yield line, 0, PlacedUtterance((), None, [])
 
     def _list(self, utterance: PlacedUtterance, key: str, origin: Origin) -> NBest:

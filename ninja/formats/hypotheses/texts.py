@@ -138,12 +138,12 @@ def _splices(
         if present:
             return [(present[0].string, Splice(present[0].begin, present[0].begin, f"{new} "))]
         return [(0, Splice(len(strings[0]), len(strings[0]), new))] if strings else []
-    found: dict[int, tuple[int, int]] = {}  # first and last word of each string
+    range_of: dict[int, tuple[int, int]] = {}  # first and last word of each string
     for place in range(begin, end):
-        first, _ = found.get(present[place].string, (place, place))
-        found[present[place].string] = first, place
+        first, _ = range_of.get(present[place].string, (place, place))
+        range_of[present[place].string] = first, place
     splices = []
-    for number, (first, last) in found.items():
+    for number, (first, last) in range_of.items():
         first_word, last_word = present[first], present[last]
         if new:
             splices.append((number, Splice(first_word.begin, last_word.end, new)))

@@ -227,8 +227,8 @@ class StepLM(LazyLM):
         parent = self._tensor(self._parent[padded])
         state = tuple(rows.index_select(0, parent) for rows in self._states)  # [size, …]
         row, state = self._network.step(self._tensor(self._word[padded]), state)
-        fresh = np.flatnonzero(~self._known[slots])
-        where, which = self._tensor(slots[fresh]), self._tensor(fresh)
+        missing = np.flatnonzero(~self._known[slots])
+        where, which = self._tensor(slots[missing]), self._tensor(missing)
         for rows, part in zip(self._states, state, strict=True):
             rows[where] = part[which]
         self._known[slots] = True
