@@ -5,8 +5,10 @@
 
 The folder's data/english is described in `benchmarks.context.bed`, data/real in its README.md. Cells are stored in
 combination.jsonl beside this file, each with its date, machine, command and CPU seconds; delete a line to measure it
-again. The weights of both together are chosen on dev for each length of list, by one rule for both sets: of the weights
-with which neither U-WER nor B-WER of a set is above that of the better model alone, those with the lowest sum of WERs.
+again. The weights of both together are chosen on dev for each length of list, by one rule for both sets: of the
+weights that keep the limits on dev, those that keep them in the largest share of paired bootstrap replications of dev,
+and of equals those with the lowest sum of WERs. A replication keeps the limits of `LIMITS` if both its sets do. The
+speakers of real are drawn as a whole; the utterances of libri one by one, as its voices are not listed.
 """
 
 from __future__ import annotations
@@ -16,6 +18,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from benchmarks.command import ROOT, command, path_option
 from benchmarks.context.bed import LIBRI_PENALTY, LIBRI_SCALE, LM_WEIGHT, Bed, transcripts
@@ -29,7 +34,9 @@ from ninja.context.loader import load_pointer
 from ninja.context.options import ContextOptions
 from ninja.context.settings import DEFAULT_MODEL, Context
 from ninja.context.stage import Contextual
-from ninja.evaluate import BiasingList, read_biasing, read_text, score_biased
+from ninja.evaluate import BiasedRate, BiasingList, read_biasing, read_speakers, read_text, score_biased
+from ninja.evaluate.bootstrap import REPLICATIONS, Counts, resample
+from ninja.evaluate.paired import paired_difference
 from ninja.lattice import Lattice
 from ninja.lm import LanguageModel, load
 from ninja.rescoring import RescoreOptions
@@ -37,15 +44,16 @@ from ninja.rescoring.rescorer import Rescorer
 
 STORED = Path(__file__).with_name("combination.jsonl")
 COMMAND = "python -m benchmarks.context combination --measure ../shared"
-SETS = ("libri", "real")
+PARTS, SETS = ("dev", "test"), ("libri", "real")
 RATES = {"WER": "wer", "U-WER": "unbiased", "B-WER": "biased"}
-LIMITED = ("unbiased", "biased")  # rates of both together that are not above those of the better model
+# How much the rates of both together may be above those of the better model of a replication, in percent absolute.
+LIMITS = {"unbiased": 0.1, "biased": 0.0}
 CLASS_MODEL, CONTEXTUAL, BOTH = "class model", "contextual model", "both"
 WITHOUT = "both, without the gains"  # the class model alone with the class weight and boost of both
 METHODS = (CLASS_MODEL, CONTEXTUAL, BOTH, WITHOUT)
 RESCORING = RescoreOptions(acoustic_scale=LIBRI_SCALE, word_penalty=LIBRI_PENALTY, lm_weight=LM_WEIGHT, output="best")
 # Tried on dev: weights of the class model, weights of the gains, and boosts by the length of the list.
-CLASS_WEIGHTS, CONTEXT_WEIGHTS = (0.5, 0.0, 0.25), (0.5, 0.75, 0.25)
+CLASS_WEIGHTS, CONTEXT_WEIGHTS = (0.5, 0.0, 0.25), (0.5, 0.75, 0.25, 0.125)
 BOOSTS = {100: (4.0, 5.0, 6.0, 3.0, 8.0), 1000: (3.0, 4.0, 5.0, 2.0, 6.0)}
 
 
@@ -69,6 +77,11 @@ class Trial:
             WITHOUT: f", {self.class_weight:g}, {self.boost:g}",
         }
         return f"{self.part}, {self.sentences}, {self.size}, {self.method}{weights.get(self.method, '')}"
+
+    @property
+    def words_name(self) -> str:
+        """The name of the cell with the number of words of each utterance."""
+        return f"{self.part}, {self.sentences}"
 
     @property
     def options(self) -> ContextOptions:
@@ -97,23 +110,55 @@ def trials(part: str, size: int, method: str, chosen: tuple[float, float, float]
     return [Trial(part, sentences, size, method, *chosen) for sentences in SETS]
 
 
-def choose(cells: Mapping[str, Mapping[str, float]], size: int) -> tuple[float, float, float]:
-    """Return the weights of both models together by the rule above.
+def group_counts(cells: Mapping[str, Mapping[str, Any]], trial: Trial, rate: str) -> tuple[Counts, Counts]:
+    """Return the words and errors of each speaker or utterance, int64 [groups] each."""
+    words = cells[trial.words_name]
+    counts = (words[f"{rate}_words"], cells[trial.name][f"{rate}_errors"])
+    of_words, errors = (np.bincount(words["group"], count).astype(np.int64) for count in counts)
+    return of_words, errors
 
-    If a rate is above that of the better model with all weights, the smallest excess decides.
+
+def within_limits(cells: Mapping[str, Mapping[str, Any]], size: int) -> list[tuple[float, float, float]]:
+    """Return the weights that keep all limits on dev itself.
+
+    Others keep them in at most about half of the replications, so that their errors by utterance are not needed.
     """
     alone = [trials("dev", size, method) for method in (CLASS_MODEL, CONTEXTUAL)]
     limits = [
-        {rate: min(cells[trial.name][rate] for trial in models) for rate in LIMITED}
+        {rate: min(cells[trial.name][rate] for trial in models) + limit + 1e-9 for rate, limit in LIMITS.items()}
         for models in zip(*alone, strict=True)
     ]
 
-    def rank(values: tuple[float, float, float]) -> tuple[float, float]:
+    def keeps(values: tuple[float, float, float]) -> bool:
         rates = [cells[trial.name] for trial in trials("dev", size, BOTH, values)]
-        excess = [of_set[rate] - limit[rate] for of_set, limit in zip(rates, limits, strict=True) for rate in LIMITED]
-        return max(0.0, *excess), sum(of_set["wer"] for of_set in rates)
+        return all(of_set[rate] <= limit[rate] for of_set, limit in zip(rates, limits, strict=True) for rate in LIMITS)
 
-    return min(weights(size), key=rank)
+    return list(filter(keeps, weights(size)))
+
+
+def shares(cells: Mapping[str, Mapping[str, Any]], size: int) -> dict[tuple[float, float, float], float]:
+    """Return the share of replications of dev with all limits, of the weights that keep them on dev itself."""
+    candidates = within_limits(cells, size)
+    alone = [trials("dev", size, method) for method in (CLASS_MODEL, CONTEXTUAL)]
+    together = [trials("dev", size, BOTH, values) for values in candidates]
+    kept = np.ones((len(candidates), REPLICATIONS), bool)
+    for seed, of_set in enumerate(zip(*alone, *together, strict=True)):
+        for rate, limit in LIMITS.items():
+            counts = [group_counts(cells, trial, rate) for trial in of_set]
+            # The same seed for both rates draws the same groups.
+            words, *errors = resample([counts[0][0], *(errors for _, errors in counts)], REPLICATIONS, seed)
+            kept &= np.array(errors[2:]) <= np.minimum(errors[0], errors[1]) + limit / 100 * words + 1e-9
+    return dict(zip(candidates, kept.mean(axis=1).tolist(), strict=True))
+
+
+def choose(cells: Mapping[str, Mapping[str, Any]], size: int) -> tuple[float, float, float]:
+    """Return the weights of both models together by the rule above."""
+    share = shares(cells, size)
+
+    def rank(values: tuple[float, float, float]) -> tuple[float, float]:
+        return -share[values], sum(cells[trial.name]["wer"] for trial in trials("dev", size, BOTH, values))
+
+    return min(share, key=rank)
 
 
 class Sentences:
@@ -127,16 +172,20 @@ class Sentences:
             "real": list(read(folder / "lat.ark.gz", words=self.bed.words)),
         }
         self._references = {"libri": self.bed.references["libri"], "real": read_text(folder / "text")}
+        self._speakers = read_speakers(folder / "utt2spk")  # of real; the voices of libri are not listed
         self._biasing = {
             "libri": self.bed.biasing,
             "real": {size: read_biasing(folder / f"biasing_{size}.jsonl.gz") for size in SIZES},
         }
+        self._entities = {
+            (name, size): self._parse(lists) for name, sizes in self._biasing.items() for size, lists in sizes.items()
+        }
 
-    def rates(self, trial: Trial, lm: LanguageModel, pointer: ContextPointer) -> dict[str, float]:
-        """Return WER, U-WER and B-WER of a trial."""
+    def rates(self, trial: Trial, lm: LanguageModel, pointer: ContextPointer) -> dict[str, Any]:
+        """Return WER, U-WER and B-WER of a trial, and the errors of each utterance."""
         has_class_model = trial.method != CONTEXTUAL
         context = Context(
-            self._entities(self._biasing[trial.sentences][trial.size]),
+            self._entities[trial.sentences, trial.size],
             self.bed.class_lm if has_class_model else None,
             options=trial.options,
             context_model=pointer if trial.method in (CONTEXTUAL, BOTH) else None,
@@ -145,10 +194,35 @@ class Sentences:
         rescorer = Rescorer(lm, RESCORING, context=Contextual(context, old_lm, LM_WEIGHT), old_lm=old_lm)
         lattices: list[tuple[str, Lattice]] = self._lattices[trial.sentences]
         hypotheses = transcripts(rescorer(iter(lattices)), LIBRI_SCALE, LIBRI_PENALTY)
-        rates = score_biased(self._references[trial.sentences], hypotheses, self._biasing[trial.sentences][100])
-        return {"wer": rates.overall.wer, "unbiased": rates.unbiased.wer, "biased": rates.biased.wer}
+        utterances = self._scores(trial.sentences, hypotheses)
+        rates = sum(utterances, BiasedRate())
+        return {
+            "wer": rates.overall.wer,
+            "unbiased": rates.unbiased.wer,
+            "biased": rates.biased.wer,
+            "unbiased_errors": [rate.unbiased.errors for rate in utterances],
+            "biased_errors": [rate.biased.errors for rate in utterances],
+        }
 
-    def _entities(self, lists: dict[str, BiasingList]) -> Entities:
+    def words(self, sentences: str) -> dict[str, list[int]]:
+        """Return the number of reference words of each utterance, and the group that is resampled as a whole."""
+        utterances = self._scores(sentences, {key: [] for key in self._references[sentences]})
+        groups: dict[str, int] = {}
+        speakers = (self._speakers.get(key, key) for key in self._references[sentences])
+        return {
+            "unbiased_words": [rate.unbiased.words for rate in utterances],
+            "biased_words": [rate.biased.words for rate in utterances],
+            "group": [groups.setdefault(speaker, len(groups)) for speaker in speakers],
+        }
+
+    def _scores(self, sentences: str, hypotheses: Mapping[str, Sequence[str]]) -> list[BiasedRate]:
+        biasing = self._biasing[sentences][100]
+        return [
+            score_biased({key: reference}, {key: hypotheses[key]}, biasing)
+            for key, reference in self._references[sentences].items()
+        ]
+
+    def _parse(self, lists: dict[str, BiasingList]) -> Entities:
         phrases = {key: {"phrases": list(words.bias)} for key, words in lists.items()}
         return Entities.from_dict({"utterances": phrases}, words=self.bed.words)
 
@@ -162,9 +236,12 @@ def measure(shared: Path, cells: Cells) -> None:
 
     def add(part: str, planned: Sequence[Trial]) -> None:
         missing = [trial for trial in planned if trial.name not in cells]
-        sentences = Sentences(shared, part) if missing else None
+        if not missing:
+            return
+        sentences = Sentences(shared, part)
         for trial in missing:
-            assert sentences is not None
+            if trial.words_name not in cells:
+                cells.measured(trial.words_name, 0.0, COMMAND, **sentences.words(trial.sentences))
             begin = time.process_time()
             rates = sentences.rates(trial, lm, pointer)
             cells.measured(trial.name, time.process_time() - begin, COMMAND, **rates)
@@ -174,27 +251,51 @@ def measure(shared: Path, cells: Cells) -> None:
     dev += [trial for size in SIZES for values in weights(size) for trial in trials("dev", size, BOTH, values)]
     add("dev", dev)
     chosen = {size: choose(cells, size) for size in SIZES}
-    for part in ("dev", "test"):
+    for part in PARTS:
         add(
             part,
             [trial for size, method in product(SIZES, METHODS) for trial in trials(part, size, method, chosen[size])],
         )
 
 
-def table(cells: Cells) -> Iterator[str]:
+def table(cells: Cells, chosen: Mapping[int, tuple[float, float, float]]) -> Iterator[str]:
     """Yield the error rates of each model and of both together."""
-    yield from head("sentences", "phrases", "method", *(f"{part} {rate}" for part in ("dev", "test") for rate in RATES))
+    yield from head("sentences", "phrases", "method", *(f"{part} {rate}" for part in PARTS for rate in RATES))
     for sentences, size, method in product(SETS, SIZES, METHODS):
-        rates = [cells[Trial(part, sentences, size, method, *choose(cells, size)).name] for part in ("dev", "test")]
+        rates = [cells[Trial(part, sentences, size, method, *chosen[size]).name] for part in PARTS]
         figures = (f"{rate[name]:.2f}" for rate in rates for name in RATES.values())
         yield row(sentences, f"{size:,}", method, *figures)
 
 
-def weight_table(cells: Cells) -> Iterator[str]:
-    """Yield the chosen weights."""
-    yield from head("phrases", "`--class-weight`", "`--context-weight`", "`--context-boost`")
-    for size in SIZES:
-        yield row(f"{size:,}", *(f"{value:g}" for value in choose(cells, size)))
+def difference_table(cells: Cells, chosen: Mapping[int, tuple[float, float, float]]) -> Iterator[str]:
+    """Yield the rates of both together less those of the better model, with 95 % intervals."""
+    limited = {name: rate for name, rate in RATES.items() if rate in LIMITS}
+    yield from head("sentences", "phrases", *(f"{part} {name}" for part in PARTS for name in limited))
+    for sentences, size in product(SETS, SIZES):
+        differences = []
+        for part, rate in product(PARTS, limited.values()):
+            alone = [Trial(part, sentences, size, method) for method in (CLASS_MODEL, CONTEXTUAL)]
+            better = min(alone, key=lambda trial: cells[trial.name][rate])
+            words, errors = group_counts(cells, better, rate)
+            _, both_errors = group_counts(cells, Trial(part, sentences, size, BOTH, *chosen[size]), rate)
+            differences.append(paired_difference(errors, both_errors, words))
+        yield row(sentences, f"{size:,}", *differences)
+
+
+def weight_table(cells: Cells, chosen: Mapping[int, tuple[float, float, float]]) -> Iterator[str]:
+    """Yield the chosen weights, and their share of replications beside that of the other weights."""
+    columns = ("`--class-weight`", "`--context-weight`", "`--context-boost`", "replications within the limits")
+    yield from head("phrases", *columns, "weights within them on dev", "their median")
+    for size, values in chosen.items():
+        share = shares(cells, size)
+        median = float(np.median(list(share.values())))
+        yield row(
+            f"{size:,}",
+            *(f"{value:g}" for value in values),
+            f"{100 * share[values]:.1f} %",
+            f"{len(share)} of {len(weights(size))}",
+            f"{100 * median:.1f} %",
+        )
 
 
 @command
@@ -205,5 +306,7 @@ def main(shared: Path | None, cells: Path, output: Path) -> None:
     stored = Cells(cells)
     if shared is not None:
         measure(shared, stored)
-    put(output, "weights", list(weight_table(stored)))
-    put(output, "combination", list(table(stored)))
+    chosen = {size: choose(stored, size) for size in SIZES}
+    put(output, "weights", list(weight_table(stored, chosen)))
+    put(output, "combination", list(table(stored, chosen)))
+    put(output, "differences", list(difference_table(stored, chosen)))

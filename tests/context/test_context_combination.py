@@ -1,4 +1,4 @@
-"""Weights of a class model and a contextual model together, and the table of docs/context.md on read sentences."""
+"""Weights of a class model and a contextual model together, and the tables of docs/context.md on read sentences."""
 
 import pytest
 from stored_pages import check_page
@@ -6,50 +6,92 @@ from stored_pages import check_page
 pytest.importorskip("torch")
 
 from benchmarks.context import combination
-from benchmarks.context.combination import BOTH, CLASS_MODEL, CONTEXTUAL, choose, trials, weights
+from benchmarks.context.combination import BOTH, CLASS_MODEL, CONTEXTUAL, choose, shares, trials, weights
 
 SIZE = 100
+WORDS = 1000  # of an utterance, of each kind
+CLASS_ERRORS = ([200, 200, 200, 200], [410, 410, 410, 410])
+CONTEXTUAL_ERRORS = ([210, 210, 210, 210], [400, 400, 400, 400])
+WORSE = ([300, 300, 300, 300], [300, 300, 300, 300])
 
 
-def cells(rates):
-    """Return cells of dev with WER, U-WER and B-WER by weights; rates of real sentences are 10 higher."""
-    rates_of = {
-        trial.name: (9.0, 99.0, 99.0) for values in weights(SIZE) for trial in trials("dev", SIZE, BOTH, values)
-    }
-    for values, three in rates.items():
-        rates_of |= {trial.name: three for trial in trials("dev", SIZE, BOTH, values)}
-    for method, three in ((CLASS_MODEL, (22.0, 20.0, 41.0)), (CONTEXTUAL, (23.0, 21.0, 40.0))):
-        rates_of |= {trial.name: three for trial in trials("dev", SIZE, method)}
+def cell(unbiased, biased):
+    """Return a cell of errors of utterances."""
+    rates = [sum(errors) / (WORDS / 100 * len(errors)) for errors in (unbiased, biased)]
     return {
-        name: dict(zip(("wer", "unbiased", "biased"), (rate + 10.0 * ("real" in name) for rate in three), strict=True))
-        for name, three in rates_of.items()
+        "wer": sum(rates) / 2,
+        "unbiased": rates[0],
+        "biased": rates[1],
+        "unbiased_errors": unbiased,
+        "biased_errors": biased,
     }
 
 
-def test_the_lowest_wer_is_chosen_among_weights_that_raise_no_rate():
-    first, second, third, fourth, *_ = weights(SIZE)
-    rates = {
-        first: (21.0, 20.0, 40.0),
-        second: (20.0, 20.1, 30.0),
-        third: (20.0, 19.0, 40.1),
-        fourth: (20.5, 20.0, 40.0),
-    }
-    assert choose(cells(rates), SIZE) == fourth
+def cells(errors, groups=(0, 1, 2, 3)):
+    """Return cells of dev with unbiased and biased errors of utterances by weights."""
+    words = {"unbiased_words": [WORDS] * 4, "biased_words": [WORDS] * 4, "group": list(groups)}
+    result = {f"dev, {sentences}": words for sentences in combination.SETS}
+    for values in weights(SIZE):
+        result |= {trial.name: cell(*errors.get(values, WORSE)) for trial in trials("dev", SIZE, BOTH, values)}
+    for method, of_method in ((CLASS_MODEL, CLASS_ERRORS), (CONTEXTUAL, CONTEXTUAL_ERRORS)):
+        result |= {trial.name: cell(*of_method) for trial in trials("dev", SIZE, method)}
+    return result
+
+
+def test_weights_that_always_keep_the_limits_are_chosen_before_those_of_a_lower_wer():
+    first, second, *_ = weights(SIZE)
+    uneven, even = ([80, 80, 80, 205], [390, 390, 390, 390]), ([199, 199, 199, 199], [399, 399, 399, 399])
+    of_dev = cells({first: uneven, second: even})
+    assert choose(of_dev, SIZE) == second
+    share = shares(of_dev, SIZE)
+    # A set breaks the limit only if all four draws are of the last utterance.
+    assert share == {first: pytest.approx((1 - 1 / 256) ** 2, abs=0.004), second: 1.0}
+    assert share[first] < 1.0
+
+
+def test_the_lowest_wer_decides_between_equal_shares():
+    first, second, *_ = weights(SIZE)
+    higher, lower = ([199] * 4, [399] * 4), ([199] * 4, [398] * 4)
+    assert choose(cells({first: higher, second: lower}), SIZE) == second
+
+
+@pytest.mark.parametrize(
+    ("unbiased", "biased", "is_within"), [(201, 400, True), (202, 400, False), (201, 401, False), (190, 401, False)]
+)
+def test_only_unbiased_errors_may_rise_by_a_tenth_of_a_percent(unbiased, biased, is_within):
+    first, second, *_ = weights(SIZE)
+    share = shares(cells({first: ([unbiased] * 4, [biased] * 4), second: ([190] * 4, [390] * 4)}), SIZE)
+    assert share == ({first: 1.0, second: 1.0} if is_within else {second: 1.0})
 
 
 @pytest.mark.parametrize("rate", ["unbiased", "biased"])
-def test_the_rates_of_neither_set_may_rise(rate):
+@pytest.mark.parametrize("number", [0, 1])
+def test_the_rates_of_neither_set_may_rise(rate, number):
     first, second, *_ = weights(SIZE)
-    rates = cells({first: (19.0, 19.0, 39.0), second: (20.0, 20.0, 40.0)})
-    assert choose(rates, SIZE) == first
-    rates[trials("dev", SIZE, BOTH, first)[1].name][rate] += 1.5
-    assert choose(rates, SIZE) == second
+    of_dev = cells({first: ([190] * 4, [390] * 4), second: ([199] * 4, [399] * 4)})
+    assert choose(of_dev, SIZE) == first
+    of_dev[trials("dev", SIZE, BOTH, first)[number].name][rate] += 1.5
+    assert choose(of_dev, SIZE) == second
 
 
-def test_the_smallest_rise_decides_if_all_weights_raise_a_rate():
-    first, second, *_ = weights(SIZE)
-    assert choose(cells({first: (19.0, 20.5, 30.0), second: (25.0, 20.25, 40.0)}), SIZE) == second
+def test_the_limits_are_those_of_the_better_model_of_each_replication():
+    first, *_ = weights(SIZE)
+    of_dev = cells({first: ([200] * 4, [400] * 4)})
+    assert shares(of_dev, SIZE) == {first: 1.0}
+    # In half of the utterances the contextual model is far better, and in the other half far worse.
+    uneven = cell([100, 100, 320, 320], [400] * 4)
+    of_dev |= {trial.name: uneven for trial in trials("dev", SIZE, CONTEXTUAL)}
+    # A set keeps the limit if at most half of its four draws are of the first half: 11 of 16.
+    assert shares(of_dev, SIZE) == {first: pytest.approx((11 / 16) ** 2, abs=0.02)}
 
 
-def test_the_table_is_made_from_the_stored_measurements(tmp_path):
+def test_groups_are_drawn_as_a_whole():
+    first, *_ = weights(SIZE)
+    errors = {first: ([150, 150, 205, 205], [390] * 4)}
+    # Of two speakers, both draws are of the second in a quarter of the replications of a set.
+    assert shares(cells(errors, groups=(0, 0, 1, 1)), SIZE) == {first: pytest.approx((3 / 4) ** 2, abs=0.02)}
+    assert shares(cells(errors), SIZE) == {first: pytest.approx((15 / 16) ** 2, abs=0.02)}
+
+
+def test_the_tables_are_made_from_the_stored_measurements(tmp_path):
     check_page(combination.main, "context.md", combination.STORED, tmp_path)
