@@ -38,7 +38,7 @@ class Content:
     """The content of a file, which is read or mapped on first use.
 
     Args:
-        stream: The file, positioned at its begin.
+        stream: The file, positioned at its start.
         path: File name; "-" is standard input.
         late: Allow the error of a damaged lattice to be raised when the lattice is first used.
     """
@@ -141,7 +141,7 @@ class Content:
             yield b"".join(pending)
 
     def _largest(self) -> tuple[int, str]:
-        """Return the maximum number of bytes to read, and the message if there are more."""
+        """Return the maximum number of bytes to read, and the error message for a larger file."""
         plain = (LARGEST, f"the file has more than {LARGEST >> 30} GB, which is too much for one file of this format")
         if self.stream.seekable or not os.path.isfile(self.path):
             return plain

@@ -89,7 +89,7 @@ class Read(NamedTuple):
     # (content, symbol table or None for a new one, options) -> entries of the file
     entries: Callable[..., Iterator[Entry]]
     options: type | None = None  # dataclass for ``--from NAME:OPTION=VALUE``
-    ids: bool = False  # words may be ids, of a symbol table in the file or given by the user
+    ids: bool = False  # words may be ids of a symbol table that is in the file or supplied by the user
     single: bool = False  # a file contains one lattice, so there is nothing to read ahead
     lazy: bool = False  # lattices are read on first use if ``content.late`` is set
 
@@ -131,7 +131,7 @@ class Write(NamedTuple):
     encoder: Callable[[WriteSettings], Encoder] | None = None  # for formats with a header, footer or state
     encode_files: Callable[[Any, WriteSettings], dict[str, bytes]] | None = None  # file name -> bytes to append
     options: Callable[..., Any] | None = None  # dataclass for ``--to NAME:OPTION=VALUE``
-    files: Literal["one", "each", "named"] = "one"  # one for all lattices, one per lattice, or as by ``encode_files``
+    files: Literal["one", "each", "named"] = "one"  # one file, one per lattice, or as named by ``encode_files``
     keeps: Callable[[frozenset[Field], Any], frozenset[Field]] | None = None  # fields that are stored, given options
     also_lost: Callable[[Any, WriteSettings], list[str]] | None = None  # other losses of an item, as messages
     key_is_field: bool = False  # keys must not contain white space
@@ -314,7 +314,7 @@ def fill_options(
 ) -> Options | None:
     """Create an options dataclass from the texts of its fields; return None if the format has no options.
 
-    List items are separated by ``+``, and ``none`` stands for None. `defaults` for missing fields are ignored.
+    List items are separated by ``+``, and ``none`` means None. `defaults` for fields that do not exist are ignored.
     """
     if options is None:
         if values:

@@ -146,7 +146,7 @@ def weights(
     """Compute one cost per arc and final state, and check that it is within the range of the arc type.
 
     Returns:
-        Arc costs, float64 [num_arcs], and final costs, float64 [num_states], where +inf = not final.
+        Arc costs, float64 [num_arcs], and final costs, float64 [num_states], +inf for states that are not final.
     """
     check_choice("arc_type", arc_type, "standard", "log", "log64")
     final = np.flatnonzero(lattice.is_final)
@@ -185,7 +185,7 @@ def _symbols_image(lattice: Lattice, symbols: SymbolTable) -> bytes:
 
 @lru_cache(maxsize=1)  # consecutive lattices usually share a table
 def _table_image(symbols: SymbolTable, count: int) -> bytes:
-    """Encode a symbol table; its size `count` makes the cache miss after the table has grown."""
+    """Encode a symbol table; the cache key includes its size `count`, because a table may grow."""
     name = b"words"
     # OpenFst stores the id of the next symbol.
     next_id = max((number for _, number in symbols), default=-1) + 1

@@ -268,7 +268,7 @@ def _kept(keeps: frozenset[Field], options: FstTextWriteOptions) -> frozenset[Fi
 
 
 def _misread(lattice: Lattice, settings: WriteSettings) -> list[str]:
-    """Report a loss if all words are numbers, which are read as ids."""
+    """Report a loss if all words are numbers, because readers would interpret them as ids."""
     if settings.options.labels == "ids":
         return []
     names = used_names(lattice, settings.words)

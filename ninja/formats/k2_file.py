@@ -104,7 +104,7 @@ def from_fsa(fsa: Any) -> Machines:
     """Convert a ``k2.Fsa`` in memory, or the dictionary of its ``as_dict()``.
 
     Raises:
-        FormatError: The argument is neither of the two, or its arcs and attributes are inconsistent.
+        FormatError: The argument is neither an Fsa nor such a dictionary, or its arcs and attributes are inconsistent.
     """
     content = fsa.as_dict() if hasattr(fsa, "as_dict") else fsa
     if not isinstance(content, Mapping) or "arcs" not in content:

@@ -224,7 +224,7 @@ def checked(schema: Any, path: str | None) -> Schema:
 def is_table(head: bytes) -> bool:
     """Return whether the first bytes are those of an Arrow file that is not a lattice file.
 
-    The schema must be within these bytes; only a lattice file with a symbol table in its schema has a larger one.
+    The schema must be within these bytes; only lattice files, with a symbol table in the schema, may have a larger one.
     """
     if not head.startswith(MAGIC) or len(head) < 16:
         return False

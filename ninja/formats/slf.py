@@ -43,7 +43,7 @@ _FOLDS: dict[str, int] = {"never": 0, "null": 1, "silent": 2}
 _POSITIONS: dict[str, int] = {"auto": 0, "begin": 1, "end": 2}
 _COST = re.compile(r"([A-Za-z0-9_]+)(?:\[(\d{1,3})\])?")
 _NO_COSTS = {"t", "time", "W", "WORD", "S", "START", "E", "END", "L", "SUBLAT", "I", "J"}
-_FIRST = re.compile(  # begin of the first line of a file
+_FIRST = re.compile(  # start of the first line of a file
     rb"(VERSION|V|UTTERANCE|U|SUBLAT|S|base|start|end|dir|lmname|ngname|vocab|hmms|wdpenalty|(t|ac|lm|ng|pr|du|am|x\d)scale"
     rb"|N|NODES|L|LINKS)="
 )

@@ -73,9 +73,9 @@ class Correspondence:
 
     def __init__(self, words: Sequence[str], others: Sequence[str], least_share: float = 0.0) -> None:
         self.is_equal = list(words) == list(others)
-        # begin of the other words after each boundary, if known
+        # index of the first other word after each boundary, if known
         self._after: list[int | None] = [None] * (len(words) + 1)
-        # end of the other words before each boundary, if known
+        # index after the last other word before each boundary, if known
         self._before: list[int | None] = [None] * (len(words) + 1)
         if self.is_equal:
             self._after = self._before = list(range(len(words) + 1))
@@ -92,7 +92,7 @@ class Correspondence:
                 self._after[begin], self._before[end] = first, last
 
     def stretch(self, begin: int, end: int) -> tuple[int, int] | None:
-        """Return the begin and the end of the other words that correspond to words `begin` to `end`; None if unknown.
+        """Return the start and the end of the other words that correspond to words `begin` to `end`; None if unknown.
 
         For an empty span, both are the boundary after the preceding word or, if that is unknown, before the next word.
         """
@@ -139,7 +139,7 @@ def blocks(
 
 
 def _matches(old: list[Hashable], new: list[Hashable], begin: int, first: int) -> Iterator[tuple[int, int, int]]:
-    """Yield common spans, which may be adjacent: their begins in both sequences, and their length.
+    """Yield common spans, which may be adjacent: their start in each sequence, and their length.
 
     Args:
         begin: Index of the first element of `old` in the whole sequence.
@@ -193,14 +193,14 @@ def _shortest_script(old: list[Hashable], new: list[Hashable]) -> list[tuple[int
 
 
 def _previous(furthest: dict[int, int], diagonal: int, edits: int) -> int:
-    """Return the diagonal from which the furthest path comes."""
+    """Return the diagonal of the furthest path before its last edit, which leads to `diagonal`."""
     if diagonal == -edits or (diagonal != edits and furthest[diagonal - 1] < furthest[diagonal + 1]):
         return diagonal + 1
     return diagonal - 1
 
 
 def _walked_back(trace: list[dict[int, int]], at: int, other: int) -> list[tuple[int, int]]:
-    """Return the indices of equal words on the path that ends at two indices."""
+    """Trace the path that ends at two indices backwards, and return the index pairs of the equal words on it."""
     pairs: list[tuple[int, int]] = []
     for edits in range(len(trace) - 1, -1, -1):
         before = _previous(trace[edits], at - other, edits)
@@ -216,8 +216,8 @@ def _anchors(old: list[Hashable], new: list[Hashable]) -> list[tuple[int, int]]:
     """Return the longest increasing sequence of the indices of words that occur once in both sequences."""
     places, others = _unique(old), _unique(new)
     pairs = [(place, others[word]) for word, place in places.items() if word in others]
-    least: list[int] = []  # the smallest last index of an increasing sequence of each length
-    ends: list[int] = []  # the corresponding pair
+    least: list[int] = []  # for each length, the smallest last index of an increasing sequence
+    ends: list[int] = []  # the pairs with these last indices
     previous: list[int] = []
     for index, (_, other) in enumerate(pairs):
         length = bisect_left(least, other)

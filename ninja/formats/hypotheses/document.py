@@ -45,7 +45,7 @@ class Document:
         if has_lines and os.path.isfile(content.path):
             return document
         has_mark = content.stream.head(len(BOM)) == BOM
-        if has_mark:  # the mark is kept, so there is no warning
+        if has_mark:  # the byte order mark is written again, so skip it without a warning
             content.stream.readinto(memoryview(bytearray(len(BOM))))
         whole = content.whole()
         return replace(document, content=BOM + whole if has_mark else whole)
@@ -86,7 +86,8 @@ class Rewritten(NamedTuple):
 
 # the new hypotheses of utterances, best first, by the index of the utterance in the entry
 Corrections = Mapping[int, NBest]
-# Entry, its new hypotheses, its document -> the entry with the new words; without hypotheses, the bytes are equal.
+# Maps an entry, its new hypotheses and its document to the entry with the new words; an entry without new hypotheses
+# is returned unchanged.
 Rewrite = Callable[[bytes, Corrections, Document], Rewritten]
 
 
@@ -158,7 +159,7 @@ class DocumentEncoder:
         self._entry = next(self._entries, None)
 
     def _up_to(self, origin: Origin, key: str) -> bytes:
-        """Return the entries before that of an utterance."""
+        """Return the entries that precede the entry of an utterance."""
         pieces = []
         while self._entry is not None and self._entry[0] < origin.entry:
             pieces.append(self._next())
@@ -194,7 +195,7 @@ class DocumentEncoder:
         return b"".join(pieces)
 
     def _before(self, document: Document | None) -> bytes:
-        """Return the files before a document, or all remaining files, of which no utterance was added."""
+        """Return the files before a document, or all remaining files, unchanged: none of their utterances was added."""
         pieces = []
         is_known = document is None or document.path in self._originals
         while is_known and self._originals:

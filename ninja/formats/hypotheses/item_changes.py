@@ -112,7 +112,7 @@ class ItemRevision:
                 self.edits.strings.setdefault(texts[place][0], []).extend(string_splices)
 
     def _change_parts(self, begin: int, end: int, word: str) -> None:
-        """Change a word that is spelled by several items; items at its begin and end that still match are kept."""
+        """Change a word that is spelled by several items; items at its start and end that still match are kept."""
         items = self._entries.items
         texts = ["".join(split(piece_of(item.texts[0][1]))) for item in items[begin:end]]
         word = self._form(items[begin].texts[0][0])(word)

@@ -39,7 +39,7 @@ _PIECE_BEGIN = (" ", PIECE_MARK, "\t", "\n")
 class Item:
     """An entry of a list of words."""
 
-    texts: list[Text]  # the first is read
+    texts: list[Text]  # only the first is read
     paths: list[Path]  # path of the item, or of each of its fields if fields are lists
     times: Times | None
     confidence: float | None
@@ -53,7 +53,7 @@ class ItemList:
     fields: WordFields
     items: list[Item]
     words: list[str] = field(default_factory=list)
-    bounds: list[tuple[int, int]] = field(default_factory=list)  # items of each word
+    bounds: list[tuple[int, int]] = field(default_factory=list)  # range of the items of each word
 
 
 def item_list(value: Any, begin: Path, fields: WordFields, words: Sequence[str] | None = None) -> ItemList | None:
@@ -144,7 +144,7 @@ def _spelled_list(value: Any) -> Any:
 
 
 def _with_words(entries: ItemList, words: Sequence[str] | None) -> ItemList:
-    """Combine the items of a list to words.
+    """Combine the items of a list into words.
 
     Args:
         words: The words of the text, whose parts may be separate items.
@@ -157,7 +157,7 @@ def _with_words(entries: ItemList, words: Sequence[str] | None) -> ItemList:
         if words is not None and bounds is not None:
             entries.words, entries.bounds = list(words), bounds
             return entries
-    is_begin = True  # begin of a word
+    is_begin = True  # whether the item begins a word
     for number, item in enumerate(entries.items):
         text = item.texts[0][1]
         is_begin |= join == "words" or (join == "punctuation" and item.times is not None)

@@ -109,7 +109,7 @@ class Locator:
         return self.text[begin:end]
 
     def span(self, path: Path) -> tuple[int, int]:
-        """Return the begin and the end of a value."""
+        """Return the start and the end of a value."""
         if path in self._spans:
             return self._spans[path]
         *above, last = path
@@ -121,19 +121,19 @@ class Locator:
         return self._spans[path]
 
     def _items_of(self, path: Path) -> list[tuple[int, int]]:
-        """Return the begin and the end of each item of a list."""
+        """Return the start and the end of each item of a list."""
         if path not in self._items:
             self._items[path] = [*item_spans(self.text, list_begin(self.text, self.span(path)[0]))]
         return self._items[path]
 
 
 def spans(text: str, paths: Iterable[Path], begin: int = 0) -> dict[Path, tuple[int, int]]:
-    """Return the begin and the end of values in a JSON document.
+    """Return the start and the end of values in a JSON document.
 
     Args:
         text: A valid document without duplicate fields on the paths.
         paths: Paths of the values, which must exist.
-        begin: Begin of the value in the document that the paths are relative to.
+        begin: Start, in the document, of the value that the paths are relative to.
 
     Raises:
         KeyError: A value does not exist.
@@ -164,17 +164,17 @@ def spans(text: str, paths: Iterable[Path], begin: int = 0) -> dict[Path, tuple[
 
 
 def list_begin(text: str, begin: int) -> int:
-    """Return the begin of a list, which may be in a string such as "[0.5, 1]"."""
+    """Return the start of a list, which may be in a string such as "[0.5, 1]"."""
     return _after_blank(text, begin + 1) if text[begin] == '"' else begin
 
 
 def item_spans(text: str, begin: int) -> Iterator[tuple[int, int]]:
-    """Yield the begin and the end of each item of a list that begins at a character."""
+    """Yield the start and the end of each item of a list that begins at an index."""
     return ((at, end_of_value(text, at)) for at in _item_begins(text, begin))
 
 
 def end_of_value(text: str, begin: int) -> int:
-    """Return the end of the value that begins at a character."""
+    """Return the end of the value that begins at an index."""
     if text[begin] == '"':
         match = _STRING.match(text, begin)
     elif text[begin] in "[{":
@@ -200,7 +200,7 @@ def _after_blank(text: str, at: int) -> int:
 
 
 def _fields(text: str, begin: int) -> Iterator[tuple[str, int]]:
-    """Yield the name and the begin of each value of an object."""
+    """Yield the name and the start of each value of an object."""
     at = _after_blank(text, begin + 1)
     while text[at] != "}":
         end = end_of_value(text, at)
@@ -213,7 +213,7 @@ def _fields(text: str, begin: int) -> Iterator[tuple[str, int]]:
 
 
 def _item_begins(text: str, begin: int) -> Iterator[int]:
-    """Yield the begin of each item of a list."""
+    """Yield the start of each item of a list."""
     at = _after_blank(text, begin + 1)
     while text[at] != "]":
         yield at
@@ -227,7 +227,7 @@ def _string_splices(raw: str, begin: int, splices: Sequence[Splice], *, ascii_on
 
     Args:
         raw: The string in the document, in quotes.
-        begin: Begin of the string in the document.
+        begin: Start of the string in the document.
         splices: Changes of its decoded characters.
     """
     bounds = [1]

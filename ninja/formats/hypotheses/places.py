@@ -41,8 +41,8 @@ class PlacedHypothesis:
     texts: list[list[Text]]  # forms of the text, each of one or several strings
     lists: list[ItemList]
     score: float | None = None  # natural log-probability
-    value: Any = None  # in the document
-    all_words: ItemList | None = None  # its part of a list of the words of all utterances, if it has no other list
+    value: Any = None  # its JSON value in the document
+    all_words: ItemList | None = None  # its share of a list with the words of all utterances, if it has no list
 
 
 @dataclass(slots=True)
@@ -53,7 +53,7 @@ class PlacedUtterance:
     key: str | None
     hypotheses: list[PlacedHypothesis]
     list_path: Path | None = None  # path of the hypotheses, if there may be several
-    times: tuple[float | None, float | None] = (None, None)  # begin and end
+    times: tuple[float | None, float | None] = (None, None)  # start and end time
     speaker: str | None = None
     channel: str | None = None
 

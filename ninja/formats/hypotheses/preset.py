@@ -29,12 +29,13 @@ class WordFields:
     unit: float = 1.0  # unit of numbers in seconds; texts such as "1.2s", "PT1.2S" and "1.2" are in seconds
     confidence: tuple[str, ...] = ()
     speaker: tuple[str, ...] = ()
-    # Items that are parts of words. "spelled": those of a word of the text spell it, or each is a word; "text": they
-    # spell it, or words begin with a blank or "▁"; "punctuation": items without times belong to the word before them.
+    # How items form words. "spelled": consecutive items spell the words of the text; otherwise, each item is a word.
+    # "text": as "spelled", but otherwise, items that start with a blank or "▁" begin words. "punctuation": an item
+    # without times belongs to the preceding word.
     join: Join = "words"
-    beside: tuple[str, ...] = ()  # other lists of the same length, where fields are lists
+    beside: tuple[str, ...] = ()  # if fields are lists: other lists of the same length
     skip: str | None = None  # regular expression of texts that are not words
-    # order of the items of several lists: that of the file, of their times, or of the channels of the lists
+    # order in which several lists are joined: as in the file, by the times of items, or by the channels of lists
     order: Order = "file"
 
 
@@ -48,8 +49,8 @@ class Preset:
 
     name: str
     about: str
-    marks: tuple[tuple[str, ...], ...]  # paths that only such files contain: all of one tuple
-    # Path of the utterances in the document, or several with "|" between them; the document is one itself by default.
+    marks: tuple[tuple[str, ...], ...]  # only such files contain all paths of one of these tuples
+    # Path of the utterances in the document, or several paths separated by "|"; by default, the document is one itself.
     utterances: str = ""
     key: tuple[str, ...] = ()  # utterance id  [default: the name of the file, and a number]
     hypotheses: str = ""  # path of the list of alternatives in the utterance; by default, the utterance is the only one
@@ -62,14 +63,14 @@ class Preset:
     end: tuple[str, ...] = ()
     duration: tuple[str, ...] = ()
     unit: float = 1.0  # unit of the start, end and duration of an utterance, in seconds
-    in_order: bool = True  # utterances of a channel are sorted by their begin
+    in_order: bool = True  # utterances of a channel are sorted by their start times
     speaker: tuple[str, ...] = ()
     channel: tuple[str, ...] = ()
-    all_text: tuple[str, ...] = ()  # paths in the document of texts of all utterances
-    all_words: tuple[WordFields, ...] = ()  # lists of the words of all utterances, from the document
+    all_text: tuple[str, ...] = ()  # paths of texts that cover all utterances
+    all_words: tuple[WordFields, ...] = ()  # lists that cover the words of all utterances
     applies: Callable[[Any], bool] = lambda document: True  # distinguishes variants with the same name
     aliases: tuple[str, ...] = ()
-    # such files are read in a folder that contains lattices; other files describe its data
+    # whether such files are read from a folder that also contains lattices; otherwise they are skipped there
     beside_lattices: bool = True
     extensions: tuple[str, ...] = (".json", ".jsonl")
     new_file: Callable[[WriteSettings], Encoder] | None = None  # encoder of lists of other formats

@@ -409,7 +409,7 @@ PRESETS = (
     _WHISPERX,
     replace(_WHISPER, utterances="[]", all_text=(), all_words=(), marks=_LISTED_SEGMENTS, applies=_is_list),
     _WHISPER,
-    # A long text hides the fields after it, so such a file may also be from the pipeline.
+    # If the text is long, the fields after it are not among the first bytes, so the file may also be from the pipeline.
     replace(_PIPELINE, name=_WHISPER.name, marks=()),
     replace(_PIPELINE_CHUNKS, name=_WHISPER.name, marks=()),
     replace(_WHISPER, utterances="", words=_WHISPER.all_words, all_text=(), all_words=(), marks=(), applies=_always),

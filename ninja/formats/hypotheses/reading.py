@@ -79,7 +79,7 @@ class _Reading:
         self._content = content
         self._options = options
         self._presets = presets
-        self._begins: dict[tuple[Path, str | None], float] = {}  # begin of the last utterance of each list and channel
+        self._begins: dict[tuple[Path, str | None], float] = {}  # start of the last utterance of each list and channel
         self._keys: set[str] = set()
 
     def lists(self) -> Iterator[NBest | NinjaError]:
@@ -135,7 +135,7 @@ class _Reading:
         return FormatError(f"not JSON: {str(error)[:80]}", self._content.name)
 
     def _of_lines(self, why: ValueError) -> Iterator[Placed]:
-        """Yield the utterances of JSON lines; raise the error of the document if no line is an object."""
+        """Yield the utterances of JSON lines; if no line is an object, raise the error of the whole file."""
         name = self._content.name
         pending: list[Placed] | None = []  # errors of the lines before the first object
         for line, row in each_row(self._content.blocks(), name, self._options.encoding, marked=True):
@@ -145,7 +145,7 @@ class _Reading:
                 if isinstance(row, FormatError):
                     raise row
                 value, doubled = parsed(row)
-                if not isinstance(value, dict | list) or row[0] not in "{[":  # a part of a document
+                if not isinstance(value, dict | list) or row[0] not in "{[":  # part of a document
                     raise FormatError(f"expected an object, found {shown(value)}")
                 if pending is not None:
                     yield from pending

@@ -34,7 +34,7 @@ def words_of(strings: Sequence[str]) -> list[Word]:
 def form_of(words: Sequence[str], others: Sequence[str]) -> Callable[[str], str]:
     """Return the function that converts a new word to the form of other words.
 
-    This is the lexical form, without capitals and punctuation, if all other words have it but the words do not.
+    This is the lexical form, without capitals and punctuation, if the other words differ and all have this form.
     """
     if list(words) != list(others) and others and all(word == lexical(word) for word in others):
         return lexical

@@ -30,7 +30,7 @@ def parsed(text: str) -> tuple[Any, bool]:
 
 
 def listed(value: Any, path: str, begin: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """Yield the values that match a path; its lists must be lists, and the first one must exist."""
+    """Yield the values that match a path; the values before ``[]`` must be lists, and the outermost list must exist."""
     steps = parsed_path(path)
     last = max((place for place, part in enumerate(steps) if part == -1), default=None)
     if last is None:
@@ -111,7 +111,7 @@ def number_of(value: Any, path: Path) -> float:
 
 
 def seconds_of(value: Any, unit: float, path: Path) -> float:
-    """Return a time in seconds, from a number of units, also as text, or a text such as "1.2s" or "00:00:01,200".
+    """Convert a number of units, or a text such as "12", "1.2s" or "00:00:01,200", to a time in seconds.
 
     Raises:
         FormatError: The value is not a time, is negative, or is too large.
@@ -141,7 +141,7 @@ def unit_of(name: str, unit: float) -> float:
 def bounds_of(
     value: Any, begin: Path, starts: Sequence[str], ends: Sequence[str], durations: Sequence[str], unit: float
 ) -> tuple[float | None, float | None]:
-    """Return the begin and the end of an utterance or a word in seconds."""
+    """Return the start and the end of an utterance or a word in seconds."""
 
     def first(names: Sequence[str]) -> float | None:
         for name in names:

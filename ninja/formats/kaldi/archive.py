@@ -23,7 +23,7 @@ from ninja.lattice.symbols import SymbolTable
 
 KALDI = "kaldi"  # name of the format
 MAGIC = b"\xd6\xfd\xb2\x7e"
-# Matches the begin of a binary archive.
+# Matches the first bytes of a binary archive.
 KALDI_IMAGE = re.compile(rb"(?:\s*\S{1,4096}[ \t])?" + MAGIC + rb".{4,60}?lattice", re.DOTALL)
 CHUNK = 1 << 19  # number of bytes read at a time, which fit in the processor cache together with their lattices
 SCRIPT_CHUNK = 1 << 16  # number of bytes read at a time at an offset from a script file

@@ -42,7 +42,7 @@ def read_fst_archive(content: Pieces, path: str | None = None) -> Iterator[tuple
 
     Output labels become words, and weights become graph costs; acoustic costs are 0. An FST that is not a lattice, for
     example because it has a cycle, yields an error. After a damaged binary FST, the rest of the archive is not read,
-    because the begin of the next entry is unknown.
+    because the start of the next entry is unknown.
 
     Source: Kaldi, fstext/kaldi-fst-io-inl.h (VectorFstTplHolder::Read, ReadFstKaldi).
     """
@@ -76,7 +76,7 @@ def _machine(window: Window, offset: int, line: int, key: str, path: str | None)
     """Return the lattice of the next FST, or its error, and the end of the FST in the window.
 
     Args:
-        window: Window at the begin of the entry.
+        window: Window at the start of the entry.
         offset: Number of bytes of the key and the space before the FST.
         line: Line number of the entry.
         key: Key of the entry.

@@ -198,7 +198,7 @@ class _Archive:
     def __init__(self, rows: list[bytes], first: int, last: bool, known: _Words) -> None:
         self.path = known.path
         self.keys: list[str] = []
-        self.faults: dict[int, NinjaError] = {}  # entry -> error of its first word without an id, or another error
+        self.faults: dict[int, NinjaError] = {}  # entry -> its first error, such as a word without an id
         self._rows = rows
         self._before = first - 1  # number of lines of the file before these
         self._known = known

@@ -164,7 +164,7 @@ class ObjectReader:
         return not self._has(1)
 
     def at(self, token: str) -> bool:
-        """Return whether the next bytes are a token, or the begin of a longer one."""
+        """Return whether the next bytes are a token, or the start of a longer one."""
         self.skip_spaces()
         return self._has(len(token)) and self._buffer.startswith(token.encode(), self._at)
 

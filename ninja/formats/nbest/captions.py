@@ -33,14 +33,15 @@ def captions(words: Sequence[str], begins: Sequence[float], ends: Sequence[float
     """Divide words with times into captions.
 
     A caption ends at the end of a sentence, before a pause of a second, and before a word that would make it longer
-    than two lines of 42 characters or 7 seconds; in the last case it ends after its last comma, if that is in its
-    second half. A sentence that lasts less than a second does not end it, if the next word follows within that second.
-    It is shown from the begin of its first word to the end of its last word; captions that are followed by others are
-    shown longer, for a second and a second per 20 characters, but not after the next one begins.
+    than two lines of 42 characters or 7 seconds; in the last case, it ends after its last comma if the comma is in its
+    second half. The end of a sentence does not end a caption if the next word begins within a second of the caption's
+    start. A caption is shown from the start of its first word to the end of its last word. A caption that is followed
+    by another one is shown longer if necessary, for a second per 20 characters, at least 1 and at most 7 seconds, but
+    not after the next one begins.
 
     Args:
         words: The words.
-        begins: Begin of each word in seconds.
+        begins: Start of each word in seconds.
         ends: End of each word in seconds.
     """
     result: list[Caption] = []

@@ -20,8 +20,8 @@ class Markup:
     """The markup of a format: parts of a text that are not words."""
 
     tags: str  # regular expression of tags, which players do not show
-    escapes: bool = False  # whether characters may be HTML references
-    times: bool = False  # whether tags may be times
+    escapes: bool = False  # whether the text may contain HTML character references
+    times: bool = False  # whether a tag may contain a time
 
     def pattern(self) -> re.Pattern[str]:
         """Return the pattern of the parts of a text: tags, spaces, references and letters."""
@@ -95,7 +95,7 @@ def escaped(word: str, markup: Markup) -> str:
     return word.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-Edit = tuple[int, int, str]  # begin and end of a range of a text, and its replacement
+Edit = tuple[int, int, str]  # start and end of a range of a text, and its replacement
 
 
 def with_words(text: str, markup: Markup, words: Sequence[str]) -> str:
@@ -126,7 +126,7 @@ def _spelled(text: str, token: Token) -> str:
 
 def _edits(text: str, markup: Markup, old: Sequence[Token], new_texts: dict[int, str | None]) -> Iterator[Edit]:
     """Yield the edits of a text in order."""
-    opens = True  # whether no word or tag of the line remains so far
+    opens = True  # whether the new line still has no word or tag
     at = 0
     for place, token in enumerate(old):
         (begin, end), *others = token.spans

@@ -16,7 +16,7 @@ from ninja.formats.nbest.writing import spelled
 from ninja.formats.textual import encoded
 from ninja.lattice.nbest import NBest
 
-KEPT: frozenset[Field] = frozenset({"key", "times", "frame shift", "names", "fields"})  # for cues of a rewritten file
+KEPT: frozenset[Field] = frozenset({"key", "times", "frame shift", "names", "fields"})  # for rewritten files
 
 
 def cue_encoder(settings: WriteSettings, syntax: Syntax) -> MixedEncoder:
@@ -37,7 +37,7 @@ class CaptionEncoder:
         self._timed = TimedWords(settings.options)
         self._header = syntax.header
         self._count = 0
-        self._last: tuple[int, str | None] = (0, None)  # begin of the last caption in milliseconds, and its recording
+        self._last: tuple[int, str | None] = (0, None)  # start of the last caption in milliseconds, and its recording
 
     def add(self, nbest: NBest) -> bytes:
         """Encode the best hypothesis of a list, and return the next bytes of the file.

@@ -65,7 +65,7 @@ class Syntax:
     form: str  # name of the format
     markup: Markup
     scan: Scan
-    header: bytes  # begin of a new file
+    header: bytes  # first bytes of a new file
     cue: Callable[[int, int, int, Sequence[str]], str]  # (number, begin and end in milliseconds, lines) -> new cue
     has_voices: bool = False  # whether cues may name their speaker
     is_ended_by_arrow: bool = False  # whether "-->" in a text ends it
@@ -168,7 +168,7 @@ def read_cues(
 
 
 def _times(cue: Cue, path: str | None) -> tuple[int, int]:
-    """Return the begin and the end of a cue in milliseconds."""
+    """Return the start and the end of a cue in milliseconds."""
     if cue.times is None:
         raise FormatError(f"expected the times of a cue, found {shown(cue.head)}", path, line=cue.line)
     try:

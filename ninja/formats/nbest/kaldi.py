@@ -25,7 +25,7 @@ from ninja.lattice.nbest import Hypothesis, NBest
 from ninja.lattice.symbols import EPSILON, EPSILON_NAME, SymbolTable
 
 Integers = npt.NDArray[np.int32]
-_IMAGE_HEAD = 8192  # number of bytes that contain the begin of the first lattice of a binary archive
+_IMAGE_HEAD = 8192  # number of bytes that contain the start of the first lattice of a binary archive
 _LISTS = "an archive of n-best lists"  # name in messages for an archive without a file name
 _KEY = re.compile(r"(.+)-([0-9]{1,9})", re.DOTALL)
 

@@ -209,7 +209,7 @@ def _timed(fields: list[str], score: float, shift: float, path: str | None, key:
         if not 0 <= first <= last < 2**31 - 2:
             raise FormatError(f"{word!r} begins at {start} s and ends at {stop} s", path, key=key, line=line)
         begin = max(round(first), ends[-1] if ends else 0)
-        end = max(round(last) + 1, begin)  # the time in the file is the begin of the last frame
+        end = max(round(last) + 1, begin)  # the time in the file is the start of the last frame
         words.append(word)
         begins.append(begin)
         ends.append(end)
@@ -246,7 +246,7 @@ def _timed_line(hypothesis: Hypothesis, names: list[str], nbest: NBest) -> str:
 
 
 def _with_durations(begin: Sequence[int], end: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Return the begins and ends of words after extending each to at least one frame, without overlaps.
+    """Return the start and end of each word after extending it to at least one frame, without overlaps.
 
     Readers would regard a word that begins at the same time as the previous word as a phone of it. A word of duration 0
     gets a frame of the next word or, if that has none to spare, of the preceding words.

@@ -24,7 +24,7 @@ def scan_srt(content: bytes, path: str | None = None) -> Iterator[Cue | FormatEr
 
     Text before the first cue is an error, as is the number of a cue after an empty line without complete times.
 
-    Source: SubRip has no specification; the reader of FFmpeg (libavformat/srtdec.c) has its conventions.
+    Source: FFmpeg, libavformat/srtdec.c, for the conventions; SubRip has no specification.
     """
     lines = content.splitlines(keepends=True)
     begins = line_begins(lines)

@@ -47,7 +47,7 @@ def checked_batches(file: Any, num_rows: int, size: int, path: str | None) -> It
     """
     table = file()
     columns = [table.metadata.schema.column(number).path for number in range(table.metadata.num_columns)]
-    encoded = file(read_dictionary=columns)  # a string of many rows is in memory once
+    encoded = file(read_dictionary=columns)  # a string that occurs in many rows is in memory once
     encoded_batches = encoded.iter_batches(AHEAD * num_rows)
     batches = table.iter_batches(num_rows)
     num_checked = num_read = 0

@@ -41,7 +41,7 @@ class BestOptions:
 class TimedOptions(BestOptions):
     """Options for writing the best hypothesis with its times."""
 
-    segments: str | None = None  # Kaldi's segments file; the begins of utterances are added to their times
+    segments: str | None = None  # Kaldi's segments file, with the start times that are added to the times of words
     frame_shift: float | None = None  # seconds per frame  [default: that of the lattice, else 0.01]
 
     def __post_init__(self) -> None:
@@ -52,7 +52,7 @@ class TimedOptions(BestOptions):
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """The times of an utterance in seconds from the begin of its recording, where known."""
+    """The times of an utterance in seconds from the start of its recording, where known."""
 
     recording: str | None  # name from the segments file
     begin: float | None

@@ -57,7 +57,7 @@ def has_keys(lines: list[str]) -> bool:
 
 
 def read_transcripts(content: Content, options: TranscriptOptions) -> Iterator[NBest | FormatError]:
-    """Yield each line with a text as a list with one hypothesis; lines that are blank have no utterance."""
+    """Yield each line that is not blank as a list with one hypothesis."""
     document = Document.of(content, NAME, has_lines=True, options=options)
     blocks = content.blocks() if document.content is None else [document.content]
     count = 0
