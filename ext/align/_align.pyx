@@ -1,4 +1,4 @@
-"""Alignment of lattices to words and phones: conversions only. Arguments are validated in ``ninja.graph.align``."""
+"""Bindings of the kernels that align lattices to words and phones; ``ninja.graph.align`` validates the arguments."""
 
 cimport numpy as np
 from cython.operator cimport dereference

@@ -1,4 +1,4 @@
-"""Contextual grammars by token passing, and spans that sound similar to phrases: conversions only."""
+"""Bindings of contextual grammars by token passing, and of the search for spans that sound similar to phrases."""
 
 cimport numpy as np
 from cpython.pycapsule cimport PyCapsule_GetPointer
@@ -86,9 +86,14 @@ cdef c.BoundModel bound(model, words, costs, int32_t eos, np.npy_intp num_symbol
 cdef class Tracker:
     """Numbered token sets.
 
-    Takes whether each symbol is not a word, uint8 [symbols]; the class model (`_lm.Model` or None) with its word of
-    each symbol, int32 [symbols], an additional cost, float32 [symbols], and its </s>; the same arguments for the old
-    model; and the options of c.ContextOptions.
+    Args:
+        no_word: Whether each symbol is not a word, uint8 [symbols].
+        class_model: Class model (`_lm.Model`), or None.
+        class_word: The model's word of each symbol, int32 [symbols].
+        class_cost: Additional cost of each symbol, float32 [symbols].
+        class_eos: The model's </s>.
+        old_model, old_word, old_cost, old_eos: The same for the old model.
+        scale, class_share, class_boost, keyword_boost, max_tokens: See ``c.ContextOptions``.
     """
 
     cdef unique_ptr[c.ContextTracker] tracker
@@ -119,7 +124,9 @@ cdef class Tracker:
     def start(self, list lists not None, list unwanted not None):
         """Return the set before the first word of an utterance with these lists.
 
-        Takes (Phrases, word of the class model or -1) of each list, and the unwanted Phrases.
+        Args:
+            lists: (Phrases, word of the class model or -1) of each list.
+            unwanted: Phrases that are unwanted.
         """
         cdef c.UtteranceLists utterance
         cdef c.PhraseList entry
@@ -134,8 +141,10 @@ cdef class Tracker:
         return self.tracker.get().start(move(utterance))
 
     def advance(self, states not None, words not None):
-        """Return the sets after words, int64 [n], and the scores of the words, float32 [n]; -1 and -inf if not
-        allowed."""
+        """Return the sets after words, int64 [n], and the scores of the words, float32 [n].
+
+        A word that is not allowed has the set -1 and the score -inf.
+        """
         cdef np.npy_intp count = np.PyArray_SIZE(<np.ndarray?>states)
         cdef const int64_t* state = <const int64_t*>data_of(states, np.NPY_INT64, count)
         cdef const int32_t* word = <const int32_t*>data_of(words, np.NPY_INT32, count)

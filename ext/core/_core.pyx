@@ -1,4 +1,4 @@
-"""Word tries, OpenFst binary images, lattice times and batches: conversions only."""
+"""Bindings of the kernels for word tries, OpenFst binary images, lattice times and batches."""
 
 cimport numpy as np
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize

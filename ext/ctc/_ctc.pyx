@@ -1,4 +1,4 @@
-"""Kernels of ``ninja.decoding``: conversions only."""
+"""Bindings of the kernels of ``ninja.decoding``."""
 
 cimport numpy as np
 from libc.stdint cimport int32_t, int64_t, uint8_t

@@ -1,4 +1,4 @@
-"""Lattices whose arrays are views of the columns of a native file: conversions only."""
+"""Lattices whose arrays are views of the columns of a native file."""
 
 cimport numpy as np
 from cpython.buffer cimport PyBUF_READ
@@ -162,7 +162,7 @@ cdef class Columns:
     """The lattices of a record batch, which are created on demand.
 
     Args:
-        offsets: Begin of each lattice in each of the twelve lists below, int64 [lattices + 1] each.
+        offsets: Start of each lattice in each of the twelve lists below, int64 [lattices + 1] each.
         lists: (arc_begin, dst, word, graph, acoustic, ali_begin, ali, final_graph, final_acoustic, final_ali_begin,
             final_ali, time), one array per column, with the dtypes of a lattice.
         keys: (int32 [lattices + 1], uint8 [bytes]): offsets of the keys, and their bytes, which must be valid UTF-8.

@@ -1,4 +1,4 @@
-"""Conversion between bytes and arrays for HTK, Sphinx, SRILM, Moses, OpenFst text and k2 lattices: conversions only."""
+"""Bindings of the kernels that convert HTK, Sphinx, SRILM, Moses, OpenFst text and k2 lattices from and to arrays."""
 
 cimport numpy as np
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -87,7 +87,7 @@ def read_slf(bytes content not None, str path, str key, *, double frame_shift, i
         words: Position of words at their nodes: 0 as in the file, 1 they begin there, 2 they end there.
         fold: Links into the end that become final costs: 0 none, 1 those of null words, 2 also those of silence.
         costs: ``(field, item or -1, is acoustic)`` of each cost.
-        missing_score: Natural-log score of links without a score that others have; None if they are errors.
+        missing_score: Natural-log score of links without a score that other links have; None to reject such links.
         silent: Words that are read as epsilon.
         null: Names of the null word.
 
@@ -193,8 +193,9 @@ def look_at_fst_text(bytes content not None):
     """Return the properties of the lines that distinguish an acceptor from a transducer.
 
     Returns:
-        Whether there are lines of three fields; of five; and, if there are neither, whether the last of four fields is
-        always an integer; always a weight; and the distinct last fields.
+        (three, five, is_integer, is_weight, fields): whether there are lines of three fields, and of five fields; and,
+        if there are neither, whether the last of four fields is always an integer, whether it is always a weight, and
+        its distinct values.
     """
     cdef const char* begin = PyBytes_AS_STRING(content)
     cdef int64_t size = len(content)
@@ -216,11 +217,12 @@ def read_fst_text(bytes content not None, int64_t line, *, bint acceptor, bint s
         spelled: Also return the text of labels that are integers.
 
     Returns:
-        (fault, line, field, number of fields, None): 1 a number of fields that neither arcs nor final states have, 2 no
-        state, 3 no weight, 4 an empty file, 5 a state that an arc enters has no line. Or (0, -1, b"", 0, machine) with
-        the machine (labels, ids, arc_begin, dst, label, cost, final_cost): distinct output labels with their first
-        lines, empty if they are integers and `spelled` is false; labels as integers, int32 [labels + 1], after a 0, or
-        None if one is not an integer; labels of arcs are indices of these from 1.
+        (fault, line, field, number of fields, None) for an invalid file, where the fault is 1 for a number of fields
+        that neither arcs nor final states have, 2 for an invalid state, 3 for an invalid weight, 4 for an empty file,
+        and 5 if an arc enters a state without a line. Otherwise (0, -1, b"", 0, machine) with the machine (labels, ids,
+        arc_begin, dst, label, cost, final_cost): the distinct output labels with their first lines, empty if they are
+        integers and `spelled` is false; their integers after a 0, int32 [labels + 1], or None if one is not an integer;
+        and as label of an arc the index into these, from 1.
     """
     cdef const char* begin = PyBytes_AS_STRING(content)
     cdef int64_t size = len(content)

@@ -1,5 +1,4 @@
-"""Conversion of Kaldi tables between bytes and ``Lattice`` objects, and of rows of columns to text: conversions
-only."""
+"""Bindings of the kernels that convert Kaldi tables to and from ``Lattice`` objects, and rows of columns to text."""
 
 cimport numpy as np
 from cpython.buffer cimport PyBUF_READ
@@ -153,7 +152,7 @@ cdef class TableReader:
     cdef bytearray memory
     cdef int64_t begin
     cdef int64_t end
-    cdef int64_t offset  # offset of the begin of the window in the file
+    cdef int64_t offset  # offset of the start of the window in the file
     cdef object path
     cdef object known
     cdef object words  # the symbol table attached to the lattices
@@ -239,7 +238,7 @@ cdef class TableReader:
             self._clear()
 
     def parse_one(self, str key not None, int64_t bytes_behind):
-        """Return the lattice, or its error, at the begin of the window, without a key; None if it is incomplete."""
+        """Return the lattice, or its error, at the start of the window, without a key; None if it is incomplete."""
         cdef c.Window window = self._window(bytes_behind)
         cdef c.Entry entry
         cdef const char* at = window.begin

@@ -1,4 +1,4 @@
-"""Graph kernels: conversions only. Arguments are validated in ``ninja.graph``; kernels run without the GIL.
+"""Bindings of the graph kernels, which run without the GIL; ``ninja.graph`` validates the arguments.
 
 `lattices` is a `Lattice` or a `Batch`; results have the same type.
 """
@@ -210,7 +210,7 @@ def oracle(lattices not None, words not None, begin not None, int64_t whole_cell
 
     Returns:
         Index of the first lattice without a path, or -1; (substitutions, insertions, deletions, touches_band), each
-        int64 [lattices]; (arcs, begin of each path, words, begin of the words of each path).
+        int64 [lattices]; (arcs, offset of each path in them, words, offset of the words of each path).
     """
     cdef Items single
     cdef Items* items = items_in(lattices, single, Lattice)

@@ -1,4 +1,4 @@
-"""N-gram language models: conversions only."""
+"""Bindings of n-gram language models."""
 
 cimport numpy as np
 from cpython.bytes cimport PyBytes_AS_STRING
@@ -187,8 +187,10 @@ cdef class Grammar:
 
     @property
     def symbols(self):
-        """The symbol table of the output labels, or else of the input labels, as (word as bytes, id) pairs; None if
-        missing."""
+        """The symbol table of the output labels, or else of the input labels, as (word as bytes, id) pairs.
+
+        None if there is no table.
+        """
         cdef size_t i
         cdef const k.ParsedFst* fst = &self.machine.fst
         if not fst.output_symbol.empty():
@@ -196,8 +198,12 @@ cdef class Grammar:
         return [(fst.input_symbol[i], fst.input_symbol_id[i]) for i in range(fst.input_symbol.size())] or None
 
     def model(self, int32_t backoff, int32_t bos, int32_t eos):
-        """Return the result of `read_const_arpa`, given the labels of #0, <s> and </s>; the first two may be -1 for
-        none."""
+        """Convert the acceptor to a model; the result is that of `read_const_arpa`.
+
+        Args:
+            backoff, bos: Labels of #0 and <s>; -1 if there are none.
+            eos: Label of </s>.
+        """
         cdef c.GrammarLabels label
         cdef c.NumberedNgrams found
         label.backoff = backoff
@@ -212,8 +218,12 @@ def compose_ngram(lattice not None, Model model not None, lm_word not None, extr
                   int64_t max_arcs):
     """Compose a lattice with a model.
 
-    Takes the model's word of each arc, int32 [num_arcs], -1 for none; a cost in addition to that of the model, float32
-    [num_arcs]; and the factor of both.
+    Args:
+        lm_word: The model's word of each arc, int32 [num_arcs]; -1 for none.
+        extra: Cost of each arc in addition to the cost of the model, float32 [num_arcs].
+        eos: The model's </s>.
+        scale: Factor of both costs.
+        max_arcs: Maximum number of arcs of the result.
 
     Returns:
         (lattice, old arc of each arc, int64 [num_arcs]).

@@ -1,4 +1,4 @@
-"""Kernels of recurrent networks: conversions only."""
+"""Bindings of the kernels of recurrent networks."""
 
 cimport numpy as np
 from libc.stdint cimport int8_t, int32_t, int64_t, uint16_t

@@ -1,4 +1,4 @@
-"""Kernels of ``ninja.rescoring``: conversions only."""
+"""Bindings of the kernels of ``ninja.rescoring``."""
 
 cimport numpy as np
 from libc.stdint cimport int32_t, int64_t
@@ -22,7 +22,7 @@ TOO_LARGE = <int>c.SearchStatus.kTooLarge
 
 
 cdef class Expander:
-    """All lattices in flight of a half-batch."""
+    """Searches of the lattices in flight in one half of a batch."""
 
     cdef unique_ptr[c.Expander] engine
     cdef dict entries  # ticket -> (lattice, lm_word, extra), whose arrays the engine borrows
@@ -143,8 +143,11 @@ cdef object arrays_of(const c.Unfolded& out):
 
 def cover(lattice not None, lm_word not None, int32_t eos, *, double acoustic_scale, double word_penalty,
           double min_posterior, int64_t max_arcs):
-    """Expand a lattice by posteriors and cover it with paths; return the arrays of ``Unfolded``, or None without a
-    path."""
+    """Expand a lattice by posteriors and cover it with paths.
+
+    Returns:
+        The arrays of ``Unfolded``; None if the lattice has no path.
+    """
     cdef Arcs arcs = arcs_of(lattice)
     cdef const int32_t* words = <const int32_t*>data_of(lm_word, np.NPY_INT32, arcs.num_arcs)
     cdef Scales scales = Scales(acoustic_scale, 1.0, word_penalty)
@@ -159,7 +162,7 @@ def cover(lattice not None, lm_word not None, int32_t eos, *, double acoustic_sc
 
 def prefixes(lattice not None, lm_word not None, int32_t eos, *, double acoustic_scale, double word_penalty,
              double beam, int64_t max_nodes, int32_t merge_order, int64_t max_arcs):
-    """Unfold a lattice along its best word prefixes; return the arrays of ``Unfolded``, or None without a path."""
+    """Unfold a lattice along its best word prefixes; return the arrays of ``Unfolded``, or None if it has no path."""
     cdef Arcs arcs = arcs_of(lattice)
     cdef const int32_t* words = <const int32_t*>data_of(lm_word, np.NPY_INT32, arcs.num_arcs)
     cdef Scales scales = Scales(acoustic_scale, 1.0, word_penalty)
