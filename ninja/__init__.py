@@ -43,7 +43,7 @@ def __getattr__(name: str) -> object:
 
         value = installed_version()
     elif name == "BIN_DIR":
-        # scikit-build-core and others ask the package of the build tool, which has the same name, for its program.
+        # scikit-build-core and others import the package ``ninja`` to find the build tool, whose package has this name.
         import os
 
         from ninja.build_tool import find_build_tool

@@ -142,7 +142,7 @@ def _library(name: str, distributions: Sequence[str]) -> Finding:
     if importlib.util.find_spec(name) is None:
         return Finding(name, None, f"not installed, needed for {purpose}; {install}")
     versions = ", ".join(sorted(f"{library} {importlib.metadata.version(library)}" for library in set(distributions)))
-    # Dependencies that may be broken are imported.
+    # These libraries are imported, because they may be installed but broken.
     look = {"torch": _torch, "pywrapfst": _openfst}.get(name, lambda: versions)
     return _attempt(name, look, f"needed for {purpose}; {install}")
 

@@ -81,12 +81,12 @@ def counted(number: int, one: str, many: str = "") -> str:
 
 
 def all_failed(number: int) -> str:
-    """Return the beginning of a message that none of some lattices succeeded."""
+    """Return the beginning of the message about a run in which all lattices failed."""
     return "the only lattice failed" if number == 1 else f"all {number} lattices failed"
 
 
 def named(names: Sequence[str], most: int = NAMED) -> str:
-    """Return the first ``most`` names of files or keys, and the number of the others, for a message."""
+    """List the first ``most`` file names or keys for a message, and the number of the others."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(name if name.isprintable() and len(name) < 80 else shown(name) for name in names[:most]) + more
 
@@ -162,7 +162,7 @@ class BusyError(NinjaError, TimeoutError):
 
 
 class ClosedError(NinjaError, RuntimeError):
-    """A lattice was submitted after the service was closed, or was not finished before that."""
+    """A lattice was submitted after the service was closed, or was still unfinished when it closed."""
 
     of_run = True
 

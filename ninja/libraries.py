@@ -93,7 +93,7 @@ def explained(error: ImportError, purpose: str = "", path: str | os.PathLike[str
 
 
 def installed_version() -> str:
-    """Return the version of the installed distribution; `ninja.__version__` may be that of another package."""
+    """Return the version of the installed distribution; `ninja.__version__` may belong to another package."""
     from importlib import metadata  # slow to import
 
     try:

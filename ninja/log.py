@@ -25,7 +25,7 @@ class Log:
     notes: list[str] = field(default_factory=list)
     failures: list[NinjaError] = field(default_factory=list)
     repeated: list[str] = field(default_factory=list)  # duplicate keys, once for each repetition
-    lists_repeated: bool = False  # a note lists these keys
+    lists_repeated: bool = False  # whether a note lists the duplicate keys
     output: int = 0  # index of the current output
     _reported: set[tuple[int, str]] = field(default_factory=set)  # index of the output, and note
 

@@ -75,17 +75,17 @@ def from_fst(
     Args:
         fst: FST of any of the three arc types; it is not changed.
         key: Utterance id; if it is empty, the key of ``like``.
-        like: Lattice from which ``to_fst`` made the FST with ``labels="arc"`` or ``"word:arc"``. Costs and alignments
-            are those of its arcs, which the output labels name, and the weights of the FST are ignored. An arc of a
+        like: Lattice from which ``to_fst`` made the FST with ``labels="arc"`` or ``"word:arc"``. The output
+            labels name its arcs, which supply costs and alignments; the weights of the FST are ignored. An arc of a
             final cost becomes a final cost if no other arc enters its end state, and otherwise an epsilon arc. Output
-            label 0 has no cost. With None, words are the output labels, weights become graph costs, acoustic costs are
-            0, and alignments are empty; the symbol table is that of the output labels, or that of the input labels if
-            both labels of each arc are equal.
+            label 0 has no cost. If None, output labels become words, weights become graph costs, acoustic costs are 0,
+            and alignments are empty; the symbol table is that of the output labels, or that of the input labels if both
+            labels of each arc are equal.
         labels: With ``like``: "arc" takes words from that lattice, "word:arc" from the input labels.
 
     Raises:
-        LatticeError: The FST has a cycle, no start state or no final state, a weight is NaN or -infinity, or a label is
-            not a word or an arc.
+        LatticeError: The FST has a cycle, no start state or no final state, a weight is NaN or -infinity, or a label
+            names no word or arc.
     """
     image = (fst if fst.fst_type() == "vector" else pywrapfst_module().convert(fst, "vector")).write_to_string()
     if like is None:
@@ -136,7 +136,7 @@ def recover(fst: Fst, like: Lattice, labels: Literal["arc", "word:arc"], key: st
         The lattice; the label of each arc, int32 [num_arcs]; the label of each final state, int32 [num_states], else 0.
 
     Raises:
-        LatticeError: A label is not that of an arc or a final state of ``like``, or no state is final.
+        LatticeError: A label does not name an arc or a final state of ``like``, or no state is final.
     """
     arc_begin, dst, ilabel, olabel, final_cost = fst.arc_begin, fst.dst, fst.ilabel, fst.olabel, fst.final_cost
     key = key or like.key

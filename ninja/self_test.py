@@ -1,7 +1,7 @@
 """Test the compiled modules on this machine against plain Python code that enumerates all paths.
 
-The reference implementations use no compiled modules, so the results of a build that is defective, is for another
-processor or has unsafe optimisations differ. The lattices are the same on all machines; some have states without a
+The reference implementations use no compiled modules, so they give other results than a build that is defective, is for
+another processor, or has unsafe optimisations. The lattices are the same on all machines; some have states without a
 path, epsilon arcs, equal costs, and probabilities that underflow.
 """
 
@@ -33,7 +33,7 @@ from ninja.rescoring.run import rescore
 LATTICES = 60
 SCALES = Scales(acoustic=0.1)
 TABLE = SymbolTable.from_words(["<eps>", "a", "b", "c"])
-ARCHIVE = "f5c5234cfad509afcac6858d92ccb1da367fc6f4f2e00934cbfb5e86c3e5da9c"  # SHA-256, as Kaldi writes it
+ARCHIVE = "f5c5234cfad509afcac6858d92ccb1da367fc6f4f2e00934cbfb5e86c3e5da9c"  # SHA-256 of the archive that Kaldi writes
 ARPA = (
     "\\data\\\nngram 1=6\nngram 2=3\n\n\\1-grams:\n-99\t<s>\t-0.5\n-1\t</s>\n-0.75\t<unk>\n"
     "-0.5\ta\t-0.25\n-1.25\tb\t-0.125\n-0.625\tc\n\n\\2-grams:\n-0.25\t<s> a\n-0.375\ta b\n-0.875\tb </s>\n\n\\end\\\n"
@@ -41,7 +41,7 @@ ARPA = (
 
 
 class Wrong(Exception):
-    """Raised if a result differs from that of the reference implementation."""
+    """A result differs from the result of the reference implementation."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,10 +29,10 @@ class ConfidenceModel:
     """
 
     map: MapKind
-    scales: Scales  # of the posteriors
-    posteriors: tuple[float, ...] = ()  # points of the monotone map, increasing
-    confidences: tuple[float, ...] = ()  # their values, increasing
-    bias: float = 0.0  # of the logistic map
+    scales: Scales  # weights of the total cost for the posteriors
+    posteriors: tuple[float, ...] = ()  # points of the monotone map, in increasing order
+    confidences: tuple[float, ...] = ()  # confidences at these points, in increasing order
+    bias: float = 0.0  # bias of the logistic map
     weights: Mapping[str, float] = field(default_factory=dict)  # feature → weight
     words: Mapping[str, float] = field(default_factory=dict)  # lexical word → weight
     lm: str | None = None  # name of the language model whose surprisal is a feature

@@ -136,7 +136,7 @@ def decode_with_limits(
     *limits: int,
     forms: LexicalTable | None = None,
 ) -> list[Consensus]:
-    """Decode lattices as ``mbr_decode`` does, with other limits on comparisons than the kernel's defaults."""
+    """Decode lattices as ``mbr_decode`` does, with limits on comparisons that replace the defaults of the kernel."""
     lattices = to_compact(lattices)  # type: ignore[type-var]  # gives each arc all labels of its word
     arcs = None if forms is None else arc_forms(lattices, forms, all_changed=hypotheses is not None)
     start = None
@@ -176,7 +176,7 @@ def decode_with_limits(
     entry_of_word, form, whole, *marks = of_forms
     of_word, of_entry, of_bin = (
         offsets(np.diff(begin)[arcs.changed]) for begin in (of_words[0], of_entries[0], bins)
-    )  # of the changed lattices
+    )  # offsets of the changed lattices only
     columns = *_split(of_word, entry_of_word), *_split(of_entry, form, whole), *_split(of_bin, *marks)
     for index, *fields in zip(arcs.changed.tolist(), *columns, strict=True):
         results[index] = _with_written_words(results[index], arcs, BinForms(*fields))

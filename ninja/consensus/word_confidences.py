@@ -70,7 +70,7 @@ class WordConfidenceEstimator:
             forms: As for ``mbr_decode``. The confidence of a word with several lexical words is the smallest of theirs.
 
         Raises:
-            LatticeError: As for `word_features`; or a lattice without boosts, times or a language model are missing.
+            LatticeError: As for `word_features`; or times, a language model or a lattice without boosts are missing.
             SymbolError: As for `word_features`.
         """
         only_posteriors = self.model is None or self.model.map != "logistic"
@@ -92,9 +92,9 @@ class WordConfidenceEstimator:
         forms: LexicalForms | None = None,
         only_posteriors: bool = False,
     ) -> tuple[list[WordFeatures], list[WordFeatures] | None]:
-        """Return the features of word sequences, and those in the lattices without boosts.
+        """Return the features of word sequences in the lattices, and in the lattices without boosts.
 
-        Arguments are those of a call and of `word_features`.
+        Arguments are those of `__call__` and of `word_features`.
         """
         scales = scales if self.model is None else self.model.scales
         lexical = [lexical_words(*pair, forms) for pair in zip(lattices, words, strict=True)]
@@ -146,7 +146,7 @@ def with_confidences(
         forms: As for the estimator.
 
     Returns:
-        Each result with the new confidences, and these without boosts, float64 [num_words], or None.
+        Each result with the new confidences, and its confidences without boosts, float64 [num_words], or None.
 
     Raises:
         NinjaError: As for the estimator.

@@ -32,7 +32,7 @@ POSTERIORS = {
     "half": (0.5, 0.5),
     "quarter": (0.25, 0.25),
 }
-BIN_POSTERIORS = ("half", "quarter")  # of the networks whose bins are described
+BIN_POSTERIORS = ("half", "quarter")  # names of the posteriors whose networks have the features `OF_BINS`
 OF_BINS = ("competitor", "no_word", "entropy", "alternatives", "insertion")
 OF_NEIGHBOURS = ("previous_half", "next_half", "previous_quarter", "next_quarter", "first", "last")
 OF_TIMES = ("depth", "duration", "duration_per_letter", "squared_duration_per_letter")
@@ -121,7 +121,7 @@ def word_features(
         only_posteriors: Compute the posteriors at the scales only, and no `values`.
 
     Returns:
-        The features of each sequence. Those of times are missing if a lattice has none.
+        The features of each sequence. The features of times are missing if a lattice has no times.
 
     Raises:
         LatticeError: No path leads from the start to a final state, or state times are inconsistent.
@@ -254,7 +254,7 @@ def _features(
         values |= {f"{feature}_{name}": column for feature, column in bins[name].descriptions().items()}
     letters = np.array([max(len(word), 1) for word in words.words], np.float64)
     values["letters"] = np.log(letters)
-    for name in BIN_POSTERIORS:  # the neighbours of the first and of the last word are these words themselves
+    for name in BIN_POSTERIORS:  # at the ends, a missing neighbour is replaced by the word itself
         padded = np.pad(values[name], 1, mode="edge") if len(ids) else np.zeros(2)
         values |= {f"previous_{name}": padded[:-2], f"next_{name}": padded[2:]}
     place = np.arange(len(ids))

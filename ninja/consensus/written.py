@@ -20,21 +20,21 @@ Floats = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ArcForms:
-    """A batch that has numbers of lexical words where words clash, and the written forms of the arcs there."""
+    """A batch with numbers of lexical words instead of words in some lattices, and the written forms of their arcs."""
 
     table: LexicalTable
-    changed: npt.NDArray[np.int64]  # indices of the replaced lattices
+    changed: npt.NDArray[np.int64]  # indices of these lattices
     batch: Batch
-    form: Integers  # [num_arcs of these lattices], a written word, 0 = none, or -1 - n for parts[n]
+    form: Integers  # [num_arcs of these lattices], a written word; 0 = none; -1 - n = parts[n]
     parts: npt.NDArray[np.int64]  # [num_parts, 2], a written word and the index of one of its lexical words
 
     def written_ids(self, numbers: list[int]) -> list[int]:
-        """Return the ids of lexical words as written words."""
+        """Return the word ids of written words that equal the lexical words with these numbers."""
         return self.table.written_ids(self.table.numbers.names(numbers))
 
 
 def arc_forms(lattices: Lattice | Batch, table: LexicalTable, *, all_changed: bool = False) -> ArcForms | None:
-    """Return a batch of lexical words; None if the words of each lattice have different lexical forms.
+    """Return lattices with lexical words; None if different words have different lexical forms in each lattice.
 
     Args:
         all_changed: As for ``FormNumbers.lattices``.
@@ -75,7 +75,7 @@ class BinForms:
     entry: npt.NDArray[np.int64]  # [num_words], entry of each word, or -1 - bin if it has none
     form: Integers  # [num_entries], most probable form
     whole: Integers  # [num_entries], most probable form that is a whole word, 0 = none
-    mark: Integers  # [num_bins], word without lexical words, such as a comma, 0 = none
+    mark: Integers  # [num_bins], most probable word without lexical words, such as a comma, 0 = none
     mark_share: Floats  # [num_bins]
     mark_times: Floats  # [num_bins, 2]
 

@@ -182,7 +182,7 @@ def make_hypothesis(
 
 
 def combine(model: Floats, context: Floats, length: Ints, context_scale: float, length_reward: float) -> Floats:
-    """Return the scores of hypotheses; -inf for those that the model or the tracker forbids."""
+    """Return the scores of hypotheses; -inf for those that the model or the tracker does not allow."""
     with np.errstate(invalid="ignore"):  # 0 · -inf
         score = model + context_scale * context + length_reward * length
     return np.where(np.isneginf(context), -np.inf, score)
@@ -202,7 +202,7 @@ def _prefix_scores(
 
 
 def _interpolate(model: Floats, ctc: Floats, weight: float) -> Floats:
-    """Return weighted means of log-probabilities; a model of weight 0 forbids nothing."""
+    """Return weighted means of log-probabilities; a model of weight 0 is ignored, even if it gives probability zero."""
     parts = [(share, score) for share, score in ((weight, ctc), (1.0 - weight, model)) if share]
     mean: Floats = np.sum([share * score for share, score in parts], axis=0)
     return mean

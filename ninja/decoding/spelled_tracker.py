@@ -78,7 +78,7 @@ class SpelledTracker:
         words = [] if class_lm is None else [word for word, _ in class_lm.vocabulary]
         self._known = sorted(word for word in words if word not in MARKS and not is_class(word))
         self._classes = set() if class_lm is None else {word for word, _ in class_words(class_lm)}
-        self._compiled: WeakKeyDictionary[PhraseList, PartialBoosts] = WeakKeyDictionary()  # shared lists only
+        self._compiled: WeakKeyDictionary[PhraseList, PartialBoosts] = WeakKeyDictionary()  # cache for shared lists
         self._make_vocabulary(room)
         self._forget()
 

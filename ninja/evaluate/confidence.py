@@ -40,7 +40,7 @@ class ConfidenceScores:
 
     num_words: int
     num_correct: int
-    nce: float  # normalised cross entropy, at most 1; 0 is that of the share of correct words for every word
+    nce: float  # normalised cross entropy, at most 1; 0 if each confidence is the share of correct words
     ece: float  # expected calibration error, in [0, 1]
     auc: float  # probability that a correct word has a greater confidence than a wrong one; ties count half
     num_clipped: int  # confidences that were clipped for the cross entropy

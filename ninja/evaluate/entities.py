@@ -82,7 +82,7 @@ def score_entities(
         mode: Treatment of references without a hypothesis (here or in ``before``), as for ``ninja.evaluate.score``.
         normalizer: Normalizer applied before words are compared, as for ``ninja.evaluate.score``. An entity that is
             found is *in form* if it is written as in its list, ignoring punctuation around it and a capital letter at
-            the begin of a sentence.
+            the start of a sentence.
 
     Raises:
         FormatError: An entity of ``truth`` is not in its reference, no utterance of ``truth`` has a reference, or as
@@ -173,7 +173,7 @@ class _Occurrence(NamedTuple):
 
 
 def _find(words: Sequence[str], lists: Sequence[Phrases]) -> list[_Occurrence]:
-    """Find non-overlapping entities: the first, among those the longest, and among those that of the first list."""
+    """Find non-overlapping entities; prefer those that begin first, then the longest, then those of earlier lists."""
     occurrences = []
     begin = 0
     while begin < len(words):
@@ -251,7 +251,7 @@ def _insertions(
 
 
 def _assign(texts: Sequence[str], aligned: Sequence[str], available: Mapping[str, int]) -> list[bool]:
-    """Assign the available occurrences of each text to equal texts, first to those aligned with the same text."""
+    """Assign the available occurrences of each text to equal texts; those aligned with the same text come first."""
     remaining = dict(available)
     is_assigned = [False] * len(texts)
     for i in sorted(range(len(texts)), key=lambda i: aligned[i] != texts[i]):

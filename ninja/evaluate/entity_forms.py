@@ -70,7 +70,7 @@ def occurrences(words: Sequence[str], phrase: Sequence[str]) -> list[int]:
 def _has_form(written: Sequence[str], owner: Sequence[int], place: tuple[int, int], forms: set[str]) -> bool:
     """Return whether lexical words are written as one of several phrases.
 
-    At the begin of a sentence, a capital letter is always correct.
+    At the start of a sentence, a capital letter is always correct.
     """
     first, last = owner[place[0]], owner[place[1] - 1]
     text = strip_punctuation(" ".join(written[first : last + 1]))

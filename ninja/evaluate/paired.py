@@ -76,7 +76,7 @@ def ratio_error(differences: Values, words: Values) -> npt.NDArray[np.float64]:
     """Return the standard error of the sum of differences over the sum of words, float64 [...].
 
     Args:
-        differences: Errors more than those of a reference system, [..., groups].
+        differences: Errors minus the errors of a reference system, [..., groups].
         words: Reference words, [groups].
     """
     num_groups = len(words)

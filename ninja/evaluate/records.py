@@ -1,4 +1,4 @@
-"""Files with one record per line, each of one utterance."""
+"""Files with one record per line; each record belongs to one utterance."""
 
 from __future__ import annotations
 

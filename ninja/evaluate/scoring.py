@@ -36,7 +36,7 @@ class Numbered:
     ids: Mapping[str, npt.NDArray[np.int32]]  # word ids by utterance id
     unknown: Mapping[str, tuple[str, ...]]  # words without an id, by utterance id
     words: Mapping[str, Sequence[str]] | None = None  # the references, if the symbol table grows with each lattice
-    forms: LexicalTable | None = None  # the ids are those of its lexical words
+    forms: LexicalTable | None = None  # if set, the ids are those of lexical words
 
     def of(self, lattice: Lattice) -> npt.NDArray[np.int32]:
         """Return the word ids of the reference of a lattice."""

@@ -17,7 +17,7 @@ Line = tuple[str, Sequence[str]]  # key and words
 Rule = tuple[tuple[str, ...], tuple[str, ...]]  # words and their replacement
 _RULE = re.compile(
     r"(\[[^\]]*\]|[^\[\]=]+?) ?=> ?(\[[^\]]*\]|\{.*?\}|[^\[\]/{]*?) ?(?:/ ?(.*?))?"
-)  # with single spaces
+)  # matches lines in which all spaces are single
 _CASE_SENSITIVE = re.compile(r"\*\s*case_sensitive\s*=\s*['\"]T['\"]", re.IGNORECASE)
 _BETWEEN_WORDS = re.compile(r"\[\s*\]\s*__\s*\[\s*\]")
 

@@ -13,7 +13,7 @@ from ninja.lattice import Lattice, Scales
 from ninja.lattice.nbest import Hypothesis, NBest
 from ninja.lattice.symbols import EPSILON
 
-MAX_ALTERNATIVES = 10  # of a word
+MAX_ALTERNATIVES = 10  # maximum number of alternatives of a word
 LEAST = 1e-4  # alternatives with smaller posteriors are omitted
 
 

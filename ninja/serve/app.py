@@ -114,7 +114,7 @@ _OF_TRANSCRIPTS = _Advice("divide the transcript", "the transcript was not corre
 
 
 class _Disconnected(Exception):
-    """The client closed the connection before it was answered."""
+    """The client closed the connection before the response was sent."""
 
 
 class _Api:
@@ -140,7 +140,7 @@ class _Api:
     def endpoint(
         self, path: str, handler: Callable[[Request], Awaitable[Response]]
     ) -> Callable[[Request], Awaitable[Response]]:
-        """Return a handler that also checks the token, answers errors, and counts and logs the request."""
+        """Return a handler that also checks the token, converts errors to responses, and logs and counts requests."""
 
         async def handled(request: Request) -> Response:
             start = time.perf_counter()
@@ -161,7 +161,7 @@ class _Api:
         return handled
 
     def problem_response(self, problem: Problem) -> Response:
-        """Return the response of a problem."""
+        """Return the response for a problem."""
         from starlette.responses import Response
 
         headers = NOSNIFF | problem.headers
@@ -201,11 +201,11 @@ class _Api:
             self._metrics.in_progress.dec()
 
     async def health(self, request: Request) -> Response:
-        """Tell that the process answers."""
+        """Confirm that the process is running."""
         return self._text("ok\n")
 
     async def ready(self, request: Request) -> Response:
-        """Tell whether the server accepts lattices."""
+        """Report whether the server accepts lattices."""
         if self._scorer.is_closed:
             raise Problem(503, "the server is stopping")
         return self._text("ready\n")
@@ -230,7 +230,7 @@ class _Api:
         return self._html(page(sorted(self._scorer.lists)))
 
     async def _body(self, request: Request, advice: str) -> bytes:
-        """Read the body, and refuse one that is too large before all of it is received."""
+        """Read the body; if it is too large, reject it before all of it is received."""
         most = self._options.max_body
         too_large = Problem(413, f"the body has more than {most} bytes; {advice}")
         length = request.headers.get("content-length", "0")
@@ -278,7 +278,7 @@ class _Api:
             raise Problem(413, message, lattice.key)
         phrases = scorer.phrases(lattice.key, request.lists, request.entities)
         if time.monotonic() > received + options.max_seconds:
-            raise Problem(504, "the time limit has passed")  # the client has been told so
+            raise Problem(504, "the time limit has passed")  # the client has already received this response
         deadline = None
         if request.deadline_ms is not None:
             deadline = max(1e-6, received + request.deadline_ms / 1000 - time.monotonic())
@@ -354,7 +354,7 @@ class _Api:
             raise Problem(401, message, headers={"WWW-Authenticate": "Bearer"})
 
     def _failed(self, error: Exception, fields: dict[str, Any]) -> Response:
-        """Return the response of an error, and log errors that are not the client's."""
+        """Return the response for an error, and log errors that the client did not cause."""
         from starlette.requests import ClientDisconnect
 
         if isinstance(error, _Disconnected | ClientDisconnect):
@@ -394,7 +394,7 @@ def _refuse_query(query: list[tuple[str, str]], *, is_json: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Correction:
-    """A transcript in progress."""
+    """A transcript that is being corrected."""
 
     transcript: Transcript
     is_value: bool  # the response contains the document as a JSON value

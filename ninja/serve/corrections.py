@@ -35,7 +35,7 @@ from ninja.serve.lattices import BODY, DEFAULT_KEY, format_of
 from ninja.serve.logs import log
 from ninja.serve.problems import Problem, unknown_list
 
-MAX_WORDS = 10_000  # of a hypothesis
+MAX_WORDS = 10_000  # maximum number of words of a hypothesis
 CHANGE_FIELDS = ("utt", "begin", "end", "before", "after", "phrase", "class", "kind", "distance", "probability")
 JSON_FORMAT = "json"  # n-best lists, which are written again as a whole
 
@@ -104,7 +104,7 @@ class Corrections:
             until: Time of ``time.monotonic`` after which no further hypothesis is corrected.
 
         Raises:
-            Problem: The time is over, or a hypothesis is too long.
+            Problem: The time limit has passed, or a hypothesis is too long.
             VocabularyError: The utterance has word ids instead of words.
         """
         if lattice.words is None:

@@ -105,10 +105,10 @@ def unpacked(body: bytes, most: int, advice: str) -> bytes:
     Args:
         body: The body.
         most: Maximum number of bytes of the content.
-        advice: What to do if it has more.
+        advice: Advice in the message if the content is larger.
 
     Raises:
-        Problem: It has more than `most` bytes.
+        Problem: The content has more than `most` bytes.
         FormatError: The gzip stream is damaged.
     """
     if not body.startswith(GZIP_MAGIC):

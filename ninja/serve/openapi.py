@@ -38,7 +38,7 @@ def document(options: ServeOptions, lists: list[str], *, has_token: bool) -> dic
     """Return the OpenAPI document.
 
     Args:
-        options: Limits, which the descriptions name.
+        options: Limits, which the descriptions mention.
         lists: Names of the phrase lists.
         has_token: Whether clients need a bearer token.
     """

@@ -39,7 +39,7 @@ _STATUS: tuple[tuple[type[NinjaError], int], ...] = (
     (BusyError, 429),
     (ClosedError, 503),
     (ModelError, 500),
-    (DependencyError, 422),  # the library of a format
+    (DependencyError, 422),  # a format needs a library that is not installed
     (FormatError, 422),
     (LatticeError, 422),
     (SymbolError, 422),
@@ -72,13 +72,13 @@ class Problem(Exception):
 
 
 def unknown_list(name: str, known: Collection[str]) -> Problem:
-    """Return the problem of a request that names a phrase list that the server does not have."""
+    """Return the problem for a request with the name of a phrase list that the server does not have."""
     available = f"available: {', '.join(known)}" if known else "this server has none"
     return Problem(422, f"there is no phrase list {name!r:.80}; {available}")
 
 
 def problem_of(error: Exception) -> Problem:
-    """Return the problem of an error, with the message that the command line prints."""
+    """Return the problem for an error, with the message that the command line prints."""
     if isinstance(error, Problem):
         return error
     for kind, status in _STATUS:

@@ -14,9 +14,9 @@ from ninja.formats.nbest.json_lists import loaded
 from ninja.lm.ngram.classes import is_class
 from ninja.serve.problems import Problem
 
-MAX_N = 1000  # hypotheses of a response
-MAX_KEY = 1024  # characters
-NO_CLASS = "phrases"  # phrases without a class, as in entity files
+MAX_N = 1000  # maximum number of hypotheses in a response
+MAX_KEY = 1024  # maximum number of characters of a key
+NO_CLASS = "phrases"  # name for phrases without a class, as in entity files
 JSON_FORMAT = "json"
 DESCRIPTIONS = {
     "lattice": "The lattice as text, for formats that are text.",
@@ -77,7 +77,7 @@ class CorrectRequest:
 
 
 def from_query(body: bytes, query: Sequence[tuple[str, str]]) -> RescoreRequest:
-    """Return the request of a lattice that is the body, with options in the query of the URL.
+    """Create a request from a lattice in the body and options in the query of the URL.
 
     Raises:
         Problem: A parameter is unknown, occurs twice, or has an invalid value.
@@ -86,7 +86,7 @@ def from_query(body: bytes, query: Sequence[tuple[str, str]]) -> RescoreRequest:
 
 
 def correction_from_query(body: bytes, query: Sequence[tuple[str, str]]) -> CorrectRequest:
-    """Return the request of a transcript that is the body, with options in the query of the URL.
+    """Create a request from a transcript in the body and options in the query of the URL.
 
     Raises:
         Problem: A parameter is unknown, occurs twice, or has an invalid value.
@@ -109,7 +109,7 @@ def _query_values(query: Sequence[tuple[str, str]], known: Sequence[str]) -> dic
 
 
 def from_json(content: bytes) -> RescoreRequest:
-    """Return the request of a JSON object, whose fields are those of `DESCRIPTIONS`.
+    """Create a request from a JSON object with the fields of `DESCRIPTIONS`.
 
     Raises:
         Problem: The content is not such an object.
@@ -123,7 +123,7 @@ def from_json(content: bytes) -> RescoreRequest:
 
 
 def correction_from_json(content: bytes) -> CorrectRequest:
-    """Return the request of a JSON object, whose fields are those of `CORRECT_DESCRIPTIONS`.
+    """Create a request from a JSON object with the fields of `CORRECT_DESCRIPTIONS`.
 
     Raises:
         Problem: The content is not such an object.

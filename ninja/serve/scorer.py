@@ -87,9 +87,9 @@ class Scorer:
         self._max_latency = max_latency
         self._max_waiting = max_waiting
         self._chosen = frozenset(chosen)
-        if "max_unknown" not in self._chosen:  # it detects a wrong model in a file; one utterance may have rare words
+        if "max_unknown" not in self._chosen:  # the default is for whole files; an utterance may have rare words only
             options = replace(options, max_unknown=1.0)
-        if options.normalizer == AUTO:  # otherwise it would depend on the words of earlier requests
+        if options.normalizer == AUTO:  # otherwise the choice would depend on the words of earlier requests
             is_plain = words is not None and not looks_written(words.names)
             options = replace(options, normalizer=NONE.name if is_plain else BASIC.name)
         self._old_lm: Model = None
@@ -255,7 +255,7 @@ def _with_penalty(options: RescoreOptions, lm: Model, old_lm: Model, words: Symb
     """Return options whose penalty of unknown words does not depend on the words of requests.
 
     Raises:
-        OptionError: It would.
+        OptionError: Without ``unk_penalty``, the penalty would depend on them.
     """
     if options.unk_penalty is not None:
         return options

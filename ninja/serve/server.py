@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 MIN_TOKEN = 16  # characters
 KEEP_ALIVE = 10  # seconds that an idle connection stays open
-_M_ARENA_MAX = -8  # of malloc.h in glibc
+_M_ARENA_MAX = -8  # value of M_ARENA_MAX in glibc's malloc.h
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ def serve(
     config = configuration(app, listener, options)
     try:
         config.load()
-    except OSError as error:  # of the TLS files
+    except OSError as error:  # a TLS file cannot be read
         raise InputError(f"cannot be used for TLS: {error}", listener.tls_certificate) from error
 
     class Server(uvicorn.Server):
@@ -193,7 +193,7 @@ def _protocol(seconds: float) -> type[asyncio.Protocol]:
             self._timer = self.loop.call_later(seconds, self._close_without_request)
 
         def connection_lost(self, exc: Exception | None) -> None:
-            self._timer.cancel()  # it would keep the connection and its last request in memory
+            self._timer.cancel()  # a pending timer would keep the connection and its last request in memory
             super().connection_lost(exc)
 
         def _close_without_request(self) -> None:
@@ -209,12 +209,12 @@ def _protocol(seconds: float) -> type[asyncio.Protocol]:
 
 
 def _stream_protocol() -> type[asyncio.Protocol]:
-    """Return uvicorn's protocol of WebSockets; when the server stops, sessions finish their current update."""
+    """Return uvicorn's protocol for WebSockets; when the server stops, sessions finish their current update."""
     with needed_for("a server"):
         from uvicorn.protocols.websockets.wsproto_impl import WSProtocol
 
     class StreamProtocol(WSProtocol):
-        """WebSocket whose application closes it."""
+        """WebSocket that is closed by the application, not by uvicorn, when the server stops."""
 
         def shutdown(self) -> None:
             if self.handshake_complete and not self.close_sent:

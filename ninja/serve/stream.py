@@ -206,8 +206,8 @@ class _Stream:
         self._limits = options
         self._phrases = phrases
         self._session: tuple[RescoreOptions, Session] | None = None  # options for the kind of its lattices
-        self._lattice: Lattice | None = None  # the last one
-        self._num_bytes = 0  # of frames
+        self._lattice: Lattice | None = None  # lattice of the last update
+        self._num_bytes = 0  # number of bytes of all frames
         self._frames: CtcStream | None = None
         if request.units is not None:
             words = scorer.vocabularies.current().words
@@ -246,7 +246,7 @@ class _Stream:
                 raise Problem(413, f"the frames have more than {self._limits.max_body} bytes; end the session earlier")
             try:
                 return self._frames.add(update.frames, final=update.final)
-            except ModelError as error:  # of the client's model
+            except ModelError as error:  # the frames come from the client's model, so this is not an internal error
                 raise Problem(422, str(error), self.request.key) from error
         if update.body is not None:
             format = update.format or self.request.format

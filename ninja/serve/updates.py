@@ -19,7 +19,7 @@ from ninja.serve.requests import checked, content_of, json_values, shown
 STREAM_FIELDS = ("key", "format", "n", "entities", "lists", "agreement", "min_posterior", "ctc")
 CTC_FIELDS = ("units", "blank", "scheme", "boundary", "frame_shift")
 UPDATE_FIELDS = ("lattice", "lattice_base64", "nbest", "frames", "final")
-MAX_UNITS = 100_000  # columns of a matrix
+MAX_UNITS = 100_000  # maximum number of columns of a matrix
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +27,12 @@ class StreamRequest:
     """The options of a session."""
 
     key: str = "utterance"
-    format: str | None = None  # of its lattices
-    n: int = 5  # hypotheses of the final answer
+    format: str | None = None  # format of the lattices
+    n: int = 5  # number of hypotheses in the final answer
     entities: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # by class
     lists: tuple[str, ...] = ()
     options: StreamOptions = field(default_factory=StreamOptions)
-    units: CtcUnits | None = None  # of the frames, if the session decodes them
+    units: CtcUnits | None = None  # units of the frames, if the session decodes frames
     frame_shift: float | None = None  # seconds per frame
 
     @property
@@ -46,7 +46,7 @@ class Update:
     """A growing lattice, or further frames; neither if only `final` is set."""
 
     body: bytes | None = None  # content of a file
-    format: str | None = None  # if it depends on the field
+    format: str | None = None  # format of the body, if known
     frames: npt.NDArray[np.float32] | None = None  # log-probabilities, [frames, units]
     final: bool = False
 
@@ -72,7 +72,7 @@ def stream_request(content: bytes) -> StreamRequest:
 
 
 def update_of(content: str | bytes, request: StreamRequest) -> Update:
-    """Return an update: a JSON object with `UPDATE_FIELDS`, or as bytes the file of a lattice, or frames.
+    """Parse an update: a JSON object with `UPDATE_FIELDS`, or bytes with a lattice file or frames.
 
     Raises:
         Problem: The message is malformed, or its kind is not that of the session.

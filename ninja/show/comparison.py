@@ -20,7 +20,7 @@ class Outcome:
     words: tuple[str, ...]  # words of the best path
     arcs: int  # number of arcs
     depth: float | None  # mean number of arcs that cross a frame; None without consistent times
-    oracle: ErrorRate | None  # errors of the best path for the reference; None without a reference
+    oracle: ErrorRate | None  # fewest errors of any path; None without a reference
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Utterance:
 
     @property
     def change(self) -> int:
-        """Number of word errors after rescoring minus that before."""
+        """Change in the number of word errors by rescoring; negative for an improvement."""
         return self.errors_after - self.errors_before
 
 

@@ -23,7 +23,7 @@ class Detours:
     """
 
     arcs: tuple[tuple[int, ...], ...]  # arc ids of each detour, in path order
-    excess: npt.NDArray[np.float64]  # [num_arcs], cost of the best path through the arc minus that of the best path;
+    excess: npt.NDArray[np.float64]  # [num_arcs], cost of the best path through the arc minus the best path's cost;
     # +inf for arcs on no complete path
 
 

@@ -29,7 +29,7 @@ class ShowOptions:
 
     scales: Scales = Scales()
     max_arcs: int = 5000  # maximum number of arcs; arcs of the best path and the oracle path are always drawn
-    frame_shift: float | None = None  # seconds per frame  [default: that of the lattice; without one, show frames]
+    frame_shift: float | None = None  # seconds per frame  [default: that of the lattice, if known; else show frames]
 
     def __post_init__(self) -> None:
         check_range("max_arcs", self.max_arcs, least=1)
@@ -47,7 +47,7 @@ class Drawing:
     layout: Layout
     labels: list[str]  # [num_arcs], "" for epsilon
     posterior: npt.NDArray[np.float64]  # [num_arcs]
-    excess: npt.NDArray[np.float64]  # [num_arcs], cost of the best path through the arc minus that of the best path
+    excess: npt.NDArray[np.float64]  # [num_arcs], cost of the best path through the arc minus the cost of the best path
     best: Path
     oracle: Oracle | None = None
     reference: tuple[str, ...] | None = None
@@ -191,7 +191,7 @@ def draw(lattice: Lattice, reference: Sequence[str] | None = None, options: Show
 
 
 def _within(rows: tuple[tuple[int, ...], ...], max_arcs: int, always: set[int]) -> tuple[tuple[int, ...], ...]:
-    """Return the first detours, up to ``max_arcs`` arcs in total, and in any case those of the marked paths."""
+    """Return the first detours, up to ``max_arcs`` arcs in total, but always all detours of the marked paths."""
     arcs = 0
     for count, row in enumerate(rows):
         arcs += len(row)

@@ -11,9 +11,9 @@ from ninja.errors import OptionError
 from ninja.evaluate.confidence import ConfidenceScores, ReliabilityBin
 from ninja.files.output import text_output
 
-SIDE = 320  # of the diagram, in pixels
-LEFT, TOP, BOTTOM, RIGHT = 56, 34, 92, 16  # margins
-COUNTS = 40  # height of the histogram below
+SIDE = 320  # width and height of the diagram, in pixels
+LEFT, TOP, BOTTOM, RIGHT = 56, 34, 92, 16  # margins, in pixels
+COUNTS = 40  # height of the histogram below the diagram, in pixels
 TICKS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#606060"  # distinguishable with colour blindness
 
@@ -25,7 +25,7 @@ def check_svg(path: str | os.PathLike[str]) -> None:
 
 
 def plot_reliability(path: str | os.PathLike[str], scores: ConfidenceScores) -> None:
-    """Draw the share of correct words over their mean confidence, and the number of words below.
+    """Plot the share of correct words against their mean confidence, and a histogram of the confidences below.
 
     Args:
         path: File to write, ``.svg``.
@@ -77,7 +77,7 @@ def _svg(scores: ConfidenceScores) -> Iterator[str]:
 
 
 def _point(part: ReliabilityBin) -> str:
-    """Return a marker with the interval of two standard errors."""
+    """Return a marker with an error bar of two standard errors in each direction."""
     error = 2.0 * (part.accuracy * (1.0 - part.accuracy) / part.num_words) ** 0.5
     x, low, high = _x(part.confidence), _y(max(part.accuracy - error, 0.0)), _y(min(part.accuracy + error, 1.0))
     shown = f"{part.num_correct} correct of {part.num_words} words, mean confidence {part.confidence:.3f}"

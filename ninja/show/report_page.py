@@ -33,7 +33,7 @@ def report_page(
         comparison: Outcomes before and after rescoring.
         drawings: Drawings of lattices before and after rescoring, by utterance id.
         names: Names of the sources of the lattices.
-        scales: Scales under which both best paths were found, to be shown.
+        scales: Scales with which the best paths were computed, for display.
     """
     drawn = drawings or {}
     before, after = comparison.rates

@@ -61,7 +61,7 @@ def train(
 
     Raises:
         OptionError: An option is out of range, a size differs from that of the checkpoint `TrainOptions.init`, or the
-            state to resume is of another training.
+            state to resume belongs to another training run.
         FormatError: A text is empty or not UTF-8, or a line is too long.
         ModelError: The state to resume or the initial checkpoint is damaged, or training diverged.
         OutputError: The output's folder does not exist.

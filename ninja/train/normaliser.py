@@ -15,13 +15,13 @@ from ninja.models.lstm import LSTMLanguageModel
 
 BATCH_TOKENS = 4096  # tokens that are read at once
 WRONG_WORDS = 0.1  # fraction of words replaced with other words of the text, as histories in lattices contain errors
-PASSES = 6  # passes over the outputs; more if they have fewer steps than this:
+PASSES = 6  # passes over the outputs, or more for at least `FEWEST_STEPS` steps
 FEWEST_STEPS = 1000
 ROWS = 512  # outputs per step
 LEARNING_RATE = 2e-3
 WARMUP = 100  # steps during which the learning rate increases
-MAX_OUTPUTS = 1_000_000
-MAX_OUTPUTS_FURTHER = 250_000  # if existing layers are trained further
+MAX_OUTPUTS = 1_000_000  # maximum number of outputs to train new layers on
+MAX_OUTPUTS_FURTHER = 250_000  # maximum number of outputs to train existing layers on
 LOGIT_WORDS = 4096  # words whose scores are computed at once
 
 

@@ -139,7 +139,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """The result of a training."""
+    """The result of training."""
 
     perplexity: float  # on the held-out text, with the weights in their storage precision
     unknown: float  # fraction of the held-out words that are outside the vocabulary

@@ -118,9 +118,10 @@ def tune_context(
 
     First, the best class weight, scale and penalty without entities are determined, with the fewest word errors in both
     sets together. Then all settings are chosen with entities, with the fewest errors in the contextual set, among those
-    that do not raise general WER by more than the allowed rise above the WER without context, above that of the best
-    run without entities, and above that of the same run without entities. Ties are broken by general errors, then by
-    the smaller boost or the middle of a range of ties. Lattices are not pruned, and the result is deterministic.
+    that do not raise general WER by more than the allowed rise above the WER without context, above the WER of
+    the best run without entities, and above the WER of the same run without entities. Ties are broken by general
+    errors, then by the smaller boost or the middle of a range of ties. Lattices are not pruned, and the result is
+    deterministic.
 
     Args:
         contextual: Utterances with phrases of their lists.
@@ -140,9 +141,9 @@ def tune_context(
         log: Log of lattices that fail and are ignored; without its ``on_error``, the first failure is raised.
 
     Raises:
-        OptionError: A scale or the allowed rise is out of range, a set has no phrases, or as `Tracker`.
+        OptionError: A scale or the allowed rise is out of range, a set has no phrases, or as for `Tracker`.
         FormatError: No lattice of a set has a reference.
-        NinjaError: As `add_context`, if failures are not tolerated.
+        NinjaError: As for `add_context`, if failures are not tolerated.
     """
     Scales(acoustic_scale, word_penalty=word_penalty)  # checks them
     check_range("acoustic_scale", acoustic_scale, above=0)

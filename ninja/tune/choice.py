@@ -66,7 +66,7 @@ def choose_point(outcomes: Outcomes, num_moved: npt.NDArray[np.int64], default: 
     fewest weights moved from the defaults are the simplest; the one with the fewest expected errors is the candidate.
     The defaults are kept unless (1) the best point has significantly fewer expected errors, at 95 %, and (2) candidates
     that are chosen on other folds have fewer errors than the defaults, at 90 % one-sided. Differences are paired by
-    group, and groups are the folds' units.
+    group, and folds consist of whole groups.
 
     Args:
         outcomes: Errors of all points on a development set.
@@ -113,7 +113,7 @@ def cross_validated(outcomes: Outcomes, num_moved: npt.NDArray[np.int64]) -> Dou
 
 
 def _candidate(outcomes: Outcomes, num_moved: npt.NDArray[np.int64]) -> tuple[int, int]:
-    """Return the point of the fewest expected errors, and the simplest one within a standard error of it."""
+    """Return the point with the fewest expected errors, and the simplest point within a standard error of it."""
     total = outcomes.expected.sum(1)
     best = int(np.lexsort((num_moved, total))[0])
     num_words = max(float(outcomes.words.sum()), 1.0)

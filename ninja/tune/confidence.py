@@ -23,12 +23,12 @@ from ninja.log import Log
 from ninja.tune.expected import utterance_groups
 from ninja.tune.logistic import Logistic, fit_isotonic, fit_logistic
 
-MIN_WORDS = 300  # decoded words, below which posteriors are kept
-MIN_RARER = 30  # correct words, and wrong words, below which posteriors are kept
-MIN_BLOCK = 20  # words of a block of the monotone map
-NUM_FOLDS = 5  # of the cross-validation
-PENALTIES = (3.0, 10.0, 30.0, 100.0)  # of features
-WORD_PENALTIES = (10.0, 3.0)  # of words
+MIN_WORDS = 300  # number of decoded words below which posteriors are kept
+MIN_RARER = 30  # number of correct words, and of wrong words, below which posteriors are kept
+MIN_BLOCK = 20  # minimum number of words per block of the monotone map
+NUM_FOLDS = 5  # number of folds of the cross-validation
+PENALTIES = (3.0, 10.0, 30.0, 100.0)  # L2 penalties of features to choose from
+WORD_PENALTIES = (10.0, 3.0)  # L2 penalties of words to choose from
 DIGITS = 6  # significant digits of written numbers
 
 Method = Literal["logistic", "monotone"]
@@ -41,8 +41,8 @@ class TunedConfidence:
     """The result of ``tune_confidence``."""
 
     model: ConfidenceModel
-    before: ConfidenceScores  # of posteriors
-    after: ConfidenceScores  # of the chosen kind of model, fitted without the fold of each word
+    before: ConfidenceScores  # scores of posteriors
+    after: ConfidenceScores  # scores of models of the chosen kind, each fitted without the fold that it is scored on
     num_lattices: int
     reason: str  # the evidence for the model
 
@@ -61,7 +61,7 @@ class _Words:
     features: list[WordFeatures]
     is_correct: Bools
     fold: npt.NDArray[np.int64]
-    unit: str  # of the folds
+    unit: str  # unit of the folds, for messages
 
     @property
     def texts(self) -> list[str]:
@@ -209,7 +209,7 @@ def _fit_monotone(words: _Words, scales: Scales, lm: str | None) -> tuple[Confid
 
 
 def _fit_logistic(words: _Words, scales: Scales, lm: str | None) -> tuple[ConfidenceModel, Doubles]:
-    """Fit a logistic map with the penalties of the least cross-validated loss; return it and these confidences."""
+    """Fit a logistic map with cross-validated penalties; return it and cross-validated confidences."""
     names = words.names()
     table = np.concatenate([part.table(names) for part in words.features])
     texts = words.texts
@@ -218,7 +218,7 @@ def _fit_logistic(words: _Words, scales: Scales, lm: str | None) -> tuple[Confid
         return fit_logistic(table[rows], [texts[row] for row in rows], words.is_correct[rows], penalty, word_penalty)
 
     def held_out(penalty: float, word_penalty: float | None) -> tuple[float, Doubles]:
-        """Return the loss of cross-validated confidences, and these."""
+        """Return the loss of cross-validated confidences, and the confidences."""
         confidences = np.zeros(len(texts))
         for is_held_out in _folds(words.fold):
             rows = np.flatnonzero(is_held_out)

@@ -21,9 +21,9 @@ class TunedCorrection:
 
     bound: BoundedRate | None  # None if no threshold keeps the rate below its maximum
     max_rate: float
-    num_phrases: int  # phrases in the references of the other utterances
-    num_before: int  # of these, phrases in the hypotheses
-    num_after: int  # of these, phrases in the corrected hypotheses
+    num_phrases: int  # number of phrases in the references of the other utterances
+    num_before: int  # number of these phrases that the hypotheses contain
+    num_after: int  # number of these phrases that the corrected hypotheses contain
 
     @property
     def story(self) -> str:
@@ -46,8 +46,8 @@ def tune_correction(
 ) -> TunedCorrection:
     """Choose the threshold with the most corrections whose rate of false corrections is bounded.
 
-    Utterances without phrases are those whose references contain none of the phrases of their lists. The rate is the
-    share that is changed of as many future utterances without phrases.
+    Utterances without phrases are those whose references contain none of the phrases of their lists. The
+    bounded rate is the share of changed utterances in a future set of equally many utterances without phrases.
 
     Args:
         lattices: Hypotheses of a development set.

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from ninja.errors import OptionError, check_range, counted
 
 CONFIDENCE = 0.95
-ROUNDING = 1e-9  # of a rate times a number of utterances
+ROUNDING = 1e-9  # rounding error of a rate times a number of utterances
 THRESHOLDS = tuple(round(1 - number / 100, 2) for number in range(1, 100))  # strictest first; independent of the data
 
 
@@ -32,12 +32,12 @@ def choose_threshold(
     num_future: int | None,
     confidence: float = CONFIDENCE,
 ) -> BoundedRate | None:
-    """Return the lowest threshold whose rate of false corrections is bounded; None if no threshold is.
+    """Return the lowest threshold whose rate of false corrections is bounded; None if there is none.
 
-    The hypotheses that the rate exceeds `max_rate` are tested from the strictest threshold on, each at level
+    The null hypotheses that the rate exceeds `max_rate` are tested from the strictest threshold on, each at level
     ``1 - confidence``, until one is not rejected (Learn-then-Test with a fixed sequence).
 
-    The rate is that of a future set of utterances: if they are exchangeable with those of `scores`, the probability
+    The rate refers to a future set of utterances: if they are exchangeable with those of `scores`, the probability
     that more than the share `max_rate` of them is changed is at most ``1 - confidence``. Of the changed utterances of
     both sets, the number in the set of `scores` has a hypergeometric distribution. As fewer utterances are changed with
     each stricter threshold, this test holds for all thresholds at once. With an infinite set, it becomes the exact
@@ -130,7 +130,7 @@ def binomial_tail(count: int, trials: int, rate: float) -> float:
 
 
 def upper_bound(count: int, trials: int, num_future: int | None, confidence: float = CONFIDENCE) -> float:
-    """Return the upper bound of the rate of a future set; of an infinite one, that of Clopper and Pearson."""
+    """Return the upper bound of the rate of a future set; for an infinite set, the bound of Clopper and Pearson."""
     if num_future is not None:
         changed = 0
         while exceedance_tail(count, trials, changed + 1, num_future) > 1 - confidence:
@@ -149,7 +149,7 @@ def upper_bound(count: int, trials: int, num_future: int | None, confidence: flo
 
 
 def _log_ways(total: int, chosen: int) -> float:
-    """Return the logarithm of the binomial coefficient; that of 0 is −inf."""
+    """Return the logarithm of the binomial coefficient; −inf if the coefficient is 0."""
     if not 0 <= chosen <= total:
         return -math.inf
     return math.lgamma(total + 1) - math.lgamma(chosen + 1) - math.lgamma(total - chosen + 1)

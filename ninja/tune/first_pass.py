@@ -25,7 +25,7 @@ class TunedScales:
     """The result of ``tune_first_pass``; word error rates in percent."""
 
     scales: Scales
-    tuned: Tuned  # the choice between the sentences
+    tuned: Tuned  # the result of the choice among the n-best sentences
 
     @property
     def wer(self) -> float:

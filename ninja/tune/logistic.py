@@ -11,11 +11,11 @@ import numpy.typing as npt
 
 from ninja.consensus.word_features import sigmoid
 
-MIN_COUNT = 3  # occurrences of a word with a weight of its own
-MAX_WORDS = 5000  # words with a weight of their own
-MAX_ROUNDS = 20  # of features and words in turn
-MAX_STEPS = 30  # of Newton's method
-RISE = 1e-3  # of an isotonic map beyond its first and its last block
+MIN_COUNT = 3  # minimum number of occurrences of a word that has a weight
+MAX_WORDS = 5000  # maximum number of words that have a weight
+MAX_ROUNDS = 20  # maximum number of rounds in which weights of features and of words are fitted in turn
+MAX_STEPS = 30  # maximum number of steps of Newton's method
+RISE = 1e-3  # maximum rise of an isotonic map from 0 to its first block, and from its last block to 1
 BLOCK = 128  # rows of a matrix product, few enough that BLAS starts no threads for it
 ENOUGH = 1e-6  # largest change of a weight at which a search ends
 
@@ -139,7 +139,7 @@ def fit_isotonic(values: Doubles, is_correct: npt.NDArray[np.bool_], least: int)
     unique, index = np.unique(values, return_inverse=True)
     counts = np.bincount(index).astype(np.float64)
     correct = np.bincount(index, is_correct.astype(np.float64))
-    blocks: list[tuple[float, float, float]] = []  # number of words, of correct words, sum of values
+    blocks: list[tuple[float, float, float]] = []  # number of words, number of correct words, sum of values
     pending = (0.0, 0.0, 0.0)
     for value, count, right in zip(unique.tolist(), counts.tolist(), correct.tolist(), strict=True):
         pending = (pending[0] + count, pending[1] + right, pending[2] + count * value)

@@ -1,4 +1,4 @@
-"""Plots of error rates over boosts."""
+"""Plots of error rates against boosts."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def drawn_panels(path: str | os.PathLike[str], y_labels: Sequence[str], x_label:
 
 
 def plot_trade_off(path: str | os.PathLike[str], tuned: TunedContext) -> None:
-    """Plot WER over keyword boosts, of the contextual set above and the general set below.
+    """Plot WER against the keyword boost, for the contextual set above and the general set below.
 
     Args:
         path: File to write, ``.svg`` or ``.png``.

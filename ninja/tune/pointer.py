@@ -80,7 +80,7 @@ class PointerTrial:
 class TunedPointer:
     """The result of ``tune_pointer``."""
 
-    chosen: PointerTrial | None  # None if all raise general WER by more than the allowed rise
+    chosen: PointerTrial | None  # None if all pairs raise general WER by more than the allowed rise
     before: PointerTrial  # with weight 0, i.e. the language model alone
     trials: tuple[PointerTrial, ...]
     evidence: str = ""  # message about the evidence for the chosen weights, or the reason why the initial ones are kept
@@ -113,7 +113,7 @@ def tune_pointer(
 
     Raises:
         FormatError: No lattice of a set has a reference, or an utterance has no speaker.
-        NinjaError: As `Rescorer`.
+        NinjaError: As for `Rescorer`.
     """
 
     def trial(prior: float, weight: float) -> tuple[PointerTrial, Count, Count, tuple[str, ...]]:

@@ -130,7 +130,7 @@ def tune_weights(
     Raises:
         OptionError: ``num_best`` is below 1, or ``carry_over`` is given for a mixture.
         FormatError: No lattice has a reference, or an utterance has no speaker.
-        NinjaError: As ``rescore``.
+        NinjaError: As for ``rescore``.
     """
     if num_best < 1:
         raise OptionError(f"num_best is {num_best}, but must be 1 or more")

@@ -48,7 +48,7 @@ class Gossip(SingleWorker):
         prepare(learner.optimizer)
         self._round, self._round_start, self._taken = "", 0, 0  # key, first batch, number of batches of this worker
         self._assignment = StepAssignment(0, 0, range(0))
-        self._passed, self._steps = 0.0, 0  # number of other learners' steps during this learner's steps, and of these
+        self._passed, self._steps = 0.0, 0  # steps of others during this learner's steps, and number of the latter
         self._node_group = self._leader_group = None
         if self.node_size > 1:
             # All workers must create all groups in the same order.
@@ -57,7 +57,7 @@ class Gossip(SingleWorker):
             self.forward = averaging(learner.module, workers, self._node_group)
         self._tensors = [*parameters(learner.optimizer), *float_buffers(learner.module)]
         self._mean = flat(self._tensors).cpu()
-        self._pairwise = None  # of the first worker of a node
+        self._pairwise = None  # set on the first worker of a node only
         self._has_mean = False  # the mean of all learners' weights is loaded
         if self.place == 0:
             self._pairwise = PairwiseAveraging(
@@ -66,7 +66,7 @@ class Gossip(SingleWorker):
 
     @property
     def staleness(self) -> float | None:  # type: ignore[override]
-        """Mean number of steps that other learners begin between reading weights and applying the gradient."""
+        """Mean number of steps that other learners begin during a step of this learner."""
         return self._passed / self._steps if self._steps else None
 
     def next_synchronization(self, batches: int) -> int:

@@ -1,4 +1,4 @@
-"""Asynchronous decentralised SGD (ADPSGD): workers average their weights in pairs, and wait for no other.
+"""Asynchronous decentralised SGD (ADPSGD): workers average their weights in pairs, without waiting for all.
 
 Source: Lian, Zhang, Zhang, Liu, "Asynchronous decentralized parallel stochastic gradient descent", ICML 2018.
 """
@@ -20,10 +20,10 @@ NEVER = -1  # number of exchanges with which a step is added to the weights, ins
 
 
 class PairwiseAveraging(torch.nn.Module):
-    """Train a module on several workers, each of which averages its weights with those of one other after a step.
+    """Train a module on several workers, each of which averages its weights with one other worker after a step.
 
     It wraps a module as torch's DistributedDataParallel does. Weights are averaged in a background thread while the
-    worker computes its next gradient, so a worker that is slow delays no other; workers may make different numbers of
+    worker computes its next gradient, so a slow worker does not delay the others; workers may make different numbers of
     steps. `synchronize` waits for all workers and computes the mean of their weights, which `result` loads. Call
     `close` on all workers at the end.
 

@@ -20,7 +20,7 @@ from ninja.train.parallel.workers import Workers
 class StepAssignment(NamedTuple):
     """A step of a worker."""
 
-    at: int  # number of batches that all workers have taken before this step, for the learning rate
+    at: int  # number of batches taken by all workers before this step, for the learning rate
     number: int  # number of the batch
     together: range  # numbers of the batches whose gradients are averaged in this step
 

@@ -93,4 +93,4 @@ class Workers:
 
 
 class LostContact(WorkerError):
-    """Another worker has ended, whose error is the cause."""
+    """Another worker has ended; its error is the cause and must be reported instead of this one."""
