@@ -30,7 +30,7 @@ from ninja.pipeline import Output
 from ninja.pipeline.execution import OnBatches, OnLattices
 from ninja.pipeline.outputs import LatticeSink, open_output
 
-MAX_SPEAKERS = 500  # archives that are open at once
+MAX_SPEAKERS = 500  # maximum number of archives that are open at once
 
 
 @command

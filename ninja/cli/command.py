@@ -24,13 +24,13 @@ from ninja.io.sources import SourceFile, Sources
 from ninja.pipeline.outputs import names_job
 
 Command = Callable[..., Any]
-# Options that a file may not set, like outputs: they run commands, overwrite files or use other machines.
+# Options that, like outputs, an options file cannot set: they run commands, overwrite files or use other machines.
 COMMAND_LINE_ONLY = {"allow_pipes", "endpoint_cache", "ray", "resume", "shard"}
 LAST_SECTIONS = ("Input and output", "Running")
 STDIN, STDOUT = "/dev/stdin", "/dev/stdout"
-# Parameters that do not change the results, or whose effect is in the list of sources.
+# Parameters that do not change the results, or that are recorded as sources.
 IGNORED = {"shard", "ray", "jobs", "resume", "config", "source", "first"}
-MAY_CHANGE = {"batch_arcs", "backend", "device", "on_error", "allow_pipes"}  # when a run is resumed
+MAY_CHANGE = {"batch_arcs", "backend", "device", "on_error", "allow_pipes"}  # may differ when a run is resumed
 
 
 class InputFile(click.ParamType):
@@ -46,7 +46,7 @@ class InputFile(click.ParamType):
         self.load = load
 
     def is_file(self, name: str) -> bool:
-        """Return whether a value names files; other values, such as texts, are not resolved."""
+        """Return whether a value names files; other values, such as literal text or URLs, are passed on unchanged."""
         return True
 
     def paths(self, files: list[SourceFile]) -> Iterator[str]:
@@ -126,7 +126,7 @@ class LatticeFile(OutputFile):
         """Accept any name; the writer checks it."""
 
     def targets(self, name: str) -> list[str]:
-        """Return the paths of the files, and those of the symbol table and the scale file that may be written, too."""
+        """Return the paths of the files, and of the symbol table and scale file that may be written with them."""
         first, *others = super().targets(name)
         return [first, *others] if first == STDOUT else [first, *others, table_beside(first), scales_path(first)]
 
@@ -178,11 +178,11 @@ class CommandFiles:
         """Return the options on which the results depend.
 
         Args:
-            identity: Return a value that identifies the content of files, given their paths.
+            identity: Function that returns a value that identifies the content of files, given their paths.
             ignored: Names of parameters to omit.
 
         Returns:
-            Option name → value, and the states of the lattice files that options name.
+            Option name → value, and the states of the lattice files that the options name, see `State`.
         """
         options: dict[str, Any] = {}
         states: list[State] = []

@@ -85,7 +85,7 @@ SECTIONS = {
         "add-penalty": Entry(
             "kaldi.operations", "Add a word insertion penalty to the graph costs of lattices.", scales_costs=True
         ),
-        "boost-ali": Entry("kaldi.training", "Lower the graph cost of each arc by its number of phone frame errors."),
+        "boost-ali": Entry("kaldi.training", "Lower the graph costs of arcs by --b for each phone frame error."),
         "add-trans-probs": Entry("kaldi.operations", "Add transition costs to the graph costs of lattices."),
         "expand-ngram": Entry(
             "kaldi.operations", "Split states of lattices so that each has a unique history of n - 1 words."

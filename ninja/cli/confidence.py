@@ -18,7 +18,7 @@ unboosted_option = reads(
 
 @dataclass(frozen=True, slots=True)
 class ConfidenceSettings:
-    """Names of files for confidences."""
+    """Names of the files from which confidences are computed; None for options that are not set."""
 
     model: str | None  # confidence model
     lm: str | None  # language model
@@ -26,7 +26,7 @@ class ConfidenceSettings:
 
     @property
     def are_set(self) -> bool:
-        """Whether an option is set."""
+        """Whether any of the options is set."""
         return any(name is not None for name in (self.model, self.lm, self.unboosted))
 
 
@@ -38,7 +38,7 @@ def confidence_options(command: Command) -> Command:
         reads("--confidence", "Calibrate confidences with a model fitted by `ninja tune --confidence`."),
         reads(
             "--confidence-lm",
-            "Language model of the confidence model.  [default: the shipped model that it names]",
+            "Language model of the confidence model.  [default: the shipped model that the confidence model names]",
         ),
         unboosted_option,
     )

@@ -37,13 +37,13 @@ if TYPE_CHECKING:
     from ninja.cli.phrase_tags import PhraseTags
 
 DEFAULT_FRAME_SHIFT = 0.01  # seconds, as in Kaldi's tools
-CACHED = 512  # lattices without boosts in memory
+CACHED = 512  # maximum number of lattices without boosts in memory
 Confident = tuple[Consensus, npt.NDArray[np.float64] | None]  # see `with_confidences`
 
 
 @dataclass(slots=True)
 class UnboostedLattices:
-    """Look up lattices by key from several threads; the last ones can be looked up again."""
+    """Thread-safe lookup of lattices by key; the most recent ones are cached, so they can be looked up again."""
 
     lookup: Lookup
     _recent: OrderedDict[str, Lattice | None] = field(default_factory=OrderedDict)
@@ -60,14 +60,14 @@ class UnboostedLattices:
 
 
 def unboosted_lattices(inputs: Inputs, name: str | None) -> Callable[[str], Lattice | None] | None:
-    """Open the lattices without boosts, None if there are none."""
+    """Open the lattices without boosts; return None if no source is named."""
     return None if name is None else UnboostedLattices(inputs.lookup(name))
 
 
 def confidence_estimator(
     settings: ConfidenceSettings, inputs: Inputs, scales: Scales, *, combined: bool = False
 ) -> WordConfidenceEstimator | None:
-    """Return the estimator of confidences, None if no option is set, so that they are posteriors.
+    """Return the confidence estimator; None if no option is set, in which case confidences are posteriors.
 
     Loads the models, and opens the lattices without boosts.
 

@@ -70,7 +70,7 @@ class Console:
         self.jobs: int | None = None  # threads; all cores by default
         self._prints = False  # results are printed on the terminal
         self._kinds: dict[str, FailureKind] = {}
-        self._first_outputs: dict[str, int] = {}  # kind of note → first output with such a note
+        self._first_outputs: dict[str, int] = {}  # kind of note → first output that has a note of this kind
         self._other_outputs: set[int] = set()  # later outputs with notes of the same kinds
         self.log = self.attach(Log())
         if (context := click.get_current_context(silent=True)) is not None:
@@ -142,7 +142,7 @@ class Console:
 
     @contextmanager
     def progress(self, unit: str, *, to_stdout: bool = False, by_reading: bool = False) -> Iterator[ProgressBar | None]:
-        """Show a progress line in a ``with`` block, if stderr is a terminal and results are not printed on one.
+        """Show a progress line in a ``with`` block, if stderr is a terminal and no results are printed on a terminal.
 
         Args:
             unit: Plural name of the items counted.

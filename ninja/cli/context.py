@@ -35,7 +35,7 @@ from ninja.pipeline import Output
 from ninja.rescoring.options import HELP
 from ninja.rescoring.report import RescoreReport
 
-OF_RESCORING = ("unk_penalty", "max_unknown")  # rescoring options with the same meaning
+OF_RESCORING = ("unk_penalty", "max_unknown")  # options that have the same meaning in rescoring
 OF_AUGMENTING = ("letters_only", "lexicon", "confusion", "transition_model", "phones", "context_model")
 OF_CLASSES = ("class_boost", "class_weight", "augment_place_weight")
 OF_POINTING = ("context_weight", "context_prior", "context_boost")
@@ -113,7 +113,7 @@ def entities(
                 _require("--context-model", OF_POINTING)
             elif flags := given_on_command_line(OF_BOOSTING):
                 raise OptionError(f"{', '.join(flags)} cannot be used with --context-model; use --context-boost")
-            if augment or options.get("correct"):  # corrections have the same options of pronunciations
+            if augment or options.get("correct"):  # corrections share the pronunciation options
                 augmentation = Augmentation(
                     AugmentOptions(acoustic_scale=options["acoustic_scale"], **augment_options), **files
                 )

@@ -77,8 +77,9 @@ def correct(
 ) -> None:
     """Correct names, places and titles in transcripts, lists and lattices.
 
-    Words that are probably misrecognised phrases of --entities are replaced by these phrases. In JSON of recognisers,
-    subtitles, CTM and text files, all other bytes are kept, and words keep their punctuation, times and confidences.
+    Words that are probably misrecognised phrases of --entities are replaced by these phrases. In recognisers'
+    JSON files, subtitles, CTM and text files, all other bytes are kept, and words keep their punctuation, times and
+    confidences.
     Phrases that occur in another case are written as in the list. SOURCE may also be an n-best list or a lattice, whose
     best path is corrected. Each line of a text file has a key and words, or only words if the first words of the lines
     do not look like keys; --from transcripts:keys=first or keys=none overrides this.

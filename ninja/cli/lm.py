@@ -41,7 +41,7 @@ class Sentence(NamedTuple):
 
     key: str
     ids: list[int]  # word ids of the model
-    unknown: list[bool]  # words that are scored as <unk>
+    unknown: list[bool]  # whether each word is scored as <unk>
     share: float  # share of the text up to and including this line, in (0, 1]
 
 

@@ -139,7 +139,7 @@ def main(arguments: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     # Set before numpy is imported: its BLAS starts a thread for each core, which spins for 0.1 s.
     os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")  # 2^4 processor cycles
-    # The caller closed them: writing results must fail, and messages are discarded.
+    # If the caller closed stdout, writing results must fail; if the caller closed stderr, messages are discarded.
     if sys.stdout is None:
         sys.stdout = open(os.open(os.devnull, os.O_RDONLY), "w", encoding="utf-8")  # noqa: SIM115
     if sys.stderr is None:

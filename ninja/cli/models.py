@@ -64,7 +64,7 @@ WORD_OPTIONS: dict[str, Callable[[Command], Command]] = {  # field of LoadOption
         type=OOVScoreType(),
         metavar="SCORE",
         help="Score of unknown words if an n-gram model has no <unk>: skip (no cost), spread (a total probability of "
-        "1 / vocabulary size, divided among them), or a natural-log probability.",
+        "1 / vocabulary size, divided among the unknown words), or a natural-log probability.",
     ),
     "classes": reads("--classes", "Class definitions in SRILM's format, for class-based n-gram models."),
     "multi_char": click.option(
@@ -215,7 +215,7 @@ def prompts_before_utterances(command: Callable[..., None]) -> Callable[..., Non
             "--prompt-column",
             metavar="N|NAME",
             help="With --prompt FILE: FILE is a table whose columns are separated by tabs; the first is the utterance "
-            "id, and column N, or the column NAME of its first line, is the prompt of the utterance.",
+            "id, and column N, or the column that the first line calls NAME, is the prompt of the utterance.",
         ),
     )
     @functools.wraps(command)

@@ -148,7 +148,8 @@ def oracle(
     texts = evaluate.read_text(ref)
     forms = lexical_forms(normalizer)
     if table is not None:
-        forms.normalizer_of([word for words in texts.values() for word in words])  # written references suffice
+        # The normalizer `auto` selects `basic` even if only the references are written text.
+        forms.normalizer_of([word for words in texts.values() for word in words])
     references = number(texts, table, unknown, forms=None if table is None or table.grows else forms.table_of(table))
 
     total, approximate = evaluate.ErrorRate(), []

@@ -159,9 +159,9 @@ def score(
     both as REFERENCE and as the file of --biasing; only the rare words of the lists are used. With --entities, recall,
     precision and word errors of entities are printed, in total and by class.
 
-    With --confidences, SOURCE is CTM or JSON whose words have confidences, such as that of `ninja best --json`. Their
-    normalised cross entropy (NCE: at most 1, and 0 if they say no more than the share of correct words), expected
-    calibration error (ECE) over 10 bins, and area under the ROC curve (AUC) are printed.
+    With --confidences, SOURCE is CTM or JSON whose words have confidences, such as the output of `ninja best --json`.
+    The output has their normalised cross entropy (NCE: at most 1; 0 if each confidence is the share of correct words),
+    expected calibration error (ECE) over 10 bins, and area under the ROC curve (AUC).
 
     \b
     Examples:
@@ -188,7 +188,7 @@ def score(
     of_references, of_hypotheses = _filters(**{name: options.pop(name) for name in _FILTERS})
     are_lattices = inputs.words is not None or inputs.format is not None or _are_lattices(inputs)
     inputs.spells_words = True
-    words = inputs.table() if are_lattices else None  # None: transcripts
+    words = inputs.table() if are_lattices else None  # None for transcripts
     if words is None and inputs.table_error is not None:
         raise inputs.table_error
     failure = _unreadable(inputs) if are_lattices and words is None else None
@@ -208,7 +208,8 @@ def score(
     references: Texts = of_references.texts(texts)
     if oracle and words is not None:
         pairs = (lattice for _, lattice in inputs.lattices())
-        forms.normalizer_of(list(chain.from_iterable(references.values())))  # may be written if the lattices are not
+        # The normalizer `auto` selects `basic` even if only the references are written text.
+        forms.normalizer_of(list(chain.from_iterable(references.values())))
         rate = evaluate.oracle_score(pairs, references, words, word_filter=of_hypotheses, normalizer=forms)
         click.echo(str(rate))
     else:

@@ -23,7 +23,7 @@ def score_file_confidences(
     forms: LexicalForms,
     plot: str | None,
 ) -> evaluate.ErrorRate:
-    """Print the word error rate of hypotheses and the quality of their confidences, and draw the latter.
+    """Print the word error rate of hypotheses and the quality of their confidences; plot their reliability on request.
 
     Returns:
         The word error rate.
@@ -47,7 +47,7 @@ def score_file_confidences(
 
 
 def confident_words(lattice: object) -> ConfidentWords | None:
-    """Return the words and confidences that a file has for an utterance; None for lattices."""
+    """Return the words and confidences of an utterance as stored in its file; None for lattices."""
     if not isinstance(lattice, ListLattice) or lattice.record is None or (origin := lattice.record.origin) is None:
         return None
     return ConfidentWords(origin.words, origin.confidences or (None,) * len(origin.words))

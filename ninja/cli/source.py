@@ -30,7 +30,7 @@ from ninja.pipeline import Output
 WORDS_HELP = "Symbol table with one word and its id per line."
 BESIDE_HELP = f"{WORDS_HELP}  [default: words.txt next to the source]"
 READING = ("words", "format", "encoding", "allow_pipes")  # options of `Inputs`
-HEADER = "header"  # instead of a number, as a scale
+HEADER = "header"  # value of a scale option in place of a number
 WRITING = ("to", "lossy", "words_out", "resume")  # options of `Output`
 
 
@@ -43,7 +43,7 @@ def reads_lattices(command: Command) -> Command:
 
 
 def reads_lattices_alone(command: Command) -> Command:
-    """Add the same argument and options, without ``--jobs``, to a command that runs on one thread."""
+    """Like `reads_lattices`, but without ``--jobs``, for a command that runs on one thread."""
     return _reads(reading_options()(command))
 
 
@@ -58,7 +58,7 @@ def _reads(command: Command) -> Command:
 
 
 def reading_options(*running: Callable[[Command], Command]) -> Callable[[Command], Command]:
-    """Add the input options, which `build_inputs` takes, and put ``running`` into the section "Running"."""
+    """Add the input options, which `build_inputs` takes, and the options `running` in the section "Running"."""
     text = "Skip failed lattices and exit with code 1 at the end, or stop at the first failure."
     return section(
         "Input and output",
@@ -144,7 +144,7 @@ def _states(paths: list[str]) -> list[list[Any]]:
 
 
 def _scales(options: dict[str, Any]) -> Scales | None:
-    """Return the scales with which a command compares paths, None if it compares none."""
+    """Return the scales with which a command compares paths; None if the command does not compare paths."""
     if isinstance(scales := options.get("scales"), Scales):
         return scales
     if options.get("acoustic_scale") is None:

@@ -25,7 +25,7 @@ from ninja.pipeline.outputs import open_output
     click.option(
         "--frame-shift",
         type=click.FloatRange(0, min_open=True),
-        help="Seconds per label or time of the lattices.  [default: that of the lattices, else 0.01]",
+        help="Seconds per frame.  [default: the frame shift of the lattices if known, else 0.01]",
     ),
 )
 @scales
@@ -43,10 +43,10 @@ def stitch(
     """Join overlapping windows of long recordings into one lattice per recording.
 
     SOURCE contains lattices, or transcripts with times of words, of windows that overlap by some seconds. The windows
-    of a recording must be consecutive and in the order of time. The time of a window is that in --segments; or with
-    --window and --overlap, keys end in the number of the window (rec-17); otherwise keys end in the times of the
-    window (rec_000030-000065). Windows are joined at times at which both probably have a word boundary; the scales
-    are used for these probabilities.
+    of a recording must be consecutive and in chronological order. The times of windows are read from --segments;
+    otherwise, with --window and --overlap, keys end in the number of the window (rec-17), and without them, keys end in
+    the times of the window (rec_000030-000065). Windows are joined at times at which both probably have a word
+    boundary; the scales are used to compute these probabilities.
 
     \b
     Examples:

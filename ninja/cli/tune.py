@@ -116,8 +116,8 @@ def tune(
 
     With --correct, the threshold of `ninja correct` is tuned instead. The chosen threshold is the lowest one at which,
     with 95 % confidence, corrections change at most the fraction --max-false-corrections of the utterances without
-    phrases in their references, in a future set that has as many of them as SOURCE. --letters-only, --lexicon and
-    --confusion apply to the corrections, and are written with the threshold.
+    phrases in their references, in a future set that has as many of these utterances as SOURCE. --letters-only,
+    --lexicon and --confusion apply to the corrections, and are written with the threshold.
 
     \b
     Examples:
@@ -247,7 +247,7 @@ def _weights(tuned: Tuned, models: ModelFiles, options: RescoreOptions) -> dict[
 
 
 def _refuse_others(context: Context | None) -> None:
-    """Check that no option of the other kind of tuning was given."""
+    """Check that options of other kinds of tuning are not set."""
     if context is None and (wrong := given_on_command_line(OF_CONTEXT)):
         raise OptionError(f"{', '.join(wrong)}: only allowed with --entities")
     others = {parameter.name or "" for parameter in click.get_current_context().command.params} - OF_CONTEXT - OF_BOTH

@@ -44,7 +44,7 @@ CHOSEN = ("lm_weight", "acoustic_scale", "word_penalty")
 
 @dataclass(frozen=True, slots=True)
 class GeneralSet:
-    """Utterances without phrases, and the limits of the effect on them; the fields are options of ``ninja tune``."""
+    """Utterances without phrases, and limits for the effect of boosts on them; its fields are options of `tune`."""
 
     general: tuple[str, ...]  # sources of lattices
     general_ref: str | None

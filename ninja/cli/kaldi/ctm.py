@@ -91,7 +91,7 @@ def to_ctm_conf(
 ) -> None:
     """Print the words of lattices with times and confidences, as CTM.
 
-    Each line has key, channel 1, begin and duration (seconds), word, and confidence. Times are correct only if each arc
+    Each line has key, channel 1, start and duration (seconds), word, and confidence. Times are correct only if each arc
     has the transition ids of its word (see `ninja align-words`).
 
     With a normalizer, words are compared by their lexical forms, and printed in their most probable written forms.
@@ -149,7 +149,7 @@ def nbest_to_ctm(
 ) -> None:
     """Print the words of single-path lattices with times, as CTM.
 
-    Each line has key, channel 1, begin and duration (seconds), and word. Each arc must have the transition ids of its
+    Each line has key, channel 1, start and duration (seconds), and word. Each arc must have the transition ids of its
     word: write the best paths with `ninja 1best`, then align them with `ninja align-words`.
 
     \b

@@ -32,12 +32,12 @@ from ninja.log import Log
 from ninja.pipeline import Output
 from ninja.pipeline.execution import call_safely
 
-Determinize = Callable[..., Any]  # from a lattice to a lattice and its `DeterminizeReport`
+Determinize = Callable[..., Any]  # takes a lattice; returns a lattice and a `DeterminizeReport`
 SIZES = ("max_arcs", "max_states", "retry_cutoff")  # bounds on the size of the result
 
 
 def determinizes(*, skip: Sequence[str] = (), max_loop: int | None = None) -> Callable[[Command], Sectioned]:
-    """Return a decorator that turns a function from options to a `Determinization` into a command.
+    """Return a decorator that makes a command from a function that takes options and returns a `Determinization`.
 
     Args:
         skip: Fields of `DeterminizeBounds` that get no option.

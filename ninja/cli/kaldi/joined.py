@@ -27,7 +27,7 @@ from ninja.pipeline import Output
 from ninja.pipeline.execution import call_safely
 from ninja.pipeline.stages import Pairs, StreamStage
 
-# From a lattice and the lattice of each other source, or None if it is missing there, to their join.
+# Joins a lattice with the lattices of the other sources; None stands for a lattice that is missing from a source.
 JoinFunction = Callable[[Lattice, Sequence[Any]], Lattice]
 
 

@@ -146,7 +146,7 @@ def _word_ids(inputs: Inputs, transcripts: str) -> Iterator[tuple[str, npt.NDArr
 
 
 def _write(inputs: Inputs, destination: Output, entries: Iterable[tuple[str, Callable[[], Lattice]]]) -> None:
-    """Write the lattice that the function of each key returns, and report failures."""
+    """Build the lattice of each entry by calling its function, write the lattices, and report failures."""
     log = inputs.log
     with open_output(destination, inputs) as archive:
         for key, make_lattice in entries:

@@ -143,7 +143,7 @@ def _format(
     output_file("Text file for the word sequences, or ark:FILE"),
     writes("--bayes-risk", "Write the expected number of word errors of each lattice."),
     writes("--sausage", "Write the word ids and posteriors of the bins of each lattice."),
-    writes("--times", "Write the begin and end of each bin, in frames."),
+    writes("--times", "Write the start and end of each bin, in frames."),
     switch("--one-best-times", False, "Write the times of the decoded words to --times, instead of those of all bins."),
     writes("--mesh-dir", "Write confusion networks to DIR/KEY.mesh as SRILM word meshes.", kind=OutputFolder()),
     writes("--json", "Write confusion networks as JSON, one per line.", "json_file"),

@@ -24,11 +24,11 @@ from ninja.lattice.times import check_labelled, is_timed
 from ninja.pipeline import Output
 from ninja.pipeline.execution import OnBatches, OnLattices
 
-Operation = Callable[..., Any]  # from a lattice to a lattice, or from a batch to a batch
+Operation = Callable[..., Any]  # takes and returns a lattice, or takes and returns a batch
 
 
 def operation(kind: Kind | None = None, *, batches: bool = False) -> Callable[[Command], Sectioned]:
-    """Return a decorator that turns a function from options to an `Operation` into a command.
+    """Return a decorator that makes a command from a function that takes options and returns an `Operation`.
 
     Args:
         kind: Kind of the output lattices; None keeps the kind of the results.

@@ -185,7 +185,7 @@ def boost_ali(
     max_silence: float,
     silence_phones: tuple[int, ...],
 ) -> None:
-    """Lower the graph cost of each arc by its number of phone frame errors.
+    """Lower the graph costs of arcs by --b for each phone frame error.
 
     Use this for discriminative training with boosted MMI. As in the paper, a wrong silence phone does not count as an
     error unless --max-silence is given. A lattice without a reference alignment is reported and skipped.
