@@ -37,11 +37,12 @@ class Config:
     num_phones: int
     inputs: Inputs = "both"
     outputs: Outputs = "joint"  # concat: one decoder writes letters, then phones; joint: a decoder for each
-    # attention: decoders attend while training, and the vector is of an average, or of first and last states;
-    # s2s-last: no decoders; nnlm-last: a model of the next symbol
+    # "boundary" pools the first and last states, "last" only the last, and "average" all states. "attention" and
+    # "attention-boundary" pool like "average" and "boundary", but decoders also attend to the states in training.
+    # "s2s-last" is "last" without decoders. "nnlm-last" is "last" with a forward GRU that predicts the next symbol.
     extractor: Extractor = "boundary"
     embedding: int = 32
-    hidden: int = 64  # size of the GRU in each direction
+    hidden: int = 64  # state size of the GRU in each direction
     bottleneck: int = 128
     vector: int = 64
     decoder: int = 96

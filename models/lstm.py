@@ -4,9 +4,9 @@
             [V, embedding]  hidden cells, projected back to the embedding's width
 
 The projection allows many cells (memory) with a narrow output, which every step reads (speed). Input and output share
-one embedding matrix, so the output needs only a bias. If embeddings are wider than the outputs of layers, layers read
-their first numbers, and the last layer has a second projection, which only the softmax reads. Layers with no more cells
-than the embedding has numbers have no projection.
+one embedding matrix, so the output needs only a bias. If embeddings are wider than layer outputs, layers read
+only their first numbers, and the last layer has a second projection, which only the softmax reads. Layers with no more
+cells than the embedding has numbers have no projection.
 
     last layer's cells ──► [ projection, read by the next step | more ] · embedding + bias
 
@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-# The other implementation is as fast.
+# Without oneDNN, torch uses its own implementation, which is as fast.
 warnings.filterwarnings("ignore", "LSTM with projections is not supported with oneDNN")
 
 

@@ -74,7 +74,7 @@ class Node:
     name: str
     component: str | None
     parts: tuple[Part, ...]
-    first: int  # begin of the range; 0 with a component
+    first: int  # start of the range; 0 with a component
     dim: int
 
 

@@ -42,7 +42,7 @@ class PhrasePointer(nn.Module):
         super().__init__()
         self.config = config
         hidden = config.hidden
-        # The last element of a query is 1, so that of a key is a bias for its phrase.
+        # The last element of a query is 1, so the last element of a key is a bias for its phrase.
         self.query = nn.Sequential(nn.Linear(config.state, hidden), nn.SiLU(), nn.Linear(hidden, config.width - 1))
         score, key = nn.Linear(hidden // 2, 1), nn.Linear(hidden, config.width)
         self.no_phrase = nn.Sequential(nn.Linear(config.state, hidden // 2), nn.SiLU(), score)
@@ -56,7 +56,7 @@ class PhrasePointer(nn.Module):
             key.weight.mul_(0.1)
 
     def queries(self, state: Tensor) -> tuple[Tensor, Tensor]:
-        """Return queries [n, width] and scores of no phrase, without their offset [n], of states [n, state]."""
+        """Return queries [n, width] and scores of no phrase, without the offset, [n] for states [n, state]."""
         scaled = state * self.state_scale
         query = self.query(scaled)
         return torch.cat([query, torch.ones_like(query[:, :1])], 1), self.no_phrase(scaled)[:, 0]

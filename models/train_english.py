@@ -3,9 +3,9 @@
     python models/train_english.py train.txt.gz dev.txt.gz FOLDER
     python models/train_english.py train.txt.gz dev.txt.gz FOLDER finish
 
-The first trains FOLDER/english.pt, or continues an interrupted training, and then runs the second: it rounds the best
-weights to int8, trains the layers that estimate their normaliser, and writes english.safetensors and english.md to
-this folder. The training is that of ``ninja train`` with the options below.
+The first command trains FOLDER/english.pt, or continues an interrupted training, and then runs the second, which
+rounds the best weights to int8, trains the layers that estimate the normaliser, and writes english.safetensors and
+english.md to this folder. It trains as ``ninja train`` does, with the options below.
 """
 
 import dataclasses
@@ -29,7 +29,7 @@ OPTIONS = TrainOptions(
     check_steps=200,
     patience=1000,  # the learning rate falls to 0, so the last measurement is the best
 )
-NORMALISER = 256  # width of its layers
+NORMALISER = 256  # width of the layers that estimate the normaliser
 OUTPUT = Path(__file__).resolve().with_name("english.safetensors")
 
 CARD = """\

@@ -100,7 +100,7 @@ class TransformerLanguageModel(nn.Module):
                 nn.init.normal_(layer.weight, std=layer.in_features**-0.5)
                 nn.init.zeros_(layer.bias)
             for layer in (block.attention_output, block.hidden_output):
-                # The residual stream sums 2 · layers such terms; this gives the sum the variance of one.
+                # The residual stream sums 2 · layers branches; this factor gives it the variance of one branch.
                 layer.weight.data.mul_((2 * self.config.layers) ** -0.5)
 
     def forward(self, word: Tensor) -> Tensor:

@@ -78,8 +78,8 @@ def open_checkpoint(stored: StoredNetwork, options: LoadOptions) -> LstmLM | Tra
 def write_atomically(content: dict[str, Any], path: str | os.PathLike[str]) -> None:
     """Write tensors and plain values to a temporary file, and rename it to `path` when it is complete.
 
-    The format is safetensors if the name ends in ``.safetensors``, see `ninja.lm.stored_network`, else that of
-    `torch.save`.
+    The format is safetensors if the name ends in ``.safetensors`` (see `ninja.lm.stored_network`), and otherwise the
+    format of `torch.save`.
     """
     name = os.fspath(path)
     if name.endswith(ENDING):
@@ -195,7 +195,7 @@ class SkipInitialisation(TorchFunctionMode):
 def _build(stored: StoredNetwork) -> Module:
     """Build a network from its configuration and load its weights, after checking their names and shapes."""
     config_class, network_class = NETWORKS[stored.kind]
-    with torch.device("meta"), SkipInitialisation():  # shapes only: no memory
+    with torch.device("meta"), SkipInitialisation():  # has shapes, but allocates no memory
         module: Module = network_class(config_class(**stored.config))
     names = module.state_dict()
     stored.check_shapes({name: tuple(weight.shape) for name, weight in names.items()})

@@ -42,9 +42,9 @@ def linear(
 ) -> Callable[[torch.Tensor], torch.Tensor]:
     """Return the function x ↦ x weightᵀ + bias, from float32 to float32.
 
-    On a CPU oneDNN with a prepacked weight, as ``torch.compile`` calls it, is 2 to 3 times as fast as the BLAS behind
-    ``torch.addmm`` (measured on AMD Zen 5 for 1 to 256 rows), and twice as fast again with bfloat16. With AVX2 or later
-    a row's result has the same bits in any batch.
+    On a CPU, this calls oneDNN with a prepacked weight, as ``torch.compile`` does, which is 2 to 3 times as fast as the
+    BLAS behind ``torch.addmm`` (measured on AMD Zen 5 for 1 to 256 rows), and twice as fast again with bfloat16. With
+    AVX2 or later, the result for a row has the same bits in any batch.
 
     Args:
         half: Compute in bfloat16 with float32 sums, if the processor has the instructions.

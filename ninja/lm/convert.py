@@ -17,7 +17,7 @@ def convert(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> N
 
     Args:
         source: A Kaldi RNNLM (its directory or its network, ``final.raw``), or a checkpoint.
-        target: For a Kaldi RNNLM, the checkpoint to write. For a checkpoint ``.pt``, a ``.safetensors`` file, or vice
+        target: For a Kaldi RNNLM, the checkpoint to write. For a ``.pt`` checkpoint, a ``.safetensors`` file, or vice
             versa. For a checkpoint of Ninja's LSTM, also an ONNX file (``.onnx``), or a directory for a pair of Caffe2
             nets, which ends in ``/`` or exists already.
 
@@ -32,7 +32,7 @@ def convert(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> N
     elif kind == CHECKPOINT and (output.endswith(os.sep) or os.path.isdir(output)):
         to_caffe2(checkpoint.read(name), output)
     elif kind == CHECKPOINT and output.endswith((ENDING, ".pt")) and name.endswith(ENDING) != output.endswith(ENDING):
-        read_network(name)  # refuses a damaged one
+        read_network(name)  # raises an error if the checkpoint is damaged
         checkpoint.write_atomically(checkpoint.read_saved(name), output)
     elif kind == KALDI_RNNLM:
         model = rnnlm.read(name)

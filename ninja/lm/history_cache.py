@@ -35,10 +35,10 @@ class _History:
 
 
 class HistoryCache(LanguageModel):
-    """A language model that computes a history or a score once, although many lattices contain it.
+    """A language model that computes each history and each score only once, even if many lattices contain it.
 
-    Released histories are kept until there are more than `capacity`; then those that were not used for the longest time
-    are dropped. A slot is the number of a history.
+    Released histories are kept until there are more than `capacity`; then the least recently used ones are dropped. A
+    slot is the number of a history.
 
     Args:
         lm: The model.
@@ -163,7 +163,7 @@ class HistoryCache(LanguageModel):
         return number
 
     def _drop(self) -> None:
-        """Drop the histories that were not used for the longest time, later words first."""
+        """Drop the least recently used histories, longer histories before their prefixes."""
         least = int(REMAINDER * self.capacity)
         unused = [
             (history.used, number)

@@ -251,8 +251,8 @@ def with_lexical_forms(
     """Return a model, or the models of a mixture, over written words.
 
     Args:
-        text: Text of the models; by default, models of pieces that have capitals and punctuation read written text, and
-            are returned unchanged.
+        text: Kind of words that the models score. By default, models of pieces that have capitals and punctuation score
+            written words, and are returned unchanged.
     """
     if isinstance(lm, Mixture):
         models = [(with_lexical_forms(model, forms, text), weight) for model, weight in lm.models]

@@ -172,7 +172,7 @@ def _open(name: str, options: LoadOptions) -> LanguageModel:
     if others and options.backend == "auto":
         options = replace(options, backend="torch")  # NumPy has no devices
     lm = model_format.open(name, replace(options, device=device.strip()))
-    if others and lm.device is not None:  # it computes with torch
+    if others and lm.device is not None:  # the model computes with torch
         lm.replicas = (lm, *(model_format.open(name, replace(options, device=other.strip())) for other in others))
     return lm
 

@@ -232,7 +232,7 @@ class EndpointOptions:
 
     model: str | None = described(None, "Name of the model on the server.  [default: its only model]")
     bos: str | None = described(
-        None, "Token that begins a text, such as <s>.  [default: that of the server, else the token that ends a text]"
+        None, "Token that begins a text, such as <s>.  [default: the server's, else the token that ends a text]"
     )
     eos: str | None = described(
         None, "Token that ends a text, such as </s>; required if the server does not name it (vLLM)."

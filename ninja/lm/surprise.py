@@ -55,13 +55,13 @@ def surprise_of_model(model: ConfidenceModel, lm: str | None = None) -> WordSurp
 
     Args:
         model: The confidence model.
-        lm: File of the language model, or name of a shipped one.  [default: the shipped model that it names]
+        lm: File of the language model, or name of a shipped one.  [default: the shipped model that `model` names]
 
     Returns:
         The scores of sentences, None if the confidence model uses no language model.
 
     Raises:
-        OptionError: `lm` is missing, or not needed, or has another name than the language model of the fit.
+        OptionError: `lm` is missing, is not needed, or has another name than the model used to fit the confidences.
         NinjaError: The language model cannot be loaded.
     """
     if not model.needs_lm:

@@ -15,7 +15,7 @@ from ninja.files.stream import Place, open_stream
 from ninja.formats.content import Content, numbered_lines
 from ninja.lm.word_map import BOS, EOS, SPECIAL, UNK
 
-# In words; limits the memory that training on a text without line breaks would take.
+# Maximum number of words; limits the memory for training on a text without line breaks.
 LONGEST_SENTENCE = 2_000
 HELD_OUT_EVERY = 20  # without a held-out text, one in this many sentences is held out
 MOST_HELD_OUT = 5_000  # maximum number of held-out sentences; more slow down evaluation without a gain

@@ -28,7 +28,7 @@ from ninja.lm.word_map import Words
 
 GATHER_BYTES = 16 * 2**20  # keys and values gathered at once; larger batches exceed CPU caches and are slower
 BLOCK_NODES = 128  # trie nodes per block; the cost of attention is quadratic in it
-BATCH_TOKENS = {"cpu": 1024, "cuda": 16_384}  # per pass; fewer are slower, more take memory without a gain
+BATCH_TOKENS = {"cpu": 1024, "cuda": 16_384}  # tokens per pass; fewer are slower, and more use memory without a gain
 
 Ids = npt.NDArray[np.int64]
 
@@ -72,7 +72,7 @@ class Forest:
             if above[node] >= 0:
                 size[above[node]] += size[node]
         rank, depth, free = [0] * len(above), [1] * len(above), [0] * len(above)
-        top = 0  # rank of the next child of <s>; `free` is that of other nodes
+        top = 0  # rank of the next child of <s>; `free` has the ranks of the next children of other nodes
         for node, upper in enumerate(above):
             if upper < 0:
                 rank[node], top = top, top + size[node]

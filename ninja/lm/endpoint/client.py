@@ -78,7 +78,7 @@ class Client:
         self._pool = ThreadPoolExecutor(options.connections, "endpoint")
         self._seconds = 0.0  # time of completed calls of `map`
         self._num_calls = 0  # calls of `map` in progress
-        self._started = 0.0  # time by `time.monotonic` at which the first of them began
+        self._started = 0.0  # start of the first call in progress, by `time.monotonic`
         self.num_requests = 0
         self.num_tokens = 0
 
@@ -101,7 +101,7 @@ class Client:
     def send(
         self, path: str, body: dict[str, Any] | None, read: Callable[[Any], Answer], num_tokens: int = 0
     ) -> Answer:
-        """Send a request, and repeat it while it fails; the pauses grow.
+        """Send a request; if it fails, repeat it after growing pauses.
 
         Args:
             path: Path of the URL.

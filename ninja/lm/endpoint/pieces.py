@@ -126,7 +126,7 @@ class EndpointPieces(LanguageModel):
 class ServerTokenizer:
     """A tokenizer of a server, with the part of the interface of the transformers library that `Spelling` needs."""
 
-    unk_token_id = None  # servers do not tell; tokenizers of large models spell any word
+    unk_token_id = None  # servers do not report it; tokenizers of large models spell any word
 
     def __init__(self, server: Server, cache: ScoreCache) -> None:
         """Use a server; `cache` has the tokens of earlier runs."""

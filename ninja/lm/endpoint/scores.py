@@ -1,4 +1,4 @@
-"""`ScoreCache`: scores of earlier runs in a file, so that a run that was stopped does not pay for them twice."""
+"""`ScoreCache`: scores of earlier runs in a file, so that repeating a stopped run does not cost them again."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ScoreCache:
         """Open or create a file.
 
         Args:
-            path: The file; None to keep nothing.
+            path: The file; None stores nothing.
             model: Identity of the model; scores of other models are not used.
 
         Raises:
@@ -42,22 +42,22 @@ class ScoreCache:
                 self._file.execute("CREATE TABLE IF NOT EXISTS token (key BLOB PRIMARY KEY, value BLOB) WITHOUT ROWID")
 
     def scores(self, sequences: Sequence[tuple[int, ...]]) -> dict[tuple[int, ...], float]:
-        """Return the known scores of sequences."""
+        """Return the stored scores of those sequences that have one."""
         known = self._values("score", {self._key(np.array(text, np.int32).tobytes()): text for text in sequences})
         return {text: float(value) for text, value in known.items() if isinstance(value, float) and value <= 0.01}
 
     def put_scores(self, scores: Mapping[tuple[int, ...], float]) -> None:
-        """Keep finite scores of sequences."""
+        """Store the finite scores of sequences."""
         rows = ((self._key(np.array(text, np.int32).tobytes()), value) for text, value in scores.items())
         self._put("score", [row for row in rows if row[1] > -np.inf])
 
     def tokens(self, texts: Sequence[str]) -> dict[str, list[int]]:
-        """Return the known tokens of texts."""
+        """Return the stored tokens of those texts that have any."""
         known = self._values("token", {self._key(text.encode()): text for text in texts})
         return {text: np.frombuffer(value, np.int32).tolist() for text, value in known.items()}
 
     def put_tokens(self, tokens: Mapping[str, list[int]]) -> None:
-        """Keep the tokens of texts."""
+        """Store the tokens of texts."""
         rows = [(self._key(text.encode()), np.array(ids, np.int32).tobytes()) for text, ids in tokens.items()]
         self._put("token", rows)
 

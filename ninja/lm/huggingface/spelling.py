@@ -18,8 +18,9 @@ from ninja.lm.word_map import BOS, EOS, UNK
 
 CARRIER = "a"  # a word put before another to get its pieces inside a sentence
 PROBE = "\ue000\U000f0000"  # private-use characters; a tokenizer that can spell them, such as by bytes, can spell any
-UPPER_SHARE = 0.9  # fraction of words in upper case from which lattices count as upper-case
-PIECES_RATIO = 1.25  # ratio of pieces in upper and lower case from which the model's text counts as lower-case
+UPPER_SHARE = 0.9  # minimum fraction of words in upper case for lattices to count as upper-case
+# The model's training text counts as lower-case if upper-case words need at least this many times as many pieces.
+PIECES_RATIO = 1.25
 
 
 class Spelling:

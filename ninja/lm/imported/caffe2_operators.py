@@ -2,7 +2,7 @@
 
 Each function takes the operator, which contains the arguments, and its input tensors, and returns its output tensors.
 `OPERATORS` lists the supported operators. Gradients, data readers, convolutions and RecurrentNetwork are not supported;
-models of the latter are run by their step net.
+a model that uses RecurrentNetwork is run by its step net.
 
 Source: caffe2/operators/*.h and the documentation in *.cc, PyTorch 1.x.
 """

@@ -227,7 +227,7 @@ DESCRIPTORS = ("Append", "Sum", "IfDefined", "Offset", "Scale", "Const")
 
 
 def _ordered(by_name: Mapping[str, _Line], sums: Mapping[str, list[_Sum]]) -> list[str]:
-    """Sort the nodes that the output depends on, so that each follows those whose value at the same step it reads."""
+    """Sort the nodes that the output depends on, so that each follows the nodes that it reads at the same step."""
     needed, stack = {OUTPUT}, [OUTPUT]
     while stack:
         name = stack.pop()

@@ -249,7 +249,7 @@ def train_ngram(
 
 
 def _effective(ngrams: Ngrams, longer: Ngrams | None, begins: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
-    """Return the Kneser–Ney counts of n-grams; `begins` is true for those that begin with ``<s>``."""
+    """Return the Kneser–Ney counts of n-grams; `begins` is true for n-grams that begin with ``<s>``."""
     if longer is None:
         return ngrams.count.copy()
     return np.where(begins, ngrams.count, np.bincount(longer.suffix, minlength=len(ngrams)))

@@ -68,7 +68,7 @@ class ArrayLstm(ArrayPoolLM):
         self._begin()
 
     def _advance(self, old: Slots, new: Slots, words: np.ndarray) -> None:
-        is_first = np.append(True, old[1:] != old[:-1])  # of the continuations of a history, which are adjacent
+        is_first = np.append(True, old[1:] != old[:-1])  # first slot of each history; equal slots are adjacent
         parent, parent_row = old[is_first], np.cumsum(is_first) - 1
         below, below_row = self._word_gates.of(words)
         place = 0

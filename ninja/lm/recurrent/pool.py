@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 CACHED_BYTES = 96 << 20
 ROWS_AT_ONCE = 256  # rows per thread and step, which fit its cache
 LOGIT_WORDS = 4096  # words whose logits are computed at once for the normaliser
-FEWEST_ROWS = 16  # rows for which another thread is worthwhile
-FEWEST_SCORES = 2048  # words to score, for which it is: a product of two vectors each
+FEWEST_ROWS = 16  # minimum number of rows per piece
+FEWEST_SCORES = 2048  # the same for scores, as each is only a product of two vectors
 Slots = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
 
@@ -203,7 +203,7 @@ class RowThreads:
         return self._pool
 
     def run(self, compute: Callable[[slice], None], num_rows: int, fewest: int = FEWEST_ROWS) -> None:
-        """Compute all rows of a batch in pieces; another thread helps for at least `fewest` rows per thread."""
+        """Compute all rows of a batch on several threads, in pieces of at least `fewest` rows."""
         if num_rows < 2 * fewest:
             if num_rows:
                 compute(slice(0, num_rows))
