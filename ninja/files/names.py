@@ -1,4 +1,4 @@
-"""Resolve the names of inputs to places: patterns, offsets, commands, names in script files; order them."""
+"""Resolve the names of inputs (patterns, offsets, commands, entries of script files) to places, and sort them."""
 
 from __future__ import annotations
 

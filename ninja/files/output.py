@@ -300,7 +300,7 @@ def text_output(name: str, guard: Guard | None = None) -> Iterator[TextIO]:
         guard: Protects the inputs from being replaced.
 
     Raises:
-        OptionError: The name is that of two files.
+        OptionError: The name specifies two files, as ``ark,scp:A,S`` does.
     """
     output = target(name)
     if output.script is not None:
@@ -368,7 +368,7 @@ def open_locked(path: str, *, keep: bool) -> int:
 
 
 def is_there(descriptor: int, path: str) -> bool:
-    """Return whether a path is that of an open file descriptor."""
+    """Return whether a path still leads to the file of an open descriptor."""
     try:
         return os.path.samestat(os.fstat(descriptor), os.stat(path))
     except FileNotFoundError:

@@ -169,7 +169,7 @@ class Stream:
         self._lock = threading.Lock()  # held while the file is read, as another thread may close the stream
         self._closed = False
         self._bytes_left = size
-        self._position = 0  # unless the stream is gzip
+        self._position = 0  # position in the file; not used if the stream is gzip
         self._unpacked: GzipReader | None = None
         self._readinto: Callable[[memoryview], int | None] = raw.readinto  # type: ignore[attr-defined]
         head = b""
@@ -240,7 +240,7 @@ class Stream:
 
     def rest(self) -> bytes:
         """Read all remaining bytes."""
-        content = io.BytesIO()  # whose getvalue does not copy
+        content = io.BytesIO()  # its getvalue does not copy
         buffer = memoryview(bytearray(CHUNK))
         while count := self.readinto(buffer):
             content.write(buffer[:count])

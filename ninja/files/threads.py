@@ -199,7 +199,7 @@ class WriteQueue:
 
     Args:
         file: The output. Others may use it only after `wait` or `stop`, until the next call of `put`.
-        spare: Gets each buffer, cleared, when its bytes are written, or are not written because of an earlier error.
+        spare: List to which each buffer is added, cleared, once its bytes are written or, after an error, discarded.
     """
 
     def __init__(self, file: Bytes, spare: list[Any]) -> None:
@@ -210,7 +210,7 @@ class WriteQueue:
         self._error: BaseException | None = None
 
     def put(self, buffer: Buffer) -> None:
-        """Add a buffer to be written; wait while `LARGEST_QUEUE` others wait."""
+        """Add a buffer to be written; block while `LARGEST_QUEUE` other buffers are waiting."""
         if self._error is not None:
             raise self._error
         if self._thread is None:

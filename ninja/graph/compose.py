@@ -113,7 +113,7 @@ def _composition(
     arc_begin: npt.NDArray[np.int64],
     dst: npt.NDArray[np.int32],
     word: npt.NDArray[np.int32],
-    arc: npt.NDArray[np.int64],  # arc of the lattice, -1 if it stays in its state
+    arc: npt.NDArray[np.int64],  # arc of the lattice, -1 if the lattice stays in its state
     state: npt.NDArray[np.int32],  # state of the lattice
     costs: dict[str, Array],
 ) -> Lattice:

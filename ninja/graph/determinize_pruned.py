@@ -77,8 +77,8 @@ def determinize_pruned(
     """Keep the best path of each word sequence within the beam, with both costs and its alignment.
 
     Epsilons and arcs with several labels are allowed; state-level lattices of a decoder become compact. Costs are added
-    in single precision in Kaldi's order, so that the same one of nearly equal paths is kept. The search is best-first:
-    if a limit stops it, the result is complete within a smaller beam, which the report contains.
+    in single precision in Kaldi's order, so that the choice between nearly equal paths is the same. The search is
+    best-first: if a limit stops it, the result is complete within a smaller beam, which the report contains.
 
     Args:
         lattice: Any lattice.
@@ -138,8 +138,8 @@ def determinize_phone_pruned(
     """Determinize over phones and words first, then over words, both within the beam.
 
     If the same words have many alignments, the first pass reduces the work of the second, so that larger lattices stay
-    within the limits. The result is that of ``determinize_pruned``, except that rounding may select another one of
-    nearly equal paths.
+    within the limits. The result is the same as from ``determinize_pruned``, except that rounding may change the choice
+    between nearly equal paths.
 
     Args:
         lattice: A lattice whose alignments are transition ids.

@@ -122,14 +122,14 @@ def accuracy_posteriors(
 ) -> FramePosteriors:
     """Compute the MPE or sMBR posterior of each label at each frame.
 
-    It is the probability of the label at the frame, times the expected number of correct frames of the paths through
-    the label minus that of all paths.
+    The posterior is the probability of the label at the frame, multiplied by a difference: the expected number of
+    correct frames on paths through the label, minus the expected number on all paths.
 
     Args:
         lattice: A lattice whose labels are transition ids.
         alignment: Transition id of each frame of the reference, int32 [num_frames].
         model: The transition model.
-        criterion: "mpfe" if a frame is correct when its phone is that of the reference, "smbr" if its density must be.
+        criterion: A frame is correct if it has the phone ("mpfe") or the density ("smbr") of the reference.
         scales: Weights of the total cost.
         silence_phones: Phones whose frames are never correct.
         one_silence_class: Treat all silence phones as one class: any of them is correct where the reference has one.

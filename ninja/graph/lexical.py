@@ -20,10 +20,10 @@ class LexicalLattice:
     lattice: Lattice
     source_arc: npt.NDArray[np.int64]  # [num_arcs]
     is_first: npt.NDArray[np.bool_]  # [num_arcs], False for the second and later words of a form
-    state: npt.NDArray[np.int64]  # the state of each state of the written lattice
+    state: npt.NDArray[np.int64]  # state of this lattice for each state of the written lattice
 
     def written_arcs(self, arcs: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
-        """Return the written arcs of a sequence of arcs, each once."""
+        """Return the written arcs that a sequence of arcs comes from, without repetitions."""
         written: npt.NDArray[np.int64] = self.source_arc[arcs[self.is_first[arcs]]]
         return written
 
@@ -43,7 +43,7 @@ def lexical_lattice(lattice: Lattice, table: LexicalTable) -> LexicalLattice:
         word = frozen(first)
         lexical = lattice.replace(word=word, words=table.lexical)
         return LexicalLattice(lexical, arc, np.ones(len(arc), np.bool_), np.arange(lattice.num_states))
-    count = np.maximum(length, 1).astype(np.int64)  # arcs of each written arc
+    count = np.maximum(length, 1).astype(np.int64)  # number of arcs for each written arc
     source_arc = np.repeat(arc, count)
     begin = offsets(count)
     piece = np.arange(len(source_arc)) - begin[source_arc]

@@ -26,7 +26,7 @@ Doubles = npt.NDArray[np.float64]
 class Seam:
     """Where the lattice changes from one window to the next."""
 
-    frame: int  # from the begin of the first window
+    frame: int  # counted from the start of the first window
     probability: float  # that both windows have a word boundary there
 
 
@@ -200,8 +200,8 @@ def join_windows(
     there. The posterior of a path is the product of its posteriors in the windows, computed with `scales`.
 
     Args:
-        windows: Lattices with alignments or times, in the order of time.
-        begins: Begin of each window in the recording, in seconds; times of the result are counted from the first.
+        windows: Lattices with alignments or times, in chronological order.
+        begins: Start of each window in the recording, in seconds; times of the result are counted from the first one.
         key: Key of the result.
         frame_shift: Seconds per frame, > 0.
         scales: Scales of the costs, with which posteriors are computed.

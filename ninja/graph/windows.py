@@ -17,15 +17,15 @@ from ninja.log import Log
 
 FRAME_SHIFT = 0.01  # seconds per frame of lattices without a frame shift
 LIKELY = 0.5  # probability of a seam below which it is reported
-UNITS = (1.0, 0.01, 0.001)  # seconds, of the numbers in keys
-MAX_DIGITS = 12  # of the number of a window
-UNIT_TOLERANCE = 0.1  # by which the length of a window may differ from the numbers in its key
+UNITS = (1.0, 0.01, 0.001)  # possible units of the numbers in keys, in seconds
+MAX_DIGITS = 12  # maximum number of digits of the number of a window
+UNIT_TOLERANCE = 0.1  # relative tolerance between the length of a window and the numbers in its key
 _TIMES = re.compile(r"(.+?)[_.-](\d{1,12})-(\d{1,12})")
 
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """How the recording and the begin of a window are found.
+    """How to find the recording and the start of a window.
 
     The key of a window is that of a line in a segments file; or it ends in the times of the window, as in
     ``rec_000030-000065``, in a unit that fits the length of the lattice (seconds, hundredths or thousandths); or, with
@@ -33,7 +33,7 @@ class Windows:
     """
 
     segments: Mapping[str, tuple[str, float, float]] | None = None  # key → recording, begin and end in seconds
-    step: float | None = None  # seconds between the begins of consecutive windows
+    step: float | None = None  # seconds between the starts of consecutive windows
     path: str | None = None  # file of the segments, for messages
 
     @classmethod
@@ -63,7 +63,7 @@ class Windows:
         return cls(step=window - overlap)
 
     def of(self, key: str, seconds: float) -> tuple[str, float]:
-        """Return the recording of a window, and its begin in seconds; with a `step`, the begin of window 0 is 0.
+        """Return the recording of a window, and its start in seconds; with a `step`, window 0 starts at 0.
 
         Args:
             key: Key of the window.
@@ -110,8 +110,8 @@ def stitch(
     """Join the lattices of overlapping windows into one lattice per recording; see `ninja.graph.stitch.join_windows`.
 
     Args:
-        lattices: ``(key, lattice)`` pairs; the windows of a recording are consecutive and in the order of time.
-        windows: How the recording and the begin of a window are found.  [default: by the times in its key]
+        lattices: ``(key, lattice)`` pairs; the windows of a recording are consecutive and in chronological order.
+        windows: How to find the recording and the start of a window.  [default: by the times in its key]
         scales: Scales of the costs, with which posteriors are computed.
         frame_shift: Seconds per frame.  [default: that of the lattices, else 0.01]
         log: Receives notes about uncertain seams, and failures if its ``on_error`` is set; otherwise the first failure

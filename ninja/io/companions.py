@@ -1,4 +1,4 @@
-"""Companions of lattices: the symbol table and the scale file next to them, and those of an output.
+"""Companion files of lattices: the symbol table and the scale file next to a source or an output.
 
 The scale file of ``rescored.ark.gz`` is ``rescored.ark.gz.scales.toml``; that of a folder is ``lattices.scales.toml``
 in the folder. Its keys are options of ``ninja rescore``: ``acoustic_scale``, ``word_penalty``, ``lm_weight``.
@@ -44,9 +44,9 @@ def is_one_field(word: str) -> bool:
 class TableOutput:
     """The symbol table of an output that contains word ids.
 
-    A table of the words that sources spell is written next to the output, and so is one that was written with another
-    archive. Other tables come from a file that the user knows; they are written only to replace an older table that is
-    already next to the output.
+    The table is written next to the output if it was built from the words that sources spell, or was itself written
+    with another archive. Any other table comes from a file that the user knows; it is written only to replace an older
+    table that is already next to the output.
 
     Args:
         place: File or folder of the output, ``-`` for stdout.

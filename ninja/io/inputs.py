@@ -49,7 +49,7 @@ class Inputs:
         beside: Other sources whose words must be known before the first lattice.
         are_lattices: The sources contain lattices, whose words can form a symbol table.
         spells_words: The caller needs the words of ids.
-        guard: Gets each file that is read, so that no output replaces it.
+        guard: Registers each file that is read, so that no output replaces it.
     """
 
     names: Name | Sequence[Name]
@@ -73,7 +73,7 @@ class Inputs:
     default_scales: frozenset[str] = frozenset()  # names of scales set neither by the user nor by a scale file
     _symbols: SymbolTable | None = None
     _words: Words | None = None
-    _begun: Reading | None = None  # the first lattices of which have been read
+    _begun: Reading | None = None  # pass of which the first lattices have been read
     _current: Reading | None = None
     _table_path: str | None = None
 

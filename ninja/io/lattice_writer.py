@@ -129,8 +129,8 @@ class LatticeWriter:
         """Append a lattice, converted to an n-best list or a confusion network if the format requires it.
 
         Args:
-            item: A lattice, or if the format stores these, an n-best list or a confusion network.
-            key: Utterance id; None uses that of the item.
+            item: A lattice; or an n-best list or a confusion network, if the format stores it.
+            key: Utterance id; None uses the key of the item.
 
         Raises:
             LatticeError: The format cannot store the item, or with ``lossy="refuse"``, not all of its fields.
@@ -309,7 +309,7 @@ class KaldiWriter(LatticeWriter):
 
                 try:
                     point = resume_point(target, self._file, self._output.run, self._output.chosen)
-                except OptionError:  # the file is of another run, and is kept
+                except OptionError:  # the file belongs to another run, and is kept
                     self._file = None
                     raise
                 tail, entries = point.tail, point.entries

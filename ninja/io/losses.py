@@ -23,7 +23,8 @@ ASSUMED_SHIFT = 0.01  # seconds, the default of all readers
 def lost_of_lattice(lattice: Lattice, keeps: frozenset[Field]) -> list[str]:
     """Return the names of the fields of a lattice that a format does not store.
 
-    Times are not lost if alignments are stored, nor a frame shift if neither alignments nor times are.
+    Times do not count as lost if alignments are stored, nor does the frame shift if neither alignments nor times are
+    stored.
 
     Args:
         lattice: The lattice.
@@ -88,7 +89,7 @@ def _lost_costs(keeps: frozenset[Field], *, graph: bool, acoustic: bool, apart: 
         keeps: Fields that the format stores.
         graph: Any graph cost is not 0.
         acoustic: Any acoustic cost is not 0.
-        apart: Both costs are needed to tell them apart when the format is read again.
+        apart: Graph and acoustic costs can be separated again only if the format stores both.
     """
     lost = [FIELDS["graph"]] if graph and "graph" not in keeps else []
     if acoustic and "acoustic" not in keeps:

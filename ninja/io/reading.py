@@ -49,9 +49,9 @@ class ReadOptions:
     encoding: str = "utf-8"  # encoding of text in formats other than Kaldi's
     read_ahead: bool = True  # read in a thread, ahead of the caller
     late: bool = False  # errors of a lattice may be raised when the lattice is used
-    formats: Counter[str] = field(default_factory=Counter)  # gets the number of files read in each format
+    formats: Counter[str] = field(default_factory=Counter)  # counts the files read, by format
     on_note: Callable[[str], None] = warnings.warn  # called with notes, such as the skipped files of a folder
-    guard: Guard | None = None  # gets the files that script files name
+    guard: Guard | None = None  # registers the files that script files name
 
 
 class Reading:
@@ -378,17 +378,17 @@ def read(
     cannot be reached from the start are removed, and the others are sorted topologically if necessary. Costs in double
     precision (``lattice8``, ``compactlattice84``) are rounded to single precision.
 
-    Lattices in formats that spell words have the ids of `words`. If it is None, the words of all files form one table,
-    which grows while the files are read; lattices of a file that contains a symbol table, such as an Arrow file, keep
-    that table.
+    Lattices in formats that spell words get their ids from `words`. If it is None, the words of all files form one
+    table, which grows while the files are read; lattices of a file that contains a symbol table, such as an Arrow file,
+    keep that table.
 
     Args:
         source: A file, a folder, a list of files (one per line), ``-`` for stdin, a pattern (``lat.*.gz``,
             ``lat.JOB.gz``), a Kaldi rspecifier (``ark:…``, ``scp:…``, ``ark:gunzip -c lat.1.gz |``), or several of
             these. A lattice without a key gets the name of its file as key.
         batches: Yield `Batch` objects of many lattices each, which functions process in one call.
-        words: Symbol table to attach, or its path; other words are errors. ``SymbolTable.growing()`` gets the words of
-            all files, including those that contain symbol tables; no file may then contain only ids.
+        words: Symbol table to attach, or its path; words that it lacks are errors. ``SymbolTable.growing()`` gets
+            the words of all files, including those that contain symbol tables; no file may then contain only ids.
         format: Format of all files, such as ``slf``, or with options ``slf:frame_shift=0.016,graph=n``; see
             docs/formats.md. None detects the format of each file; formats that have no signature are detected by the
             extension.

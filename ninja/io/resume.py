@@ -2,7 +2,7 @@
 
 The facts are stored next to the output in ``.NAME.run`` while the output is incomplete, and with ``--resume`` also
 afterwards. They are a JSON object with ``version``, ``command``, ``options`` by name, and ``sources``, a list of
-``State``. The value of an option is the user's, or a list of the states of its files.
+``State``. The value of an option that names files is the list of their states.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ResumePoint:
     """The valid part of an unfinished archive."""
 
     length: int = 0  # number of bytes of complete entries
-    tail: bytes = b""  # complete entries after these in an incomplete gzip member, decompressed
+    tail: bytes = b""  # complete entries of the incomplete gzip member that follows, decompressed
     entries: list[tuple[str, int]] = field(
         default_factory=list
     )  # key and offset of each lattice, in the decompressed file
@@ -49,7 +49,7 @@ def resume_point(target: Target, file: PartFile, run: Facts | None, scales: Chos
         scales: Scales chosen for the lattices.
 
     Raises:
-        OptionError: The existing output is of another run or has other scales; it is kept.
+        OptionError: The existing output belongs to another run or has other scales; it is kept.
         FormatError: The finished output is damaged, or in another format.
         OutputError: The finished output cannot be copied.
     """

@@ -56,7 +56,7 @@ class SourceFile:
 
     Args:
         table: The file and its kind.
-        guard: Gets the file when it is read, so that no output replaces it.
+        guard: Registers the file when it is read, so that no output replaces it.
         parent: The folder of the file, if the source is a folder.
     """
 
@@ -232,7 +232,7 @@ class SourceFile:
         return [file for file in self.files if file.holds not in skipped]
 
     def describe_lattices(self) -> str:
-        """Return a message about lattice files in a folder that is read for its n-best lists; empty without any."""
+        """Return a message about lattice files in a folder of n-best lists; empty if there are none."""
         names = [os.path.basename(file.path) for file in self.files if file.holds == "lattices"]
         if not names:
             return ""
@@ -246,7 +246,7 @@ class Sources:
     Args:
         names: See ``ninja.read``.
         allow_pipes: See ``ninja.read``.
-        guard: Gets each file that is read, so that no output replaces it.
+        guard: Registers each file that is read, so that no output replaces it.
     """
 
     def __init__(

@@ -77,7 +77,7 @@ def write(
     ``.jsonl`` and so on, and a binary Kaldi archive for unknown extensions. Formats that store one lattice per file
     write a file if the name has their extension, and otherwise a folder with a file per lattice, named by its key.
     Formats for n-best lists store the best hypotheses of a lattice, and formats for confusion networks its network;
-    such lists and networks can also be written directly. If the output contains word ids, the symbol table is written
+    n-best lists and networks can also be written directly. If the output contains word ids, the symbol table is written
     next to it, unless the table was read from a file.
 
     Args:
@@ -163,7 +163,7 @@ def write(
 
 
 def _is_file(path: str, format: Format) -> bool:
-    """Return whether a name is that of a file in a format, rather than of a folder."""
+    """Return whether an output is a single file in a format, rather than a folder."""
     if path == STDOUT or path.endswith(os.sep) or os.path.isdir(path):
         return path == STDOUT
     if os.path.exists(path) and not os.path.isfile(path):  # /dev/null, a named pipe
@@ -174,7 +174,8 @@ def _is_file(path: str, format: Format) -> bool:
 def _scaled(format: Format, values: Mapping[str, str], scales: Scales) -> tuple[Mapping[str, str], str | None]:
     """Add scales to the options of a format, and return a note about them.
 
-    Scales that the options already have take precedence. A format without a graph scale gets the ratio of both.
+    Scales that the options already have take precedence. If a format has no graph scale, the acoustic scale is divided
+    by it.
     """
     assert format.write is not None
     if format.write.options is None:
@@ -204,7 +205,7 @@ def format_of(name: str | os.PathLike[str], to: str | None = None) -> OutputForm
             archive.
 
     Raises:
-        OptionError: The format does not exist, the extension is that of several formats or of a read-only format, or
+        OptionError: The format does not exist, the extension belongs to several formats or to a read-only format, or
             `to` contradicts a wspecifier.
     """
     place = target(name)

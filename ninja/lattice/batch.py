@@ -13,8 +13,8 @@ from ninja.lattice.symbols import SymbolTable
 Fault = tuple[int, NinjaError]  # the number of lattices of the batch that precede a failed one, and its error
 KernelResult = tuple[object, list[tuple[int, str]]]  # items; index and message of each lattice that failed
 Keyed = tuple[str, Lattice]
-MAX_LATTICES = 16  # limit for a batch that is collected from single lattices
-MAX_ARCS = 20_000  # limit for such a batch, unless a single lattice has more
+MAX_LATTICES = 16  # limit for batches that are collected from single lattices
+MAX_ARCS = 20_000  # limit for these batches, unless a single lattice has more
 
 
 class Batch:
@@ -41,7 +41,7 @@ class Batch:
         size: int = 0,
         position: int = 0,
     ) -> None:
-        self._items = items  # None: created from `origins` on first use
+        self._items = items  # if None, created from `origins` on first use
         self._origins = origins
         self._keys: list[str] | None = None
         self.words = words

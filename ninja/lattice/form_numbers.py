@@ -63,10 +63,10 @@ class FormNumbers:
         self._lock = threading.Lock()
         self._code = np.full(1, NO_WORD, np.int32)  # [size], code of each word
         self._several: dict[Form, int] = {}  # codes of forms of several words
-        # numbers of the words of these forms: offsets and pool
+        # Offsets and pool of the numbers of the words in the forms of `_several`.
         self._parts = np.zeros(1, np.int64), np.zeros(0, np.int32)
         self._other: dict[str, int] = {}  # numbers of lexical words that the table lacks
-        self._names: list[str] = []  # of these
+        self._names: list[str] = []  # the lexical words that the table lacks, by number
         self._is_started = False  # whether `_learn_regular` was called
 
     def lattices(
@@ -101,7 +101,7 @@ class FormNumbers:
         return np.array(self.of(part for name in names for part in self._normalizer(name)), np.int32)
 
     def names(self, numbers: Iterable[int]) -> list[str]:
-        """Return the lexical words of numbers."""
+        """Return the lexical words with these numbers."""
         return [
             self._names[number - FIRST_OTHER] if number >= FIRST_OTHER else self._words.word(number)
             for number in numbers
@@ -141,7 +141,7 @@ class FormNumbers:
             self._code[ids] = code
 
     def _code_of(self, form: Form, numbers: list[int]) -> int:
-        """Return the code of a form whose words have some numbers."""
+        """Return the code of a form, given the numbers of its words."""
         if len(form) < 2:
             return numbers[0] if form else NO_WORD
         code = self._several.get(form)

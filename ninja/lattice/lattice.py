@@ -308,7 +308,7 @@ class Scales:
     """Weights of a path's total cost, ``acoustic * acoustic cost + lm * graph cost + word_penalty * words``.
 
     Raises:
-        OptionError: A weight is not finite, or the sum of all is not.
+        OptionError: A weight, or the sum of all weights, is not finite.
     """
 
     acoustic: float = 1.0

@@ -366,7 +366,7 @@ class LexicalTable:
         return SymbolTable((added.get(number) or self.words.word(number), number) for number in numbers)
 
     def numbers_of(self, lexical: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-        """Return the numbers of the forms of lexical ids, see ``numbers``; negative ids stay."""
+        """Return the number of the form of each lexical id, see `FormNumbers`; negative ids are returned unchanged."""
         with self._lock:
             size = len(self.lexical)
             if size > len(self._number):
@@ -425,7 +425,7 @@ class LexicalForms:
 
     @property
     def is_decided(self) -> bool:
-        """Whether the normalizer is known; ``auto`` may still select ``basic`` before."""
+        """Whether the normalizer is known; until then, ``auto`` may still select ``basic``."""
         return self._normalizer is not None
 
     def normalizer(self, words: SymbolTable | None) -> Normalizer:

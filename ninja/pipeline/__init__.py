@@ -30,7 +30,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import what runs in shards when it is used."""
+    """Import `run_shards` when it is first used."""
     if name != "run_shards":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from ninja.pipeline.cluster import run

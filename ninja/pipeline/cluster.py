@@ -41,7 +41,7 @@ def run(
     Raises:
         OptionError: The folder contains shards of another plan, or the cluster cannot be reached.
         WorkerError: Shards failed repeatedly; the message names them. All other shards are complete.
-        NinjaError: An error applies to all shards; if they run in this process, any error of that function.
+        NinjaError: An error applies to all shards, or a shard that runs in this process failed.
         DependencyError: Ray is not installed.
     """
     shards = missing(plan)

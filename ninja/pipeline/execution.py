@@ -168,7 +168,7 @@ class _RunLoop:
     def checking_words(self, stage: object, log: Log) -> Iterator[None]:
         """Check in a ``with`` block how well the models of a stage cover the words of the lattices.
 
-        Stages without models, and lattices that the caller reads by a function of its own, are not checked.
+        Stages without models are not checked, nor are lattices that the caller reads with its own function.
 
         Raises:
             OptionError: The log cannot store the coverage.

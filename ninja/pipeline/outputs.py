@@ -35,8 +35,8 @@ _JOB = re.compile(r"(?<![A-Za-z0-9])JOB(?![A-Za-z0-9])")
 class Output:
     """An output for lattices; most fields are arguments of ``ninja.write``.
 
-    The name is that of a file. To write one output per input file, it is that of a folder, or a file name that contains
-    ``JOB`` instead of a number.
+    The name denotes a file. To write one output per input file, it denotes a folder, or contains ``JOB`` in place of a
+    number.
     """
 
     name: str
@@ -130,7 +130,7 @@ class LatticeSink:
         self._num_unrecorded = 0  # n-best lists that lost their other fields
 
     def note_source(self, lattice: Lattice) -> None:
-        """Note the fields that a stage may lose, and where in its file an input lattice is, if the output needs it."""
+        """Record the fields of an input lattice that a stage may lose, and its place in its file if necessary."""
         key = lattice.key
         self._timed[key] = lattice.time is not None or self._timed.get(key, False)
         if isinstance(lattice, ListLattice):
@@ -253,10 +253,10 @@ def open_output(output: Output, inputs: Inputs) -> Iterator[LatticeSink]:
 
 
 def as_it_came(output: Output, inputs: Inputs) -> Output:
-    """Return an output whose format is that of the inputs, if they are recogniser results with the output's extension.
+    """Return an output in the format of the inputs, if these are recogniser results with the output's extension.
 
-    Such formats keep all fields of the input files. A format that the user selects takes precedence. Files that contain
-    a single JSON document are not joined into one output.
+    Formats of recogniser results keep all fields of the input files. A format that the user selects takes precedence.
+    Files that contain a single JSON document are not joined into one output.
     """
     if output.to is not None or output.is_stdout or output.is_per_file:
         return output

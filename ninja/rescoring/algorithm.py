@@ -124,7 +124,7 @@ class EngineOptions(SearchOptions, ScoreOptions):
         raise NotImplementedError
 
     def for_lattice(self: Options, lattice: Lattice) -> Options:
-        """Return the options with `algorithm` set; if it is None, to the default for this type of lattice."""
+        """Return the options with `algorithm` set; if it is None, it becomes the default for this type of lattice."""
         if self.algorithm is not None:
             return self
         is_list = isinstance(lattice, ListLattice)
@@ -137,7 +137,7 @@ class EngineOptions(SearchOptions, ScoreOptions):
 
     @property
     def history_words(self) -> int:
-        """Number of history words in which hypotheses must differ to be kept separate; 0 compares whole histories."""
+        """Number of last words by which histories are compared; 0 compares whole histories."""
         return self.record.history_words(self)
 
     @property

@@ -1,4 +1,4 @@
-"""Changes of best paths by rescoring, with the paths and scores that explain each."""
+"""Changes that rescoring makes to best paths, with the paths and scores that explain them."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class ReportingRescorer:
 
         for key, result in rescore(source()):
             first, before = waiting.popleft()
-            while first != key:  # it failed
+            while first != key:  # the lattice failed
                 first, before = waiting.popleft()
             if (record := changes(before, result, self._scales)) is not None:
                 self._take(record)
@@ -131,7 +131,7 @@ def _costs(lattice: Lattice, words: list[str], scales: Scales) -> Record | None:
 
 
 def _times(lattice: Lattice, arcs: Any) -> list[tuple[float, float]] | None:
-    """Return the begin and the end of each word on a path in seconds; None without times."""
+    """Return the start and end of each word on a path in seconds; None if the lattice has no times."""
     if not is_timed(lattice):
         return None
     time, shift = state_times(lattice), lattice.frame_shift or ASSUMED_SHIFT

@@ -103,7 +103,7 @@ def load_model(
     try:
         return open_model(path, options)
     except (ModelError, OptionError) as error:
-        if isinstance(error, ModelError) and error.of_run:  # a server, which has no need of a symbol table
+        if isinstance(error, ModelError) and error.of_run:  # from a server, which does not need a symbol table
             raise
         try:
             lm = open_model(path, replace(options, words=words))

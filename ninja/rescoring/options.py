@@ -76,7 +76,7 @@ HELP: dict[str, str] = {setting.name: setting.metadata["help"] for setting in fi
 
 @dataclass(frozen=True, slots=True)
 class UsualWeights:
-    """Weights to start from, for acoustic scale 0.1 of lattices and 1 of lists."""
+    """Default weights, with which tuning starts, for an acoustic scale of 0.1 (lattices) or 1 (n-best lists)."""
 
     kind: str
     lm_weight: float

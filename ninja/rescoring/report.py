@@ -51,7 +51,7 @@ class VocabularyCheck:
         self._count: npt.NDArray[np.int64] = np.zeros(0, np.int64)  # arcs per word of the table since `_sum_up`
         self._file: str | None = None
         self._num_lattices = 0  # in the current file
-        self._num_judged = 0  # number of coverages, from the first, that are tested
+        self._num_judged = 0  # number of models, counted from the first, whose coverage is tested
         self._all_fail = True  # every lattice of the file has a word that a model without <unk> lacks
         self._of_file: tuple[Coverage, ...] = ()  # one per model
         self._of_single: tuple[Coverage, ...] = ()  # coverages of all files that contain a single lattice

@@ -213,7 +213,7 @@ class Rescorer:
         The lattices of all sessions share a batch of their own, and the histories that the language model computed.
 
         Args:
-            options: When words are stable.
+            options: Conditions under which words are stable.
             entities: Phrases of this utterance, as for `submit`.
 
         Raises:

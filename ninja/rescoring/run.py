@@ -27,8 +27,8 @@ def rescore(
 ) -> Iterator[Keyed]:
     """Replace the language model scores of lattices with those of another model.
 
-    If the old language model, which gave the lattices their scores, is given, the graph cost of an arc becomes
-    ``graph + lm_weight * (-log p_new(word | history) + log p_old(word | history))``. Otherwise the costs are
+    With `old_lm`, the language model that the decoder used, the graph cost of an arc becomes
+    ``graph + lm_weight * (-log p_new(word | history) + log p_old(word | history))``. Without it, the costs are
     interpolated: ``(1 - lm_weight) * graph + lm_weight * -log p_new(word | history)``, which is exact if the graph
     cost is the cost of the old language model only. The cost of ``</s>`` is added to final states. Acoustic costs do
     not change.

@@ -16,8 +16,8 @@ from ninja.lattice import Lattice, Scales
 from ninja.lattice.symbols import EPSILON
 from ninja.rescoring.utterances import Submission
 
-MAX_LENGTHS = 256  # numbers of words per state for which shares of paths are kept, the largest shares
-HISTORIES = 50_000  # histories of a language model that all sessions keep
+MAX_LENGTHS = 256  # maximum number of prefix lengths per state; those with the largest shares of paths are kept
+HISTORIES = 50_000  # maximum number of histories per language model that are cached for all sessions
 
 
 @documented
@@ -25,11 +25,13 @@ HISTORIES = 50_000  # histories of a language model that all sessions keep
 class StreamOptions:
     """Conditions for stable words of a growing lattice; larger values delay words, and fewer of them change."""
 
-    agreement: int = described(5, "Updates, including the last one, in which a stable word and those before it agree.")
-    min_posterior: float = described(0.99, "Minimum posterior probability of a stable word and those before it.")
+    agreement: int = described(
+        5, "Number of most recent updates in which a stable word and the words before it are the same."
+    )
+    min_posterior: float = described(0.99, "Minimum posterior probability of a stable word and the words before it.")
 
     def __post_init__(self) -> None:
-        check_range("agreement", self.agreement, least=1, most=1000)  # words of so many updates are kept
+        check_range("agreement", self.agreement, least=1, most=1000)  # the words of this many updates are stored
         check_range("min_posterior", self.min_posterior, least=0, most=1)
 
 
@@ -56,14 +58,14 @@ class Partial:
 class Session:
     """The lattices of an utterance that is still being spoken; created by `Rescorer.session`.
 
-    Each update is the whole lattice so far, and is rescored as a lattice of its own; the language model computes only
-    histories and words that no earlier lattice contained. So the answer to the last update is that of
-    `Rescorer.submit`. A session is not thread-safe; different sessions may be used by different threads.
+    Each update is the whole lattice so far, and is rescored like any other lattice, except that the language model
+    computes only histories and words that no earlier lattice contained. The answer to the last update is the same as
+    from `Rescorer.submit`. A session is not thread-safe; different sessions may be used by different threads.
 
     Args:
         submit: Submits a lattice for rescoring.
         scales: Scales of the total cost.
-        options: When words are stable.
+        options: Conditions under which words are stable.
     """
 
     def __init__(self, submit: Callable[[Lattice], Submission], scales: Scales, options: StreamOptions) -> None:
@@ -153,15 +155,15 @@ def prefix_posteriors(lattice: Lattice, words: Sequence[int], scales: Scales) ->
         of_state = np.nan_to_num(np.exp(paths.total - paths.alpha - paths.beta)).tolist()
     arcs = list(zip(lattice.dst.tolist(), lattice.word.tolist(), fraction.tolist(), strict=True))
     begin = lattice.arc_begin.tolist()
-    # Of the paths to each state, the fraction that has the first n words, by n.
+    # By state and n: the fraction of the paths to the state that have the first n words.
     shares: list[dict[int, float]] = [{} for _ in range(lattice.num_states)]
     shares[0][0] = 1.0
     posterior = [0.0] * len(words)
     for state, by_length in enumerate(shares):
         if not by_length:
             continue
-        shares[state] = {}  # not needed any more; all of them would be quadratic in the number of states
-        if len(by_length) > MAX_LENGTHS:  # the posteriors become smaller, so that words are held back
+        shares[state] = {}  # no longer needed; storing all would take quadratic memory
+        if len(by_length) > MAX_LENGTHS:  # this lowers posteriors, which can only delay words
             by_length = dict(heapq.nlargest(MAX_LENGTHS, by_length.items(), key=lambda item: item[1]))
         for to, word, of_paths in arcs[begin[state] : begin[state + 1]]:
             for length, share in by_length.items():

@@ -14,7 +14,7 @@ from ninja.lattice.times import state_times
 
 
 class WordTime(NamedTuple):
-    """A word with its begin and duration in seconds."""
+    """A word with its start and duration in seconds."""
 
     word: int
     begin: float
