@@ -62,7 +62,7 @@ def examine() -> Iterator[Finding]:
 
 
 def examine_deeply() -> Iterator[Finding]:
-    """Compare results of the compiled modules on small lattices with those of plain Python."""
+    """Compare results of the compiled modules on small lattices with results of plain Python."""
     try:
         from ninja import self_test
     except Exception as error:  # a broken library may raise anything when it is imported

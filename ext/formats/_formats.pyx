@@ -46,7 +46,7 @@ cdef dict _read(Parser* parser, int fold, const char* node_name, list null, list
     """Return the arrays of a lattice, and ``(word, line)`` of each word; words in the arrays count from 1.
 
     Args:
-        fold: Links into the end that become final costs: 0 none, 1 those of null words, 2 also those of silence.
+        fold: Links into the end that become final costs: 0 none, 1 links of null words, 2 also links of silence.
         null, silent: Words that are read as the null word, or as silence.
 
     Raises:
@@ -85,7 +85,7 @@ def read_slf(bytes content not None, str path, str key, *, double frame_shift, i
         path, key: For error messages.
         frame_shift: Seconds.
         words: Position of words at their nodes: 0 as in the file, 1 they begin there, 2 they end there.
-        fold: Links into the end that become final costs: 0 none, 1 those of null words, 2 also those of silence.
+        fold: Links into the end that become final costs: 0 none, 1 links of null words, 2 also links of silence.
         costs: ``(field, item or -1, is acoustic)`` of each cost.
         missing_score: Natural-log score of links without a score that other links have; None to reject such links.
         silent: Words that are read as epsilon.

@@ -183,7 +183,7 @@ cdef class TableReader:
         return self.parser.broken
 
     def space(self, int64_t size):
-        """Return a writable view of ``size`` bytes after those that are not parsed yet."""
+        """Return a writable view of ``size`` bytes after the bytes that are not parsed yet."""
         cdef int64_t pending = self.end - self.begin
         cdef bytearray grown
         if pending + size + c.kSlack > len(self.memory):

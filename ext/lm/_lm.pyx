@@ -198,7 +198,7 @@ cdef class Grammar:
         return [(fst.input_symbol[i], fst.input_symbol_id[i]) for i in range(fst.input_symbol.size())] or None
 
     def model(self, int32_t backoff, int32_t bos, int32_t eos):
-        """Convert the acceptor to a model; the result is that of `read_const_arpa`.
+        """Convert the acceptor to a model; the result has the form of `read_const_arpa`.
 
         Args:
             backoff, bos: Labels of #0 and <s>; -1 if there are none.

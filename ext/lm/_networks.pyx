@@ -132,7 +132,7 @@ cdef class Product:
     """The product of rows with the weights of a layer, plus a bias; a row's result has the same bits in any batch.
 
     Weights are float32 [outputs, inputs], a bias float32 [outputs] or None. The instruction set is at most `level` (0
-    baseline, 1 AVX2, 2 AVX-512), and at most that of the processor.
+    baseline, 1 AVX2, 2 AVX-512), and never above the level of the processor.
     """
 
     cdef readonly int64_t num_outputs, num_inputs

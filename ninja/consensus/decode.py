@@ -46,7 +46,7 @@ class Consensus:
     bayes_risk: float  # expected number of word errors of the last hypothesis
     rounds: int  # number of times the network was built
     touches_band: bool = False  # whether the search of a long lattice was limited, so that the result is approximate
-    symbols: SymbolTable | None = None  # symbol table of all ids, if that of the lattice lacks some of them
+    symbols: SymbolTable | None = None  # symbol table of all ids, if the lattice's symbol table lacks some
 
 
 Words = Sequence[int] | Integers

@@ -74,7 +74,7 @@ def lattice_mesh(
         frame_shift: Seconds per frame, > 0, if the lattice has no frame shift.
 
     Returns:
-        The mesh, for ``ninja.formats.mesh.write_mesh``; and whether its paths and costs are those of the lattice.
+        The mesh, for ``ninja.formats.mesh.write_mesh``; and whether it has the same paths and costs as the lattice.
 
     Raises:
         LatticeError: No path leads from the start to a final state, or state times are inconsistent.

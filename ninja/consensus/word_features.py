@@ -70,7 +70,7 @@ class WordFeatures:
     key: str
     lexical: LexicalWords
     posterior: Doubles  # [num_words]
-    values: Mapping[str, Doubles]  # name → [num_words]; names are those of `NAMES`
+    values: Mapping[str, Doubles]  # name in `NAMES` → [num_words]
 
     def table(self, names: Sequence[str]) -> Doubles:
         """Return the named features, float64 [num_words, num_names]."""
@@ -265,7 +265,7 @@ def _features(
 
 
 def _times(lattice: Lattice, network: Consensus, letters: Doubles) -> dict[str, Doubles]:
-    """Return the features of `OF_TIMES`; times are those of the words' bins."""
+    """Return the features of `OF_TIMES`, from the times of the bins of the words."""
     begin, end = (column[1::2].astype(np.float64) for column in network.bin_times.T)
     depth = depth_per_frame(lattice).astype(np.float64)
     total = np.concatenate(([0.0], np.cumsum(depth)))

@@ -104,7 +104,7 @@ class BinForms:
             -1 - index if index < 0 else int(np.searchsorted(bin_begin, index, side="right")) - 1 for index in entry
         ]
         result = WrittenWords()
-        marks = np.flatnonzero(self.mark).tolist()[::-1]  # in reverse order
+        marks = np.flatnonzero(self.mark).tolist()[::-1]  # in reverse order, for pop()
         first = 0
         while first < len(words):
             while marks and marks[-1] < bins[first]:

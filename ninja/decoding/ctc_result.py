@@ -89,7 +89,7 @@ class CtcResult:
     def lattice(
         self, key: str, words: SymbolTable | None = None, unknown: str | None = None, frame_shift: float | None = None
     ) -> Lattice:
-        """Return the lattice of a non-empty result; arguments are those of ``ctc_lattice``."""
+        """Return the lattice of a non-empty result; for the arguments, see ``ctc_lattice``."""
         if words is None:
             words, unknown = SymbolTable.from_words([EPSILON_NAME, *self.words()]), None
         elif words.grows:

@@ -44,12 +44,12 @@ class ConfidenceScores:
     ece: float  # expected calibration error, in [0, 1]
     auc: float  # probability that a correct word has a greater confidence than a wrong one; ties count half
     num_clipped: int  # confidences that were clipped for the cross entropy
-    bins: tuple[ReliabilityBin, ...]  # of equal width
+    bins: tuple[ReliabilityBin, ...]  # bins of equal width
 
     def __str__(self) -> str:
         """Return a line in the style of a word error rate."""
         counts = f"{self.num_correct} correct of {self.num_words} words"
-        nce = round(self.nce, 3) + 0.0  # not -0
+        nce = round(self.nce, 3) + 0.0  # converts -0.0 to 0.0
         return f"NCE {nce:.3f}, ECE {self.ece:.3f}, AUC {self.auc:.3f} [ {counts} ]"
 
 

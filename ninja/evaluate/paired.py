@@ -20,7 +20,7 @@ _NORMAL = NormalDist()
 
 @dataclass(frozen=True, slots=True)
 class PairedDifference:
-    """Word error rate of the second system minus that of the first, on the same utterances."""
+    """Difference of the word error rates of two systems on the same utterances, second minus first."""
 
     interval: Interval  # 95 % confidence interval, in percent absolute
     standard_error: float  # percent absolute; infinite for fewer than two groups
@@ -56,7 +56,8 @@ def paired_difference(first: Values, second: Values, words: Values) -> PairedDif
     """Estimate the difference of two word error rates from errors on the same groups of utterances.
 
     Groups are speakers where these are known, else utterances: errors within a group may depend on each other. The
-    variance is that of a ratio of sums, and the interval has the quantile of Student's t for the number of groups.
+    variance is estimated as for a ratio of sums, and the interval uses the quantile of Student's t for the number of
+    groups.
 
     Args:
         first: Errors of the first system, [groups]; counts or expected values.

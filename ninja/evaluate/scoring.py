@@ -36,7 +36,7 @@ class Numbered:
     ids: Mapping[str, npt.NDArray[np.int32]]  # word ids by utterance id
     unknown: Mapping[str, tuple[str, ...]]  # words without an id, by utterance id
     words: Mapping[str, Sequence[str]] | None = None  # the references, if the symbol table grows with each lattice
-    forms: LexicalTable | None = None  # if set, the ids are those of lexical words
+    forms: LexicalTable | None = None  # if set, the ids belong to its lexical words
 
     def of(self, lattice: Lattice) -> npt.NDArray[np.int32]:
         """Return the word ids of the reference of a lattice."""
@@ -102,7 +102,7 @@ def lexical_ids(reference: Sequence[str], forms: LexicalTable, oov: int = NEVER)
 
 
 def _with_oov(numbers: Sequence[int], missing: Collection[int], forms: LexicalTable, oov: int) -> npt.NDArray[np.int32]:
-    """Return ids in which those of missing words are replaced by the form of `oov`."""
+    """Return ids in which the form of `oov` replaces missing words."""
     if missing and oov != NEVER:
         other = forms.form(oov)
         numbers = [part for number in numbers for part in (other if number in missing else [number])]
@@ -247,5 +247,5 @@ def oracle_score(
 
 
 def oracle_rate(path: Oracle) -> ErrorRate:
-    """Return the errors of an oracle path as those of one sentence."""
+    """Return the errors of an oracle path, counted as one sentence."""
     return ErrorRate(path.num_words, path.substitutions, path.insertions, path.deletions, 1, int(path.edits > 0))

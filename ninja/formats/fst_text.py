@@ -247,7 +247,7 @@ def all_fst_text(head: bytes) -> bool:
 
 
 def _fits(fields: list[bytes]) -> bool:
-    """Return whether the fields of a line are those of an arc or a final state."""
+    """Return whether the fields of a line may be an arc or a final state."""
     if not _STATE_ID.fullmatch(fields[0]) or len(fields) > 5:
         return False
     if len(fields) <= 2:

@@ -60,7 +60,7 @@ class SlfOptions:
     frame_shift: float = 0.01  # seconds; times are rounded to multiples of it
     silent: frozenset[str] = SILENT  # words that become epsilon, in addition to !NULL
     words_on: WordPosition = "auto"  # whether the words of nodes begin or end at their node
-    fold: Fold = "null"  # links into the end that become final costs: none, those with !NULL, or also silent ones
+    fold: Fold = "null"  # links into the end that become final costs: none, !NULL links, or also silent links
     key: Literal["file", "utterance"] = "file"  # source of the key: the file name, or UTTERANCE= if present
     missing_score: float | None = None  # natural-log score for links without a score  [default: raise an error]
     encoding: str = "utf-8"

@@ -314,7 +314,7 @@ class _Api:
     async def _corrected_utterances(
         self, transcript: Transcript, lists: tuple[PhraseList, ...], until: float
     ) -> list[tuple[ListLattice, CorrectedUtterance]]:
-        """Correct utterances one by one, so that those of other requests are corrected between them."""
+        """Correct utterances one by one, so that utterances of other requests are corrected in between."""
         loop, correct = asyncio.get_running_loop(), self._scorer.corrections.correct
         return [
             await loop.run_in_executor(self._correction_thread, correct, lattice, lists, until)

@@ -75,7 +75,7 @@ class Vocabularies:
             raise VocabularyError(f"{message}; choose a format that spells words", key=lattice.key)
 
     def attach(self, lattice: Lattice) -> Lattice:
-        """Return a lattice whose word ids are those of the shared table.
+        """Return a lattice with word ids of the shared table.
 
         Raises:
             VocabularyError: The lattice contains ids, but there is no symbol table for them.

@@ -29,7 +29,7 @@ class JsonLines(logging.Formatter):
 
 
 def log_to_stderr() -> None:
-    """Write the logs of the server, and those of uvicorn above the level info, to stderr."""
+    """Write the logs of the server, and uvicorn's logs above the level info, to stderr."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
     for logger, level in ((LOGGER, logging.INFO), (logging.getLogger("uvicorn"), logging.WARNING)):

@@ -171,7 +171,7 @@ class Scorer:
             raise Problem(422, f"entities: {error}", key) from error
 
     def in_flight(self) -> tuple[int, int]:
-        """Return the number of lattices that wait for a batch, and the number of those in one."""
+        """Return the number of lattices that wait for a batch, and the number of lattices in a batch."""
         counts = [rescorer.in_flight for rescorer in self._open()]
         return sum(waiting for waiting, _ in counts), sum(running for _, running in counts)
 
@@ -183,7 +183,7 @@ class Scorer:
         return total
 
     def close(self, timeout: float | None = None) -> None:
-        """Refuse further lattices and finish those in flight; see `Rescorer.close`."""
+        """Refuse further lattices and finish the lattices in flight; see `Rescorer.close`."""
         with self._lock:
             self.is_closed = True
         for rescorer in self._open():

@@ -67,7 +67,7 @@ def serve(
     *,
     on_start: Callable[[str], None] = lambda address: None,
 ) -> None:
-    """Serve requests until SIGTERM or SIGINT; then answer those in progress, and return.
+    """Serve requests until SIGTERM or SIGINT; then answer the requests in progress, and return.
 
     Args:
         scorer: The models; closed at the end.

@@ -75,7 +75,7 @@ def update_of(content: str | bytes, request: StreamRequest) -> Update:
     """Parse an update: a JSON object with `UPDATE_FIELDS`, or bytes with a lattice file or frames.
 
     Raises:
-        Problem: The message is malformed, or its kind is not that of the session.
+        Problem: The message is malformed, or of another kind than the session.
     """
     if isinstance(content, bytes):
         return Update(content) if request.units is None else Update(frames=_frames(content, request.units))

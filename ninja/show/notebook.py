@@ -54,7 +54,7 @@ def _svg(drawing: Drawing) -> str:
         return (lane - top) * LANE + MARGIN
 
     lines, labels = [], []
-    for place in np.argsort(arc["posterior"], kind="stable").tolist():  # probable arcs on top
+    for place in np.argsort(arc["posterior"], kind="stable").tolist():  # draw probable arcs on top
         begin, end, lane = x(arc["src"][place]), x(arc["dst"][place]), y(arc["lane"][place])
         first, last = y(state["lane"][arc["src"][place]]), y(state["lane"][arc["dst"][place]])
         bend, middle = min(16.0, 0.4 * (end - begin)), round((begin + end) / 2, 1)

@@ -32,8 +32,8 @@ def learn(
     Words are aligned once. In each iteration, the phones of each error region are aligned with the current costs and
     counted, and the costs are computed from the counts. With relative frequencies ``p``, which include the counts of
     the prior, a substitution costs ``log p(spoken | spoken) − log p(recognised | spoken)``; other edits are analogous.
-    All costs are then scaled so that the mean cost of a deletion is that of the prior, which keeps distances
-    comparable.
+    All costs are then scaled so that the mean cost of a deletion is the same as in the prior, which keeps
+    distances comparable.
 
     Args:
         pairs: Reference and recognised words of utterances.

@@ -35,8 +35,8 @@ def train_encoder(
 ) -> PhraseEncoder:
     """Train a phrase encoder on words and their phones.
 
-    The vector of a phrase is trained to be similar to those of phrases with which it may be confused: the softmax of
-    the similarities in a batch approximates the normalised ``exp(-SHARPNESS · distance)``. It is also trained to
+    The vector of a phrase is trained to be similar to the vectors of phrases with which it may be confused: the softmax
+    of the similarities in a batch approximates the normalised ``exp(-SHARPNESS · distance)``. It is also trained to
     contain the letters and phones of the phrase, which decoders predict from it.
 
     Args:

@@ -29,7 +29,7 @@ class Initial:
     """A checkpoint that training starts with."""
 
     words: list[str]  # the vocabulary, by id
-    state: dict[str, torch.Tensor]  # weights, float32, without those of the normaliser
+    state: dict[str, torch.Tensor]  # weights, float32, without the weights of the normaliser
     normaliser: dict[str, torch.Tensor] | None  # weights of the normaliser, which are trained further at the end
     unk_words: int  # number of distinct words that <unk> replaced in its training text; 0 if unknown
     sha256: str  # digest of the file
@@ -43,7 +43,7 @@ def read_initial(options: TrainOptions) -> tuple[TrainOptions, Initial]:
 
     Raises:
         ModelError: The file is damaged, or does not contain a network that Ninja trains.
-        OptionError: A size differs from its default and from that of the checkpoint.
+        OptionError: A size differs both from its default and from the size in the checkpoint.
     """
     assert options.init is not None
     path = place_of(options.init)

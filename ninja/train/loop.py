@@ -60,7 +60,7 @@ def train(
         progress: Called every 50 steps and after each measurement, in the first worker under torchrun.
 
     Raises:
-        OptionError: An option is out of range, a size differs from that of the checkpoint `TrainOptions.init`, or the
+        OptionError: An option is out of range, a size differs from the checkpoint `TrainOptions.init`, or the
             state to resume belongs to another training run.
         FormatError: A text is empty or not UTF-8, or a line is too long.
         ModelError: The state to resume or the initial checkpoint is damaged, or training diverged.

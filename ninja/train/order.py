@@ -22,8 +22,8 @@ class Order:
     """Batches of sentences, numbered from 0 across all epochs.
 
     The seed and the epoch determine which sentences each batch contains. Workers take disjoint batch numbers, so each
-    sentence is seen by one worker per epoch. The batches are those of `ninja.lm.text.batches`; memory use is 8 bytes
-    per sentence.
+    sentence is seen by one worker per epoch. The batches are formed as in `ninja.lm.text.batches`; memory use is 8
+    bytes per sentence.
     """
 
     def __init__(self, sentences: Sentences, max_tokens: int, seed: int) -> None:

@@ -16,7 +16,7 @@ AtBlockEnd = Literal["average", "keep", "reset"]
 @documented
 @dataclass(frozen=True, slots=True)
 class TrainOptions:
-    """Training options; the default sizes and rates are those of the shipped English model."""
+    """Training options; the shipped English model was trained with the default sizes and rates."""
 
     architecture: Architecture = described("lstm", "Kind of network.")
     vocabulary: int = described(32_700, "Maximum number of words, including <s>, </s> and <unk>.")

@@ -53,7 +53,7 @@ def exists(path: str, workers: Workers) -> bool:
 
 
 def restore(path: str, counters: Counters, sharing: SingleWorker, signature: dict[str, Any]) -> None:
-    """Restore the state, which worker 0 reads; must be called on all workers. Arguments are those of `save`.
+    """Restore the state, which worker 0 reads; must be called on all workers. For the arguments, see `save`.
 
     Raises:
         OptionError: The file does not exist, or was saved with other texts or options.

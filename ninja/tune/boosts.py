@@ -196,7 +196,7 @@ def tune_context(
 def _difference(
     trials: Trials, chosen: Setting, reference: Setting, speakers: Mapping[str, str] | None, *, with_entities: bool
 ) -> PairedDifference:
-    """Compare the errors of settings with entities to those of settings without, on the contextual set."""
+    """Compare the errors of settings with and without entities on the contextual set."""
     part = trials.contextual
     groups, _ = utterance_groups([utterance.key for utterance in part.utterances], speakers)
     before = trials.errors_by_utterance(part, reference, with_entities=False)

@@ -14,7 +14,7 @@ from ninja.lm.mixture import How
 from ninja.tune.choice import MAX_GROUPS, MIN_GROUPS, Outcomes
 from ninja.tune.features import Features
 
-# factor of costs in posteriors; with larger values, expected errors are nearer to those of the best path
+# factor of costs in posteriors; with larger values, expected errors are closer to the errors of the best path
 SHARPNESS = 2.0
 DIGITS = 4  # decimal places of written weights
 
@@ -132,7 +132,7 @@ class WordErrors:
         return cost
 
     def _errors(self, costs: Doubles, weights: Weights) -> tuple[Doubles, Doubles]:
-        """Return the expected errors of each lattice, and those of its best sentence."""
+        """Return the expected errors of each lattice, and the errors of its best sentence."""
         total = costs + weights.word_penalty * self._words
         best = total.argmin(1)
         excess = total - total[self._row, best, None]

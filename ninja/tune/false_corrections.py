@@ -81,7 +81,7 @@ def num_needed(max_rate: float, confidence: float = CONFIDENCE, *, is_finite: bo
     Args:
         max_rate: Maximum rate, in (0, 1).
         confidence: Confidence of the bound, in (0, 1).
-        is_finite: Whether the rate is that of a future set of the same size, not that of an infinite set.
+        is_finite: Whether the rate refers to a future set of the same size, not to an infinite set.
     """
     check_range("max_rate", max_rate, above=0)
     if not max_rate < 1 or not 0 < confidence < 1:

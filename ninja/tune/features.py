@@ -192,9 +192,9 @@ def _scores(
     old_lm: LanguageModel | Mixture | None,
     options: RescoreOptions,
 ) -> tuple[Int64s, Floats, Floats | None]:
-    """Return the first tokens of sentences, the scores of the models, [models, tokens], and of the old one, [tokens].
+    """Return the first tokens of sentences, the scores of the models, [models, tokens], and of the old model, [tokens].
 
-    The scores of a single model, or their differences from those of the old one, are summed over sentences.
+    The scores of a single model, or their differences from the scores of the old model, are summed over sentences.
     """
     graph = np.concatenate([sentence.graph for sentence in sentences])
     of_sentence = np.arange(graph.size + 1)

@@ -56,7 +56,7 @@ def fit_logistic(
     deviation = np.where(deviation > 1e-9, deviation, 1.0)
     design = np.column_stack((np.ones(len(table)), (table - mean) / deviation))
     penalties = np.full(design.shape[1], penalty)
-    penalties[0] = 1e-9  # of the bias
+    penalties[0] = 1e-9  # penalty of the bias
     number_of = _frequent(words) if word_penalty is not None else {}
     number = np.array([number_of.get(word, len(number_of)) for word in words], np.int64)
     weights, effects = np.zeros(design.shape[1]), np.zeros(len(number_of) + 1)
@@ -104,7 +104,7 @@ def _in_blocks(rows: Doubles) -> Doubles:
 
 
 def _word_effects(offset: Doubles, target: Doubles, number: Int64s, effects: Doubles, penalty: float) -> Doubles:
-    """Return the weight of each word; the last one is that of all other words, and stays 0."""
+    """Return the weight of each word; the last weight is for all other words, and stays 0."""
     size = len(effects)
     for _ in range(MAX_STEPS):
         probability = sigmoid(offset + effects[number])

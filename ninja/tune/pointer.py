@@ -101,7 +101,7 @@ def tune_pointer(
 
     The lattices are rescored for each pair of weights. Among the pairs that hardly raise general WER, the simplest one
     within a standard error of the best is chosen, if the set shows that it is better than the initial pair, see
-    ``choose_point``. The errors are those of the best paths.
+    ``choose_point``. Errors are counted on the best paths.
 
     Args:
         contextual: Utterances with phrases of their lists.

@@ -183,8 +183,8 @@ def choose_repeatedly(
 ) -> Tuned:
     """Choose weights among the best sentences at the initial weights, then also among those at the chosen weights.
 
-    This ends when the sentences at the chosen weights are among those that the choice was made from, or after
-    MAX_ROUNDS rescorings with chosen weights.
+    This ends when a rescoring with the chosen weights has already been done, or after MAX_ROUNDS rescorings with chosen
+    weights.
 
     Args:
         sentences_at: Returns the best sentences at some weights, and logs failures of lattices.
@@ -329,7 +329,7 @@ def _mixtures(start: tuple[float, ...]) -> list[tuple[float, ...]]:
 
 
 def _models_to_choose_from(outcomes: Outcomes, points: Points, start: Weights) -> tuple[npt.NDArray[np.int64], int]:
-    """Return the points of the best model alone, or those of mixtures if they are significantly better.
+    """Return the points of the best model alone, or the points of mixtures if they are significantly better.
 
     Returns:
         The numbers of the points, and the number of the one with the initial weights.

@@ -63,7 +63,7 @@ def applied(old: Sequence[str], changes: Sequence[Change]) -> list[str]:
 
 
 class Correspondence:
-    """Correspondence between the words of a text and those of another form of the text.
+    """Correspondence between the words of a text and the words of another form of the same text.
 
     Args:
         words: The words of the text.

@@ -148,7 +148,7 @@ def alternative_costs(
 ) -> list[float | None]:
     """Return the cost of each alternative of an utterance, in nats; None if it has no score.
 
-    Services list alternatives best first, though a confidence may exceed that of the alternative before it. So if
+    Services list alternatives best first, though a confidence may exceed the confidence of the previous one. So if
     scores are confidences, an alternative costs at least one step of a float32 more than those before it.
 
     Args:

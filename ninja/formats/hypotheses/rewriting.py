@@ -40,7 +40,7 @@ def rewrite(
 
     Raises:
         FormatError: The entry cannot be read.
-        InputError: The words of the entry differ from those that were read.
+        InputError: The words of the entry have changed since it was read.
     """
     try:
         text = content.removeprefix(BOM).decode(document.encoding, CUT_LETTERS)
@@ -289,7 +289,7 @@ def _all_changes(forms: Sequence[_Form]) -> list[Change]:
 
 
 def _has_order(ranked: Sequence[_Ranked], distinct: Sequence[list[str]]) -> bool:
-    """Return whether new sentences are those of a list, in the same order, with single words changed."""
+    """Return whether new sentences are the sentences of a list in the same order, with single words changed."""
     if len(ranked) != len(distinct):
         return False
     changed = [(old, new) for old, (new, _) in zip(distinct, ranked, strict=True) if old != new]

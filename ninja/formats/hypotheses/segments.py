@@ -16,8 +16,8 @@ from ninja.lattice.nbest import NBest
 class SeglstEncoder:
     """Encoder of a list of segments, with the best hypotheses of lists of other formats.
 
-    The session is the recording of the segments (option ``segments``), or else the key. Times are those of the words,
-    or else those of the utterance; unknown times, speakers and channels are omitted.
+    The session is the recording of the segments (option ``segments``), or else the key. Times are taken from
+    the words, or else from the utterance; unknown times, speakers and channels are omitted.
 
     Source: fgnt/meeteval, meeteval/io/seglst.py.
     """

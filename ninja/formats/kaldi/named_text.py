@@ -40,7 +40,7 @@ _CACHED = 2  # number of parts of a small file, which is read once
 
 @dataclass(frozen=True, slots=True)
 class NamedTextOptions:
-    """Options for reading such an archive."""
+    """Options for reading a text archive with words in place of ids."""
 
     words: Literal["auto", "names", "ids"] = "auto"  # auto: names if one is <eps> or most are not integers
     keys: Literal["line", "first", "join"] = "line"  # key of several words: whole line, first word, or joined by "_"
@@ -301,7 +301,7 @@ def _column(fields: Sequence[bytes], count: int) -> int:
 
 
 def _comes_before(result: object, fault: NinjaError) -> bool:
-    """Return whether a result of the parser is an error on a line before that of another error."""
+    """Return whether a result of the parser is an error on an earlier line than another error."""
     if not isinstance(result, NinjaError) or result.line is None or fault.line is None:
         return False
     return result.line < fault.line

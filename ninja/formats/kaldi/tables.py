@@ -16,7 +16,7 @@ from ninja.files.text import read_named
 
 Name = str | os.PathLike[str]
 Row = tuple[int, list[str]]  # line number and fields
-_COMMENT = ";;"  # in formats of NIST
+_COMMENT = ";;"  # marks comments in formats of NIST
 _TRN_ID = re.compile(r"\(([^()]+)\)")
 _ID_MARK = re.compile(r"[0-9-]")
 _SECONDS = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")

@@ -248,7 +248,7 @@ def _of_whole(whole: Any, path: str | None, fields: ObjectFields) -> Iterator[tu
 
 
 def of_lines(content: Pieces, path: str | None, fields: ObjectFields, error: ValueError) -> Iterator[Object]:
-    """Yield the objects of JSON lines; raise `error`, which is that of the whole document, if no line is an object."""
+    """Yield the objects of JSON lines; if no line is an object, raise `error`, the error of the whole document."""
     pending: list[Object] | None = []  # lines before the first object
     number = 0
     for line, row in each_row(content, path, fields.encoding, marked=True):

@@ -40,7 +40,7 @@ Variant = Literal["NBestList1.0", "NBestList2.0", "scores"]
 
 @dataclass(frozen=True, slots=True)
 class SrilmOptions:
-    """Options for reading such a list."""
+    """Options for reading an SRILM n-best list."""
 
     frame_shift: float = 0.01  # seconds per frame; times in NBestList2.0 are rounded to frames
     encoding: str = "utf-8"

@@ -147,7 +147,7 @@ def _changing(columns: ObjectFields) -> set[str]:
 
 
 def lost_of_table(nbest: NBest, settings: WriteSettings) -> list[str]:
-    """Report the fields that a table does not store: those of other formats, and costs without a column."""
+    """Report the fields that a table does not store: fields of other formats, and costs without a column."""
     row = row_of(nbest)
     if row is None:
         return [FIELDS["fields"]] if nbest.record is not None and nbest.record.others else []

@@ -125,7 +125,7 @@ def _guarded(batches: Iterator[Any], path: str | None) -> Iterator[Any]:
 
 
 def _columns(names: list[str], options: ObjectFields, path: str | None) -> ObjectFields:
-    """Return the names of the columns: those that the user sets, else the first known names that the table has."""
+    """Return the names of the columns: names set by the user, else the first known names that the table has."""
     if len({*names}) < len(names):
         raise FormatError("two columns have the same name; rename one", path)
     if _LATTICES in names:

@@ -140,7 +140,7 @@ class BlockMomentum(torch.nn.Module):
         default_momentum, default_rate = block_factors(momentum, 1.0, self.size)
         momentum, rate = default_momentum if momentum is None else momentum, default_rate if rate is None else rate
         self.update = BlockUpdate(flat(self._weights), momentum, rate, nesterov=not classical)
-        self._first_buffers = [buffer.clone() for buffer in self._float_buffers]  # at the start of the block
+        self._first_buffers = [buffer.clone() for buffer in self._float_buffers]  # values at the start of the block
         optimizer.register_step_post_hook(self._after_step)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:

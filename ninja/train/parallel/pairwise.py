@@ -30,7 +30,7 @@ class PairwiseAveraging(torch.nn.Module):
     Args:
         module: Network; its weights and buffers are copied from the first worker. Floating-point buffers are averaged
             with the weights. Weights in half precision are averaged in float32.
-        optimizer: Any torch optimiser of the weights; its state remains that of its worker. Weights that it does not
+        optimizer: Any torch optimiser of the weights; its state is not averaged. Weights that it does not
             update are not averaged.
         process_group: Group of the workers, of any backend; weights are sent by gloo.  [default: all processes]
         seed: Random seed for the choice of partners.
@@ -52,7 +52,7 @@ class PairwiseAveraging(torch.nn.Module):
         for tensor in (*module.parameters(), *module.buffers()):
             dist.broadcast(tensor.detach(), ranks[0], group=self.group)
         self.shared = SharedWeights(flat(self._tensors).cpu())
-        self.mean = self.shared.vector.clone()  # of all workers, at the last synchronization
+        self.mean = self.shared.vector.clone()  # mean weights of all workers at the last synchronization
         self._exchanges = None
         if len(ranks) > 1:
             rank = dist.get_rank()
@@ -74,7 +74,7 @@ class PairwiseAveraging(torch.nn.Module):
         return self.module(*args, **kwargs)
 
     def load(self) -> None:
-        """Load the weights of this worker, as averaged with those of its partners so far, into the module."""
+        """Load the weights of this worker, averaged with its partners so far, into the module."""
         self.loaded, self._seen = self.shared.read()
         unflatten(self.loaded, self._tensors)
         if any(tensor.dtype != self.loaded.dtype for tensor in self._tensors):  # half precision rounds

@@ -70,7 +70,7 @@ class Workers:
         return vector
 
     def broadcast(self, vector: torch.Tensor) -> torch.Tensor:
-        """Replace a vector with that of worker 0."""
+        """Replace a vector with the vector of worker 0."""
         if self.size > 1:
             with self.communicating():
                 dist.broadcast(vector, 0)
