@@ -1,4 +1,4 @@
-"""The log of a run: counts, notes for the user, and errors of lattices; its summary."""
+"""The log of a run, with counts, notes for the user and errors of lattices; and its summary."""
 
 from __future__ import annotations
 

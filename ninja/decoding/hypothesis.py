@@ -36,7 +36,7 @@ class Hypothesis:
 
     @property
     def text(self) -> str:
-        """The words, separated by spaces; of words with the same spelling, the first."""
+        """The words, separated by spaces; the first one of words with the same spelling."""
         return " ".join(alike[0] for alike in self.words)
 
     @property

@@ -1,4 +1,4 @@
-"""The content of a file for readers: whole, in blocks of lines or in a window; its words as ids; its last line."""
+"""The content of a file for readers, as a whole, in blocks of lines or in a window; conversion of its words to ids."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ class Write(NamedTuple):
     encode_files: Callable[[Any, WriteSettings], dict[str, bytes]] | None = None  # file name -> bytes to append
     options: Callable[..., Any] | None = None  # dataclass for ``--to NAME:OPTION=VALUE``
     files: Literal["one", "each", "named"] = "one"  # one file, one per lattice, or as named by ``encode_files``
-    keeps: Callable[[frozenset[Field], Any], frozenset[Field]] | None = None  # fields that are stored, given options
+    keeps: Callable[[frozenset[Field], Any], frozenset[Field]] | None = None  # fields stored with these options
     also_lost: Callable[[Any, WriteSettings], list[str]] | None = None  # other losses of an item, as messages
     key_is_field: bool = False  # keys must not contain white space
     unique_keys: bool = False

@@ -129,7 +129,7 @@ def read_lattice(body: bytes, format: str | None, key: str | None, vocabularies:
     Args:
         body: The content of a file, not compressed.
         format: Name of its format; None detects it.
-        key: Key of the result; None uses that in the body, if its format stores keys.
+        key: Key of the result; None keeps the key in the body, if its format stores keys.
         vocabularies: Symbol tables of the server.
 
     Raises:

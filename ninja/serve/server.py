@@ -1,4 +1,4 @@
-"""`serve`, which runs the application until it is told to stop."""
+"""`serve`, which runs the application until a signal stops it."""
 
 from __future__ import annotations
 

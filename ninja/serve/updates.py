@@ -1,4 +1,4 @@
-"""The messages of streaming sessions: `StreamRequest`, the first one, and `Update`, each of the others."""
+"""Messages of streaming sessions: `StreamRequest`, the first message, and `Update`, each later message."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class PointerTrial:
 
     @property
     def settings(self) -> str:
-        """The weights."""
+        """The weights as text."""
         return f"prior {self.prior:g}, weight {self.weight:g}"
 
 

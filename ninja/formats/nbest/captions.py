@@ -63,7 +63,7 @@ def captions(words: Sequence[str], begins: Sequence[float], ends: Sequence[float
 
 
 def _shown(caption: Caption, limit: float) -> Caption:
-    """Return a caption that is shown as long as it takes to read, but not after a time in seconds."""
+    """Extend a caption to the time that it takes to read, but not beyond `limit` in seconds."""
     seconds = min(max(SHORTEST, sum(map(len, caption.lines)) / SPEED), LONGEST)
     return replace(caption, end=max(caption.end, min(caption.begin + seconds, limit)))
 

@@ -1,4 +1,4 @@
-"""The text of a cue: extraction of its words from tags, line breaks and spaces, and replacement of the words."""
+"""Find the words in the text of a cue, between tags, line breaks and spaces, and replace them."""
 
 from __future__ import annotations
 

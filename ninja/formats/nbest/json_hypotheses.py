@@ -29,8 +29,8 @@ class ObjectFields:
     ``lm_score`` are present, unless the user also sets one of these.
     """
 
-    key: str | None = "key"  # utterance id; None: objects are numbered, such as "3", or "2-3" in nested lists
-    nbest: str | None = "nbest"  # list of hypotheses; None: each object is the only hypothesis
+    key: str | None = "key"  # utterance id; if None, objects are numbered, such as "3", or "2-3" in nested lists
+    nbest: str | None = "nbest"  # list of hypotheses; if None, each object is the only hypothesis
     text: str = "text"  # the sentence, or a list of its words
     score: str | None = SCORE  # combined score of all models
     am_score: str | None = AM_SCORE  # score of the acoustic model
