@@ -1,6 +1,6 @@
 """OpenFst's text format, as printed by fstprint and compiled by fstcompile, with or without symbol tables.
 
-Not read: input labels of a transducer.
+The input labels of a transducer are not read.
 """
 
 from __future__ import annotations

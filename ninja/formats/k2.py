@@ -1,6 +1,6 @@
 """k2 lattices: an Fsa or FsaVec saved by ``torch.save(fsa.as_dict(), FILE)``, read and written without k2.
 
-Not read: attributes of arcs and of the file other than scores, words, symbol tables and Ninja's own attribute.
+Only scores, words, symbol tables and the attribute that Ninja writes are read; other attributes are ignored.
 """
 
 from __future__ import annotations

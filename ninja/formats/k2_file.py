@@ -44,7 +44,7 @@ class Machines:
     arcs: Int32  # [4 * num_arcs], source, destination, label and bits of the score of each arc
     state_begin: Int64  # [num_fsas + 1], offsets of the states of each FSA
     arc_begin: Int64  # [num_fsas + 1], offsets of the arcs of each FSA
-    attributes: Mapping[str, Array | Ragged] = field(default_factory=dict)  # [num_arcs] each
+    attributes: Mapping[str, Array | Ragged] = field(default_factory=dict)  # arrays [num_arcs]
     others: Mapping[str, Any] = field(default_factory=dict)
 
     @property

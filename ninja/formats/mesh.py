@@ -1,7 +1,7 @@
 """SRILM word meshes (confusion networks), read as lattices.
 
-Not read: reference words, n-best hypotheses, posteriors of transitions, times of positions, scores and phones of words;
-times if the words of a position disagree, or a word has none.
+Reference words, n-best hypotheses, posteriors of transitions, times of positions, and scores and phones of words are
+not read. Times of words are ignored if the words of a position disagree, or if a word has no times.
 """
 
 from __future__ import annotations

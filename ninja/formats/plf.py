@@ -1,6 +1,6 @@
 """Moses lattices (PLF, the Python lattice format), read and written, with one lattice per line.
 
-Not read: scores of an arc that ``PlfOptions`` does not name.
+Scores of an arc that ``PlfOptions`` does not select are not read.
 """
 
 from __future__ import annotations

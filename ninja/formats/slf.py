@@ -1,8 +1,8 @@
 """HTK's standard lattice format (SLF).
 
-Not read: scales, penalties, and all other fields of the header, nodes and links except sizes, base, start, end, key,
-words, times and the scores that ``SlfOptions`` selects. Links of probability 0 are dropped, and times are rounded to
-frames. A lattice has no times if a node has none, or sub-lattices are expanded.
+Sizes, base, dir, start, end, key, words, times, sub-lattices and the scores that ``SlfOptions`` selects are read.
+Scales, penalties and all other fields of the header, nodes and links are ignored. Links of probability 0 are dropped,
+and times are rounded to frames. A lattice has no times if a node has none, or sub-lattices are expanded.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """CMU Sphinx lattices (Sphinx 3, PocketSphinx), read and written.
 
-Not read: the frames in which words end, pronunciation numbers, and the names of fillers, which become epsilon.
+The frames in which words end and pronunciation numbers are not read; fillers become epsilon.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Kaldi archives of FSTs: keys followed by FSTs in OpenFst's binary format or in text.
 
-Not read: input labels.
+Input labels are not read.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ users choose the names of fields; options specify them.
 
 An empty list is an empty sentence: the recogniser output no words.
 
-Other fields are kept for the writer of JSON (``json_records``). Not read: a combined score if there are scores of
-single models, and times if a word of the hypothesis, or a hypothesis of the list, lacks them.
+Other fields are kept for the writer of JSON (``json_records``). A combined score is ignored if there are
+scores of single models. Times are ignored if a word of the hypothesis, or a hypothesis of the list, lacks them.
 """
 
 from __future__ import annotations
