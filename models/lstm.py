@@ -38,7 +38,7 @@ class Config:
     layers: int = 2
     dropout: float = 0.0  # on embeddings, between layers and before the softmax; in training only
     normaliser: int = 0  # width of the two hidden layers that estimate the log-normaliser; 0 = exact
-    projection: int = 0  # width of each layer's output if less than that of embeddings; 0 = the same
+    projection: int = 0  # width of each layer's output, less than the width of embeddings; 0 = the same width
 
     @property
     def width(self) -> int:

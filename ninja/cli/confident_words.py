@@ -50,7 +50,7 @@ class UnboostedLattices:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __call__(self, key: str) -> Lattice | None:
-        """Return the lattice of a key, None if there is none."""
+        """Return the lattice of a key, or None if there is none."""
         with self._lock:
             if key not in self._recent:
                 self._recent[key] = self.lookup.get(key)

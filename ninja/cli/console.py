@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 # Keys of a context's meta.
 _CONSOLE, ARGUMENTS = "ninja.console", "ninja.arguments"
 MAX_SHOWN = 3  # failures of each kind that are printed
-_NAME_OR_NUMBER = re.compile(r"'[^']*'|\"[^\"]*\"|[-+]?\d[\d.]*")  # differs between failures of one kind
+_NAME_OR_NUMBER = re.compile(r"'[^']*'|\"[^\"]*\"|[-+]?\d[\d.]*")  # differ between failures of one kind
 Result = TypeVar("Result")
 AnyLog = TypeVar("AnyLog", bound=Log)
 _shown: ProgressBar | None = None  # the progress line on the terminal

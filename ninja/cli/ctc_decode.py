@@ -96,8 +96,8 @@ def decode(
         inputs: Files of matrices; failures are added to the log.
         function: Function that decodes an `Emission`.
         symbols: Symbol table of the words.
-        unknown: Word that replaces words missing from the table; without it, such words are errors of their lattices.
-        frame_shift: Seconds per row of the matrices, None if unknown.
+        unknown: Word that replaces words missing from the table; without it, a lattice with a missing word is an error.
+        frame_shift: Seconds per row of the matrices, or None if unknown.
     """
     log = inputs.log
     for key, result in in_order(
@@ -174,7 +174,7 @@ def ctc_decode(
     A matrix has one row per frame and one column per unit; --tokens, --letters or --sentencepiece names the units. The
     paths of a lattice are the word sequences in the beam; their acoustic cost is -log p.
 
-    With --words, word ids are those of an existing symbol table. Otherwise words are numbered in lexicon order, so that
+    With --words, word ids come from an existing symbol table. Otherwise words are numbered in lexicon order, so that
     archives decoded with the same lexicon share ids. Without a lexicon they are numbered in order of appearance. In
     both cases the symbol table is written to --words-out, or next to the archive.
 
@@ -204,7 +204,7 @@ def ctc_decode(
 
 
 def _symbols(words: str | None, lexicon: CtcLexicon | None) -> SymbolTable:
-    """Return the symbol table in a file, or that of the lexicon in its order, or else a growing table."""
+    """Return the symbol table in a file, else a table of the words of the lexicon in order, else a growing table."""
     if words is not None:
         return SymbolTable.read(words)
     if lexicon is None:

@@ -160,7 +160,7 @@ def lattice_output(
             "--lossy",
             type=click.Choice(["allow", "refuse"]),
             default="allow",
-            help="Drop fields that the format cannot store, with a warning, or report such lattices as errors.",
+            help="Drop fields that the format cannot store, with a warning, or report lattices with them as errors.",
         ),
         writes("--words-out", "Write the symbol table of the words to FILE."),
     ]

@@ -72,7 +72,7 @@ def rescore(
     """Rescore lattices with language models.
 
     With --entities, phrases that are relevant to each utterance are boosted in the same run (see `ninja context`);
-    --class-lm is mixed with --old-lm if the latter is given. With --context-model, the context model scores the phrases
+    --class-lm is mixed with --old-lm if both are given. With --context-model, the context model scores the phrases
     together with the language model instead of boosting them. By default, --words is words.txt or words.txt.gz next to
     SOURCE. Without -o, lattices are written to stdout as a binary archive, or on a terminal their best word sequences
     are printed.

@@ -145,15 +145,15 @@ def score(
 
     With --normalizer, words are compared by their lexical forms, which ignore case and punctuation. With --written, the
     written forms of correct words are compared as well: %FORM is the percentage of words that are written differently,
-    %CASE that of words with wrong case, %PUNCTUATION that of words with wrong punctuation, among words that have
+    %CASE of words with wrong case, and %PUNCTUATION of words with wrong punctuation among words that have
     punctuation in the reference or the hypothesis; %WRITTEN-WER counts each difference in form as a word error.
 
     Several scales, such as --lmwt 7:17 --word-penalty 0,0.5,1, are scored in one pass. Their word error rates are
     printed first; the rest of the output is for the scales with the fewest word errors. With --wer-dir, Kaldi's files
     wer_LMWT_PENALTY and best_wer are written, and wer_grid.tsv.
 
-    The tables of speakers, errors and utterances are those of Kaldi's scoring scripts. They use the alignments of
-    Kaldi's align-text, in which substitutions, insertions and deletions may differ from those in the first line.
+    The tables of speakers, errors and utterances have the format of Kaldi's scoring scripts. They use the alignments of
+    Kaldi's align-text, so that substitutions, insertions and deletions may differ from the first line.
 
     With --biasing, the output has the three lines of the LibriSpeech biasing benchmark. Its reference table can be used
     both as REFERENCE and as the file of --biasing; only the rare words of the lists are used. With --entities, recall,

@@ -160,10 +160,10 @@ def report(
 ) -> None:
     """Write a web page that compares lattices before and after rescoring against references.
 
-    BEFORE and AFTER are lattices of the same utterances. Both are scored with the same scales, by default those of a
-    scale file next to either source. The page works offline. It shows word and oracle error rates and their changes,
-    the alignments and lattices of the utterances with the largest gains and losses, and a table of all utterances.
-    References without lattices and lattices without references are listed and counted.
+    BEFORE and AFTER are lattices of the same utterances. Both are scored with the same scales, by default the
+    scales in a scale file next to either source. The page works offline. It shows word and oracle error rates and their
+    changes, the alignments and lattices of the utterances with the largest gains and losses, and a table of all
+    utterances. References without lattices and lattices without references are listed and counted.
 
     \b
     Example:

@@ -207,7 +207,7 @@ class CompletedScales(NamedTuple):
     Args:
         values: Value of each option, by option name.
         names: Names of the sources.
-        chosen: Scales from files next to the sources, None if there are none.
+        chosen: Scales from files next to the sources, or None if there are none.
         defaults: Names of the options that neither the user nor a file sets.
     """
 
@@ -279,7 +279,7 @@ def as_scales(values: dict[str, Any]) -> Scales:
 
 
 def complete(context: click.Context, values: dict[str, Any], names: tuple[str, ...]) -> CompletedScales:
-    """Replace scales that the user did not set by those in files next to the lattices, and print them.
+    """Take scales that the user did not set from files next to the lattices, and print them.
 
     Args:
         values: Value of each option, by option name.
@@ -347,7 +347,7 @@ def _has_unused_headers(sources: Sources) -> bool:
 
 
 def _header_values(sources: Sources, values: dict[str, Any], user_scales: frozenset[str]) -> dict[str, Any]:
-    """Return the option values, with those that the user did not set replaced by the scales in HTK lattice headers."""
+    """Return the option values; scales that the user did not set are taken from HTK lattice headers."""
     if (header := find_header_scales(sources)) is None:
         raise OptionError("--lm-scale header needs files of HTK lattices (SLF), but the sources contain none")
     name, scales = header
@@ -381,7 +381,7 @@ def _say(message: str) -> None:
 
 
 def find_header_scales(sources: Sources) -> tuple[str, Scales] | None:
-    """Return the name and the header scales of the first HTK lattice, None if there is none.
+    """Return the name and the header scales of the first HTK lattice, or None if there is none.
 
     Raises:
         OptionError: The headers have different scales.

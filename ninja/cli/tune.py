@@ -92,16 +92,16 @@ def tune(
 
     SOURCE and --ref are a development set, never a test set. It is rescored with the initial weights, then weights with
     fewer expected word errors on its n-best sentences are chosen, and the set is rescored with these. This is repeated
-    until the weights no longer change. The printed word error rate is that of the last rescoring.
+    until the weights no longer change. The printed word error rate is measured after the last rescoring.
 
     Without --lm-weight, --word-penalty and --old-lm, the initial weights are the usual ones for the kind of input: 0.8
     and 0.5 for lattices with graph costs, 0.15 and -1 for n-best lists without graph costs. The initial weights are
     kept and written unless the set shows that others are better, for which it needs at least 500 words. Among weights
     within one standard error of the best, the simplest are chosen. LM weight 0 takes the place of the initial weights
-    if the first pass has fewer expected errors. The 95 % interval of the difference to the initial
-    weights is printed, cross-validated by the speakers of --utt2spk or by utterance.
+    if the first pass has fewer expected errors. The 95 % interval of the difference to the initial weights is printed,
+    cross-validated by the speakers of --utt2spk or by utterance.
 
-    With --carry-over, the recordings are those of --segments, or the speakers of --utt2spk; there must be one model.
+    With --carry-over, recordings are those of --segments, or the speakers of --utt2spk; there must be one model.
 
     With --rnnlm none, the lattices are not rescored: acoustic scale and word penalty are chosen for `ninja best`,
     `ninja score` and other commands, which read them with --config.

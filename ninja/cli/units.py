@@ -150,7 +150,7 @@ def _blank(names: Sequence[str], blank: str | None) -> int:
 
 
 def _lexicon(units: CtcUnits, lexicon: str | None, word_list: str | None) -> CtcLexicon | None:
-    """Return the allowed words, None if all words are allowed."""
+    """Return the allowed words, or None if all words are allowed."""
     if lexicon is not None:
         return read_ctc_lexicon(lexicon, units)
     if word_list is None:

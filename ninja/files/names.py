@@ -135,7 +135,7 @@ def _at_offset(name: str) -> list[Place]:
 
 
 def _unpacked(command: str) -> list[str] | None:
-    """Return the files of a ``gunzip -c``, ``zcat`` or ``cat`` command, None for other commands."""
+    """Return the files of a ``gunzip -c``, ``zcat`` or ``cat`` command, or None for other commands."""
     if re.search(_SHELL, command):
         return None
     try:

@@ -46,7 +46,7 @@ def identity_of(url: str) -> str:
 
 
 def state_of(url: str) -> tuple[int | None, str]:
-    """Return the size of a file in bytes, None if it does not exist, and a tag that changes when it is rewritten."""
+    """Return the size of a file in bytes (None if it does not exist), and a tag that changes when it is rewritten."""
     with _store_errors(url):
         system, name = _file_system(url)
         try:

@@ -37,7 +37,7 @@ def is_remote(path: str) -> bool:
 
 
 def is_file(path: str) -> bool:
-    """Return whether a path or URL is that of an existing file."""
+    """Return whether a path or URL names an existing file."""
     return remote.is_file(path) if is_remote(path) else os.path.isfile(path)
 
 
@@ -52,7 +52,7 @@ def identity_of(path: str) -> Identity | None:
 
 
 def identity(status: os.stat_result) -> Identity | None:
-    """Return the identity of a regular file, None for a pipe, device or folder."""
+    """Return the identity of a regular file, or None for a pipe, device or folder."""
     return (status.st_dev, status.st_ino) if stat.S_ISREG(status.st_mode) else None
 
 
@@ -287,7 +287,7 @@ class Stream:
 
     @property
     def identity(self) -> Identity | None:
-        """Identity of the file, None for a pipe."""
+        """Identity of the file, or None for a pipe."""
         if isinstance(self._raw, RemoteFile):
             return identity_of(self.name)
         try:
@@ -350,7 +350,7 @@ def open_stream(place: Place) -> Stream:
 
 
 def _size(raw: IO[bytes]) -> int | None:
-    """Return the size of an open file in bytes, None if it is not a regular file."""
+    """Return the size of an open file in bytes, or None if it is not a regular file."""
     if isinstance(raw, RemoteFile):
         return raw.size
     status = os.fstat(raw.fileno())

@@ -42,7 +42,7 @@ def num_cores() -> int:
 
 
 def _quota() -> float | None:
-    """Return the CPU quota of the cgroup in cores, None if there is no limit."""
+    """Return the CPU quota of the cgroup in cores, or None if there is no limit."""
     for path in _QUOTAS:
         try:
             with open(path) as file:

@@ -45,7 +45,7 @@ def determinize(lattice: Lattice, acoustic_scale: float = 1.0, max_arcs: int = 1
     As in Kaldi, costs and alignments move towards the end where paths of one word sequence diverge: they are correct
     for each path as a whole, not for each arc. Nothing is pruned, so time and size can be exponential in the size of
     the lattice: prune state-level lattices first. (OpenFst's determinization emits at most one output label per
-    transition; for such lattices, its result has up to a hundred times as many states.)
+    transition; for state-level lattices, its result has up to a hundred times as many states.)
 
     Args:
         lattice: Any lattice; epsilons are removed.

@@ -77,7 +77,7 @@ def determinize_pruned(
     """Keep the best path of each word sequence within the beam, with both costs and its alignment.
 
     Epsilons and arcs with several labels are allowed; state-level lattices of a decoder become compact. Costs are added
-    in single precision in Kaldi's order, so that the choice between nearly equal paths is the same. The search is
+    in single precision in Kaldi's order, so that the choice between nearly equal paths is Kaldi's. The search is
     best-first: if a limit stops it, the result is complete within a smaller beam, which the report contains.
 
     Args:
@@ -153,7 +153,7 @@ def determinize_phone_pruned(
         minimize: Minimize the result.
 
     Returns:
-        As for ``determinize_pruned``; the report is that of the pass with the smaller effective beam.
+        As for ``determinize_pruned``; the report describes the pass with the smaller effective beam.
 
     Raises:
         LatticeError: As for ``determinize_pruned``, or a label is not a transition id of the model.

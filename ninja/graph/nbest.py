@@ -70,7 +70,7 @@ def lattice_nbest(
         lattice: Any lattice.
         n: Maximum number of word sequences, at least 1.
         scales: Weights of the total cost.
-        words: Symbol table. If there is none, words are ids.  [default: that of the lattice]
+        words: Symbol table. If there is none, words are ids.  [default: the table of the lattice]
         forms: Lexical forms, as for ``nbest``.
 
     Returns:

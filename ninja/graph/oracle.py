@@ -66,7 +66,7 @@ def oracle(
         lattices: A lattice or a batch.
         reference: Word ids of the reference, without epsilon (0). An id that no arc has, such as -1, never matches. For
             a batch, one reference per lattice.
-        wildcards: Word ids, such as those of noises, that are treated as epsilons in the lattice and the reference.
+        wildcards: Word ids, for example of noises, that are treated as epsilons in the lattice and the reference.
         forms: Lexical forms by which words are compared and counted. The reference must then be
             ``forms.ids(words)``.  [default: words are compared unchanged]
 

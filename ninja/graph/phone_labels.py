@@ -64,8 +64,8 @@ def state_level(lattice: Lattice) -> Lattice:
 def with_phones(lattice: Lattice, model: TransitionModel) -> tuple[Lattice, int]:
     """Insert a symbol for each phone that begins on an arc of a state-level lattice.
 
-    The symbol becomes the word of the arc or, if the arc has a word, that of a new arc after it. As in Kaldi, arcs that
-    leave the start get no symbol.
+    The symbol becomes the word of the arc or, if the arc already has a word, of a new arc after it. As in Kaldi, arcs
+    that leave the start get no symbol.
 
     Returns:
         The lattice, and the word id of phone 0: larger ids are phones, smaller ids are words.

@@ -64,7 +64,7 @@ def difference(lattice: Lattice, transcript: Words, *, max_arcs: int = MAX_ARCS)
 
 
 def paths_of(lattice: Lattice, words: Words, wildcards: Collection[int] = ()) -> Lattice:
-    """Keep the paths with a given word sequence, such as that of an ``Oracle``.
+    """Keep the paths with a given word sequence, such as ``Oracle.words``.
 
     Args:
         lattice: Any lattice.

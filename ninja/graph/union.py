@@ -20,7 +20,7 @@ from ninja.lattice.times import is_timed, state_times
 from ninja.lattice.word_ids import check_one_table
 
 DELTA = 2.0**-12
-MAX_LABELS = 1 << 26  # limit for the alignment labels of the result, and for those of all residuals; 256 MB each
+MAX_LABELS = 1 << 26  # limit for the alignment labels of the result, and also of all residuals; 256 MB each
 
 
 def union(
@@ -169,7 +169,7 @@ def _join_at_start(lattices: Sequence[Lattice]) -> Lattice:
     shift = np.cumsum([0, *(lattice.num_states - 1 for lattice in operands[:-1])]).tolist()
 
     def on_arcs(arrays: Sequence[Array]) -> Array:
-        """Concatenate values of arcs; those of arcs that leave the starts come first."""
+        """Concatenate values of arcs, with the arcs that leave the start states first."""
         heads = [array[:count] for array, count in zip(arrays, leaving, strict=True)]
         return np.concatenate([*heads, *(array[count:] for array, count in zip(arrays, leaving, strict=True))])
 

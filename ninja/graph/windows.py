@@ -27,7 +27,7 @@ _TIMES = re.compile(r"(.+?)[_.-](\d{1,12})-(\d{1,12})")
 class Windows:
     """How to find the recording and the start of a window.
 
-    The key of a window is that of a line in a segments file; or it ends in the times of the window, as in
+    The key of a window is a key in a segments file; or it ends in the times of the window, as in
     ``rec_000030-000065``, in a unit that fits the length of the lattice (seconds, hundredths or thousandths); or, with
     a `step`, it ends in the number of the window, as in ``rec-17``.
     """
@@ -113,7 +113,7 @@ def stitch(
         lattices: ``(key, lattice)`` pairs; the windows of a recording are consecutive and in chronological order.
         windows: How to find the recording and the start of a window.  [default: by the times in its key]
         scales: Scales of the costs, with which posteriors are computed.
-        frame_shift: Seconds per frame.  [default: that of the lattices, else 0.01]
+        frame_shift: Seconds per frame.  [default: the lattices' frame shift, else 0.01]
         log: Receives notes about uncertain seams, and failures if its ``on_error`` is set; otherwise the first failure
             is raised.
 
@@ -162,7 +162,7 @@ class _Recording:
         self._begins: list[float] = []
 
     def add(self, window: Lattice, begin: float, frame_shift: float, log: Log) -> None:
-        """Add the next window; report an error if its frame shift differs from that of the windows before it."""
+        """Add the next window; report an error if its frame shift differs from the previous windows'."""
         if frame_shift != self._frame_shift:
             self.failed = True
             message = f"the frame shift is {frame_shift:g} s, but that of the window before it {self._frame_shift:g} s"

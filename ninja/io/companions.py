@@ -143,7 +143,7 @@ class TableOutput:
             self._existing = SymbolTable.read(path)
 
     def _path(self, words: SymbolTable | None) -> str | None:
-        """Return the path to which the table will be written, None if it will not be written."""
+        """Return the path to which the table will be written, or None if it will not be written."""
         if self._words_out is not None or not self._needed or self._once:
             return self._words_out
         folder = os.path.isdir(self._place)
@@ -156,7 +156,7 @@ class TableConsistency:
     """Checks that the symbol tables of all lattices of an output agree on the word of each id.
 
     Args:
-        words: Symbol table of the output; None uses that of the first lattice.
+        words: Symbol table of the output; None uses the table of the first lattice.
         shared: The output stores ids, so its lattices must share a table.
     """
 
@@ -192,7 +192,7 @@ def table_beside(archive: str) -> str:
 
 
 def find_table(source: Sequence[str]) -> str:
-    """Return the path of the symbol table next to lattices, or else that of the decoding graph next to their folder.
+    """Return the path of the symbol table next to lattices, or else in the decoding graph next to their folder.
 
     For ``lat.ark``, candidates are ``lat.ark.words.txt``, ``words.txt`` and ``words.txt.gz`` in the same folder, then
     ``../graph*/words.txt``.
@@ -221,7 +221,7 @@ def find_table(source: Sequence[str]) -> str:
 
 
 def _tables_of(source: str) -> list[str]:
-    """Return the symbol table next to a source, or else those of the graphs next to its folder."""
+    """Return the symbol table next to a source, or else the tables in the graphs next to its folder."""
     if source == STDOUT:
         return []
     path = source if os.path.exists(source) or not SPECIFIER.fullmatch(source) else source.partition(":")[2]
@@ -277,10 +277,10 @@ SCALES_ADVICE = "set the scales for all with --acoustic-scale and --word-penalty
 
 
 def find_scales(source: Source | Sources, *, allow_pipes: bool = False) -> ChosenScales | None:
-    """Return the scales in the scale file of lattices, None if there is no such file.
+    """Return the scales in the scale file of lattices, or None if there is no such file.
 
-    A file without a scale file uses that of its folder; a file list or script file without one uses those of the files
-    that it names.
+    A file without a scale file uses the scale file of its folder; a file list or script file without one uses the scale
+    files of the files that it names.
 
     Args:
         source: See ``ninja.read``.

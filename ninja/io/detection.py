@@ -54,7 +54,7 @@ def other_kind(head: bytes) -> str | None:
 
 
 def advice(head: bytes, name: str) -> str | None:
-    """Return a message with advice for a text file in an unknown format, None if there is no advice."""
+    """Return a message with advice for a text file in an unknown format, or None if there is no advice."""
     rows = first_rows(head)
     if not rows:
         return None
@@ -91,7 +91,7 @@ def names_in(content: bytes, listed_in: str) -> tuple[list[Table], list[NinjaErr
 
 
 def below(folder: str) -> list[str]:
-    """Return the subfolders of a folder, with a final slash, except hidden folders and those of Kaldi's recipes."""
+    """Return the subfolders of a folder, with a final slash, except hidden folders and folders of Kaldi's recipes."""
     if is_remote(folder):
         paths = listing(folder)[1]
     else:
@@ -154,7 +154,7 @@ def needs_content(name: str) -> bool:
 
 
 def _is_named(name: str) -> bool:
-    """Return whether the extension of a file is that of a lattice or n-best format."""
+    """Return whether the extension of a file belongs to a lattice or n-best format."""
     if name.removesuffix(".gz").lower().endswith(_SHARED):
         return False
     return bool(by_extension(name))

@@ -102,7 +102,7 @@ class Inputs:
 
     @cached_property
     def scales(self) -> ChosenScales | None:
-        """Scales in a file next to the lattices, None if there is no such file.
+        """Scales in a file next to the lattices, or None if there is no such file.
 
         Raises:
             OptionError: The sources have different scales.

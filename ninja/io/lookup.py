@@ -33,7 +33,7 @@ class Lookup:
 
     Args:
         source: See ``ninja.read``.
-        options: Options for reading; None uses those of ``ninja.read``.
+        options: Options for reading; None uses the defaults of ``ninja.read``.
         on_error: Called with the error of each invalid lattice, which counts as missing; with None, it is raised.
 
     Raises:
@@ -62,7 +62,7 @@ class Lookup:
         self._last: tuple[str, Lattice] | None = None
 
     def get(self, key: str) -> Lattice | None:
-        """Return the lattice of a key, None if there is none.
+        """Return the lattice of a key, or None if there is none.
 
         Raises:
             NinjaError: See ``ninja.read``.
@@ -180,7 +180,7 @@ class KeyedTable(Generic[Value]):
         self._lock = Lock()
 
     def get(self, key: str) -> Value | None:
-        """Remove the entry of a key and return its value, None if there is no entry."""
+        """Remove the entry of a key and return its value, or None if there is no entry."""
         with self._lock:
             if key in self._skipped:
                 return self._skipped.pop(key)

@@ -91,7 +91,7 @@ class NumberWriter:
     def posteriors(
         self, key: str, begin: npt.NDArray[np.int64], label: Integers, posterior: npt.NDArray[np.float64]
     ) -> None:
-        """Append the labels and posteriors of each frame; those of frame t are ``begin[t] : begin[t + 1]``."""
+        """Append the labels and posteriors of each frame; frame t has the entries ``begin[t] : begin[t + 1]``."""
         value = posterior.astype(np.float32)
         if self.text:
             pairs = [f"{number} {share:.7g} " for number, share in zip(label.tolist(), value.tolist(), strict=True)]

@@ -74,7 +74,7 @@ class Reading:
         self.options = options
         self.file: str | None = None  # file of the last lattice, or the script file that lists it
         self._on_error = on_error
-        self._reader: Reader | None = None  # reader of the format in the options, None for Kaldi archives
+        self._reader: Reader | None = None  # reader of the format in the options, or None for Kaldi archives
         if options.format is not None:
             chosen = reader(options.format, options.encoding)
             self._reader = None if chosen.format.read == KALDI_READ else chosen
@@ -91,7 +91,7 @@ class Reading:
         return min(1.0, self._position / self._size) if self._size and self._position else None
 
     def begin(self) -> SymbolTable | None:
-        """Read the first lattices, and return their symbol table, None if they have only ids."""
+        """Read the first lattices, and return their symbol table, or None if they have only ids."""
         for batch in self._batches:
             self._first.append(batch)
             if len(batch):
@@ -223,7 +223,7 @@ class Reading:
             self.options.on_note(f"{path}: {message}")
 
     def _read_list(self, parent: SourceFile, files: list[SourceFile], errors: list[NinjaError]) -> Iterator[Batch]:
-        if self._size is not None:  # replace the size of the list by those of its files
+        if self._size is not None:  # replace the size of the list by the sizes of its files
             self._size -= parent.size or 0
         yield from self._read_files(files)
         yield from (Batch.of_entries([("", error)]) for error in errors)
@@ -319,7 +319,7 @@ class Reading:
         return recognised(stream.head(HEAD), stream.name, self.options.encoding)
 
     def _script_entries(self, stream: Stream, place: Place) -> Iterator[Entry] | None:
-        """Return the entries of a file that a script file names, None if it is a Kaldi archive."""
+        """Return the entries of a file that a script file names, or None if it is a Kaldi archive."""
         format = self._reader_of(stream)
         self.options.formats.setdefault(KALDI if format is None else format.format.name, 1)
         return None if format is None else self._entries(Content(stream, place.path), format)

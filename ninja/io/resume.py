@@ -201,7 +201,7 @@ def difference(before: Facts, now: Facts) -> str:
 
 
 def _changed_file(before: Any, now: Any) -> str | None:
-    """Return the path of the first file whose states in two lists differ, None if there is none."""
+    """Return the path of the first file whose states in two lists differ, or None if there is none."""
     if not isinstance(before, list) or not isinstance(now, list):
         return None
     states = {state[0]: state for state in before if isinstance(state, list)}

@@ -21,7 +21,7 @@ class ScpReader:
     """Keeps the last file that is not a Kaldi archive open, for further lines of a script file that name it.
 
     Args:
-        entries_of: Function that returns the entries of an open file, None for a Kaldi archive.
+        entries_of: Function that returns the entries of an open file, or None for a Kaldi archive.
     """
 
     def __init__(self, entries_of: EntriesOf) -> None:

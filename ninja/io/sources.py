@@ -422,7 +422,7 @@ class Words:
 
     @property
     def known(self) -> SymbolTable | None:
-        """Symbol table of the lattices read so far, None if they have only ids."""
+        """Symbol table of the lattices read so far, or None if they have only ids."""
         if self._is_spelled or not self.table.grows:
             return self.table
         return None if self._vocabulary is None else self._vocabulary.words
@@ -448,7 +448,7 @@ class Words:
         return lattice.words is not self.table and bool(lattice.word.any())
 
     def attach(self, lattice: Lattice, name: str = "") -> Lattice:
-        """Return a lattice whose word ids are those of the table.
+        """Return a lattice with the word ids of the table.
 
         Raises:
             SymbolError: A word of the lattice is not in the table.

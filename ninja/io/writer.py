@@ -90,12 +90,12 @@ def write(
             selects it by the extension. k2 and espnet keep all lattices in memory until the block ends.
         lossy: "refuse" raises an error for lattices with fields that the format cannot store; "allow" drops such fields
             and counts them in ``lost``.
-        words: Symbol table of the lattices, or its path; None uses that of each lattice. An output of ids
+        words: Symbol table of the lattices, or its path; None uses each lattice's table. An output of ids
             (``needs_words``) accepts only lattices that share a table.
         words_out: File for the symbol table; None writes it next to the output if necessary.
         encoding: Encoding of words in text formats other than Kaldi's.
         scales: Scales with which formats with a single cost, n-best lists and networks combine costs, unless `to` sets
-            them. None uses those of `chosen`, or else 1, 1 and 0.
+            them. None uses the scales of `chosen`, or else 1, 1 and 0.
         chosen: Scales chosen for the lattices, for example in rescoring. If costs are written unscaled, the scales are
             written to a file next to the output, where `find_scales` and the commands find them.
         run: Facts on which the lattices depend, see `ninja.io.resume`. With `resume`, an output of another run is

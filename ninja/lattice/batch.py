@@ -219,7 +219,7 @@ def pairs(lattices: Iterable[Keyed]) -> Iterator[Keyed]:
     """Check and yield ``(key, lattice)`` pairs.
 
     Raises:
-        OptionError: The argument is not an iterable (raised immediately), or an item is not such a pair.
+        OptionError: The argument is not an iterable (raised immediately), or an item is not a key and a lattice.
     """
     if isinstance(lattices, Lattice):
         advice = "pass [(lattice.key, lattice)]"

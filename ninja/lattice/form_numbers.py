@@ -91,7 +91,7 @@ class FormNumbers:
         return NumberedLattices(lattices, changed, items)
 
     def of(self, words: Iterable[str]) -> list[int]:
-        """Return the numbers of lexical words, such as those of a reference."""
+        """Return the numbers of lexical words, for example of a reference."""
         with self._lock:
             return self._numbers_of(list(words))
 

@@ -39,7 +39,7 @@ _DTYPES = {
 class Lattice:
     """A word lattice: states in topological order, state 0 the only start, arcs stored state by state.
 
-    Costs are natural-log costs, lower is better, unscaled; graph and acoustic costs are kept apart, as in Kaldi.
+    Costs are unscaled natural-log costs; lower is better. Graph and acoustic costs are stored separately, as in Kaldi.
     The arrays are read-only. States that are not on a path from the start to a final state are allowed (``connect``
     removes them).
     """

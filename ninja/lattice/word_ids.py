@@ -31,7 +31,7 @@ def used_names(item: Lattice | NBest | ConfusionNetwork, words: SymbolTable | No
     """Return the distinct words of an item. Ids are ignored if there is no symbol table or it lacks one of them.
 
     Args:
-        words: Symbol table for the ids.  [default: that of the lattice]
+        words: Symbol table for the ids.  [default: the table of the lattice]
     """
     if isinstance(item, ConfusionNetwork):
         return {word for word in item.words if word is not None}
@@ -59,7 +59,7 @@ def agree(one: SymbolTable, other: SymbolTable, lattice: Lattice) -> bool:
 def check_one_table(lattices: Iterable[Lattice]) -> None:
     """Check that the symbol tables of lattices map their word ids to the same words.
 
-    A lattice without a table is assumed to have that of the others.
+    A lattice without a table is assumed to have the same table as the others.
 
     Raises:
         SymbolError: Two tables have different words for an id.

@@ -16,7 +16,7 @@ from ninja.errors import OptionError
 from ninja.lm.protocol import chosen_device
 from ninja.lm.recurrent.pool import FEWEST_ROWS, RowThreads
 
-# Messages of libraries without a type for such errors; file names may contain the word "memory".
+# Messages of libraries that have no exception type for lack of memory; file names may contain the word "memory".
 _NO_MEMORY = re.compile(r"out of memory|(?:can't|cannot|failed to) allocate|bad[_ ]alloc", re.IGNORECASE)
 _ISA_WITH_HALF = ("DEFAULT", "BF16", "FP16", "AMX", "AVX10")  # in the names of oneDNN's instruction sets with bfloat16
 EXACT_ROWS, ROUNDED = 32, 8  # batches of more than 32 rows are padded to multiples of 8, see `_pad_batches`

@@ -42,7 +42,7 @@ class HistoryCache(LanguageModel):
 
     Args:
         lm: The model.
-        capacity: Maximum number of histories that are kept, >= 1; those in use are kept in any case.
+        capacity: Maximum number of histories that are kept, >= 1; histories in use are always kept.
 
     Raises:
         OptionError: The model reads phrase lists, whose histories cannot be kept, or scores only whole sentences.

@@ -129,7 +129,7 @@ def load(
             ``words.txt`` or ``words.txt.gz`` in the same directory]
         oov_score: Score of words that an n-gram model without ``<unk>`` lacks, independent of the history: ``"skip"``
             for no cost, as in SRILM; ``"spread"`` to share the probability 1 / (vocabulary size) among these words; or
-            a natural-log probability. The next word is scored without a history. By default such words are refused.
+            a natural-log probability. The next word is scored without a history. By default these words are refused.
             Models with ``<unk>`` ignore this.
         classes: SRILM class definitions (``ngram -classes``), with lines ``CLASS [probability] word …``, for an n-gram
             model whose vocabulary contains the classes.

@@ -97,7 +97,7 @@ class MixtureLM(LanguageModel):
         unk_penalty: float | None = None,
         map_words: Collection[WordMapping] = (),
     ) -> None:
-        """Create a mixture for the words of a symbol table; the other arguments are those of `WordMap`."""
+        """Create a mixture for the words of a symbol table; the other arguments are passed to `WordMap`."""
         complete(words, unk_penalty, *(lm for lm, _ in mixture.models if not isinstance(lm, Mixture)))
         self.vocabulary = _renumber(words)
         self._begin, self.eos = self.vocabulary.ids([BOS, EOS])

@@ -127,7 +127,7 @@ class LanguageModel(Protocol):
     def twin(self) -> LanguageModel | None:
         """Return a copy for another thread, which shares the weights but has its own slots.
 
-        Returns None if the model does not support this; threads that use such a model wait for each other.
+        Returns None if the model does not support this; threads that use the model then wait for each other.
         """
         return None
 
@@ -200,7 +200,7 @@ class LanguageModel(Protocol):
 
 
 def are_prompts(words: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
-    """Return which word ids are those of prompts, bool [n]."""
+    """Return which word ids are ids of prompts, bool [n]."""
     return np.asarray((words >= FIRST_PROMPT) & (words < END_OF_PROMPTS))
 
 

@@ -58,7 +58,7 @@ def surprise_of_model(model: ConfidenceModel, lm: str | None = None) -> WordSurp
         lm: File of the language model, or name of a shipped one.  [default: the shipped model that `model` names]
 
     Returns:
-        The scores of sentences, None if the confidence model uses no language model.
+        The scores of sentences, or None if the confidence model uses no language model.
 
     Raises:
         OptionError: `lm` is missing, is not needed, or has another name than the model used to fit the confidences.

@@ -20,8 +20,8 @@ Trie = tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]  # parent and word of
 class UnitLM(LanguageModel, ABC):
     """A model of units as a `LanguageModel` over words.
 
-    The slot of a history is that of its last unit. The log-probability of a word is the sum over its units. Subclasses
-    define the units of words, and set the attributes of `LanguageModel`.
+    The slot of a history is the slot of its last unit. The log-probability of a word is the sum over its units.
+    Subclasses define the units of words, and set the attributes of `LanguageModel`.
     """
 
     scores_tries = True

@@ -37,7 +37,7 @@ class Coverage:
 
     num_arcs: Counter[str]  # number of arcs per word
     lacking: frozenset[str]  # unknown words
-    unk_penalty: float  # cost added to that of <unk> for unknown words
+    unk_penalty: float  # cost added to the cost of <unk> for unknown words
     model: str = "the language model"  # name in messages
     has_unk: bool = True  # whether the model has <unk>
     oov_score: OOVScore | None = None  # score of unknown words, if the model itself has no <unk>
@@ -133,8 +133,8 @@ class WordMap:
     Args:
         words: The symbol table.
         lm: The language model.
-        unk_penalty: Cost added to that of <unk> for words that the model lacks. By default the probability of <unk> is
-            divided evenly: the penalty is the natural log of the number of distinct words that <unk> replaced in
+        unk_penalty: Cost added to the cost of <unk> for words that the model lacks. By default the probability of <unk>
+            is divided evenly: the penalty is the natural log of the number of distinct words that <unk> replaced in
             training, or, if unknown, of the number of words of the table that the model lacks; a growing table is
             completed for this.
         map_words: Fallbacks for words that the model lacks: ``"case"`` looks them up in lower and upper case; ``"unk"``

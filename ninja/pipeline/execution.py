@@ -60,7 +60,7 @@ def run(
         may_be_empty: Write an empty output if the inputs contain no lattices, instead of raising an error.
 
     Returns:
-        Counts, failures and notes of this run. ``inputs.log`` has those of all runs on these inputs.
+        Counts, failures and notes of this run; ``inputs.log`` covers all runs on these inputs.
 
     Raises:
         LatticeError: There are no results.
@@ -190,7 +190,7 @@ class _RunLoop:
         report.tell_coverage()
 
     def results(self, inputs: Inputs, stage: Stage[Result], done: Collection[str] = ()) -> Iterator[tuple[str, Result]]:
-        """Yield the key and the result of each lattice, without those that are ``done``."""
+        """Yield the key and the result of each lattice, except lattices that are ``done``."""
         log = inputs.log
         counts = _counts(log)
         with closing(self._chunks(inputs, stage, Counter(done), None)) as chunks:
@@ -328,7 +328,7 @@ class _Chunk(NamedTuple):
 
 
 class _Source:
-    """Lattices of inputs without those that are done; adds duplicate keys to the log."""
+    """Lattices of inputs that are not done yet; adds duplicate keys to the log."""
 
     def __init__(
         self, inputs: Inputs, read: Read | None, done: Counter[str], on_lattice: Callable[[Lattice], None] | None

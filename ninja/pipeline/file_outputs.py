@@ -140,7 +140,7 @@ def _input_files(inputs: Inputs) -> Iterator[tuple[str, SourceFile, re.Pattern[s
 
 
 def _listed_files(parent: SourceFile, inputs: Inputs) -> list[SourceFile]:
-    """Return the files that a list names; add those that cannot be read to the failures of the run."""
+    """Return the files that a list names; add errors for unreadable files to the failures of the run."""
     files, failures = parent.listed
     readable = []
     for file in files:
@@ -166,7 +166,7 @@ def _with_number(pattern: str, path: str, shape: re.Pattern[str]) -> str:
 def _with_extension(file: SourceFile, output: Output) -> tuple[str, str | None]:
     """Return the name and the format of an output in a folder.
 
-    The name is that of the input, with the extension of the output format.
+    The name is taken from the input, and gets the extension of the output format.
     """
     path = file.path
     name = os.path.basename(path)

@@ -2,7 +2,8 @@
 
 Uncompressed Kaldi archives are divided where lattices begin, and script files between lines, by the sizes of their
 lattices; compressed files and files in other formats are not divided. The parts depend only on the sources and the
-number of shards, so each worker can compute its part, and the concatenated results of all shards are those of one run.
+number of shards, so each worker can compute its part, and the concatenated results of all shards equal the results of
+one run.
 """
 
 from __future__ import annotations
@@ -209,7 +210,7 @@ class Plan:
 
 
 def units(source: Source | Sources, *, format: str | None = None) -> tuple[list[Unit], list[State]]:
-    """Return the files of a source, and the states of these files and of those that script files name.
+    """Return the files of a source, and the states of these files and of the files that script files name.
 
     Args:
         source: See `ninja.read`.
@@ -237,7 +238,7 @@ def units(source: Source | Sources, *, format: str | None = None) -> tuple[list[
 def _script(file: SourceFile, table: Table, file_sizes: Mapping[str, int]) -> Unit | None:
     """Return a script file with the sizes of its lattices; None if it is compressed.
 
-    A lattice is taken to end where the next lattice in the script file begins, or at the end of its archive.
+    A lattice is assumed to end where the next lattice in the script file begins, or at the end of its archive.
     """
     rows = script_rows(file)
     if rows is None:

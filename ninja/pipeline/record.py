@@ -218,7 +218,7 @@ def _record(plan: Plan, shard: Shard, facts: dict[str, Any]) -> Record:
 
 
 def _load(parts: ShardFolder, name: str) -> dict[str, Any] | None:
-    """Return the content of a JSON file in a folder, None if the file does not exist."""
+    """Return the content of a JSON file in a folder, or None if the file does not exist."""
     size = parts.size(name)
     if size is None:
         return None

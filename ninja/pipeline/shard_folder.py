@@ -58,7 +58,7 @@ class ShardFolder:
         return []
 
     def size(self, name: str) -> int | None:
-        """Return the size of a file in bytes, None if it does not exist."""
+        """Return the size of a file in bytes, or None if it does not exist."""
         place = self.place(name)
         if is_remote(place):
             return remote.state_of(place)[0]

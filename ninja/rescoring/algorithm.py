@@ -52,7 +52,7 @@ class ScoreOptions:
     word_penalty: float = option(0.0, "Cost per word during the search only; it is not included in the output.")
     unk_penalty: float | None = option(
         None,
-        "Cost added to that of <unk> for an unknown word.  [default: ln of the number of words that map to <unk>]",
+        "Cost added to the cost of <unk> for an unknown word.  [default: ln of the number of words that map to <unk>]",
     )
     max_unknown: float = option(
         0.5, "Reject a file if more than this fraction of its arcs have words that are unknown to the model.", 0, 1
@@ -108,7 +108,7 @@ class SearchOptions:
 
 @dataclass(frozen=True)
 class EngineOptions(SearchOptions, ScoreOptions):
-    """Options that every engine receives; subclasses add those of particular algorithms."""
+    """Options that every engine receives; subclasses add the options of particular algorithms."""
 
     section: ClassVar[str] = "Search"
 

@@ -70,7 +70,7 @@ class Rescorer:
 
     Lattices that are submitted concurrently are rescored in one batch by a thread of the Rescorer. Do not use the
     models elsewhere at the same time. A submitted lattice is refused if a model lacks more than ``max_unknown`` of its
-    words; the lattices of an iterable are tested together, as by `rescore`.
+    words; the lattices of an iterable are tested together, as in `rescore`.
 
     Args:
         lm: A language model (see ``ninja.lm.load``), a mixture, or None to only subtract the old model; or model
@@ -141,7 +141,7 @@ class Rescorer:
         return self._results(IterableSource(lattices), RescoreReport() if log is None else log)
 
     def on_threads(self, lattices: Iterable[Keyed], log: RescoreReport, num_threads: int) -> Iterator[Keyed]:
-        """Rescore on several threads that share the model weights; the results are byte-identical to those of one.
+        """Rescore on several threads that share the model weights; the results are byte-identical to a single thread's.
 
         If `LanguageModel.twin` returns None, lattices are rescored on one thread, and torch parallelises each matrix
         product instead.
@@ -267,7 +267,7 @@ class Rescorer:
 
     @property
     def in_flight(self) -> tuple[int, int]:
-        """Number of submitted lattices that wait for the batch, and number of those in it."""
+        """Numbers of submitted lattices that wait for the batch, and that are in it."""
         service = self._service
         waiting, running = (0, 0) if service is None else (service.num_waiting, service.num_running)
         if self._sessions is not None:

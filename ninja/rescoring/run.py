@@ -25,7 +25,7 @@ def rescore(
     prompts: Prompts | None = None,
     report: RescoreReport | None = None,
 ) -> Iterator[Keyed]:
-    """Replace the language model scores of lattices with those of another model.
+    """Replace the language model scores of lattices with the scores of another model.
 
     With `old_lm`, the language model that the decoder used, the graph cost of an arc becomes
     ``graph + lm_weight * (-log p_new(word | history) + log p_old(word | history))``. Without it, the costs are

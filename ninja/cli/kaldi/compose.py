@@ -36,7 +36,7 @@ def compose(joined: Joined, destination: Output, phi_label: int | None, write_co
 
     OTHER is an OpenFst FST such as Kaldi's G.fst, or lattices in a folder or rspecifier (ark:..., scp:...). The costs
     of an FST are added to the graph costs of the paths that it accepts; the graph and acoustic costs of lattices in
-    OTHER are added to those of the lattices in FIRST with the same keys. Alignments are taken from FIRST.
+    OTHER are added to the costs of the lattices in FIRST with the same keys. Alignments are taken from FIRST.
 
     \b
     Examples:

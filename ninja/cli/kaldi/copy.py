@@ -85,7 +85,7 @@ def copy(
 def copy_backoff(first: str, second: str, **options: Any) -> None:
     """Copy lattices, replacing those that a second archive also contains.
 
-    The output has the keys of FIRST; a lattice of SECOND with the same key replaces that of FIRST.
+    The output has the keys of FIRST; a lattice of FIRST is replaced if SECOND has one with the same key.
 
     \b
     Example:

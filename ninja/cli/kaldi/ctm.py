@@ -134,7 +134,7 @@ def path_lines(batch: Batch, frame_shift: float | None, precision: int, print_si
 
 
 def _frame_shift(lattice: Lattice, frame_shift: float | None) -> float:
-    """Return the frame shift in seconds: the option if set, else that of the lattice, else the default."""
+    """Return the frame shift in seconds: the option if set, else the value of the lattice, else the default."""
     return frame_shift or lattice.frame_shift or DEFAULT_FRAME_SHIFT
 
 

@@ -41,7 +41,7 @@ def determinizes(*, skip: Sequence[str] = (), max_loop: int | None = None) -> Ca
 
     Args:
         skip: Fields of `DeterminizeBounds` that get no option.
-        max_loop: Default of ``--max-loop``; None uses that of `DeterminizeBounds`.
+        max_loop: Default of ``--max-loop``; None uses the default of `DeterminizeBounds`.
     """
     names = {field.name for field in dataclasses.fields(DeterminizeBounds)} - {*skip}
 
@@ -162,7 +162,7 @@ class Determinization:
 
 
 def _write(stage: Determinization, inputs: Inputs, destination: Output) -> NoReturn:
-    """Write the lattices, print those that needed a smaller beam, and exit."""
+    """Write the lattices, print the keys of lattices that needed a smaller beam, and exit."""
     console, log = current_console(), inputs.log
 
     def incomplete() -> int:

@@ -45,7 +45,7 @@ class Joined:
         """Open the other sources, and return a stage that joins the lattices of each key.
 
         Args:
-            function: Function that joins a lattice with those of the other sources.
+            function: Function that joins a lattice with the lattices of the other sources.
             require_all: Report an error unless every other source has a lattice with the same key.
         """
         with ExitStack() as stack:

@@ -73,7 +73,7 @@ def _advised(lattices: Iterator[tuple[str, Lattice]], log: Log) -> Iterator[tupl
 @click.option(
     "--unk-penalty",
     type=float,
-    help="Cost added to that of <unk> for each unknown word.  [default: ln of the number of words mapped to <unk>]",
+    help="Cost added to the cost of <unk> for each unknown word.  [default: ln of the number of words mapped to <unk>]",
 )
 @click.option("--max-unknown", type=click.FloatRange(0, 1), default=0.5, help=HELP["max_unknown"])
 @word_options("oov_score")
@@ -92,7 +92,7 @@ def lmrescore(
 
     The cost that the model assigns to each path, times --lm-scale, is added to the graph cost; words, times and
     acoustic costs are unchanged. Lattices are not pruned; states are split by the histories of the model. If the model
-    has no <unk>, unknown words require --oov-score. Lattices that are not determinized, such as those of PocketSphinx,
+    has no <unk>, unknown words require --oov-score. Lattices that are not determinized, such as PocketSphinx's,
     become many times larger; run `ninja prune` and `ninja determinize-pruned` first. By default, --words is words.txt
     or words.txt.gz next to SOURCE.
 

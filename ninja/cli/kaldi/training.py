@@ -105,7 +105,7 @@ one_silence_class = switch(
 def to_mpe_post(inputs: Inputs, output_file: str, **values: Any) -> None:
     """Write MPFE posteriors of transition ids at each frame.
 
-    Use them for training with the minimum phone frame error criterion. The output format is that of `ninja to-post`. A
+    Use them for training with the minimum phone frame error criterion. `ninja to-post` has the same output format. A
     posterior is positive if paths through the transition id have more frames with the correct phone than the average
     path, and negative if they have fewer. A lattice without a reference alignment is reported and skipped.
 

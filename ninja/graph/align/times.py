@@ -32,7 +32,8 @@ def word_times(
         lattice: A word-aligned lattice.
         path: A path through the lattice.  [default: the best path]
         frame_shift: Seconds per label: the frame shift of the features times the subsampling factor of the model, such
-            as 0.03 for 10 ms frames and a factor of 3.  [default: that of the lattice, if its format has one]
+            as 0.03 for 10 ms frames and a factor of 3.  [default: the frame shift of the lattice, if
+            its format has one]
         acoustic_scale: Factor applied to acoustic costs in the search for the best path.
 
     Raises:

@@ -145,6 +145,6 @@ class ServerTokenizer:
 
 
 class ServedSpelling(Spelling):
-    """The spelling of words by a server, whose model is taken to read text with capitals and punctuation."""
+    """The spelling of words by a server, whose model is assumed to read text with capitals and punctuation."""
 
     has_written_pieces = True

@@ -80,7 +80,7 @@ class Server(ABC):
             sequences: Distinct sequences of at least two tokens; the first is `bos`.
 
         Returns:
-            Natural-log probabilities, at least those of `sequences`; −inf for probability zero.
+            Natural-log probabilities of `sequences`, and possibly of others; −inf for probability zero.
 
         Raises:
             EndpointError: The server does not return them, or a limit is reached.
@@ -193,7 +193,7 @@ class LlamaCpp(Server):
             "prompt": history,
             "n_predict": 1,
             "n_probs": self.num_pieces,
-            "temperature": -1,  # probabilities are those of the model, whatever the sampler
+            "temperature": -1,  # return probabilities of the model, not of the sampler
             "post_sampling_probs": False,
             "cache_prompt": True,
         }

@@ -339,7 +339,7 @@ def open_pieces(model: Any, bos: int, options: LoadOptions, path: str | None = N
     Args:
         model: The network.
         bos: Id of the piece that begins a text.
-        options: Load options; the device is that of the network.
+        options: Load options; their device is ignored, as the network stays on its device.
         path: Path of the model, for messages.
 
     Raises:

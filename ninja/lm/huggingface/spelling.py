@@ -144,7 +144,7 @@ class Spelling:
 
     @cached_property
     def has_written_pieces(self) -> bool:
-        """Whether the pieces are those of cased or punctuated text.
+        """Whether the pieces come from cased or punctuated text.
 
         This is the case if a piece of several characters is not in lower case, or if there is a piece "," but no piece
         "A". The case of single characters is ignored, as byte-level tokenizers have all of them.

@@ -307,7 +307,7 @@ def _interpolated(
     total = np.bincount(prefix, count)
     discounted = np.bincount(prefix, np.where(retained, discount, count))
     weight = np.divide(discounted, total, out=np.ones(len(total)), where=total > 0)
-    # The whole count of an n-gram below the cutoff is discounted, so that its probability is that of backing off.
+    # The whole count of an n-gram below the cutoff is discounted, so that its probability is the back-off probability.
     direct = np.where(retained, (count - discount) / np.maximum(total, 1)[prefix], 0.0)
     return weight, direct + weight[prefix] * shorter
 

@@ -296,7 +296,7 @@ class FeatureEmbedding:
 
 
 class ArrayPoolLM(PoolLM):
-    """A network on NumPy as a `LanguageModel`; its rows are those of an array, float32 [capacity, row].
+    """A network on NumPy as a `LanguageModel`; its pool is an array, float32 [capacity, row].
 
     Subclasses implement `_advance`, and call `_begin` at the end of `__init__`.
     """
