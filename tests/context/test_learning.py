@@ -157,9 +157,24 @@ def test_evidence_of_runs_adds_up_and_bounds_the_weight():
     total = EditEvidence.of([Run(2, ("a",), (NEW,)), Run(3, ("b",), (NEW, PhraseEvidence("Tom", rejected=40)))])
     assert (total.min_count, total.edits) == (3, {"a", "b"})
     assert total.phrases["kaliko"].recognised == {"calico": 4, "and": -6}
-    assert total.changes("KALIKO") == (2.0, ("calico",))
+    assert total.changes("KALIKO") == (1.0, ("calico",))
     assert total.changes("Tom") == (0.1, ())
     assert total.changes("Other") == (1.0, ())
+
+
+@pytest.mark.parametrize(
+    ("counts", "factor"),
+    [
+        ({"added": 2}, 1.0),
+        ({"added": 3, "rejected": 1}, 1.0),
+        ({"added": 1, "rejected": 3}, 0.5),
+        ({"added": 2, "accepted": 1}, 2.0),
+        ({"accepted": 2, "rejected": 1}, 1.5),
+        ({"accepted": 1}, 1.0),
+    ],
+)
+def test_insertions_raise_the_weight_of_phrases_that_lists_have(counts, factor):
+    assert PhraseEvidence("Kaliko", **counts).factor(2) == factor
 
 
 @pytest.mark.parametrize(

@@ -74,10 +74,14 @@ class PhraseEvidence:
         return tuple(words for words, count in ranked if count >= min_count)
 
     def factor(self, min_count: int) -> float:
-        """Return the factor of the phrase's weight: (1 + insertions) / (1 + rejections), within bounds."""
+        """Return the factor of the phrase's weight: (1 + insertions) / (1 + rejections), within bounds.
+
+        Without insertions of a phrase that its lists have, the factor is at most 1.
+        """
         if self.inserted + self.rejected < min_count:
             return 1.0
-        return min(max((1 + self.inserted) / (1 + self.rejected), MIN_FACTOR), MAX_FACTOR)
+        most = MAX_FACTOR if self.accepted else 1.0
+        return min(max((1 + self.inserted) / (1 + self.rejected), MIN_FACTOR), most)
 
 
 @dataclass(frozen=True, slots=True)
