@@ -62,4 +62,19 @@ def find_spans(
     max_distance: float,
     max_spans: int,
 ) -> tuple[Int32, Int32, Int32, Float32, Float32, Int64, Int64]: ...
+def shared_weights(
+    unit: Int32,
+    first: Int64,
+    sound_begin: Int64,
+    sound_phone: Int32,
+    string_begin: Int64,
+    string_phone: Int32,
+    substitution: Float32,
+    insertion: Float32,
+    deletion: Float32,
+    weight: Float32,
+    string: Int32,
+    begin: Int32,
+    end: Int32,
+) -> Float32: ...
 def best_arcs(lattice: Lattice, acoustic_scale: float) -> tuple[Int64, Int64]: ...

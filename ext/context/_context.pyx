@@ -268,6 +268,47 @@ def find_spans(
     )
 
 
+def shared_weights(
+    const int32_t[::1] unit not None,
+    const int64_t[::1] first not None,
+    const int64_t[::1] sound_begin not None,
+    const int32_t[::1] sound_phone not None,
+    const int64_t[::1] string_begin not None,
+    const int32_t[::1] string_phone not None,
+    const float[:, ::1] substitution not None,
+    const float[::1] insertion not None,
+    const float[::1] deletion not None,
+    const float[::1] weight not None,
+    const int32_t[::1] string not None,
+    const int32_t[::1] begin not None,
+    const int32_t[::1] end not None,
+):
+    """Return the weights of the phones that strings share with words begin to end of a sentence, float32 [spans]."""
+    cdef c.Sounds sounds
+    cdef c.PhoneStrings strings
+    cdef c.PhoneCosts costs
+    cdef vector[float] shared
+    cdef int64_t i, count = string.shape[0]
+    sounds.unit = &unit[0] if unit.shape[0] > 0 else NULL
+    sounds.first = &first[0]
+    sounds.strings.count = sound_begin.shape[0] - 1
+    sounds.strings.begin = &sound_begin[0]
+    sounds.strings.phone = &sound_phone[0] if sound_phone.shape[0] > 0 else NULL
+    strings.count = string_begin.shape[0] - 1
+    strings.begin = &string_begin[0]
+    strings.phone = &string_phone[0] if string_phone.shape[0] > 0 else NULL
+    costs.count = <int32_t>insertion.shape[0]
+    costs.substitution = &substitution[0, 0]
+    costs.insertion = &insertion[0]
+    costs.deletion = &deletion[0]
+    with nogil:
+        shared.reserve(count)
+        for i in range(count):
+            shared.push_back(
+                c.shared_weight(c.AlignedSpan(string[i], begin[i], end[i]), sounds, strings, costs, &weight[0]))
+    return floats(shared)
+
+
 def best_arcs(lattice not None, double acoustic_scale):
     """Return the arcs by which the best path enters and leaves each state, -1 if none; int64 [num_states] each."""
     cdef Arcs arcs = arcs_of(lattice)

@@ -87,3 +87,12 @@ cdef extern from "context/augment.hpp" namespace "ninja" nogil:
     Spans find_spans(
         const Arcs& arcs, const Sounds& sounds, const PhoneStrings& strings, const PhoneCosts& costs,
         const SpanLimits& limits) except +
+
+cdef extern from "context/shared_phones.hpp" namespace "ninja" nogil:
+    cdef struct AlignedSpan:
+        int32_t string
+        int32_t begin
+        int32_t end
+    float shared_weight(
+        const AlignedSpan& span, const Sounds& sounds, const PhoneStrings& strings, const PhoneCosts& costs,
+        const float* weight) except +

