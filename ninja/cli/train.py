@@ -140,9 +140,9 @@ def ngram(
 
     TEXT and the held-out text have one sentence per line, with words separated by white space; .gz files are
     decompressed. Class tokens (@name, $name, <name>) in the texts are treated as ordinary words. --classes accepts the
-    phrase lists of `ninja context --entities` and replaces phrases with class tokens, longest phrases first; a phrase
-    in several classes is replaced with each of them in turn. The last value of --cutoffs also applies to longer
-    n-grams.
+    phrase lists of `ninja context --entities` and replaces phrases with class tokens, longest phrases first; if a
+    phrase belongs to several classes, its occurrences are replaced with these classes in turn. The last value of
+    --cutoffs also applies to longer n-grams.
 
     \b
     Examples:

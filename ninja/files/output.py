@@ -272,7 +272,7 @@ def _is_direct(path: str) -> bool:
 
 @contextlib.contextmanager
 def opened(path: str, guard: Guard | None = None) -> Iterator[PartFile]:
-    """Write a file in a ``with`` block; it gets its name when the block ends without an exception."""
+    """Open a file under a temporary name; rename it after the ``with`` block, or remove it after an exception."""
     file = PartFile(path, guard=guard)
     try:
         yield file

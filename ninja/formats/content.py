@@ -107,7 +107,7 @@ class Content:
             yield from Content(stream, self.path).blocks()
 
     def pieces(self) -> Iterator[bytes]:
-        """Yield the bytes of ``whole`` in pieces, once."""
+        """Yield the bytes that `whole` would return, in pieces; call this only once, as it reads the stream."""
         if self._whole is not None:
             yield self._whole
             return
@@ -119,7 +119,7 @@ class Content:
             yield bytes(buffer[:count])
 
     def blocks(self) -> Iterator[bytes]:
-        """Yield the bytes of ``whole`` in blocks of complete lines, once; the last line may lack a newline.
+        """Yield the bytes that `whole` would return, in blocks of complete lines; the last line may lack a newline.
 
         Raises:
             FormatError: A line exceeds the limit of ``whole``, or the gzip stream is damaged.

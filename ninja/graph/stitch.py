@@ -243,7 +243,10 @@ def join_windows(
     try:
         lattice = connect(joined.lattice(key, windows[0], parts[-1], state, frame_shift))
     except LatticeError as error:
-        raise LatticeError("no path of a window has word boundaries at both of its seams", key=key) from error
+        raise LatticeError(
+            "in a window, no path has word boundaries at both of the times at which it is joined to its neighbours",
+            key=key,
+        ) from error
     return Stitched(lattice, seams)
 
 

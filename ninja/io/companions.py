@@ -177,7 +177,7 @@ class TableConsistency:
             raise SymbolError(message + " (--words), such as ninja.vocabulary(source)", key=key)
 
     def are_of(self, words: SymbolTable | None) -> bool:
-        """Return whether lattices of a table can be written without checking their words."""
+        """Return whether lattices with this symbol table can be written without checking their words."""
         return words is self._words or not self._is_settled or (words is None and self._has_table)
 
     def take(self, lattice: Lattice) -> None:

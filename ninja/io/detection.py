@@ -118,7 +118,7 @@ def describe_skipped(folder: str, others: list[str], results: list[str]) -> str:
 
 
 def is_companion(path: str) -> bool:
-    """Return whether a file accompanies lattices, judging by its name, such as the script file of an archive."""
+    """Return whether, by its name, a file only accompanies lattices, as the script file of an archive does."""
     if re.fullmatch(COMPANIONS, os.path.basename(path)):
         return True
     return path.endswith(".scp") and is_file(path.removesuffix(".scp") + ".ark")

@@ -45,8 +45,8 @@ class ScoreOptions:
     lm_weight: float = option(0.5, "Weight of the language model in the graph cost, 0 to 1.", 0, 1)
     acoustic_scale: float = option(
         0.1,
-        "Factor applied to acoustic costs; use 1 for chain models decoded without --post-decode-acwt 10. Commands use "
-        "1 by default for n-best lists and CTC lattices.",
+        "Factor applied to acoustic costs; use 1 for chain models decoded without --post-decode-acwt 10. The default "
+        "for n-best lists and CTC lattices is 1.",
         0,
     )
     word_penalty: float = option(0.0, "Cost per word during the search only; it is not included in the output.")
@@ -101,7 +101,11 @@ class SearchOptions:
         LARGEST,
     )
     max_active: int = option(
-        256, "Maximum number of active hypotheses per lattice and level; 0 means no limit.", 0, LARGEST
+        256,
+        "Maximum number of active hypotheses per lattice and level, which has the states whose longest paths from the "
+        "start have equally many arcs; 0 means no limit.",
+        0,
+        LARGEST,
     )
     look_ahead: LookAhead = option("calibrated", "Estimate of the cost from a state to the end of the lattice.")
 

@@ -19,7 +19,9 @@ class ServeOptions:
     max_seconds: float = described(30.0, "Time limit of a request in seconds, including the transfer of its body.")
     max_sessions: int = described(64, "Maximum number of streaming sessions; others are refused with status 429.")
     max_idle: float = described(60.0, "Seconds after which a streaming session without a message is closed.")
-    max_latency: float = described(0.01, "Seconds that a lattice waits for others if no lattice is in flight.")
+    max_latency: float = described(
+        0.01, "Seconds that a lattice waits for others, to be rescored with them, while no lattice is being rescored."
+    )
 
     def __post_init__(self) -> None:
         for name in ("max_body", "max_lattice_arcs", "max_phrases", "max_requests", "max_sessions"):

@@ -39,14 +39,16 @@ CODES = {429: LATER, 503: LATER, 500: BROKEN}
 
 
 class Streams:
-    """Sessions, each of which has its own lattices and answers.
+    """Endpoint of streaming sessions, ``WS /v1/stream``.
+
+    A session is a connection on which a client sends growing lattices and receives rescored words.
 
     Args:
-        scorer: The models.
-        options: Limits.
-        metrics: Counts of sessions and updates.
+        scorer: Rescores the lattices.
+        options: Limits of the server.
+        metrics: Counts sessions and updates.
         threads: Threads in which messages are parsed.
-        check: Raises a `Problem` if the headers of a request lack the token.
+        check: Function that raises a `Problem` if the headers of a request lack the token.
     """
 
     def __init__(

@@ -146,7 +146,9 @@ def compare_lists(
         for utterance, side in zip(utterances, texts, strict=True):
             side[key] = normalizer.words(apply_changes(utterance.words, utterance.changes))
     if not texts[0]:
-        raise OptionError("no utterance of the development set has a reference; their keys differ")
+        raise OptionError(
+            "no utterance of the development set has a reference and was corrected; compare the keys of both"
+        )
     spoken = {key: normalizer.words(references[key]) for key in texts[0]}
     first, second = (score(spoken, side) for side in texts)
     return ListComparison(first, second, sum(texts[0][key] != texts[1][key] for key in texts[0]), len(spoken))

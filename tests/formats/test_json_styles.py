@@ -101,7 +101,7 @@ def test_beams_without_a_manifest_are_named_by_their_file(folder):
 
 def test_several_objects_must_have_the_key_that_is_asked_for(folder):
     Path("f.jsonl").write_text(lines({"nbest": ["a"]}, {"nbest": ["b"]}))
-    message = r"f.jsonl:1, key 'f-1': expected text as 'key', found None; name the field of the key, .* \(key=none\)"
+    message = r"f.jsonl:1, key 'f-1': expected text at 'key', found None; name the field of the key, .* \(key=none\)"
     with pytest.raises(FormatError, match=message):
         keys("f.jsonl", form="json:missing_score=0")
     Path("f.jsonl").write_text(lines({"nbest": ["a"]}, {"key": "u", "nbest": ["b"]}))
@@ -150,8 +150,8 @@ def test_a_hypothesis_may_be_a_list_of_its_words():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (["a", 7], "f, key 'u': expected text as 'text', found a list of 2"),
-        (["a", "\ud800"], "f, key 'u': expected text as 'text', found '.ud800'"),
+        (["a", 7], "f, key 'u': expected text at 'text', found a list of 2"),
+        (["a", "\ud800"], "f, key 'u': expected text at 'text', found '.ud800'"),
     ],
 )
 def test_a_list_of_words_has_nothing_but_words(text, message):
@@ -231,7 +231,7 @@ def test_a_bad_hypothesis_costs_the_list_it_is_of(bad):
     content = flat(("t", "a", -1)) + lines(*rows) + flat(("v", "a", -1))
     nbests = each_object(content.encode(), "f", ObjectFields(**FLAT))
     assert [entry.key for entry in nbests] == ["t", "u", "v"]
-    assert str(nbests[1]) == f"f:{bad + 2}, key 'u': expected a number as 'score', found 'x'"
+    assert str(nbests[1]) == f"f:{bad + 2}, key 'u': expected a number at 'score', found 'x'"
     again = each_object((content + flat(("u", "a", -1))).encode(), "f", ObjectFields(**FLAT))
     assert "occurs twice" in str(again[-1])  # for it would be a part
 
@@ -269,7 +269,7 @@ def test_scores_whose_names_are_joined_are_added_up():
     assert first(ICEFALL, **ICEFALL_NAMES, lm_score="ngram_lm_score+attention_score") == [("HE HOPED", 11.0, 10.5)]
     summed = first(ICEFALL, **ICEFALL_NAMES, score="am_score+ngram_lm_score", score_as="graph")
     assert summed == [("HE HOPED", 13.5, 0.0)]
-    with pytest.raises(FormatError, match="expected a number as 'other', found None"):
+    with pytest.raises(FormatError, match="expected a number at 'other', found None"):
         lists(ICEFALL, **ICEFALL_NAMES, lm_score="ngram_lm_score+other")
     beside = {"key": "u", "nbest": ["a"], "x": [-1], "y": [-2]}
     assert first(beside, score="x+y") == [("a", 0.0, 3.0)]

@@ -187,8 +187,9 @@ def boost_ali(
 ) -> None:
     """Lower the graph costs of arcs by --b for each phone frame error.
 
-    Use this for discriminative training with boosted MMI. As in the paper, a wrong silence phone does not count as an
-    error unless --max-silence is given. A lattice without a reference alignment is reported and skipped.
+    Use this for discriminative training with boosted MMI. As in the paper (Povey et al. 2008), a wrong silence
+    phone does not count as an error unless --max-silence is given. A lattice without a reference alignment is reported
+    and skipped.
 
     \b
     Example:

@@ -25,7 +25,7 @@ class ClassEntry(NamedTuple):
 
 
 class ClassCosts:
-    """Costs of added phrases, which replace their boosts.
+    """Costs that replace the boosts of phrases that were added to lattices.
 
     Boosts are tuned for recognised words. The evidence for an added phrase is the probability of its class after the
     preceding words, its similarity, and its length, as long phrases seldom sound similar by chance.
@@ -36,7 +36,7 @@ class ClassCosts:
         class_word: The model's ids of classes.
         class_boost: Boost of the grammar for entering a class, nats.
         keyword_boost: Boost of the grammar for each word of a phrase, nats.
-        place_weight: Factor of the cost ``-ln P(class | preceding words)``, in addition to that in the grammar.
+        place_weight: Weight of a cost ``-ln P(class | preceding words)``, which is added to the costs of the grammar.
         phone_reward: Reward for each phone of a phrase, nats.
     """
 

@@ -69,7 +69,7 @@ class SymbolStrings:
         return cls(alphabet, variants, strings, length, first, index)
 
     def nearest(self, symbols: Sequence[Phones], count: int) -> npt.NDArray[np.int64]:
-        """Return the variants of the phrases that are most similar to any of some symbol strings, sorted.
+        """Return the indices, in increasing order, of the variants of the phrases most similar to any symbol string.
 
         Args:
             symbols: Symbol strings of spans of a transcript.

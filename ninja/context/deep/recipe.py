@@ -61,7 +61,8 @@ class PointerOptions:
     steps: int = described(3000, "Number of training steps.")
     batch: int = described(128, "Number of sentences per step.")
     most_phrases: int = described(
-        1000, "Maximum number of phrases in a simulated list besides those of its sentence; drawn log-uniformly."
+        1000,
+        "Maximum number of other phrases mixed with those of the sentences; the number is drawn log-uniformly.",
     )
     width: int = described(64, "Size of queries and keys.")
     learning_rate: float = described(2e-3, "Maximum learning rate, which decays to 0.")

@@ -53,7 +53,7 @@ class Retriever:
         return PhraseIndex((self.encoder.vectors if len(texts) > EXACT else self.vectors)(texts, phones))
 
     def nearest(self, spans: Sequence[Phones], phrases: PhraseIndex) -> npt.NDArray[np.int64]:
-        """Return the indices of the phrases that are most similar to any span, sorted; see `RetrievalOptions`."""
+        """Return the indices of the ``options.phrases`` phrases most similar to any span, in increasing order."""
         return phrases.nearest(self.vectors([""] * len(spans), spans), self.options.phrases)
 
     def vectors(self, texts: Sequence[str], phones: Sequence[Phones]) -> Vectors:

@@ -67,7 +67,7 @@ def item_list(value: Any, begin: Path, fields: WordFields, words: Sequence[str] 
     skip = None if fields.skip is None else re.compile(fields.skip)
     for path, entry in listed(value, fields.items, begin):
         if not isinstance(entry, dict | list):
-            raise FormatError(f"expected a word as {spelled_path(path)}, found {shown(entry)}")
+            raise FormatError(f"expected a word at {spelled_path(path)}, found {shown(entry)}")
         values = [item for name in fields.text for item in reached(entry, name, path)]
         texts = [(place, text_of(text, place, may_be_cut=fields.join == "text")) for place, text in values]
         if not texts or (skip is not None and skip.fullmatch(texts[0][1])):
@@ -106,7 +106,7 @@ def _columns(value: Any, begin: Path, fields: WordFields, words: Sequence[str] |
             for path, entries in values_at(value, parsed_path(name), begin):
                 entries = _spelled_list(entries)
                 if not isinstance(entries, list):
-                    raise FormatError(f"expected a list as {spelled_path(path)}, found {shown(entries)}")
+                    raise FormatError(f"expected a list at {spelled_path(path)}, found {shown(entries)}")
                 if entries:
                     return [((*path, number), entry) for number, entry in enumerate(entries)]
         return None

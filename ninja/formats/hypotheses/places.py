@@ -111,7 +111,7 @@ def _share(entries: ItemList, utterances: Sequence[PlacedUtterance]) -> None:
 
 def _utterance(path: Path, value: Any, document: Any, preset: Preset) -> PlacedUtterance:
     if not isinstance(value, dict):
-        raise FormatError(f"expected an object as {spelled_path(path)}, found {shown(value)}")
+        raise FormatError(f"expected an object at {spelled_path(path)}, found {shown(value)}")
     list_path = None
     if preset.hypotheses:
         steps = parsed_path(preset.hypotheses)
@@ -131,7 +131,7 @@ def _utterance(path: Path, value: Any, document: Any, preset: Preset) -> PlacedU
 
 def _hypothesis(path: Path, value: Any, preset: Preset) -> PlacedHypothesis:
     if not isinstance(value, dict | list):
-        raise FormatError(f"expected a hypothesis as {spelled_path(path)}, found {shown(value)}")
+        raise FormatError(f"expected a hypothesis at {spelled_path(path)}, found {shown(value)}")
     texts = [group for name in preset.text if (group := texts_of(value, path, name))]
     spelled = split(" ".join(text for _, text in texts[0])) if texts else None
     lists = [entries for fields in preset.words if (entries := item_list(value, path, fields, spelled)) is not None]
@@ -182,14 +182,14 @@ def _score(value: Any, preset: Preset) -> float | None:
             if preset.meaning == "logprob":
                 return number
             if not 0.0 <= number <= 1.0 + 1e-6:
-                raise FormatError(f"expected a probability as {spelled_path(path)}, found {shown(score)}")
+                raise FormatError(f"expected a probability at {spelled_path(path)}, found {shown(score)}")
             return math.log(number) if number else None
     return None
 
 
 @dataclass(slots=True)
 class Attributes:
-    """Times, confidences and speakers of the words of a hypothesis, whose lists are empty if unknown."""
+    """Times, confidences and speakers of the words of a hypothesis; a list is empty if its values are unknown."""
 
     times: list[Times] = field(default_factory=list)
     confidences: list[float | None] = field(default_factory=list)

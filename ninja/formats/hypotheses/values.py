@@ -41,11 +41,11 @@ def listed(value: Any, path: str, begin: Path = ()) -> Iterator[tuple[Path, Any]
     for place, inner in values_at(value, head, begin):
         is_missing = False
         if not isinstance(inner, list):
-            raise FormatError(f"expected a list as {spelled_path(place)}, found {shown(inner)}")
+            raise FormatError(f"expected a list at {spelled_path(place)}, found {shown(inner)}")
         for number, item in enumerate(inner):
             yield from values_at(item, rest, (*place, number)) if rest else [((*place, number), item)]
     if is_missing and -1 not in head:
-        raise FormatError(f"expected a list as {path.rpartition('[]')[0]!r}")
+        raise FormatError(f"expected a list at {path.rpartition('[]')[0]!r}")
 
 
 def reached(value: Any, name: str, begin: Path) -> list[tuple[Path, Any]]:
@@ -68,7 +68,7 @@ def text_of(value: Any, path: Path, *, may_be_cut: bool = False) -> str:
         if isinstance(value, str) and any("\udc80" <= letter <= "\udcff" for letter in value):
             message = f"{spelled_path(path)} is not UTF-8; give the encoding or convert the file with iconv"
             raise FormatError(message) from error
-        raise FormatError(f"expected text as {spelled_path(path)}, found {shown(value)}") from error
+        raise FormatError(f"expected text at {spelled_path(path)}, found {shown(value)}") from error
     return value
 
 
@@ -106,7 +106,7 @@ def number_of(value: Any, path: Path) -> float:
         if not math.isfinite(number):
             raise ValueError
     except (ValueError, OverflowError) as error:
-        raise FormatError(f"expected a number as {spelled_path(path)}, found {shown(value)}") from error
+        raise FormatError(f"expected a number at {spelled_path(path)}, found {shown(value)}") from error
     return number
 
 
@@ -119,7 +119,7 @@ def seconds_of(value: Any, unit: float, path: Path) -> float:
     if isinstance(value, str) and not _NUMBER.fullmatch(value):
         match = (_SECONDS.fullmatch(value) or _CLOCK.fullmatch(value)) if len(value) < 40 else None
         if match is None or not any(match.groups()):
-            raise FormatError(f"expected a time as {spelled_path(path)}, found {shown(value)}")
+            raise FormatError(f"expected a time at {spelled_path(path)}, found {shown(value)}")
         hours, minutes, rest = (float((part or "0").replace(",", ".")) for part in match.groups())
         seconds = 3600 * hours + 60 * minutes + rest
     elif isinstance(value, dict):
@@ -129,7 +129,7 @@ def seconds_of(value: Any, unit: float, path: Path) -> float:
         seconds = number_of(value, path)
         seconds = seconds if unit == 1.0 else round(seconds * unit, 7)
     if not 0 <= seconds <= LATEST:
-        raise FormatError(f"expected a time as {spelled_path(path)}, found {shown(value)}")
+        raise FormatError(f"expected a time at {spelled_path(path)}, found {shown(value)}")
     return seconds
 
 

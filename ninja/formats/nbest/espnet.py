@@ -98,7 +98,7 @@ def read_espnet_folder(path: str | os.PathLike[str], options: EspnetOptions = Es
 
 
 def write_espnet(nbest: NBest, words: SymbolTable | None = None) -> dict[str, bytes]:
-    """Encode a list as file name -> lines; scores are negative sums of both costs."""
+    """Return the content of each file of an ESPnet folder; scores are negative sums of graph and acoustic costs."""
     files = {}
     for rank, hypothesis in enumerate(nbest.hypotheses, start=1):
         text = " ".join([nbest.key, *spelled(hypothesis, words, nbest.key)])

@@ -164,7 +164,7 @@ def text_of(entry: dict[str, Any], name: str, where: ObjectPlace) -> str:
             raise ValueError
         value.encode()
     except ValueError as error:
-        raise where.error(f"expected text as {name!r}, found {shown(value)}") from error
+        raise where.error(f"expected text at {name!r}, found {shown(value)}") from error
     return value
 
 
@@ -251,7 +251,7 @@ def _cost(name: str, value: object, fields: ObjectFields, where: ObjectPlace) ->
         if not math.isfinite(score):
             raise ValueError
     except (ValueError, OverflowError) as error:
-        raise where.error(f"expected a number as {name!r}, found {shown(value)}") from error
+        raise where.error(f"expected a number at {name!r}, found {shown(value)}") from error
     return (score if fields.meaning == "cost" else -score) + 0.0
 
 
@@ -267,7 +267,7 @@ def _spoken(entry: dict[str, Any], fields: ObjectFields, where: ObjectPlace) -> 
     if entries and _is_words(entries):
         return Spoken(_words(entry, fields.words, where))
     if not isinstance(entries, list):
-        raise where.error(f"expected a list as {fields.words!r}, found {shown(entries)}")
+        raise where.error(f"expected a list at {fields.words!r}, found {shown(entries)}")
     names: list[str] = []
     times: list[tuple[float, float] | None] = []
     for word_entry in entries:

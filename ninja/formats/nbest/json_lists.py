@@ -181,7 +181,7 @@ def _key(entry: Any, where: ObjectPlace, fields: ObjectFields) -> str:
     if fields.key is None:
         return where.key
     if entry.get(fields.key) is None:
-        message = f"expected text as {fields.key!r}, found None; name the field of the key, or number the objects"
+        message = f"expected text at {fields.key!r}, found None; name the field of the key, or number the objects"
         raise where.error(f"{message} (key=none)")
     return text_of(entry, fields.key, where)
 
@@ -193,7 +193,7 @@ def _list(entry: Any, where: ObjectPlace, fields: ObjectFields) -> _List | None:
     if fields.skip and not listed and not is_pair:
         return None
     if not isinstance(listed, list):
-        raise where.error(f"expected a list of hypotheses as {fields.nbest!r}")
+        raise where.error(f"expected a list of hypotheses at {fields.nbest!r}")
     hypotheses = hypotheses_of(listed, fields, where)
     record = record_of({} if is_pair else entry, listed, hypotheses, fields)
     return _List(where.key, hypotheses, where.line, is_pair, record)

@@ -22,7 +22,7 @@ KEPT: frozenset[Field] = frozenset(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TableRow:
-    """A row of a table, used as the document of an origin."""
+    """The row of a Parquet table from which a list was read; it is rewritten with the new list."""
 
     name: str  # file name
     row: Any  # record batch of one row

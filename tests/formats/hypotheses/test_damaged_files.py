@@ -56,16 +56,16 @@ def test_a_truncated_or_damaged_file_raises_no_other_error(path, tmp_path):
     ("document", "message"),
     [
         ('{"segments": [{"text": "a"', ": not JSON: Expecting ',' delimiter"),
-        ('{"segments": 3}', ": expected a list as 'segments', found 3"),
-        ('{"segments": [3]}', "key 'x': expected an object as 'segments[0]', found 3"),
-        ('{"segments": [{"text": 3}]}', "key 'x': expected text as 'segments[0].text', found 3"),
+        ('{"segments": 3}', ": expected a list at 'segments', found 3"),
+        ('{"segments": [3]}', "key 'x': expected an object at 'segments[0]', found 3"),
+        ('{"segments": [{"text": 3}]}', "key 'x': expected text at 'segments[0].text', found 3"),
         ('{"segments": [{"id": 3}]}', "key 'x': 'segments[0]' has neither 'text' nor words"),
-        ('{"segments": [{"text": "\\ud800"}]}', "key 'x': expected text as 'segments[0].text', found '\\ud800'"),
-        ('{"segments": [{"text": "a", "words": 3}]}', "expected a list as 'segments[0].words', found 3"),
-        ('{"segments": [{"text": "a", "words": [3]}]}', "expected a word as 'segments[0].words[0]', found 3"),
-        ('{"segments": [{"text": "a", "start": NaN}]}', "expected a number as 'segments[0].start', found nan"),
-        ('{"segments": [{"text": "a", "start": "x"}]}', "expected a time as 'segments[0].start', found 'x'"),
-        ('{"segments": [{"text": "a", "start": 1e300}]}', "expected a time as 'segments[0].start', found 1e+300"),
+        ('{"segments": [{"text": "\\ud800"}]}', "key 'x': expected text at 'segments[0].text', found '\\ud800'"),
+        ('{"segments": [{"text": "a", "words": 3}]}', "expected a list at 'segments[0].words', found 3"),
+        ('{"segments": [{"text": "a", "words": [3]}]}', "expected a word at 'segments[0].words[0]', found 3"),
+        ('{"segments": [{"text": "a", "start": NaN}]}', "expected a number at 'segments[0].start', found nan"),
+        ('{"segments": [{"text": "a", "start": "x"}]}', "expected a time at 'segments[0].start', found 'x'"),
+        ('{"segments": [{"text": "a", "start": 1e300}]}', "expected a time at 'segments[0].start', found 1e+300"),
         ('{"segments": [{"text": "a", "text": "b"}]}', "key 'x': not JSON: an object has a field twice"),
         (
             '{"segments": [{"text": "a", "start": 2, "end": 1}]}',
@@ -84,7 +84,7 @@ def test_errors_name_the_utterance_and_the_place(document, message, tmp_path):
 def test_a_large_number_is_no_time(tmp_path):
     keys, errors = refused(tmp_path, f'{{"segments": [{{"text": "a", "start": {"9" * 4000}}}]}}')
     assert keys == []
-    assert "expected a number as 'segments[0].start', found a large number" in errors[0]
+    assert "expected a number at 'segments[0].start', found a large number" in errors[0]
 
 
 def test_a_segment_that_begins_before_the_one_before_it_is_an_error(tmp_path):
@@ -103,7 +103,7 @@ def test_a_bad_utterance_does_not_cost_the_others(tmp_path):
     document["segments"].insert(1, {"text": 5})
     keys, errors = refused(tmp_path, document)
     assert keys == ["x-1", "x-3"]
-    assert errors == [", key 'x-2': expected text as 'segments[1].text', found 5"]
+    assert errors == [", key 'x-2': expected text at 'segments[1].text', found 5"]
 
 
 def test_alternatives_without_scores_are_refused(tmp_path):

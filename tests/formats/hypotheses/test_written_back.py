@@ -201,7 +201,7 @@ def test_times_that_run_backwards_are_an_error_of_their_utterance(tmp_path):
     path.write_text(json.dumps(document))
     errors.clear()
     assert [key for key, _ in package.read(path, on_error=errors.append)] == []
-    assert "expected a time as 'segments[1].start', found -0.5" in str(errors[1])
+    assert "expected a time at 'segments[1].start', found -0.5" in str(errors[1])
 
 
 def test_words_that_overlap_are_counted(tmp_path):
