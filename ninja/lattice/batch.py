@@ -81,7 +81,7 @@ class Batch:
 
     @property
     def is_plain(self) -> bool:
-        """Whether a kernel read the lattices from a Kaldi file; such lattices have no optional fields, such as times."""
+        """Whether a kernel read the lattices from a Kaldi file; such lattices lack optional fields, such as times."""
         return not self._origins
 
     @property
