@@ -37,7 +37,7 @@ SECTIONS = {
             "Rescore lattices and correct transcripts that other programs send over HTTP.",
             has_shards=False,
         ),
-        "correct": Entry("correct", "Correct names, places and titles in transcripts, lists and lattices."),
+        "correct": Entry("correct", "Correct names, places and titles in transcripts, n-best lists and lattices."),
         "learn": Entry("learn", "Learn phrases from corrected transcripts.", has_shards=False),
         "train": Entry("train", "Train a neural language model."),
         "train ngram": Entry("train:ngram", "Train an n-gram model with modified Kneser-Ney smoothing."),

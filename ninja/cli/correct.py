@@ -75,7 +75,7 @@ def correct(
     destination: Output,
     report: str | None,
 ) -> None:
-    """Correct names, places and titles in transcripts, lists and lattices.
+    """Correct names, places and titles in transcripts, n-best lists and lattices.
 
     Words that are probably misrecognised phrases of --entities are replaced by these phrases. In recognisers'
     JSON files, subtitles, CTM and text files, all other bytes are kept, and words keep their punctuation, times and

@@ -46,9 +46,10 @@ def context(
 ) -> None:
     """Train a phrase encoder, which finds phrases that sound similar.
 
-    The encoder learns the distances between the phones of words, with costs of phone confusions, from the words of the
-    CMU dictionary, of --lexicon and of PHRASES (one per line). This requires the extra ninja-asr[phones]. With
-    --letters-only, it learns distances between the letters of PHRASES, which works for any alphabet.
+    The encoder learns the distances between the pronunciations of words, which depend on the costs of phone confusions.
+    The words are those of the CMU dictionary, of --lexicon and of PHRASES (one per line). This requires the extra
+    ninja-asr[phones]. With --letters-only, it learns distances between the letters of PHRASES, which works for any
+    alphabet.
 
     \b
     Example:

@@ -108,7 +108,7 @@ class Contextual:
 
     @property
     def tracker(self) -> Tracker:
-        """The tracker. The stage must be bound to a symbol table."""
+        """The tracker of the contextual grammar. The stage must be bound to a symbol table."""
         assert self._binding is not None
         return self._binding.files.tracker
 
@@ -260,10 +260,10 @@ class Contextual:
             self.bind(lattice.words, log, int(lattice.word.max(initial=0)))
 
     def vocabulary_check(self, log: RescoreReport) -> VocabularyCheck:
-        """Return the check of the lattices' words, which a caller that reads all files sets as ``log.vocabulary``.
+        """Return a check of how well the models cover the words of the lattices.
 
-        The check fails if the old model lacks too many words. The coverage of class models, which often have few words,
-        is only reported.
+        A caller that reads all files itself sets it as ``log.vocabulary``. The check fails if the first-pass model
+        (``old_lm``) lacks too many words. The coverage of class models, which often have few words, is only reported.
         """
 
         def old_maps(words: SymbolTable) -> Sequence[WordMap]:

@@ -94,7 +94,7 @@ def _references(
             raise FormatError(f"{message}; segments and STM must have the same boundaries", path, line=number)
         key = min(matches)[1]
         if key in references:
-            raise FormatError("another line is the same utterance", path, line=number, key=key)
+            raise FormatError("another line refers to the same utterance", path, line=number, key=key)
         references[key] = words
     if not references:
         raise FormatError("the file contains no reference", path)

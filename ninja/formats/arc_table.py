@@ -35,7 +35,7 @@ Column = npt.NDArray[np.integer] | npt.NDArray[np.floating] | Names | Runs
 
 
 def row_texts(prefixes: Sequence[str], begin: npt.NDArray[np.int64], columns: Sequence[Column]) -> list[str]:
-    """Return the lines of each prefix: the prefix and the columns of a row, separated by tabs.
+    """Return one text per prefix, with a line for each of its rows: the prefix and the columns, separated by tabs.
 
     Integers must fit into 32 bits. Floats are printed as ``%.7g``, as in Kaldi.
 

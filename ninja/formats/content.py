@@ -151,7 +151,7 @@ class Content:
         return min(plain, packed)
 
     def mapped(self) -> Path | bytes:
-        """Return the path if the file can be mapped, else all bytes."""
+        """Return the path if the file can be memory-mapped, else the bytes of the whole file."""
         return Path(self.path) if self.stream.is_local else self.whole()
 
 

@@ -151,7 +151,7 @@ def write_pfsg(
     it.
 
     Raises:
-        LatticeError: No state is final, a cost exceeds 32 bits, or words on nodes would need too many transitions.
+        LatticeError: No state is final, a cost exceeds 32 bits, or moving words to nodes needs too many transitions.
 
     Source: SRILM, pfsg-format(5).
     """

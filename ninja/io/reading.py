@@ -433,13 +433,13 @@ def keys(
 def vocabulary(
     source: Source, *, format: str | None = None, encoding: str = "utf-8", allow_pipes: bool = False
 ) -> SymbolTable | None:
-    """Return a symbol table of the words that files spell, in order of first occurrence.
+    """Return a symbol table of the words that files contain as text, not as ids, in order of first occurrence.
 
     All files are read completely, so use this only if all words must be known before the first lattice. Lattices with
     errors are skipped. For arguments and other errors, see ``read``.
 
     Returns:
-        The table, or None if no file spells words.
+        The table, or None if no file contains words as text.
     """
     return _vocabulary(Sources(source, allow_pipes=allow_pipes), format, encoding)
 

@@ -42,7 +42,7 @@ class ConfusionNetwork:
         return len(self.bin_begin) - 1
 
     def bin(self, index: int) -> list[Entry]:
-        """Return the entries of a bin in order."""
+        """Return the entries of a bin, in the order in which they are stored."""
         part = slice(int(self.bin_begin[index]), int(self.bin_begin[index + 1]))
         times = (
             [None if np.isnan(seconds) else seconds for seconds in column[part].tolist()]

@@ -102,8 +102,8 @@ class SearchOptions:
     )
     max_active: int = option(
         256,
-        "Maximum number of active hypotheses per lattice and level, which has the states whose longest paths from the "
-        "start have equally many arcs; 0 means no limit.",
+        "Maximum number of active hypotheses per lattice in all states at the same depth, which is the number of arcs "
+        "on the longest path from the start; 0 means no limit.",
         0,
         LARGEST,
     )
@@ -151,7 +151,7 @@ class EngineOptions(SearchOptions, ScoreOptions):
 
     @property
     def search_beam(self) -> float:
-        """Beam of the search, in cost."""
+        """Beam of the search: the maximum cost of a hypothesis relative to the best one."""
         return self.record.beam if self.beam is None else self.beam
 
     @property

@@ -177,7 +177,7 @@ def change_records(utterances: Sequence[CorrectedUtterance]) -> list[dict[str, A
 
 
 def correctable() -> list[str]:
-    """Return the names of the formats of transcripts."""
+    """Return the names of the transcript formats that can be corrected and written back."""
     return [format.name for format in formats() if _is_correctable(format)]
 
 

@@ -20,7 +20,7 @@ class ServeOptions:
     max_sessions: int = described(64, "Maximum number of streaming sessions; others are refused with status 429.")
     max_idle: float = described(60.0, "Seconds after which a streaming session without a message is closed.")
     max_latency: float = described(
-        0.01, "Seconds that a lattice waits for others, to be rescored with them, while no lattice is being rescored."
+        0.01, "Maximum number of seconds that an idle server waits for more lattices before it starts a batch."
     )
 
     def __post_init__(self) -> None:

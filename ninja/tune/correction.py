@@ -92,7 +92,7 @@ def tune_correction(
 
 @dataclass(frozen=True, slots=True)
 class ListComparison:
-    """Word errors and changes of a development set with two lists of phrases."""
+    """Word errors of a development set with two phrase lists, and how many utterances they correct differently."""
 
     before: ErrorRate
     after: ErrorRate

@@ -339,7 +339,7 @@ def test_a_window_whose_paths_have_no_boundary_at_both_seams_is_refused():
     )
     first, last = (from_arcs(key, [0, 1], [1, 2], [5, 6], [1.0, 1.0], finals={2: 0.0}, time=time, words=WORDS)
                    for key, time in (("a", [0, 70, 100]), ("z", [0, 30, 100])))  # fmt: skip
-    with pytest.raises(LatticeError, match="both of its seams"):
+    with pytest.raises(LatticeError, match="no path has word boundaries at both of the times at which it is joined"):
         join_windows([first, middle, last], [0.0, 0.5, 1.0], "rec", 0.01, SCALES)
 
 

@@ -111,8 +111,8 @@ def nbest_to_lattice(inputs: Inputs, destination: Output) -> None:
 def string_to_lattice(text: str, words: str | None, **writing_options: Any) -> None:
     """Build a lattice from each line of text.
 
-    Each line of TEXT has a key and word ids, or words if --words is given. Costs are 0; the alignment of a word is its
-    id.
+    Each line of TEXT has a key and word ids, or words if --words is given. All costs are 0, and the alignment of each
+    word is one label, its word id.
 
     \b
     Example:

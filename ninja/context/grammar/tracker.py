@@ -169,7 +169,7 @@ class Tracker:
 
         Args:
             lattice: The lattice.
-            start: The state at its start, from `start`.
+            start: Grammar state before the first word of the lattice, as returned by the method `start`.
 
         Returns:
             The expanded lattice, and the old arc of each new arc, int64 [num_arcs].

@@ -223,7 +223,7 @@ def _length(value: Any) -> int:
 def _tokens(answer: Any) -> list[int]:
     tokens = answer["tokens"]
     if not all(type(token) is int and 0 <= token < 2**31 for token in tokens):
-        raise ValueError("tokens are not ids")
+        raise ValueError("the field 'tokens' contains values that are not token ids")
     if answer.get("count", len(tokens)) != len(tokens):
         raise ValueError(f"{len(tokens)} tokens, but the count is {answer['count']}")
     return list(tokens)
