@@ -84,8 +84,8 @@ class _Part:
 class MixtureLM(LanguageModel):
     """A mixture as a `LanguageModel` over the words of a symbol table.
 
-    Each model has its own word ids, <unk> and penalty for unknown words. A slot is a column of a table that has a row per
-    model, and contains the slot of each model.
+    Each model has its own word ids, <unk> and penalty for unknown words. A slot is a column of a table that has a row
+    per model, and contains the slot of each model.
 
     Words that are unknown to a model without <unk> must not be scored; the word maps of `parts` identify them.
     """
