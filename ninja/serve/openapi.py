@@ -14,8 +14,8 @@ from ninja.serve.problems import MEDIA_TYPE, TITLES
 from ninja.serve.requests import CORRECT_DESCRIPTIONS, DESCRIPTIONS, MAX_KEY, MAX_N
 
 ABOUT = (
-    "Rescores lattices and n-best lists of speech recognisers with language models, and corrects transcripts. All "
-    "rescoring requests share one batch; the result of a request does not depend on the others. A WebSocket at "
+    "Rescores lattices and n-best lists of speech recognisers with language models, and corrects transcripts. The "
+    "lattices of concurrent requests are rescored in one batch; no result depends on other requests. A WebSocket at "
     "`/v1/stream` rescores a growing lattice, or the frames of a CTC model: see docs/howto/serve.md."
 )
 EXAMPLE = {
