@@ -66,12 +66,12 @@ def serve(
     """Rescore lattices and correct transcripts that other programs send over HTTP.
 
     The models are loaded once, and the lattices of concurrent requests are rescored in one batch. POST /v1/rescore
-    takes a lattice in any format that Ninja reads, or an n-best list in JSON, and returns the best hypotheses with times
-    and confidences. POST /v1/correct takes a transcript, and returns it with corrected names, as `ninja correct` does.
-    WS /v1/stream rescores growing lattices. The page / is a form for lattices, /docs describes the endpoints, and /metrics exports metrics for
-    Prometheus. After SIGTERM, the server answers the requests in progress and stops. Without --lm-weight,
-    --word-penalty and --acoustic-scale, lattices and n-best lists are rescored with the default weights of their kind,
-    as in `ninja rescore`. Requires the extra ninja-asr[serve].
+    takes a lattice in any format that Ninja reads, or an n-best list in JSON, and returns the best hypotheses with
+    times and confidences. POST /v1/correct takes a transcript, and returns it with corrected names, as `ninja correct`
+    does. WS /v1/stream rescores growing lattices. The page / is a form for lattices, /docs describes the endpoints, and
+    /metrics exports metrics for Prometheus. After SIGTERM, the server answers the requests in progress and stops.
+    Without --lm-weight, --word-penalty and --acoustic-scale, lattices and n-best lists are rescored with the default
+    weights of their kind, as in `ninja rescore`. Requires the extra ninja-asr[serve].
 
     \b
     Example:
