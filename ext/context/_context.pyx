@@ -224,6 +224,33 @@ cdef class Tracker:
             raise OptionError(f"word id {word} is none of the tracker's {self.num_symbols} symbols")
 
 
+cdef c.PhoneStrings strings_of(const int64_t[::1] begin, const int32_t[::1] phone):
+    cdef c.PhoneStrings strings
+    strings.count = begin.shape[0] - 1
+    strings.begin = &begin[0]
+    strings.phone = &phone[0] if phone.shape[0] > 0 else NULL
+    return strings
+
+
+cdef c.Sounds sounds_of(
+    const int32_t[::1] unit, const int64_t[::1] first, const int64_t[::1] begin, const int32_t[::1] phone
+):
+    cdef c.Sounds sounds
+    sounds.unit = &unit[0] if unit.shape[0] > 0 else NULL
+    sounds.first = &first[0]
+    sounds.strings = strings_of(begin, phone)
+    return sounds
+
+
+cdef c.PhoneCosts costs_of(const float[:, ::1] substitution, const float[::1] insertion, const float[::1] deletion):
+    cdef c.PhoneCosts costs
+    costs.count = <int32_t>insertion.shape[0]
+    costs.substitution = &substitution[0, 0]
+    costs.insertion = &insertion[0]
+    costs.deletion = &deletion[0]
+    return costs
+
+
 def find_spans(
     lattice not None,
     const int32_t[::1] unit not None,
@@ -243,23 +270,11 @@ def find_spans(
 ):
     """Return (string, start, end: int32, excess, distance: float32, arc_begin, arc: int64) of the best spans."""
     cdef Arcs arcs = arcs_of(lattice)
-    cdef c.Sounds sounds
-    cdef c.PhoneStrings strings
-    cdef c.PhoneCosts costs
+    cdef c.Sounds sounds = sounds_of(unit, first, sound_begin, sound_phone)
+    cdef c.PhoneStrings strings = strings_of(string_begin, string_phone)
+    cdef c.PhoneCosts costs = costs_of(substitution, insertion, deletion)
     cdef c.SpanLimits limits = c.SpanLimits(acoustic_scale, weight, beam, max_distance, max_spans)
     cdef c.Spans spans
-    sounds.unit = &unit[0] if unit.shape[0] > 0 else NULL
-    sounds.first = &first[0]
-    sounds.strings.count = sound_begin.shape[0] - 1
-    sounds.strings.begin = &sound_begin[0]
-    sounds.strings.phone = &sound_phone[0] if sound_phone.shape[0] > 0 else NULL
-    strings.count = string_begin.shape[0] - 1
-    strings.begin = &string_begin[0]
-    strings.phone = &string_phone[0] if string_phone.shape[0] > 0 else NULL
-    costs.count = <int32_t>insertion.shape[0]
-    costs.substitution = &substitution[0, 0]
-    costs.insertion = &insertion[0]
-    costs.deletion = &deletion[0]
     with nogil:
         spans = c.find_spans(arcs, sounds, strings, costs, limits)
     return (
@@ -284,23 +299,11 @@ def shared_weights(
     const int32_t[::1] end not None,
 ):
     """Return the weights of the phones that strings share with words begin to end of a sentence, float32 [spans]."""
-    cdef c.Sounds sounds
-    cdef c.PhoneStrings strings
-    cdef c.PhoneCosts costs
+    cdef c.Sounds sounds = sounds_of(unit, first, sound_begin, sound_phone)
+    cdef c.PhoneStrings strings = strings_of(string_begin, string_phone)
+    cdef c.PhoneCosts costs = costs_of(substitution, insertion, deletion)
     cdef vector[float] shared
     cdef int64_t i, count = string.shape[0]
-    sounds.unit = &unit[0] if unit.shape[0] > 0 else NULL
-    sounds.first = &first[0]
-    sounds.strings.count = sound_begin.shape[0] - 1
-    sounds.strings.begin = &sound_begin[0]
-    sounds.strings.phone = &sound_phone[0] if sound_phone.shape[0] > 0 else NULL
-    strings.count = string_begin.shape[0] - 1
-    strings.begin = &string_begin[0]
-    strings.phone = &string_phone[0] if string_phone.shape[0] > 0 else NULL
-    costs.count = <int32_t>insertion.shape[0]
-    costs.substitution = &substitution[0, 0]
-    costs.insertion = &insertion[0]
-    costs.deletion = &deletion[0]
     with nogil:
         shared.reserve(count)
         for i in range(count):
