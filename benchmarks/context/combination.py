@@ -141,14 +141,14 @@ def shares(cells: Mapping[str, Mapping[str, Any]], size: int) -> dict[tuple[floa
     candidates = within_limits(cells, size)
     alone = [trials("dev", size, method) for method in (CLASS_MODEL, CONTEXTUAL)]
     together = [trials("dev", size, BOTH, values) for values in candidates]
-    kept = np.ones((len(candidates), REPLICATIONS), bool)
+    is_within = np.ones((len(candidates), REPLICATIONS), bool)
     for seed, of_set in enumerate(zip(*alone, *together, strict=True)):
         for rate, limit in LIMITS.items():
             counts = [group_counts(cells, trial, rate) for trial in of_set]
             # The same seed for both rates draws the same groups.
             words, *errors = resample([counts[0][0], *(errors for _, errors in counts)], REPLICATIONS, seed)
-            kept &= np.array(errors[2:]) <= np.minimum(errors[0], errors[1]) + limit / 100 * words + 1e-9
-    return dict(zip(candidates, kept.mean(axis=1).tolist(), strict=True))
+            is_within &= np.array(errors[2:]) <= np.minimum(errors[0], errors[1]) + limit / 100 * words + 1e-9
+    return dict(zip(candidates, is_within.mean(axis=1).tolist(), strict=True))
 
 
 def choose(cells: Mapping[str, Mapping[str, Any]], size: int) -> tuple[float, float, float]:

@@ -128,10 +128,15 @@ class Normalizer:
 
     def concatenated(self, words: list[str]) -> tuple[list[str], list[int]]:
         """Return the concatenated lexical forms of words, and the number of lexical words of each."""
-        lexical, sizes = words.copy(), [1] * len(words)
-        for index, _, form in reversed(self.changes(words)):
-            lexical[index : index + 1] = form
+        lexical: list[str] = []
+        sizes = [1] * len(words)
+        begin = 0
+        for index, _, form in self.changes(words):
+            lexical += words[begin:index]
+            lexical += form
             sizes[index] = len(form)
+            begin = index + 1
+        lexical += words[begin:]
         return lexical, sizes
 
     def text(self, text: str) -> str:
@@ -305,6 +310,8 @@ class LexicalTable:
         self._number = np.zeros(1, np.int32)  # [lexical words], see `numbers_of`
         self._added: dict[str, int] = {}  # lexical words that the symbol table lacks, see `written_ids`
         self._first_added = 0  # id of the first of them
+        self._is_part: dict[int, bool] = {}  # whether lexical words are in forms of irregular words, see `missing`
+        self._parts_size = -1  # size of the symbol table for which this holds
         self._forms: dict[int, npt.NDArray[np.int32]] = {}  # word id -> lexical ids, for words with several
 
     def learn(self, ids: npt.NDArray[np.integer]) -> None:
@@ -375,16 +382,20 @@ class LexicalTable:
             number = self._number
         return np.where(lexical < 0, lexical, number[lexical])
 
-    def has_word(self, lexical: int) -> bool:
-        """Return whether a lexical word occurs in the form of a word of the symbol table."""
-        return not self.missing([lexical])
-
     def missing(self, lexical: Sequence[int]) -> list[int]:
         """Return the lexical words that do not occur in the form of any word of the symbol table."""
         ids = self.words.ids(self.lexical.words_of(lexical))
         others = [one for one, number in zip(lexical, ids, strict=True) if number < 0]
-        parts = self.normalizer.parts_among(self.lexical.words_of(others), self.words) if others else ()
-        return [one for one in others if self.lexical.word(one) not in parts]
+        if not others:
+            return []
+        with self._lock:
+            if self._parts_size != (size := len(self.words)):
+                self._is_part, self._parts_size = {}, size
+            if new := [one for one in others if one not in self._is_part]:
+                names = self.lexical.words_of(new)
+                parts = self.normalizer.parts_among(names, self.words)
+                self._is_part.update((one, name in parts) for one, name in zip(new, names, strict=True))
+            return [one for one in others if not self._is_part[one]]
 
     def lexical_ids(self, numbers: Iterable[int]) -> list[int]:
         """Return the concatenated lexical ids of written word ids."""

@@ -204,7 +204,7 @@ def open_output(output: Output, inputs: Inputs) -> Iterator[LatticeSink]:
     When the output is complete, notes about fields that could not be written are added to the log.
 
     Raises:
-        OptionError: The name is invalid, or stands for several outputs.
+        OptionError: The name is invalid, or specifies several outputs.
     """
     if output.is_per_file:
         raise OptionError(f"{output.name}: the command writes a single output; name a file")

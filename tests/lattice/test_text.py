@@ -217,10 +217,13 @@ def test_letters_of_plain_words_are_their_own_forms():
 
 
 def test_a_lexical_word_is_known_if_a_word_of_the_table_has_it():
-    words = SymbolTable.from_words(["<eps>", "Twenty-three,", "tom"])
+    words = SymbolTable.growing([("<eps>", 0), ("Twenty-three,", 1), ("tom", 2)])
     table = LexicalTable(words, BASIC)
     ids = table.ids(["twenty", "THREE", "tom.", "twenty-three", "lacking"])
-    assert [table.lexical.word(number) for number in ids if not table.has_word(number)] == ["lacking"]
+    assert table.lexical.words_of(table.missing(ids)) == ["lacking"]
+    assert table.missing(ids[:2]) == []
+    words.intern(["Lacking!"])
+    assert table.missing(ids) == []
 
 
 @given(

@@ -27,7 +27,7 @@ from ninja.pipeline import Output
 from ninja.pipeline.execution import call_safely
 from ninja.pipeline.stages import Pairs, StreamStage
 
-# Joins a lattice with the lattices of the other sources; None stands for a lattice that is missing from a source.
+# Joins a lattice with the lattices of the other sources; the lattice of a source that lacks it is None.
 JoinFunction = Callable[[Lattice, Sequence[Any]], Lattice]
 
 
