@@ -43,7 +43,7 @@ cdef class Phrases:
         cdef const float* finals = <const float*>data_of(final_bonus, np.NPY_FLOAT32, num_states)
         cdef np.npy_intp at
         if num_states < 1 or begin[0] != 0 or begin[num_states] != num_arcs:
-            raise ValueError("the arcs of the states are not all arcs")
+            raise ValueError("the arc ranges of the states do not cover all arcs")
         for at in range(num_states):
             if begin[at] > begin[at + 1]:
                 raise ValueError(f"the arcs of state {at} end before they begin")
@@ -79,7 +79,7 @@ cdef c.BoundModel bound(model, words, costs, int32_t eos, np.npy_intp num_symbol
     out.eos = eos
     for symbol in range(num_symbols):
         if out.word[symbol] >= (<NgramModel*>out.model).num_words():
-            raise OptionError(f"word {out.word[symbol]} is not one of the model's")
+            raise OptionError(f"the model has no word with the id {out.word[symbol]}")
     return out
 
 
@@ -221,7 +221,7 @@ cdef class Tracker:
 
     cdef _check_word(self, int32_t word):
         if not 0 <= word < self.num_symbols:
-            raise OptionError(f"word id {word} is none of the tracker's {self.num_symbols} symbols")
+            raise OptionError(f"word id {word} is not in the tracker's symbol table, which has {self.num_symbols} ids")
 
 
 cdef c.PhoneStrings strings_of(const int64_t[::1] begin, const int32_t[::1] phone):

@@ -4,9 +4,10 @@
 //
 //     (cost of the best path through the span - cost of the lattice's best path) + weight * edit distance
 //
-// over all first states and all paths between. Arc costs are first reduced by the best completions, so that rows of
-// the dynamic programme have small non-negative numbers: floats are exact enough, and arcs outside the beam are known
-// before the search. A row runs along the string; an arc advances it by the phones of its word.
+// over all first states and all paths between them. Arc costs are first reduced by the best completions, so that the
+// rows of the dynamic programme contain small non-negative numbers: floats are exact enough, and arcs outside the beam
+// are known before the search. The cells of a row are positions in the string; an arc advances a row by the phones of
+// its word.
 #pragma once
 
 #include <algorithm>
@@ -27,8 +28,8 @@ struct PhoneStrings {
   const int32_t* phone;
 };
 
-// The pronunciations of each arc's word: strings[first[unit] : first[unit + 1]]. No span contains an arc without a
-// string; an arc with an empty string is silent.
+// The pronunciations of each arc's word: strings[first[unit] : first[unit + 1]]. An arc without strings is never part
+// of a span; an arc with an empty string is silent.
 struct Sounds {
   const int32_t* unit;   // [num_arcs]
   const int64_t* first;  // [num_units + 1]
@@ -39,21 +40,21 @@ struct Sounds {
 struct PhoneCosts {
   int32_t count;
   const float* substitution;  // [count * count], row: the phone of the phrase, column: the phone of the lattice
-  const float* insertion;     // [count], of a phone of the lattice that the phrase lacks
-  const float* deletion;      // [count], of a phone of the phrase that the lattice lacks
+  const float* insertion;     // [count], cost of a phone that is only in the lattice
+  const float* deletion;      // [count], cost of a phone that is only in the phrase
 };
 
 struct SpanLimits {
   double acoustic_scale;
   float weight;        // cost of a unit of distance
-  float beam;          // largest excess of the best path through a span
-  float max_distance;  // per phone of the string
-  int32_t max_spans;   // per string
+  float beam;          // largest excess of the best path through a span over the best path of the lattice
+  float max_distance;  // largest distance per phone of the string
+  int32_t max_spans;   // largest number of spans per string
 };
 
 struct Spans {
   std::vector<int32_t> string, start, end;
-  std::vector<float> excess, distance;  // of each span
+  std::vector<float> excess, distance;  // [num_spans]
   std::vector<int64_t> arc_begin{0};    // the path: arc[arc_begin[i] : arc_begin[i + 1]]
   std::vector<int64_t> arc;
 };
@@ -63,7 +64,7 @@ class SpanLattice {
  public:
   struct Group {
     int32_t unit;
-    int64_t begin, end;  // of member arcs
+    int64_t begin, end;  // range in `member`
   };
 
   SpanLattice(const Arcs& arcs, const Sounds& sounds, const SpanLimits& limits)
@@ -78,7 +79,7 @@ class SpanLattice {
         rest[state] = std::min(rest[state], cost(arc) + rest[arcs.dst[arc]]);
       }
     }
-    until[0] = 0.0;  // excess, not cost: reduced costs need no potential of the start
+    until[0] = 0.0;  // the excess of the start state is 0, because arc costs are reduced
     for (int64_t state = 0; state < arcs.num_states; ++state) {
       if (until[state] > limits.beam || rest[state] == kNever) continue;
       through[state] = static_cast<float>(until[state]);
@@ -128,10 +129,10 @@ class SpanLattice {
 constexpr int kLanes = 16;
 typedef float Lanes __attribute__((vector_size(4 * kLanes)));
 
-const Lanes kNone{};  // adding a float gives that float in all lanes
+const Lanes kNone{};  // zeros; adding a float to them copies the float to all lanes
 const Lanes kUnreached = kNone + kInfinity;
 
-// A position in 16 strings: the total cost, and the excess of the path in it.
+// A position in 16 strings: the total cost up to it, and the part of the cost that is the path's excess.
 struct Cell {
   Lanes total, excess;
 };
@@ -146,7 +147,7 @@ inline void take_better(Cell& cell, const Cell& other, const Lanes& cost) {
   take_better(cell, {other.total + cost, other.excess});
 }
 
-// The search for 16 strings of similar length. Cell i of a row is the position after i phones.
+// The search for 16 strings of similar lengths. Cell i of a row is the position after i phones.
 class SpanBlock {
  public:
   SpanBlock(const SpanLattice& lattice, const Sounds& sounds, const PhoneStrings& strings, const int32_t* chosen,
@@ -246,7 +247,7 @@ class SpanBlock {
         }
       }
     }
-    // a span may start here, which is never worse
+    // a span may start here; an earlier start would only add insertions
     here[0] = {kNone + lattice_.through[state], kNone + lattice_.through[state]};
     for (int place = 1; place <= longest_; ++place) take_better(here[place], here[place - 1], deletion_[place]);
     for (int lane = 0; lane < count_; ++lane) {
@@ -363,7 +364,7 @@ class SpanBlock {
   std::vector<End> ends_[kLanes];
 };
 
-// The arcs by which the best path enters and leaves each state; -1 if none does, or if the best path ends there.
+// The arcs by which the best path enters and leaves each state; -1 if there is none, as at the ends of paths.
 struct BestArcs {
   std::vector<int64_t> in, out;
 };
@@ -399,7 +400,7 @@ inline BestArcs best_arcs(const Arcs& arcs, double acoustic_scale) {
 
 constexpr size_t kMostSearchBytes = size_t(1) << 30;
 
-// Find the best spans of each string, at most one per last state, `max_spans` in all.
+// Find the best spans of each string: at most one per last state, and at most `max_spans` in total.
 // Throws std::overflow_error if the rows need more than kMostSearchBytes.
 inline Spans find_spans(const Arcs& arcs, const Sounds& sounds, const PhoneStrings& strings, const PhoneCosts& costs,
                         const SpanLimits& limits) {

@@ -70,7 +70,7 @@ class ContextComposer {
   double graph_share_;
   int64_t max_arcs_;
   Composed out_;
-  StatePairs pairs_;  // with the tracker's sets
+  StatePairs pairs_;  // pairs of lattice states and token sets
 };
 
 inline Composed compose_context(const Arcs& arcs, ContextTracker* tracker, int32_t start, double graph_share,

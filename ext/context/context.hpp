@@ -72,13 +72,13 @@ struct ContextOptions {
   double class_share = 1;    // weight of the class model in a linear mixture
   double class_boost = 0;    // score for entering a class, in nats
   double keyword_boost = 0;  // score for each word of a phrase, in nats
-  int32_t max_tokens = 10;   // 0 for no limit
+  int32_t max_tokens = 10;   // maximum number of tokens in a set; 0 for no limit
 };
 
 struct Token {
   int32_t state;  // state of the class model; inside a phrase of a class, the state after the class word
   int32_t list;   // index in the utterance's lists, or kOutside
-  int32_t node;   // state among the phrases of that list
+  int32_t node;   // state in the acceptor of that list's phrases
   double score;   // natural log, relative to the best token
 
   bool same_place(const Token& other) const { return state == other.state && list == other.list && node == other.node; }
@@ -95,7 +95,7 @@ struct UtteranceLists {
     int32_t class_word;  // word of the class model; -1 for phrases without a class, which are boosted anywhere
   };
   std::vector<List> lists;
-  std::vector<const Phrases*> unwanted;  // phrases with a cost
+  std::vector<const Phrases*> unwanted;  // phrases with a negative weight
 };
 
 class ContextTracker {
@@ -122,7 +122,7 @@ class ContextTracker {
     return intern(std::move(first));
   }
 
-  // The state after a word, and the score of the word; -1 and -inf if the grammar does not allow it.
+  // The state after a word, and the score of the word; -1 and -inf if the grammar does not allow the word.
   int32_t advance(int32_t set, int32_t symbol, float* score) {
     if (no_word_[symbol]) {
       *score = 0;
@@ -163,9 +163,9 @@ class ContextTracker {
   int64_t size() const { return static_cast<int64_t>(sets_.size()); }
   bool has(int64_t set) const { return set >= 0 && set < size(); }
 
-  // Words of a sentence that are a phrase on the best path of the grammar.
+  // The words of a phrase on the best path of the grammar through a sentence.
   struct PhraseSpan {
-    int32_t begin, end;  // words
+    int32_t begin, end;  // first word, and last word plus 1
     int32_t list;
   };
 
@@ -210,7 +210,7 @@ class ContextTracker {
     }
     std::vector<PhraseSpan> spans;
     if (best < 0) return spans;
-    int32_t open = -1;  // span whose begin is not reached yet, going backwards
+    int32_t open = -1;  // span whose first word has not been reached yet, as tokens are traced backwards
     for (int64_t i = count; i > 0; --i) {
       const Origin& origin = column[i].origin[best];
       if (origin.ended) {
@@ -232,7 +232,7 @@ class ContextTracker {
     int32_t utterance = 0;
     int32_t old_state = 0;
     std::vector<Token> tokens;                          // sorted by place, distinct
-    std::vector<std::pair<int32_t, int32_t>> unwanted;  // (index, state) of unwanted phrases begun
+    std::vector<std::pair<int32_t, int32_t>> unwanted;  // (index, state) of unwanted phrases in progress
   };
   struct Step {
     int32_t to;
@@ -241,8 +241,8 @@ class ContextTracker {
   // The origin of a token.
   struct Origin {
     int32_t token = -1;       // token of the previous set
-    bool entered = false;     // the word is a phrase's first
-    bool ended = false;       // the word is a phrase's last
+    bool entered = false;     // whether the word is the first of a phrase
+    bool ended = false;       // whether the word is the last of a phrase
     int32_t list = kOutside;  // list of the phrase that ended
   };
   struct Candidate {
@@ -250,7 +250,7 @@ class ContextTracker {
     Origin origin;
   };
 
-  // ln of the linear mixture of both models' probabilities, or the class model's if it is alone.
+  // ln of the linear mixture of both models' probabilities, or of the class model's if there is no other.
   double mixed(double class_score, double old_score) const {
     if (old_.model == nullptr) return class_score;
     const double of_class = std::log(options_.class_share) + class_score;
@@ -269,7 +269,7 @@ class ContextTracker {
     for (size_t token = 0; token < from.tokens.size(); ++token) {
       expand(from.tokens[token], static_cast<int32_t>(token), symbol, old_score, utterance, &candidates);
     }
-    // Of several paths to the same state, the best is kept, or the first of equally good ones.
+    // Of several paths to the same state, the best is kept; of equally good paths, the first.
     std::stable_sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
       return a.token.same_place(b.token) ? a.token.score > b.token.score : a.token.before(b.token);
     });
@@ -326,7 +326,7 @@ class ContextTracker {
     }
   }
 
-  // Add the tokens after an arc of phrases.
+  // Add the tokens after an arc of a phrase acceptor.
   void enter(int32_t state, int32_t number, const UtteranceLists::List& list, int64_t arc, double score, Origin origin,
              std::vector<Candidate>* candidates) const {
     if (std::isinf(score)) return;
@@ -355,7 +355,8 @@ class ContextTracker {
               [](const Candidate& a, const Candidate& b) { return a.token.before(b.token); });
   }
 
-  // The score of unwanted phrases that end with this word, ≤ 0; adds those in progress after it to a set.
+  // Return the score of the unwanted phrases that end with this word, ≤ 0, and add the unwanted phrases in progress
+  // after the word to a set.
   double penalty(const Set& from, int32_t symbol, const UtteranceLists& utterance, Set* to) const {
     double sum = 0;
     const auto follow = [&](int32_t index, int32_t state) {

@@ -1,4 +1,4 @@
-// The phones that phrases and the words they sound like have in common, by the alignment with the smallest distance.
+// The phones that a phrase shares with the words that it sounds like, in the alignment with the smallest distance.
 #pragma once
 
 #include <algorithm>
@@ -10,10 +10,10 @@
 
 namespace ninja {
 
-// Words of a sentence, word i with the pronunciations of sounds.unit[i], and the string that is aligned with them.
+// Words of a sentence and the string that is aligned with them; word i has the pronunciations of sounds.unit[i].
 struct AlignedSpan {
   int32_t string;
-  int32_t begin, end;  // words, each with a pronunciation
+  int32_t begin, end;  // first word, and last word plus 1; each has a pronunciation
 };
 
 struct SharedCell {
@@ -29,8 +29,8 @@ struct SharedCell {
   }
 };
 
-// Return the sum of the weights of the phones of the string that are aligned with the same phone. Of the pronunciations
-// of the words, those with the smallest distance count.
+// Return the sum of the weights of those phones of the string that are aligned with the same phone. Of several
+// pronunciations of a word, the one with the smallest distance is used.
 inline float shared_weight(const AlignedSpan& span, const Sounds& sounds, const PhoneStrings& strings,
                            const PhoneCosts& costs, const float* weight) {
   const int32_t* phone = strings.phone + strings.begin[span.string];

@@ -43,7 +43,7 @@ def make_augmenter(
             table of lexical words.
         entities: All phrases.
         models: N-gram models.
-        tracker: The grammar, whose map of the class model is reused.
+        tracker: The grammar; its map to the words of the class model is reused.
         written: Compares words by their lexical forms.
 
     Raises:
@@ -103,7 +103,7 @@ def _class_costs(
 
 
 def _retriever(augmentation: Augmentation, entities: Entities, confusion: Confusion) -> Retriever | None:
-    """Return the retriever for long lists; None if no list is long, or no model is usable and none was given."""
+    """Return the retriever for long lists; None if no list is long, or if the default model cannot be used."""
     path = augmentation.context_model
     if path == NO_MODEL or not any(phrases.name and phrases.num_phrases >= LONG_LIST for phrases in entities.all_lists):
         return None
@@ -122,8 +122,6 @@ def _retriever(augmentation: Augmentation, entities: Entities, confusion: Confus
     if encoder.takes_phones and set(confusion.phones) <= set(encoder.symbols.phones):
         return Retriever(encoder)
     if path is None:
-        return None  # the phones are those of another language: compare all phrases
-    input_symbols = "not all phones of the confusion costs" if encoder.takes_phones else "letters, not phones"
-    raise ModelError(
-        f"the context model reads {input_symbols}; omit it, or train a context model with --confusion", os.fspath(path)
-    )
+        return None  # the phones are those of another language, so compare all phrases
+    fault = "lacks phones of the confusion costs" if encoder.takes_phones else "reads letters, not phones"
+    raise ModelError(f"the context model {fault}; omit it, or train a context model with --confusion", os.fspath(path))

@@ -16,7 +16,7 @@ from ninja.lattice.symbols import SymbolTable
 from ninja.lattice.text import Normalizer
 from ninja.lm.ngram.model import NgramLM
 
-MANY_PHRASES = 10_000  # a note announces the search for pronunciations of more phrases than this, as it is slow
+MANY_PHRASES = 10_000  # for more phrases than this, a note announces that their pronunciations are looked up
 NUM_LETTERS = 20  # maximum number of letters in a note
 
 
@@ -41,12 +41,12 @@ def pointer_notes(pointer: PointerStage, entities: Entities, normalizer: Normali
 def augmenter_notes(
     augmenter: Augmenter, augmentation: Augmentation, entities: Entities, normalizer: Normalizer
 ) -> Iterator[str]:
-    """Yield notes about phrases without a pronunciation, and letters that the retrieval model does not know."""
+    """Yield notes about phrases without a pronunciation, and about letters that the retrieval model does not know."""
     if entities.num_phrases > MANY_PHRASES and not augmentation.letters_only:
         number = entities.num_phrases
         yield (
-            f"looking up the pronunciations of {number} phrases; looking up words "
-            "that are not in the dictionary takes longer"
+            f"looking up the pronunciations of {number} phrases, which takes longer for words "
+            "that are not in the dictionary"
         )
     left_out = augmenter.left_out(entities.all_lists)
     if left_out:
@@ -62,7 +62,7 @@ def augmenter_notes(
 
 
 def class_notes(lm: NgramLM, entities: Entities) -> Iterator[str]:
-    """Yield notes about classes of the class model without phrases, and about classes that it lacks."""
+    """Yield notes about classes of the class model that have no phrases, and classes of phrases that it lacks."""
     path = lm.vocabulary.path
     known = {word for word, _ in class_words(lm)}
     classes = set(entities.classes) - {NO_CLASS}

@@ -212,7 +212,7 @@ class Contextual:
         return self._pointer.phrases_of((*self.entities.of(lattice.key), *more))
 
     def with_weights(self, prior: float, weight: float) -> Contextual:
-        """Return a copy of the stage with other weights of its context model. It shares the loaded files."""
+        """Return a copy of the stage with other weights for its context model. It shares the loaded files."""
         other = copy.copy(self)
         options = replace(self.context.options, context_prior=prior, context_weight=weight)
         other.context = replace(self.context, options=options)
@@ -250,7 +250,7 @@ class Contextual:
             or (isinstance(binding.files, ExactBinding) and words.grows and largest >= binding.num_words)
         ):
             self._binding = self._bound(words, log, normalizer)
-            # The search for unpronounceable phrases is slow and runs only once, for a growing table in note_late.
+            # Looking up all pronunciations is slow and is done only once; for a growing table, by note_late.
             if binding is None and log.on_note is not None and not words.grows:
                 self._note(log)
         return self.tracker
@@ -342,4 +342,4 @@ class Contextual:
 
 
 def _keep(error: NinjaError) -> None:
-    """Tolerate an error, which stays in the log."""
+    """Tolerate an error; the log records it."""

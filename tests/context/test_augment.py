@@ -304,7 +304,7 @@ def test_phrases_without_pronunciations_are_skipped_and_named() -> None:
     first, second = augment.left_out([strange])
     assert (first.cls, first.phrase) == ("@name", "xq one")
     assert first.reason == "'xq one': 'xq' has no pronunciation; give one in the phrase list or lexicon"
-    assert second.reason == "no confusion costs for the phone 'Q'; known phones are A B C …"
+    assert second.reason == "'two': no confusion costs for the phone 'Q'; known phones are A B C …"
     assert [each.phrase for each in augment(chain_lattice("onto"), [strange])[1]] == []
 
 
@@ -316,7 +316,7 @@ def test_the_symbol_table_is_extended_by_what_it_lacks() -> None:
 
 def test_a_table_that_was_not_extended_is_refused() -> None:
     augment = Augmenter(WORDS, Pronouncer(SPOKEN), Confusion.uniform(PHONES))
-    with pytest.raises(SymbolError, match=r"'onto' in the phrase 'onto' is not in the symbol table; extend it, see"):
+    with pytest.raises(SymbolError, match=r"'onto' in the phrase 'onto' is not in the symbol table; extend it with"):
         augment(chain_lattice("one"), [phrases("onto")])
 
 

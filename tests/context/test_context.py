@@ -416,5 +416,5 @@ def test_states_and_words_that_do_not_exist_are_refused():
     with pytest.raises(OptionError, match="7 is not a state of this tracker"):
         tracker.advance(np.array([7]), np.array([1], np.int32))
     start = tracker.start()
-    with pytest.raises(OptionError, match="word id 9 is none of the tracker's 4 symbols"):
+    with pytest.raises(OptionError, match="word id 9 is not in the tracker's symbol table, which has 4 ids"):
         tracker.advance(np.array([start]), np.array([9], np.int32))

@@ -231,7 +231,7 @@ def test_damaged_files_of_edits_are_refused(tmp_path, text, message):
 def test_hypotheses_are_paired_by_key_or_in_order():
     assert paired({"a": ["x"], "b": ["y"]}, {"b": ["z"]}) == [edit("y", "z", "b")]
     assert paired({"a-1": ["x"]}, {"b-1": ["z"]}) == [edit("x", "z", "a-1")]
-    with pytest.raises(OptionError, match="no key in common, and their numbers differ: 1 and 2"):
+    with pytest.raises(OptionError, match=r"no key in common, .* numbers are 1 and 2; use the same keys"):
         paired({"a": ["x"]}, {"b": [], "c": []})
 
 
@@ -244,5 +244,5 @@ def test_the_library_reads_files_and_undoes(tmp_path):
     with pytest.raises(FormatError, match="nothing to undo"):
         undo(tmp_path / "names.txt")
     (tmp_path / "names.gz").write_bytes(b"\x1f\x8b")
-    with pytest.raises(OptionError, match="decompress the file"):
+    with pytest.raises(OptionError, match="compressed file; decompress it"):
         undo(tmp_path / "names.gz")

@@ -41,7 +41,7 @@ from ninja.lattice.symbols import EPSILON, SymbolTable
 from ninja.lattice.text import NONE
 from ninja.lattice.times import state_times
 
-FORMS = 4  # spans of a phrase examined per span added, as some differ only in their written form
+FORMS = 4  # number of spans searched per span to be added, because some differ only in their written form
 # Silent words of recognisers, in addition to epsilons.
 SILENT = frozenset({"!SIL", "<eps>", "<sil>", "<SIL>", "SIL", "sil", "[SIL]", "<silence>", "[silence]", "<s>", "</s>"})
 
@@ -57,8 +57,8 @@ class Added:
     replaced: tuple[str, ...]  # words of the path
     distance: float  # in units of the confusion costs
     cost: float  # acoustic cost added to that of the path, nats, unscaled
-    excess: float  # cost of the best sentence with the path beyond the lattice's best, nats
-    frames: tuple[int, int] | None  # begin and end, if the lattice has times
+    excess: float  # cost of the best sentence through the path minus that of the best path of the lattice, nats
+    frames: tuple[int, int] | None  # first frame, and last frame plus 1; None if the lattice has no times
 
 
 class _Span(NamedTuple):
@@ -94,8 +94,8 @@ def with_phrase_words(words: SymbolTable, lists: Iterable[PhraseList]) -> Symbol
 class ModelCosts:
     """Language model costs of added phrases.
 
-    Without the first-pass model, a phrase has the graph cost of the words that it replaces, so that an old model cannot
-    be subtracted correctly later. Without a class model, phrases are scored only by their sound.
+    Without the first-pass model, a phrase has the graph cost of the words that it replaces, so the first-pass model
+    cannot be subtracted correctly later. Without a class model, phrases are scored only by their sound.
     """
 
     old: OldCosts | None = None
@@ -335,7 +335,7 @@ class Augmenter:
             words = span.variant.words
             place = (span.start, span.end, words)
             form: tuple[object, ...] = ()
-            if self._written is not None:  # spans that differ only in their written form count once
+            if self._written is not None:  # spans that differ only in their written form are counted once
                 form = (
                     words,
                     round(span.rank, 3),

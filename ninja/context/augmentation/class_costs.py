@@ -25,15 +25,16 @@ class ClassEntry(NamedTuple):
 
 
 class ClassCosts:
-    """Costs that replace the boosts of phrases that were added to lattices.
+    """Costs of added phrases, which replace their boosts.
 
     Boosts are tuned for recognised words. The evidence for an added phrase is the probability of its class after the
-    preceding words, its similarity, and its length, as long phrases seldom sound similar by chance.
+    preceding words, its similarity to the replaced words, and its length, because long phrases seldom sound similar by
+    chance.
 
     Args:
         lm: The class language model.
         class_map: Map from the lattices' symbols to the model's words.
-        class_word: The model's ids of classes.
+        class_word: Word id of each class in the model.
         class_boost: Boost of the grammar for entering a class, nats.
         keyword_boost: Boost of the grammar for each word of a phrase, nats.
         place_weight: Weight of a cost ``-ln P(class | preceding words)``, which is added to the costs of the grammar.
@@ -78,7 +79,7 @@ class ClassCosts:
         return cost
 
     def _after(self, lattice: Lattice, best_in: npt.NDArray[np.int64], states: Sequence[int]) -> npt.NDArray[np.int64]:
-        """Return the model's slots after the words of the best paths to states."""
+        """Return the slot of the model after the words of the best path to each state, int64 [states]."""
         reach = max(self._lm.order - 1, 0)
         before = [words_along(lattice, best_in, lattice.src, state, self._map.lm_word, reach)[::-1] for state in states]
         slots = self._lm.start(len(states))

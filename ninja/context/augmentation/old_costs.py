@@ -1,4 +1,4 @@
-"""Change of the first-pass language model cost when words are replaced."""
+"""Changes of first-pass language model costs when words are replaced."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class OldCosts:
     def changes(self, lattice: Lattice, acoustic_scale: float, changes: Sequence[Change]) -> npt.NDArray[np.float64]:
         """Return the cost of new words minus the cost of the path that they replace, nats, float64 [changes].
 
-        The context is the best sentence through the path, as far as the n-gram order reaches.
+        The surrounding words are those of the best sentence through the path, within the n-gram order.
         """
         if not changes:
             return np.zeros(0)

@@ -18,15 +18,15 @@ class AugmentOptions:
     """
 
     max_distance: float = described(0.25, "Maximum distance per phone between a phrase and the words that it replaces.")
-    penalty: float = described(12.0, "Cost per unit of distance, in nats.")
-    choice_penalty: float = described(1.0, "Cost per unit of ln N, where N is the number of phrases, in nats.")
+    penalty: float = described(12.0, "Cost in nats per unit of distance.")
+    choice_penalty: float = described(1.0, "Cost in nats per unit of ln N, where N is the number of phrases.")
     acoustic_scale: float = 0.1  # factor of acoustic costs when paths are compared
     place_weight: float | None = described(
         None,
-        "Weight of the cost -ln P(class | preceding words), which replaces the boosts of added phrases; use 2 for "
-        "thousands of phrases.",
+        "Weight of the cost -ln P(class | preceding words), which replaces the boosts of added phrases; use 2 if "
+        "there are thousands of phrases.",
     )
-    phone_reward: float = 0.8  # if place_weight is set: reward for each phone of a phrase, nats
+    phone_reward: float = 0.8  # reward for each phone of a phrase if place_weight is set, nats
     beam: float = described(10.0, "Maximum cost, relative to the best path, of the words that a phrase replaces.")
     max_spans: int = 4  # maximum number of state pairs between which a phrase is added
     max_arcs: int = 1000  # maximum number of words added to a lattice; the most probable phrases are added

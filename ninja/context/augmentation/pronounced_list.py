@@ -26,7 +26,7 @@ class Unpronounced:
 
     cls: str
     phrase: str
-    reason: str
+    reason: str  # names the phrase
 
 
 class Variant(NamedTuple):
@@ -37,7 +37,7 @@ class Variant(NamedTuple):
     words: tuple[int, ...]  # word ids
     num_phones: tuple[int, ...]  # number of phones of each word
     written: tuple[str, ...] = ()  # words as spelled in the list, if words are compared by lexical form
-    recognised: str = ""  # words recognised for the phrase, which have these phones; "" for its own phones
+    recognised: str = ""  # recognised words that have these phones; "" if the phones are the phrase's own
 
 
 class PronouncedList(NamedTuple):
@@ -82,12 +82,13 @@ def pronounce(
             ids = words.ids(spellings) if normalizer.is_identity else words.intern(spellings)
             if -1 in ids:
                 message = f"{spellings[ids.index(-1)]!r} in the phrase {phrase.text!r} is not in the symbol table"
-                raise SymbolError(f"{message}; extend it, see ninja.context.with_phrase_words", words.path)
+                raise SymbolError(f"{message}; extend it with ninja.context.with_phrase_words", words.path)
             try:
                 pronunciations = pronouncer.of_phrase(replace(phrase, text=" ".join(spellings)))
                 strings += [confusion.numbers(sum(phones, ())) for phones in pronunciations]
             except (PronunciationError, OptionError) as error:
-                left_out.append(Unpronounced(name, phrase.text, str(error)))
+                reason = str(error) if isinstance(error, PronunciationError) else f"{phrase.text!r}: {error}"
+                left_out.append(Unpronounced(name, phrase.text, reason))
                 continue
             text = " ".join(spellings)
             variants += [Variant(name, text, tuple(ids), tuple(map(len, phones)), written) for phones in pronunciations]
@@ -96,7 +97,7 @@ def pronounce(
                     words_of = pronouncer.of_phrase(Phrase(recognised))[0]
                     strings.append(confusion.numbers(sum(words_of, ())))
                 except (PronunciationError, OptionError):
-                    continue  # the phrase has its own phones
+                    continue  # the phrase is still compared by its own phones
                 phones = divided(sum(words_of, ()), spellings)
                 variants.append(Variant(name, text, tuple(ids), tuple(map(len, phones)), written, recognised))
     return PronouncedList(variants, frozenset(variant.words for variant in variants), pack(strings), left_out)

@@ -19,8 +19,8 @@ from ninja.lattice.arrays import gather, offsets
 from ninja.lattice.symbols import SymbolTable
 from ninja.lattice.text import Form, Normalizer
 
-LONG_LIST = 1000  # phrases from which a list is searched by vectors first
-OTHER_LETTER = "\ufffd"  # any letter that no phrase has
+LONG_LIST = 1000  # a list of at least this many phrases is first searched by its vectors
+OTHER_LETTER = "\ufffd"  # represents every letter that occurs in no phrase
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,13 +48,13 @@ class SymbolStrings:
     alphabet: Alphabet
     variants: list[Variant]
     strings: PhoneStrings
-    length: npt.NDArray[np.int64]  # [variants], symbols
-    first: npt.NDArray[np.int64]  # [phrases + 1], first variant of each phrase, and the number of variants
-    index: PhraseIndex | None  # of the first variants in long lists
+    length: npt.NDArray[np.int64]  # number of symbols of each variant, [variants]
+    first: npt.NDArray[np.int64]  # first variant of each phrase, followed by the number of variants, [phrases + 1]
+    index: PhraseIndex | None  # index of the first variant of each phrase; None for short lists
 
     @classmethod
     def of(cls, alphabet: Alphabet, variants: list[Variant], strings: PhoneStrings) -> SymbolStrings:
-        """Index pronunciations."""
+        """Group the pronunciations by phrase, and index those of a long list."""
         length = np.diff(strings[0])
         is_first = [  # recognised forms are searched for like phrases of their own
             number == 0 or variant.written != variants[number - 1].written or bool(variant.recognised)
@@ -84,7 +84,7 @@ class SymbolStrings:
         return variants
 
     def some(self, variants: npt.NDArray[np.int64]) -> tuple[PhoneStrings, npt.NDArray[np.int64]]:
-        """Return the strings and the lengths of some variants."""
+        """Return the strings and the lengths of the given variants."""
         begin, symbol = self.strings
         length = self.length[variants]
         bounds, symbols = gather(symbol, begin[variants], length)
@@ -97,7 +97,7 @@ class CompiledList:
 
     phrases: dict[str, tuple[str, Phrase]]  # class and phrase by written text
     forms: dict[Form, list[str]]  # written texts by lexical form
-    longest: int  # lexical words of the longest phrase
+    longest: int  # number of lexical words of the longest phrase
     is_cased: bool
     strings: tuple[SymbolStrings, ...]  # by phones, and by letters for phrases without phones
     left_out: tuple[Unpronounced, ...]
@@ -108,7 +108,7 @@ def compile_list(phrases: PhraseList, sounds: Alphabet | None, normalizer: Norma
 
     Args:
         phrases: The list. Phrases with a weight <= 0 are ignored.
-        sounds: Alphabet of phones; phrases that it cannot pronounce are compared by letters.  [default: letters only]
+        sounds: Alphabet of phones; phrases without a pronunciation are compared by letters.  [default: letters only]
         normalizer: Returns lexical forms.
     """
     members: dict[str, tuple[str, Phrase]] = {}
@@ -146,7 +146,7 @@ def _filtered(phrases: PhraseList, texts: set[str]) -> PhraseList:
 
 
 def _spelled(variants: list[Variant]) -> list[Variant]:
-    """Return variants that have written words even if the normalizer is the identity."""
+    """Add written words to variants without them, which the identity normalizer creates."""
     return [
         variant if variant.written else variant._replace(written=tuple(variant.text.split())) for variant in variants
     ]

@@ -19,7 +19,7 @@ from ninja.context.entities.lists import PhraseList
 from ninja.context.entities.written import ends_sentence, in_place_of, is_capitalised
 from ninja.lattice.text import BASIC, Form, Normalizer
 
-COMMON = 11.0  # unigram cost in nats below which a word is common, and is not taken for a name by its spelling
+COMMON = 11.0  # words with a lower unigram cost, in nats, are common, and are not taken for names by their spelling
 Kind = Literal["sound", "spelling"]
 
 
@@ -28,14 +28,14 @@ class Change:
     """A phrase that replaces words of a transcript."""
 
     begin: int  # index of the first replaced word
-    end: int  # after the last one
+    end: int  # index of the last replaced word plus 1
     before: tuple[str, ...]  # the replaced words
     after: tuple[str, ...]  # the words in their place
-    phrase: str  # as in the list
+    phrase: str  # as written in its list
     cls: str  # class of the phrase, "" for no class
-    kind: Kind  # whether the phrase sounds like the words, or is the words in another spelling
-    distance: float  # per phone of the phrase; 0 for spellings
-    probability: float  # that the change is right; 1 for spellings
+    kind: Kind  # "sound" if the phrase sounds like the words, "spelling" if it only spells them differently
+    distance: float  # distance per phone of the phrase; 0 for spellings
+    probability: float  # probability that the change is right; 1 for spellings
 
 
 class Candidates(NamedTuple):
@@ -43,7 +43,7 @@ class Candidates(NamedTuple):
 
     matches: list[Match]
     features: Doubles  # [candidates, features]
-    spans: list[tuple[int, int]]  # lexical words
+    spans: list[tuple[int, int]]  # first lexical word, and last plus 1
     log_prior: Doubles  # [candidates]
 
 
@@ -53,14 +53,14 @@ class Transcript(NamedTuple):
     written: tuple[str, ...]
     lexical: list[str]
     word: list[int]  # index of the written word of each lexical word
-    confidences: list[float] | None  # of each lexical word
+    confidences: list[float] | None  # confidence of each lexical word
 
     def is_boundary(self, place: int) -> bool:
         """Return whether a written word begins at a lexical word."""
         return place in (0, len(self.word)) or self.word[place] != self.word[place - 1]
 
     def written_span(self, begin: int, end: int) -> tuple[int, int]:
-        """Return the written words of lexical words."""
+        """Return the range of the written words that contain a range of lexical words."""
         return self.word[begin], self.word[end - 1] + 1
 
 
@@ -71,7 +71,7 @@ class Corrector:
         decision: Probability that a candidate is right.
         surprise: Costs of words.
         sounds: Phones and their confusion costs.  [default: compare letters]
-        threshold: Minimum probability of a correction, in [0, 1].  [default: those of the decision]
+        threshold: Minimum probability of a correction, in [0, 1].  [default: that of the decision]
         normalizer: Returns the lexical forms by which words are compared.
     """
 
@@ -93,7 +93,7 @@ class Corrector:
     def changes(
         self, words: Sequence[str], lists: Sequence[PhraseList], confidences: Sequence[float] | None = None
     ) -> list[Change]:
-        """Return the corrections of a transcript, in order; they have no words in common.
+        """Return the corrections of a transcript, in order; no two of them replace the same word.
 
         Args:
             words: Written words.
@@ -134,7 +134,7 @@ class Corrector:
         )
 
     def compiled(self, phrases: PhraseList) -> CompiledList:
-        """Return a compiled phrase list, which is cached."""
+        """Compile a phrase list, or take the compiled list from the cache."""
         if phrases not in self._lists:
             self._lists[phrases] = compile_list(phrases, self.sounds, self.normalizer)
         return self._lists[phrases]
@@ -149,7 +149,7 @@ class Corrector:
         return self._present(transcript, [self.compiled(phrases) for phrases in lists])
 
     def listed(self, words: Sequence[str], lists: Sequence[PhraseList]) -> tuple[str, str]:
-        """Return the written text and the class of a phrase of the lists, given its lexical words."""
+        """Return the written text and the class of the phrase that has the given lexical words."""
         parts = [self.compiled(phrases) for phrases in lists]
         part, text = next((part, text) for part in parts for text in part.forms.get(tuple(words), ()))
         return text, part.phrases[text][0]
@@ -237,7 +237,7 @@ class Corrector:
 
 
 def apply_changes(words: Sequence[str], changes: Sequence[Change]) -> list[str]:
-    """Return the words of a transcript with changes, which are in order."""
+    """Apply changes, sorted by position, to the words of a transcript."""
     corrected: list[str] = []
     at = 0
     for change in changes:
@@ -257,9 +257,9 @@ def _change(
 
 
 def _written(transcript: Transcript, phrase: Sequence[str], begin: int, end: int, *, is_cased: bool) -> tuple[str, ...]:
-    """Return the words of a phrase with the punctuation and the capital of the words that it replaces.
+    """Return the words of a phrase with the punctuation and the initial capital of the words that it replaces.
 
-    Phrases of a list without capitals get those of the replaced words.
+    A phrase of a list without capitals is capitalised if all the replaced words are.
     """
     words = transcript.written
     before = [word for word in words[:begin] if any(map(str.isalnum, word))]

@@ -19,12 +19,12 @@ Doubles = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Decision:
-    """A conditional logit: candidates with a word in common exclude each other and compete with no change."""
+    """A conditional logit: candidates that share a word exclude each other, and no change is always an alternative."""
 
     weights: Doubles  # [features]
     bias: float
     threshold: float  # minimum probability of a correction, in [0, 1]
-    confident_threshold: float  # the same for transcripts with confidences
+    confident_threshold: float  # minimum probability of a correction if the transcript has confidences
     origin: str = ""  # data from which weights and threshold were estimated
 
     @classmethod
@@ -46,7 +46,7 @@ class Decision:
         return cls(weights, bias, threshold, confident_threshold, str(table.get("origin", "")))
 
     def values(self) -> dict[str, object]:
-        """Return the contents of a TOML file."""
+        """Return the decision as the content of a TOML file; `read` reads it."""
         weights = {f"weight_{name}": round(float(w), 5) for name, w in zip(FEATURES, self.weights, strict=True)}
         thresholds = {"threshold": self.threshold, "confident_threshold": self.confident_threshold}
         head = {"format": FORMAT, "origin": self.origin, **thresholds, "bias": round(self.bias, 5)}
@@ -62,7 +62,7 @@ class Decision:
 
         Args:
             features: Features of the candidates, float64 [candidates, features]; see `evidence`.
-            spans: Words of each candidate, as begin and end.
+            spans: First word of each candidate, and last word plus 1.
             log_prior: Added to the score of each candidate.  [default: 0]
         """
         score = features @ self.weights + self.bias

@@ -57,10 +57,10 @@ def read_edits(path: str | os.PathLike[str]) -> Edits:
 
 
 def paired(recognised: Mapping[str, Sequence[str]], corrected: Mapping[str, Sequence[str]]) -> list[Edit]:
-    """Return the edits of hypotheses, given those before and after.
+    """Pair the hypotheses of utterances before and after their correction.
 
-    Utterances are paired by their keys, or in order if no key occurs on both sides, as in subtitles whose keys are
-    derived from names of files. Utterances of only one side are skipped.
+    Utterances are paired by their keys, or in order if no key occurs on both sides, as in subtitles, whose keys are
+    derived from file names. An utterance that occurs on one side only is skipped.
 
     Raises:
         OptionError: No key occurs on both sides, and the numbers of utterances differ.
@@ -69,15 +69,15 @@ def paired(recognised: Mapping[str, Sequence[str]], corrected: Mapping[str, Sequ
         return [Edit(tuple(words), tuple(corrected[key]), key) for key, words in recognised.items() if key in corrected]
     if len(recognised) != len(corrected):
         raise OptionError(
-            f"the recognised and the corrected utterances have no key in common, and their numbers differ: "
-            f"{len(recognised)} and {len(corrected)}"
+            f"the recognised and the corrected utterances have no key in common, and cannot be paired in order, as "
+            f"their numbers are {len(recognised)} and {len(corrected)}; use the same keys in both"
         )
     pairs = zip(recognised.items(), corrected.values(), strict=True)
     return [Edit(tuple(words), tuple(others), key) for (key, words), others in pairs]
 
 
 def identities(edits: Iterable[Edit | Verdict]) -> list[str]:
-    """Return an identity for each edit; equal edits without keys are told apart by their number of occurrences."""
+    """Return an identity for each edit; equal edits are numbered, so that their identities differ."""
     seen: Counter[tuple[object, ...]] = Counter()
     names = []
     for edit in edits:

@@ -1,4 +1,4 @@
-"""Evidence for corrections: how similar phrase and words are, and how surprising the words are."""
+"""Evidence for corrections: how similar the phrase and the words are, and how surprising the words are."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ from ninja.lm.ngram.model import NgramLM
 Doubles = npt.NDArray[np.float64]
 
 FEATURES = (
-    "distance_per_symbol",  # between the phones of the phrase and of the words
-    "edits_per_letter",  # between their letters
+    "distance_per_symbol",  # distance between the phones of the phrase and of the words, per phone
+    "edits_per_letter",  # edit distance between their letters, per letter
     "distance",  # in units of the confusion costs
     "edits",
     "inverse_length",  # 1 / number of phones of the phrase
     "log_length",
-    "length_difference",  # between the numbers of phones of the words and of the phrase, relative to the latter
-    "shared",  # information of the phones that the phrase shares with the words, or the nearest of them, nats
+    "length_difference",  # |phones of the words − phones of the phrase| / phones of the phrase
+    "shared",  # information of the phones that the phrase shares with the words, nats; see `search.Match`
     "log_phrases",  # ln of the number of phrases of the utterance
-    "surprise",  # cost of the words and the next two, less that with an unknown word in their place, nats
-    "surprise_by_phrase",  # the same with the phrase in their place
+    "surprise",  # cost of the words and the next two, minus the cost with an unknown word in their place, nats
+    "surprise_by_phrase",  # cost of the words and the next two, minus the cost with the phrase in their place, nats
     "rarest_word",  # largest unigram cost of the words, nats
     "mean_word",  # mean unigram cost of the words
     "unknown_words",  # number of the words that the model lacks
     "phrase_word",  # mean unigram cost of the words of the phrase
-    "word_difference",  # between the numbers of words
+    "word_difference",  # absolute difference between the numbers of words
     "phrase_words",  # number of words of the phrase
     "doubt",  # mean −ln of the confidences of the words; 0 if they are unknown
     "has_confidence",  # 1 if the confidences are known
 )
-AFTER = 2  # words after the span by which its surprise is measured
+AFTER = 2  # number of words after a span that are included in its surprise
 MAX_SURPRISE = 30.0  # nats
 LEAST_CONFIDENCE = 0.02
-UNKNOWN_WORD = 16.0  # unigram cost of a word that the model lacks, nats; above that of all words
+UNKNOWN_WORD = 16.0  # unigram cost of a word that the model lacks, nats; higher than that of any other word
 
 
 class Surprise:
     """Costs of words under an n-gram model.
 
     Args:
-        lm: A model of lexical words with an unknown word.
+        lm: A model of lexical words with <unk>.
     """
 
     def __init__(self, lm: NgramLM) -> None:
@@ -70,14 +70,14 @@ class Surprise:
         return cost
 
     def histories(self, words: Sequence[str]) -> npt.NDArray[np.int64]:
-        """Return the state of the model before each word, and after the last one."""
+        """Return the states of the model before each word and after the last one, int64 [words + 1]."""
         states = [self._start]
         for word in words:
             states.append(self._lm.advance(states[-1], np.array([self._id(word)], np.int32)))
         return np.concatenate(states)
 
     def paths(self, states: npt.NDArray[np.int64], paths: Sequence[Sequence[str | None]]) -> Doubles:
-        """Return the costs of word sequences after states, float64 [paths]; None is the unknown word."""
+        """Return the cost of each word sequence after its state, float64 [paths]; None represents an unknown word."""
         ids = [[self._unk if word is None else self._id(word) for word in path] for path in paths]
         cost = np.zeros(len(paths))
         slots = states.copy()

@@ -29,21 +29,21 @@ from ninja.log import Log
 Name = str | os.PathLike[str]
 GZIP = b"\x1f\x8b"
 
-RARE = 13.0  # unigram cost in nats from which a word may be a name that no list has
-CAPITALISED = 9.0  # the same of a word with a capital; words such as "I" and "Mr." are more common
-MAX_NEW_WORDS = 6  # words of a phrase that no list has; longer replacements are other text, not names
+RARE = 13.0  # minimum unigram cost in nats of a word that may be a name missing from all lists
+CAPITALISED = 9.0  # minimum unigram cost if the word is capitalised; words such as "I" and "Mr." have lower costs
+MAX_NEW_WORDS = 6  # maximum number of words of a new phrase; longer replacements are other text, not names
 MAX_REPLACED_WORDS = 8
-TRIALS = 3  # corrections of the recognised texts, each without the forms and phrases that were wrong before
-FIRST_PERSON = {"i", "i'm", "i'll", "i've", "i'd"}  # words with a capital anywhere
+TRIALS = 3  # times that the recognised texts are corrected, each without the forms and phrases that were wrong before
+FIRST_PERSON = {"i", "i'm", "i'll", "i've", "i'd"}  # words that are capitalised anywhere in a sentence
 
 
 @dataclass(frozen=True, slots=True)
 class LearnResult:
     """The result of learning from edits."""
 
-    content: bytes  # of the entity file with the evidence
+    content: bytes  # content of the entity file with the evidence
     run: Run  # the new edits and their evidence
-    num_known: int  # edits that were counted before
+    num_known: int  # number of edits that earlier runs counted
     phrases: tuple[PhraseEvidence, ...]  # phrases that are new, or whose weights or recognised forms change
 
 
@@ -53,7 +53,7 @@ class Region(NamedTuple):
     begin: int
     end: int
     first: int
-    last: int  # after the last recognised word
+    last: int  # last recognised word plus 1
 
 
 def learn_edits(
@@ -65,18 +65,18 @@ def learn_edits(
     path: str = "",
     groups: Mapping[str, str] | None = None,
 ) -> LearnResult:
-    """Learn phrases, their weights, and the words that are recognised in their place from edits of transcripts.
+    """Learn phrases, their weights and their recognised forms from edits of transcripts.
 
-    Recognised and corrected texts are aligned by lexical forms. Where they differ, phrases of the lists of the
-    utterance and sequences of rare words are evidence, those of the corrected text for a phrase, those of the
-    recognised text against it. The recognised texts are then corrected with the result; changes that do not bring
-    them nearer to the corrected texts are evidence against their phrases. Edits of earlier runs are ignored.
+    Recognised and corrected texts are aligned by lexical forms. Where they differ, phrases of the utterance's lists and
+    sequences of rare words are evidence: for a phrase in the corrected text, and against a phrase in the recognised
+    text. The recognised texts are then corrected with the result; a change that does not bring a text closer to its
+    corrected text is evidence against the phrase. Edits of earlier runs are ignored.
 
     Args:
         edits: Edits, or verdicts about corrections.
-        content: An entity file, with the evidence of earlier runs.
+        content: Content of an entity file, with the evidence of earlier runs.
         corrector: Compares phrases and words.
-        min_count: Number of edits from which evidence is used, ≥ 1.
+        min_count: Minimum number of edits before evidence is used, ≥ 1.
         path: Path of the entity file, for messages and for phrase files that it names.
         groups: Group of each utterance, in addition to groups in the file.
 
@@ -121,7 +121,7 @@ def learn(
     Args:
         edits: Edits, or a file that `read_edits` reads.
         lists: An entity file.  [default: an empty list]
-        min_count: Number of edits from which evidence is used, ≥ 1.
+        min_count: Minimum number of edits before evidence is used, ≥ 1.
         groups: Group of each utterance, in the format of Kaldi's utt2spk.
         letters_only: Compare letters instead of phones.
         normalizer: Words are compared by its lexical forms.
@@ -167,12 +167,12 @@ def entity_bytes(path: Name) -> bytes:
     with open_raw(os.fspath(path)) as stream:
         content = stream.read()
     if content.startswith(GZIP):
-        raise OptionError(f"{os.fspath(path)}: evidence of edits is added to text only; decompress the file")
+        raise OptionError(f"{os.fspath(path)}: evidence of edits cannot be added to a compressed file; decompress it")
     return content
 
 
 def _against(edits: Iterable[Edit], entities: Entities, corrector: Corrector) -> Iterator[PhraseEvidence]:
-    """Yield evidence against phrases that change recognised texts, but do not bring them nearer to corrected texts."""
+    """Yield evidence against phrases that change a recognised text without bringing it closer to the corrected text."""
     for edit in edits:
         reference = corrector.normalizer.words(edit.corrected)
         errors = num_edits(reference, corrector.normalizer.words(edit.recognised))
@@ -224,7 +224,7 @@ def _of_edit(edit: Edit, entities: Entities, corrector: Corrector) -> Iterator[P
 
 
 def _longest(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the longest spans that have no words in common."""
+    """Choose spans that do not overlap, the longest first; return them in order."""
     chosen: list[tuple[int, int]] = []
     for begin, end in sorted(spans, key=lambda span: (span[0] - span[1], span)):
         if all(end <= first or begin >= last for first, last in chosen):
@@ -233,9 +233,9 @@ def _longest(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _places(pairs: Sequence[tuple[str | None, str | None]]) -> list[int]:
-    """Return the recognised word at which each corrected word begins, and after the last one the number of words.
+    """Return the index of the recognised word at which each corrected word begins, and the number of recognised words.
 
-    Recognised words without a corrected word belong to the following corrected word, if that is wrong.
+    Recognised words that are aligned with no corrected word belong to the next corrected word if that word is wrong.
     """
     place: list[int] = []
     at = waiting = 0
@@ -302,7 +302,7 @@ def _new_phrase(
     """Yield the evidence about a name of the corrected text.
 
     Args:
-        name: The name and the recognised words among which it is.
+        name: The range of the name, and that of the recognised words in which it was recognised.
         corrected: The corrected text.
         recognised: The recognised text.
         corrector: Compares the name and the words.
@@ -322,14 +322,14 @@ def _new_phrase(
 
 
 def _most_similar(text: str, words: Sequence[str], corrector: Corrector) -> tuple[int, int] | None:
-    """Return the range of words that sounds most like a phrase, None if none does."""
+    """Return the range of words that sounds most like a phrase, or None if no words sound like it."""
     compiled = compile_list(PhraseList("", {"": (Phrase(text),)}), corrector.sounds, corrector.normalizer)
     best = matches(words, [compiled.strings])
     return (best[0].begin, best[0].end) if best else None
 
 
 def _without_punctuation(words: Sequence[str]) -> str:
-    """Return words without the punctuation before the first and after the last one."""
+    """Return the words as text, without the punctuation before the first and after the last word."""
     text = " ".join(words)
     return text.removeprefix(affixes(words[0])[0]).removesuffix(affixes(words[-1])[1])
 

@@ -10,7 +10,7 @@ from ninja.errors import check_range, described, documented
 @documented
 @dataclass(frozen=True, slots=True)
 class CorrectOptions:
-    """The decision about corrections, and how words and phrases are compared."""
+    """Threshold of corrections, and the symbols by which words and phrases are compared."""
 
     threshold: float | None = described(
         None,

@@ -18,10 +18,10 @@ from ninja.lattice import Lattice
 from ninja.lattice.nbest import NBest, sentence
 
 MAX_DISTANCE = 0.4  # per symbol of a phrase; substitutions of letters cost 0.5
-MAX_SPANS = 3  # places where a phrase is tried
+MAX_SPANS = 3  # maximum number of spans to which a phrase is compared
 MIN_SYMBOLS = 3  # shorter phrases are inserted only if they sound exactly like the words
-RETRIEVED, RETRIEVED_PER_WORD, MAX_RETRIEVED = 100, 10, 1000  # phrases of a long list that are compared
-MAX_SPAN_WORDS = 3  # words of a span by whose vector phrases are retrieved
+RETRIEVED, RETRIEVED_PER_WORD, MAX_RETRIEVED = 100, 10, 1000  # number of phrases of a long list that are compared
+MAX_SPAN_WORDS = 3  # maximum number of words of the spans whose vectors are compared with those of a long list
 CANDIDATES, CANDIDATES_PER_WORD, MAX_CANDIDATES = 20, 2, 400
 
 
@@ -29,16 +29,16 @@ class Match(NamedTuple):
     """A phrase and the lexical words that it sounds like."""
 
     variant: Variant
-    list_number: int  # in the lists of the utterance
-    begin: int  # first lexical word
-    end: int  # after the last one
+    list_number: int  # index of the phrase's list in the lists of the utterance
+    begin: int  # index of the first lexical word
+    end: int  # index of the last lexical word plus 1
     distance: float  # in units of the confusion costs
-    length: int  # symbols of the phrase
-    num_symbols: int  # of the words, by their first pronunciations
-    shared: float  # information of the symbols shared by the phrase and the words, or the nearest of them, nats
+    length: int  # number of symbols of the phrase
+    num_symbols: int  # number of symbols of the words in their first pronunciations
+    shared: float  # information of the symbols that the phrase shares with its nearest words in this span, nats
 
     def is_within(self, begin: int, end: int) -> bool:
-        """Return whether the words are among those of a span."""
+        """Return whether the words lie within a span."""
         return begin <= self.begin and self.end <= end
 
 
@@ -70,7 +70,7 @@ def matches(words: Sequence[str], lists: Sequence[Sequence[SymbolStrings]]) -> l
         distance, length, shared = float(spans.distance[row]), int(spans.length[row]), float(spans.shared[row])
         if (variant.text, begin, end) not in best:
             nearer = of_phrase.setdefault(variant.text, [])
-            # The nearest words within a wider span bound its shared information, which other words would add to.
+            # A longer span shares no more information than the nearest words within it; other words would add to it.
             shared = min(shared, next((other.shared for other in nearer if other.is_within(begin, end)), shared))
             nearer.append(Match(variant, place, begin, end, distance, length, num_symbols, shared))
             best[variant.text, begin, end] = nearer[-1]
@@ -85,12 +85,12 @@ class _Spans(NamedTuple):
     end: npt.NDArray[np.int32]
     distance: npt.NDArray[np.float32]
     length: npt.NDArray[np.int64]
-    before: npt.NDArray[np.int64]  # [words + 1], symbols of the words before each word, by their first pronunciations
+    before: npt.NDArray[np.int64]  # number of symbols before each word, in first pronunciations, [words + 1]
     shared: npt.NDArray[np.float32]
 
 
 def _spans(lattice: Lattice, words: Sequence[str], strings: SymbolStrings) -> _Spans:
-    """Return the spans of one alphabet."""
+    """Find the spans of words that sound like phrases in one alphabet."""
     alphabet, confusion = strings.alphabet, strings.alphabet.confusion
     unit = lattice.word.astype(np.int32) - int(lattice.word.min())
     names = lattice.words.words_of(range(int(lattice.word.min()), int(lattice.word.max()) + 1)) if lattice.words else []
@@ -130,7 +130,7 @@ def _spans(lattice: Lattice, words: Sequence[str], strings: SymbolStrings) -> _S
 
 
 def _span_symbols(words: Sequence[str], sounds: dict[str, list[list[int]]], alphabet: Alphabet) -> list[Phones]:
-    """Return the distinct symbol strings of short word sequences, by the first pronunciation of each word."""
+    """Return the distinct symbol strings of short word sequences, using the first pronunciation of each word."""
     names = alphabet.confusion.phones
     strings: dict[Phones, None] = {}
     for begin in range(len(words)):

@@ -55,7 +55,7 @@ class Correcting:
     lexicon: Name | None = None  # pronunciations that take precedence over the CMU dictionary
     confusion: Name | None = None  # phone confusion costs  [default: articulatory costs]
     normalizer: Name | Normalizer = BASIC  # words match by its lexical forms
-    scales: Scales = Scales()  # with which the best path of a lattice is found
+    scales: Scales = Scales()  # scales of the best path of a lattice
     guard: Guard | None = None  # registers the phrase files, so that no output overwrites them
 
 
@@ -64,21 +64,21 @@ class CorrectedUtterance:
     """The words of an utterance and their corrections."""
 
     key: str
-    words: tuple[str, ...]  # before the corrections
+    words: tuple[str, ...]  # words before the corrections
     changes: tuple[Change, ...]
 
 
 class Correction:
     """Stage of a pipeline that corrects the words of lattices, n-best lists and transcripts.
 
-    The hypotheses of a list are corrected one by one. In any other lattice, the words of the best path are corrected:
-    the phrase is added as a path that is cheaper than the words that it replaces.
+    Each hypothesis of an n-best list is corrected. In any other lattice, the words of the best path are corrected: the
+    phrase is added as a path that is cheaper than the words that it replaces.
 
     Args:
         correcting: Files and options. They are loaded when the first lattice is corrected.
 
     Attributes:
-        num_utterances: Number of utterances that were corrected or left as they are.
+        num_utterances: Number of utterances processed, with and without corrections.
         corrected: Utterances with changes in their best hypothesis, in order.
     """
 
@@ -201,7 +201,7 @@ class Correction:
         left_out = self.corrector.left_out_so_far
         if left_out:
             subject = counted(len(left_out), "phrase")
-            log.note(f"{subject} cannot be compared with words, such as {left_out[0].phrase!r}: {left_out[0].reason}")
+            log.note(f"{subject} cannot be compared with words; the first: {left_out[0].reason}")
 
 
 def correct(lattices: Iterable[Keyed], correcting: Correcting | Name | Entities) -> Iterator[Keyed]:
@@ -314,7 +314,7 @@ def _divided(labels: tuple[int, ...], count: int) -> list[tuple[int, ...]]:
 
 
 def _chain(lattice: Lattice, arcs: npt.NDArray[np.int64], words: Sequence[int], gain: float) -> Chain:
-    """Return the chain of words that replaces a path, whose graph cost is lower by `gain` nats."""
+    """Return the chain of words that replaces a path; its graph cost is `gain` nats below that of the path."""
     share = np.full(len(words), 1 / len(words))
     graph = float(lattice.graph[arcs].sum(dtype=np.float64)) - gain
     acoustic = float(lattice.acoustic[arcs].sum(dtype=np.float64))
@@ -335,7 +335,7 @@ def _words_of(lattice: ListLattice, hypothesis: Hypothesis) -> tuple[Words, Conf
 
 
 def _best_path(lattice: Lattice, scales: Scales) -> tuple[Words, Confidences, npt.NDArray[np.int64]]:
-    """Return the words of the best path, their posteriors if there are other paths, and its arcs."""
+    """Return the words of the best path, their posteriors if other paths define them, and the arcs of the path."""
     path = best_path(lattice, scales)
     assert lattice.words is not None
     words = tuple(lattice.words.spell(path.words.tolist()))

@@ -3,9 +3,10 @@
     #ninja-learn {"version": 1, "min_count": 2, "edits": ["6f1e0c2ab3d4", …]}
     #ninja-learn {"phrase": "Kathy Clendenin", "class": "@name", "recognised": {"cathy clendening": 2}, "added": 2}
 
-The first line begins a run of the command and identifies its edits; each other line is the evidence of the run about a
-phrase. The lines are comments in phrase lists and TSV. Phrases, weights and recognised forms are computed from the
-evidence of all runs, so that occurrences of several runs add up, and the lines of a run can be removed again.
+The first line begins a run of the command and identifies its edits; every other line contains the evidence of the run
+about one phrase. The lines are comments in phrase lists and TSV files. Phrases, weights and recognised forms are
+computed from the evidence of all runs, so that the counts of several runs add up, and a run can be undone by removing
+its lines.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ class PhraseEvidence:
 class Run:
     """The edits and the evidence of a run of the command."""
 
-    min_count: int  # number of edits from which evidence is used
+    min_count: int  # minimum number of edits before evidence is used
     edits: tuple[str, ...]  # identities of the edits, which are counted once
     evidence: tuple[PhraseEvidence, ...] = ()
 
@@ -113,7 +114,7 @@ class EditEvidence:
 
     @classmethod
     def of(cls, runs: Sequence[Run]) -> EditEvidence:
-        """Add the evidence of runs; the last one decides the number of edits from which evidence is used."""
+        """Add up the evidence of runs; the last run sets the minimum number of edits before evidence is used."""
         total = {item.form: item for item in merged(item for run in runs for item in run.evidence)}
         edits = frozenset(edit for run in runs for edit in run.edits)
         return cls(runs[-1].min_count if runs else 1, total, edits)
@@ -131,7 +132,7 @@ class EditEvidence:
         return [item for item in items if item.is_new(count) or item.factor(count) != 1 or item.forms(count)]
 
     def changes(self, phrase: str) -> tuple[float, tuple[str, ...]]:
-        """Return the factor of a phrase's weight, and the words that were recognised in its place."""
+        """Return the factor of a phrase's weight, and the forms that were recognised in its place."""
         item = self.phrases.get(phrase_form(phrase)) if self.phrases else None
         return (1.0, ()) if item is None else (item.factor(self.min_count), item.forms(self.min_count))
 
@@ -179,7 +180,7 @@ def divide(text: str, path: str) -> tuple[str, list[Run]]:
 
 
 def appended(content: bytes, run: Run) -> bytes:
-    """Return the bytes of an entity file with a further run."""
+    """Return the content of an entity file to which a run is appended."""
     lines = "".join(f"{line}\n" for line in run.lines())
     if content and not content.endswith(b"\n"):
         lines = "\n" + lines.replace(MARK + "{", MARK + _AFTER_NO_NEWLINE, 1)
@@ -187,7 +188,7 @@ def appended(content: bytes, run: Run) -> bytes:
 
 
 def without_last_run(content: bytes, path: str) -> bytes:
-    """Return the bytes of an entity file before its last run; lines that were added after the run are kept.
+    """Return the content of an entity file without its last run; lines that were added after the run are kept.
 
     Raises:
         FormatError: The file has no run.

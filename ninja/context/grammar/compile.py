@@ -22,9 +22,9 @@ Spell = Callable[[Sequence[str]], Sequence[int]]
 class CompiledList:
     """A phrase list as acceptors."""
 
-    boosted: dict[str, _context.Phrases]  # the phrases of weight ≥ 0, by class
-    suppressed: tuple[_context.Phrases, ...]  # the phrases of negative weight of all classes
-    num_phrases: int  # not counting phrases with words that the symbol table lacks
+    boosted: dict[str, _context.Phrases]  # the phrases with a weight ≥ 0, by class
+    suppressed: tuple[_context.Phrases, ...]  # the phrases with a negative weight, of all classes
+    num_phrases: int  # number of phrases whose words are all in the symbol table
 
     @property
     def num_bytes(self) -> int:
@@ -99,10 +99,10 @@ def _minimal(
     """Minimise a trie with OpenFst.
 
     Args:
-        parent: The node at which each arc leaves; arc n - 1 leads to node n.
+        parent: The node that each arc leaves; arc n - 1 leads to node n.
         word: The word id of each arc.
         cost: The cost of each arc.
-        end: The cost of a phrase's end at each node, infinite where no phrase ends.
+        end: The cost of ending a phrase at each node, infinite where no phrase ends.
     """
     order = np.lexsort((word, parent))
     arc_begin = np.searchsorted(parent[order], np.arange(len(end) + 1))

@@ -1,4 +1,4 @@
-"""Context by lexical forms, in which phrases match the lexical forms of the words of a lattice."""
+"""Context in which phrases match the lexical forms of the words of a lattice."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class LexicalContext:
         arc_map: npt.NDArray[np.int64],
         lists: Sequence[PhraseList],
     ) -> Lattice:
-        """Return the lattice of written words, with respelled phrases, of a composed lattice of lexical words."""
+        """Convert a composed lattice of lexical words to one of written words, and respell its phrases."""
         is_last = self._is_last(lexical)
         written = lattice.word[lexical.source_arc]
         word = np.where(lexical.is_first, written, EPSILON)[arc_map]
@@ -109,7 +109,7 @@ class LexicalContext:
             self._ids.update((word, [next(ids) for _ in form]) for word, form in zip(new, forms, strict=True))
 
     def matches(self, tracker: Tracker, lists: Sequence[PhraseList], words: Sequence[str]) -> list[Match]:
-        """Return the phrases on the best path of the grammar through written words, with the indices of these words."""
+        """Return the phrases on the best path of the grammar through written words, with their positions."""
         forms = self.table.normalizer.forms(words)
         self.learn(lists)
         position = [index for index, form in enumerate(forms) for _ in form]
@@ -147,7 +147,7 @@ class LexicalContext:
         word: npt.NDArray[np.integer],
         is_last: npt.NDArray[np.bool_],
     ) -> Lattice:
-        """Return a lattice of written words, in which arcs without a written word are joined to the preceding arc.
+        """Return a lattice of written words; arcs without a written word are joined to the preceding arc.
 
         Args:
             source: The lattice of written words before the composition.
@@ -195,7 +195,7 @@ class LexicalContext:
 
 
 def _label_ranges(source: Lattice, lexical: LexicalLattice) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return the index of each lexical arc's first label in the written lattice, and that of its last label plus 1."""
+    """Return the range of each lexical arc's labels among those of the written lattice: first, and last plus 1."""
     length = np.diff(lexical.lattice.ali_begin)
     order = np.argsort(lexical.source_arc, kind="stable")  # the arcs of a word stay in their order
     end = np.empty(len(length), np.int64)

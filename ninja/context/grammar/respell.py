@@ -1,4 +1,4 @@
-"""Respelling of lattices, so that the words of phrases are written as in their lists."""
+"""Respell lattices, so that the words of phrases are written as in their lists."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class Respelling:
         return tuple(after)
 
     def ending(self, nodes: _Nodes) -> _Spelling | None:
-        """Return the longest phrase that ends at the given nodes, and of equally long ones that of the first list."""
+        """Return the longest phrase that ends at the given nodes; of equally long phrases, that of the first list."""
         spellings = [self._tries[at].spelling.get(node) for at, node in nodes]
         return max((s for s in spellings if s is not None), key=lambda s: s.length, default=None)
 

@@ -16,14 +16,14 @@ from ninja.context.sound.pronunciation import Phones
 from ninja.graph.posteriors import forward_backward
 from ninja.lattice import Lattice, Scales
 
-LONG_LIST = 1000  # number of phrases from which a list is not searched exhaustively
+LONG_LIST = 1000  # lists of at least this many phrases are not searched exhaustively
 
 
 @dataclass(frozen=True, slots=True)
 class RetrievalOptions:
     """Bounds of retrieval."""
 
-    from_phrases: int = LONG_LIST  # minimum size of a list
+    from_phrases: int = LONG_LIST  # minimum number of phrases in a list that is searched by vectors
     phrases: int = 200  # number of phrases retrieved from a list
     beam: float = 6.0  # -ln of the minimum posterior of a span, nats
     max_words: int = 4  # maximum number of words per span
