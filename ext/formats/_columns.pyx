@@ -224,7 +224,7 @@ cdef class Columns:
             length = self._kind_at[row + 1] - self._kind_at[row]
             if not ((length == 3 and memcmp(names + self._kind_at[row], b"raw", 3) == 0)
                     or (length == 7 and memcmp(names + self._kind_at[row], b"compact", 7) == 0)):
-                raise FormatError("a lattice without a key, or of an unknown kind", path)
+                raise FormatError("a lattice has no key, or is of an unknown kind", path)
         self._shifts = <const double*>data_of(frame_shifts, np.NPY_FLOAT64, self.size)
         self._timed = <const uint8_t*>data_of(timed, np.NPY_UINT8, self.size)
         self._checksums = <const uint32_t*>data_of(checksums, np.NPY_UINT32, self.size)

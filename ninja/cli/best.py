@@ -132,8 +132,8 @@ def nbest(inputs: Inputs, n: int, normalizer: str, **values: Any) -> None:
     """Print the n best word sequences of each lattice.
 
     Each line has a key with the suffix -1, -2, … and the words, or word ids if there is no symbol table. The sequences
-    of a lattice are distinct and sorted, best first. With a normalizer, only the best sequence of each lexical form is
-    printed.
+    of a lattice are distinct, and the best comes first. With a normalizer, only the best sequence of each lexical form
+    is printed.
 
     \b
     Example:

@@ -281,10 +281,10 @@ class ShardType(click.ParamType):
 
 def _shard_options() -> list[click.Option]:
     """Return the options ``--shard`` and ``--ray``."""
-    shard = "Process shard i of n, and join the results with `ninja gather`.  [job arrays: docs/howto/cluster.md]"
+    shard = "Process shard i of n; `ninja gather` joins the results.  [job arrays: docs/howto/cluster.md]"
     ray = (
-        "Run in shards on a Ray cluster: the one at HOST:PORT, or without a value the one running on this machine, "
-        "else a new local one."
+        "Run in shards on the Ray cluster at HOST:PORT; without a value, on the cluster running on this machine, or "
+        "else on a new local one."
     )
     options = [
         click.Option(["--shard"], type=ShardType(), metavar="i/n", help=shard),

@@ -84,7 +84,9 @@ def confidence_estimator(
     if settings.model is not None:
         model = read_confidence_model(settings.model)
         if model.needs_unboosted and settings.unboosted is None:
-            raise OptionError("the confidence model uses posteriors without boosts; give these lattices (--unboosted)")
+            raise OptionError(
+                "the confidence model uses posteriors without boosts; give the lattices without boosts (--unboosted)"
+            )
         if model.scales != scales:
             current_console().note(
                 f"the confidence model was fitted at {model.scales}, but words are decoded at {scales}"
@@ -122,7 +124,7 @@ def write_best_words(
 ) -> None:
     """Write the best transcripts, and their words with confidences and phrases as JSON."""
     if output_file == json_file:
-        raise click.UsageError(f"-o and --json are both {json_file}; give one of them another name")
+        raise click.UsageError(f"-o and --json are both {json_file}; give them different names")
     inputs.spells_words = True
     estimator = confidence_estimator(confidence, inputs, scales) or WordConfidenceEstimator()
     lines = partial(best_words, scales=scales, forms=lexical_forms(AUTO), estimator=estimator)

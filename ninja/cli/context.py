@@ -71,7 +71,7 @@ def entities(
         files = (
             reads(
                 "--entities",
-                "Phrases, one per line, or phrases for each utterance in JSON, JSONL or TSV.",
+                "File of phrases: one per line, or phrases for each utterance in JSON, JSONL or TSV.",
                 required=required,
             ),
             reads("--utt2group", "Group of each utterance, for phrases listed by group; in the format of utt2spk."),
@@ -146,7 +146,7 @@ def entities(
 def _require(option: str, dependent: Collection[str]) -> None:
     """Raise `OptionError` if the command line has options that require an absent option."""
     if flags := given_on_command_line(dependent):
-        raise OptionError(f"{', '.join(flags)}: only allowed with {option}")
+        raise OptionError(f"{', '.join(flags)} can be used only with {option}")
 
 
 def with_acoustic_scale(context: Context, acoustic_scale: float) -> Context:
@@ -190,7 +190,7 @@ def write_words(path: str | None, stage: Contextual) -> None:
 @section(
     "Models",
     map_words,
-    reads("--old-lm", "N-gram model of the first pass, which the class model is mixed with."),
+    reads("--old-lm", "First-pass n-gram model, with which the class model is mixed."),
 )
 @word_options("oov_score")
 @section("Words", normalizer_option)

@@ -35,7 +35,11 @@ PAGE = (".html", ".htm")
 @config
 @section(
     "Corrections",
-    reads("--entities", "Phrases, one per line, or phrases for each utterance in JSON, JSONL or TSV.", required=True),
+    reads(
+        "--entities",
+        "File of phrases: one per line, or phrases for each utterance in JSON, JSONL or TSV.",
+        required=True,
+    ),
     reads("--utt2group", "Group of each utterance, for phrases listed by group; in the format of utt2spk."),
     from_fields(CorrectOptions),
     reads("--lexicon", "Pronunciations that take precedence over cmudict."),
@@ -58,7 +62,7 @@ PAGE = (".html", ".htm")
 @lattice_output("Output for the corrected hypotheses", resume=False)
 @section(
     "Input and output",
-    writes("--report", "Write each correction as JSON lines, or as a page for review if FILE ends in .html."),
+    writes("--report", "Write the corrections as JSON lines, or as an HTML page for review if FILE ends in .html."),
 )
 @reads_lattices
 def correct(

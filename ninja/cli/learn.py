@@ -37,7 +37,7 @@ SHOWN = 5  # phrases in the summary
 @click.argument("edit_files", metavar="[SOURCE]...", nargs=-1, type=Lattices())
 @section(
     "Learning",
-    reads("--lists", "Phrases to add to: any file that `ninja correct --entities` takes.  [default: none]"),
+    reads("--lists", "Phrase list to extend: any file that `ninja correct --entities` accepts.  [default: none]"),
     click.option("--min-count", type=click.IntRange(1), default=2, help="Minimum number of edits for each change."),
     click.option("--undo", "is_undone", is_flag=True, help="Remove the last run of this command from --lists."),
     reads("--utt2group", "Group of each utterance, for phrases listed by group; in the format of utt2spk."),
@@ -46,7 +46,11 @@ SHOWN = 5  # phrases in the summary
 )
 @section(
     "Check",
-    reads("--dev", "Hypotheses of a development set: no lists are written if these have more errors.", kind=Lattices()),
+    reads(
+        "--dev",
+        "Hypotheses of a development set; nothing is written if the learned phrases increase its errors.",
+        kind=Lattices(),
+    ),
     reads("--ref", "Reference transcripts of --dev, with a key and words on each line."),
 )
 @output_file("Output for the lists")
@@ -75,7 +79,7 @@ def learn(
     change requires at least --min-count edits. The counts are stored in the output, so that later runs add to them;
     edits that were counted before are ignored.
 
-    The output consists of the bytes of --lists and of lines that --undo removes.
+    The output is the unchanged content of --lists, followed by lines that --undo removes.
 
     \b
     Examples:
@@ -91,7 +95,7 @@ def learn(
         raise OptionError("name the file of edits, or give --undo")
     if len(edit_files) > 2:
         raise OptionError(
-            f"{len(edit_files)} sources are given; give a file of edits, or one before and one after them"
+            f"{len(edit_files)} sources are given; give one file of edits, or the transcripts before and after them"
         )
     if (dev is None) != (ref is None):
         raise OptionError("--dev and --ref are the hypotheses and the references of a development set; give both")
@@ -116,7 +120,9 @@ def learn(
         comparison = compare_lists(_lists_of(inputs, dev), read_text(ref), stage, after, console.log)
         console.say(comparison.story)
         if comparison.is_worse:
-            raise click.ClickException("the development set has more errors with the result, so nothing is written")
+            raise click.ClickException(
+                "the development set has more errors with the learned phrases, so nothing is written"
+            )
     _write(output_file, result.content)
     console.close(f"{_summary(result, len(edits))}, {console.seconds:.1f} s")
 

@@ -31,16 +31,17 @@ DIRECTIONS = ListType(
     lambda text: get_args(Direction)[get_args(Direction).index(text)], "forward or backward for each model"
 )
 DEVICE_HELP = (
-    "Device of the models: cpu, cuda or cuda:1; cuda:0,cuda:1 runs a copy on each; auto uses a GPU if there is one."
+    "Device of the models: cpu, cuda or cuda:1; cuda:0,cuda:1 runs a copy of the models on each; auto uses a GPU if "
+    "there is one."
 )
 BACKEND_HELP = (
     "Library that computes LSTMs and Kaldi RNNLMs: numpy starts fast and does not require torch; torch supports GPUs, "
-    "and half precision if the processor does; auto uses torch on a GPU, else numpy."
+    "and half precision on processors that support it; auto uses torch on a GPU, else numpy."
 )
 backend_option = click.option("--backend", type=click.Choice(get_args(Backend)), default="auto", help=BACKEND_HELP)
 NOT_OPTIONS = ("retries", "batch", "connections")  # fields of EndpointOptions without options
 ENDPOINT_FIELDS = tuple(field.name for field in fields(EndpointOptions) if field.name not in NOT_OPTIONS)
-ITERATE_HELP = "Rescore with one model after the other; D is the direction of each, forward or backward."
+ITERATE_HELP = "Rescore with one model after the other, each in its direction D: forward or backward."
 
 
 class OOVScoreType(click.ParamType):
@@ -75,7 +76,7 @@ WORD_OPTIONS: dict[str, Callable[[Command], Command]] = {  # field of LoadOption
     "text_transform": click.option(
         "--text-transform",
         type=click.Choice(get_args(TextTransform)),
-        help="Change the case of words before subword (Hugging Face) models score them, for lattices in upper case.",
+        help="Convert words to lower case before subword models (Hugging Face) score them; for lattices in upper case.",
     ),
 }
 
@@ -116,12 +117,12 @@ def language_models(command: Callable[..., None]) -> Callable[..., None]:
             kind=ModelType(),
             multiple=True,
         ),
-        reads("--old-lm", "Language model of the first pass, whose scores are subtracted."),
+        reads("--old-lm", "First-pass language model; its scores are subtracted."),
         click.option(
             "--mixture",
             type=click.Choice(get_args(How)),
             default="loglinear",
-            help="Combine models by a weighted sum of log-probabilities, or of the probabilities of each word.",
+            help="Combine models by a weighted sum of log-probabilities (loglinear) or of word probabilities (linear).",
         ),
         click.option("--mixture-weights", type=WEIGHTS, default=(), metavar="W,W,…", help=WEIGHTS_HELP),
         click.option("--iterate", type=DIRECTIONS, default=(), metavar="D,D,…", help=ITERATE_HELP),
@@ -214,8 +215,8 @@ def prompts_before_utterances(command: Callable[..., None]) -> Callable[..., Non
         click.option(
             "--prompt-column",
             metavar="N|NAME",
-            help="With --prompt FILE: FILE is a table whose columns are separated by tabs; the first is the utterance "
-            "id, and column N, or the column that the first line calls NAME, is the prompt of the utterance.",
+            help="With --prompt FILE: column of the prompts in FILE, a table whose columns are separated by tabs: its "
+            "number N, or its NAME in the header. The first column is the utterance id.",
         ),
     )
     @functools.wraps(command)

@@ -86,7 +86,7 @@ def rescore(
     """
     options = RescoreOptions(**chosen)
     if not models.models and models.old_lm is None:
-        raise OptionError(f"--rnnlm {NO_MODEL} requires --old-lm, or there is no model to rescore with")
+        raise OptionError(f"--rnnlm {NO_MODEL} requires --old-lm; otherwise there is no model to rescore with")
     if models.directions and options.backward:
         raise OptionError("--backward cannot be used with --iterate, which sets the direction of each model")
     if carry_over is not None and destination.resume:

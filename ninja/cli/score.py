@@ -104,7 +104,7 @@ _TREATMENT = {"all": "scored as empty", "present": "ignored"}  # treatment of re
 )
 @section(
     "Confidences",
-    click.option("--confidences", is_flag=True, help="Score the confidences of words in CTM or JSON, too."),
+    click.option("--confidences", is_flag=True, help="Also score the confidences of words in CTM or JSON."),
     writes("--plot", "Draw a reliability diagram (.svg); requires --confidences."),
 )
 @section(

@@ -18,7 +18,7 @@ from ninja.files.output import text_output
 from ninja.io.companions import KEYS
 from ninja.lattice import Scales
 
-GRID_FILES_HELP = "Folder for wer_LMWT_PENALTY of all scales and best_wer, like Kaldi's scripts, and wer_grid.tsv."
+GRID_FILES_HELP = "Folder for the files wer_LMWT_PENALTY and best_wer of Kaldi's scoring scripts, and for wer_grid.tsv."
 _COLUMNS = ("lmwt", "word_penalty", "wer", "errors", "words", "ins", "del", "sub", "ser", "best")
 MAX_SCALES = 10_000  # per option
 

@@ -48,7 +48,7 @@ OF_KINDS = ("lm_weight", "word_penalty", "acoustic_scale", "max_unknown")  # who
 @section("Limits", from_fields(ServeOptions))
 @section(
     "Server",
-    reads("--words", f"{WORDS_HELP} For lattices that contain word ids."),
+    reads("--words", f"{WORDS_HELP} Lattices that contain word ids require it."),
     click.option("--host", default="127.0.0.1", help="Address to listen on; 0.0.0.0 for all network interfaces."),
     click.option("--port", type=click.IntRange(0, 65535), default=8080, help="Port to listen on; 0 for any free port."),
     reads("--token-file", "File with a token that clients must send ('Authorization: Bearer TOKEN')."),
@@ -82,7 +82,7 @@ def serve(
     listener = Listener(**{name: options.pop(name) for name in ADDRESS})
     rescoring = RescoreOptions(**options)
     if not models.models and models.old_lm is None:
-        raise OptionError(f"--rnnlm {NO_MODEL} requires --old-lm, or there is no model to rescore with")
+        raise OptionError(f"--rnnlm {NO_MODEL} requires --old-lm; otherwise there is no model to rescore with")
     console = current_console()
     scorer = Scorer(
         models,

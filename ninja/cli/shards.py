@@ -138,7 +138,7 @@ def run_part(context: click.Context, part: Part, body: Callable[[], Any]) -> Out
     assert inputs is not None
     words = inputs.table()
     if words is not None and words.grows and inputs.words is None and _has_tables(part):
-        raise OptionError("--shard requires --words for this input, or word ids would differ between shards")
+        raise OptionError("--shard requires --words for this input; otherwise word ids would differ between shards")
     log = inputs.log
     failures = tuple(Failure(error.key, error.path, str(error)) for error in log.failures)
     return Outcome(log.lattices, failures, inputs.digest.hexdigest())

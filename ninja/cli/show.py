@@ -32,7 +32,7 @@ NAMED = 5  # number of keys in a message
 @click.option("--max-arcs", type=click.IntRange(1), default=5000, help="Maximum number of arcs drawn.")
 @click.option("--frame-shift", type=float, help="Seconds per frame; show times in seconds.")
 @reads("--context-model", "Context model; show its effect on words, given the phrases of --entities.")
-@reads("--entities", "With --context-model: phrases.")
+@reads("--entities", "With --context-model: phrases of the utterances.")
 @reads("--rnnlm", "With --context-model: language model.  [default: shipped model]")
 @scales
 @output_file("Output page, such as lattice.html")

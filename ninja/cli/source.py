@@ -264,7 +264,7 @@ def shared_scales(*arguments: str) -> Callable[[Command], Command]:
             if not {"acoustic_scale", "word_penalty"} <= _set_by_user(context):
                 for first, second in itertools.pairwise(from_files.values()):
                     if first.scales != second.scales:
-                        raise OptionError(f"{first.path} and {second.path} differ; {SCALES_ADVICE}")
+                        raise OptionError(f"the scale files {first.path} and {second.path} differ; {SCALES_ADVICE}")
             completed = complete(context, user_scales, (next(iter(from_files), sources[0]),))
             return function(scales=as_scales(completed.values), **options)
 

@@ -70,7 +70,7 @@ OF_CONTEXT |= {*OF_TUNING}
 )
 @fits_confidences
 @correction_options
-@output_file("File for the options, which `ninja rescore --config` or `ninja context --config` takes")
+@output_file("File for the chosen options, which `ninja rescore --config` or `ninja context --config` reads")
 @reads_lattices_alone
 def tune(
     inputs: Inputs,
@@ -101,7 +101,8 @@ def tune(
     if the first pass has fewer expected errors. The 95 % interval of the difference to the initial weights is printed,
     cross-validated by the speakers of --utt2spk or by utterance.
 
-    With --carry-over, recordings are those of --segments, or the speakers of --utt2spk; there must be one model.
+    With --carry-over, the recordings are those of --segments or the speakers of --utt2spk, and there must be only one
+    model.
 
     With --rnnlm none, the lattices are not rescored: acoustic scale and word penalty are chosen for `ninja best`,
     `ninja score` and other commands, which read them with --config.
@@ -139,7 +140,7 @@ def tune(
         tune_threshold(inputs, ref, context, options, max_false_corrections, output_file)
         return
     if given_on_command_line(["max_false_corrections"]):
-        raise OptionError("--max-false-corrections: only with --correct")
+        raise OptionError("--max-false-corrections can be used only with --correct")
     if not points:
         _refuse_others(context)
     if context is not None and points:
@@ -181,7 +182,7 @@ def _tune_weights(
     assert lm is not None
     with current_console().progress("lattices", by_reading=True):
         if models.old_lm is None and (weights := fitting_weights(inputs)) is not None:
-            log.note(f"initial weights are those of {weights.kind}: {weights}")
+            log.note(f"the initial weights are those of {weights.kind}: {weights}")
             options = replace(options, lm_weight=weights.lm_weight, word_penalty=weights.word_penalty)
         tuned = tune_weights(
             inputs.lattices(),
@@ -198,7 +199,7 @@ def _tune_weights(
     history = {} if carry_over is None else {"carry_over": True, "carry_words": carry_over.max_words}
     write_config(output_file, _weights(tuned, models, options) | history, [*comments, tuned.evidence])
     for edge in tuned.edges:
-        log.note(f"note: {edge}")
+        log.note(edge)
     current_console().say(tuned.evidence)
     current_console().close(f"{tuned.story}: {tuned.weights}; {tuned.basis}, {current_console().seconds:.1f} s")
 
@@ -249,7 +250,7 @@ def _weights(tuned: Tuned, models: ModelFiles, options: RescoreOptions) -> dict[
 def _refuse_others(context: Context | None) -> None:
     """Check that options of other kinds of tuning are not set."""
     if context is None and (wrong := given_on_command_line(OF_CONTEXT)):
-        raise OptionError(f"{', '.join(wrong)}: only allowed with --entities")
+        raise OptionError(f"{', '.join(wrong)} can be used only with --entities")
     others = {parameter.name or "" for parameter in click.get_current_context().command.params} - OF_CONTEXT - OF_BOTH
     if context is not None and (wrong := given_on_command_line(others)):
         raise OptionError(f"--entities chooses boosts instead of rescoring weights; omit {', '.join(wrong)}")

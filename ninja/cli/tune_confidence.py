@@ -102,7 +102,7 @@ def fits_confidences(command: Command) -> Command:
         confidence: bool, confidence_map: Method, confidence_lm: str | None, unboosted: str | None, **options: Any
     ) -> None:
         if not confidence and (wrong := given_on_command_line(["confidence_map", "confidence_lm", "unboosted"])):
-            raise OptionError(f"{', '.join(wrong)}: only with --confidence")
+            raise OptionError(f"{', '.join(wrong)} can be used only with --confidence")
         fit = ConfidenceFit(confidence_map, confidence_lm, unboosted) if confidence else None
         command(fit=fit, **options)
 

@@ -114,7 +114,7 @@ def beam_search(
     starts = [tracker.start(of_utterance) for of_utterance in lists]
     count = len(starts)
     if ctc is not None and len(ctc) != count:
-        raise OptionError(f"ctc has {len(ctc)} utterances, but there are phrase lists of {count}")
+        raise OptionError(f"ctc has {len(ctc)} utterances, but there are phrase lists for {count}")
     finished: list[list[_Finished]] = [[] for _ in starts]
     active = _Active(
         np.arange(count),

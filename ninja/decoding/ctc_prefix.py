@@ -34,7 +34,9 @@ class CtcPrefixes:
         matrices = [log_probabilities(matrix) for matrix in logprob]
         widths = {matrix.shape[1] for matrix in matrices}
         if len(widths) > 1:
-            raise OptionError(f"the matrices have {min(widths)} to {max(widths)} columns, but must have equally many")
+            raise OptionError(
+                f"the matrices have {min(widths)} to {max(widths)} columns, but all must have the same number"
+            )
         if widths and not 0 <= blank < min(widths):
             raise OptionError(f"blank is {blank}, but there are {min(widths)} columns")
         self.blank = blank

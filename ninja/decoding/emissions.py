@@ -32,7 +32,9 @@ def log_probabilities(
         raise ModelError(f"the matrix must have shape [frames, units], not {list(values.shape)}", key=key)
     if (bad := np.isnan(values) | np.isposinf(values)).any():
         frame, unit = np.argwhere(bad)[0]
-        raise ModelError(f"the value of unit {unit} in frame {frame} is {values[frame, unit]}", key=key)
+        raise ModelError(
+            f"the value of unit {unit} in frame {frame} is {values[frame, unit]}, but must not be", key=key
+        )
     if scale == "prob":
         if (bad := values < 0).any():
             frame, unit = np.argwhere(bad)[0]

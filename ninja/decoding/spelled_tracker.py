@@ -170,7 +170,9 @@ class SpelledTracker:
     def _check(self, states: npt.NDArray[np.int64]) -> None:
         if states.size and not 0 <= states.min() <= states.max() < len(self._states):
             bad = states[(states < 0) | (states >= len(self._states))][0]
-            raise OptionError(f"{bad} is not a state of this tracker since the last `clear`")
+            raise OptionError(
+                f"{bad} is not a state of this tracker; use states that it returned since the last `clear`"
+            )
 
     def _id(self, word: str) -> int:
         number = self._words.id(word)

@@ -78,7 +78,7 @@ def score_confidences(
     if confidence.ndim != 1 or confidence.shape != correct.shape:
         raise OptionError(f"there are {confidence.size} confidences for {correct.size} words")
     if not len(confidence):
-        raise OptionError("there are no words, so that their confidences cannot be scored")
+        raise OptionError("there are no words, so there are no confidences to score")
     if not ((confidence >= 0.0) & (confidence <= 1.0)).all():
         wrong = confidence[~((confidence >= 0.0) & (confidence <= 1.0))][0]
         raise OptionError(f"a confidence is {wrong:g}, but must be between 0 and 1")

@@ -92,7 +92,9 @@ def score_entities(
     if before is not None:
         scored_keys(references, before, mode)
     if truth is not None and not truth.keys() & references.keys():
-        raise FormatError("no utterance with true entities has a reference; are these utterance ids of the same set?")
+        raise FormatError(
+            "no utterance with true entities has a reference; do the utterance ids belong to the same data set?"
+        )
 
     forms = make_normalizer(normalizer)
     written = hypotheses

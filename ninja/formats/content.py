@@ -389,7 +389,7 @@ def unended_line(content: bytes, comment: bytes = b"#") -> int:
 
 def cut_short(path: str | None, key: str | None, line: int) -> FormatError:
     """Return the error for a last line without a newline, whose last word or number may be incomplete."""
-    message = "the last line does not end: the file may be cut short; if it is whole, end it with a newline"
+    message = "the last line has no newline, so the file may be truncated; if it is complete, add a newline"
     return FormatError(message, path, key=key, line=line)
 
 

@@ -94,7 +94,7 @@ def _lattice(image: Image, key: str, path: str | None, side: Side = "output") ->
         graph, final_graph = fst.cost.astype(np.float32), fst.final_cost.astype(np.float32)
     if (large := np.isposinf(final_graph) & np.isfinite(fst.final_cost)).any():  # the state would not be final
         state = int(np.flatnonzero(large)[0])
-        message = f"state {state} has the final weight {fst.final_cost[state]:g}, more than a float32 holds"
+        message = f"state {state} has the final weight {fst.final_cost[state]:g}, which exceeds the range of float32"
         raise LatticeError(message, path, key=key or None)
     if not np.isfinite(graph).all() or np.isneginf(final_graph).any() or np.isposinf(final_graph).all():
         try:
@@ -168,7 +168,7 @@ def _refuse_large(cost: Float64, arc_type: ArcType, name: Callable[[int], str], 
     if not fits.all():
         first = int(np.flatnonzero(~fits)[0])
         advice = "a smaller acoustic_scale" + (" or arc_type=log64" if np.isfinite(cost[first]) else "")
-        message = f"{name(first)} costs {cost[first]:g}, more than a {width.__name__} holds; take {advice}"
+        message = f"{name(first)} costs {cost[first]:g}, which exceeds the range of {width.__name__}; use {advice}"
         raise LatticeError(message, key=key or None)
 
 

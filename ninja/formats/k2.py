@@ -367,7 +367,7 @@ def _checked_extras(fields: dict[str, Any], machines: Machines) -> _Extras:
     if not set(kinds) <= {"compact", "raw"}:
         raise ValueError("an unknown kind of lattice")
     if not all(shift is None or (type(shift) in (int, float) and 0 < shift < float("inf")) for shift in shifts):
-        raise ValueError("a frame shift that is not positive")
+        raise ValueError("a frame shift is not positive")
     arc_first = offsets(arcs)
     state_first = offsets(states)
     lengths, final_lengths = numbers("lengths", int(arc_first[-1])), numbers("final_lengths", int(state_first[-1]))

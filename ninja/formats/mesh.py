@@ -225,7 +225,7 @@ class Mesh:
     def _info(self, place: int, word: str, values: list[str]) -> None:
         entry = self._bins.get(place, {}).get(word)
         if entry is None:
-            raise self._refused(f"info on {word!r}, which is not at position {place}")
+            raise self._refused(f"the info line names {word!r}, which is not at position {place}")
         entry[1:] = [self._number(value, infinite=True) for value in values[:2]]
 
     def _place(self, text: str) -> int:
@@ -233,7 +233,7 @@ class Mesh:
             raise self._refused(f"a position is {text[:20]!r}, but must be a number")
         place = int(text)
         if self.size is None or place >= self.size:
-            raise self._refused(f"position {place} is not among the {self.size or 0} of numaligns")
+            raise self._refused(f"position {place} does not exist, as numaligns is {self.size or 0}")
         return place
 
     def _number(self, text: str, *, infinite: bool = False) -> float:

@@ -184,18 +184,18 @@ def _columns(table: Any, schema: native_schema.Schema, num_words: int, path: str
         column = _whole(table.column(name), path)
         column.validate(full=True)
         if column.null_count:
-            raise FormatError("a lattice without a key, or of an unknown kind", path)
+            raise FormatError("a lattice has no key, or is of an unknown kind", path)
         strings.append(native_schema.strings(column))
     shifts = _whole(table.column("frame_shift"), path)
     known = native_schema.present(shifts)
     shift = np.where(known, native_schema.plain(shifts, np.float64), np.nan)
     if not ((shift > 0) & (shift < np.inf) | (known == 0)).all():
-        raise FormatError("a frame shift that is not positive", path)
+        raise FormatError("a frame shift is not positive", path)
     offsets, lists = [], []
     for name, dtype in COLUMNS.items():
         column = _whole(table.column(name), path)
         if name != "time" and column.null_count:
-            raise FormatError(f"a lattice without {name}", path)
+            raise FormatError(f"a lattice has no {name}", path)
         _, begin, missing, content = column.buffers()
         values = column.values
         if missing is not None and _whole(values, path).null_count:
@@ -224,7 +224,7 @@ def _whole(column: Any, path: str | None) -> Any:
     """Check that the null mask of a column is complete, so that Arrow can count nulls."""
     missing = column.buffers()[0]
     if missing is not None and 8 * missing.size < len(column):
-        raise FormatError("a column that is cut short", path)
+        raise FormatError("a column is truncated", path)
     return column
 
 

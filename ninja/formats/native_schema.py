@@ -193,7 +193,7 @@ def checked(schema: Any, path: str | None) -> Schema:
     """
     metadata = schema.metadata or {}
     if NAME not in metadata:
-        raise FormatError("an Arrow file, but not one of lattices", path)
+        raise FormatError("this is an Arrow file, but it contains no lattices", path)
     if metadata[NAME] != str(VERSION).encode():
         version = metadata[NAME][:20].decode("utf-8", "replace")
         raise FormatError(f"the file has version {version}, but Ninja reads version {VERSION}; upgrade Ninja", path)
@@ -201,7 +201,7 @@ def checked(schema: Any, path: str | None) -> Schema:
     has_dictionary = False
     types = {name: type for name, type in _types(pyarrow).items() if name != CHECKSUM or CHECKSUM in schema.names}
     if sorted(schema.names) != sorted(types):
-        raise FormatError(f"a lattice file with the columns {', '.join(schema.names)[:200]}", path)
+        raise FormatError(f"the columns are not those of a lattice file: {', '.join(schema.names)[:200]}", path)
     for name, type in types.items():
         if name == "word" and schema.field(name).type == _coded(pyarrow):
             has_dictionary = True
@@ -236,11 +236,13 @@ def is_table(head: bytes) -> bool:
 def check_layout(content: memoryview, path: str | None) -> None:
     """Check the layout of an Arrow file: no compressed columns, and blocks that cover the file without gaps."""
     if bytes(content[:6]) != MAGIC or bytes(content[-6:]) != MAGIC or len(content) < 24:
-        raise FormatError("not an Arrow file, or cut short: it does not begin and end with ARROW1", path)
+        raise FormatError("not an Arrow file, or truncated: it does not begin and end with ARROW1", path)
     try:
         size = _number("<i", content, len(content) - 10)
         if not 0 < size <= len(content) - 18:
-            raise FormatError(f"a footer of {size} bytes in a file of {len(content)}", path, byte=len(content) - 10)
+            raise FormatError(
+                f"the footer claims {size} bytes, but the file has {len(content)}", path, byte=len(content) - 10
+            )
         footer = content[len(content) - 10 - size : len(content) - 10]
         root = _number("<I", footer, 0)
         extents = []
@@ -269,7 +271,7 @@ def _refuse_compressed(content: memoryview, offset: int, *, dictionary: bool, pa
     message = content[offset + 8 : offset + 8 + size] if size > 0 else content[:0]
     header = _field(message, _number("<I", message, 0), 2)
     if header is None:
-        raise FormatError("a message without a header", path, byte=offset)
+        raise FormatError("a message has no header", path, byte=offset)
     table = header + _number("<I", message, header)
     if dictionary:
         inner = _field(message, table, 1)
@@ -277,12 +279,12 @@ def _refuse_compressed(content: memoryview, offset: int, *, dictionary: bool, pa
             raise FormatError("the dictionary of words is empty", path, byte=offset)
         table = inner + _number("<I", message, inner)
     if _field(message, table, 3) is not None:
-        raise FormatError("compressed columns; write the file without compression", path, byte=offset)
+        raise FormatError("the columns are compressed; write the file without compression", path, byte=offset)
 
 
 def _number(form: str, content: memoryview, at: int) -> int:
     if not 0 <= at <= len(content):
-        raise struct.error("an offset outside the file")
+        raise struct.error("an offset points outside the file")
     return int(struct.unpack_from(form, content, at)[0])
 
 

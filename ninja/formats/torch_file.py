@@ -195,9 +195,9 @@ class _Interpreter:
             elif name != "PROTO":
                 operation = _OPERATIONS.get(name)
                 if operation is None:
-                    raise FormatError(f"a pickle with {name}, which torch does not write")
+                    raise FormatError(f"the pickle contains {name}, which torch does not write")
                 operation(self, argument)
-        raise FormatError("a pickle without an end")
+        raise FormatError("the pickle has no end")
 
     def _marked(self) -> list[Any]:
         """Pop and return the items above the last mark."""
@@ -227,7 +227,7 @@ class _Interpreter:
     def _import(self, argument: str) -> None:
         name = argument.replace(" ", ".")
         if name not in self._names:
-            raise FormatError(f"an object of {name[:60]}; {self._only}")
+            raise FormatError(f"the file contains an object of the type {name[:60]}; {self._only}")
         self._stack.append(_Name(name))
 
     def _persistent(self) -> None:

@@ -213,11 +213,13 @@ def join_windows(
         OptionError: There are no windows, or the frame shift is not above 0.
     """
     if not windows or len(windows) != len(begins):
-        raise OptionError(f"{counted(len(begins), 'begin')} for {counted(len(windows), 'window')}; give one per window")
+        raise OptionError(
+            f"{counted(len(begins), 'start time')} for {counted(len(windows), 'window')}; give one per window"
+        )
     if not frame_shift > 0:
         raise OptionError(f"frame_shift is {frame_shift}, but must be above 0")
     if not all(abs(begin - begins[0]) / frame_shift < 2**31 for begin in begins):  # also false for NaN
-        raise LatticeError("the begin of a window is not a plausible number of seconds", key=key)
+        raise LatticeError("the start time of a window is not a plausible number of seconds", key=key)
     if not scales.lm > 0:
         raise OptionError(f"lm_scale is {scales.lm:g}, but must be above 0 to join windows")
     check_one_table(windows)
@@ -233,7 +235,9 @@ def join_windows(
         earliest = max(earliest, second.begin + 1)
         seams.append(_seam(first, second, earliest, before, after, frame_shift, key))
     if any(part.lattice.has_labels != parts[0].lattice.has_labels for part in parts):
-        raise LatticeError("some windows have alignments and others have not; remove them (ninja rmali)", key=key)
+        raise LatticeError(
+            "some windows have alignments and others do not; remove the alignments (ninja rmali)", key=key
+        )
     joined = _Joined(parts[0].lattice.has_labels)
     hub: int | None = None  # state at the seam before the current window
     for number, part in enumerate(parts):

@@ -74,7 +74,7 @@ class Windows:
         """
         if self.segments is not None:
             if key not in self.segments:
-                raise LatticeError(f"{self.path or 'the segments'} lacks this window", key=key)
+                raise LatticeError(f"{self.path or 'the segments file'} has no segment for this window", key=key)
             return self.segments[key][:2]
         if self.step is not None:
             stem = key.rstrip("0123456789")

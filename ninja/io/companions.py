@@ -301,7 +301,7 @@ def find_scales(source: Source | Sources, *, allow_pipes: bool = False) -> Chose
         if path is None:
             raise OptionError(f"{name} has no scale file, unlike other lattices ({first.path}); {SCALES_ADVICE}")
         if scales[path] != first:
-            raise OptionError(f"{first.path} and {path} differ; {SCALES_ADVICE}")
+            raise OptionError(f"the scale files {first.path} and {path} differ; {SCALES_ADVICE}")
     return first
 
 

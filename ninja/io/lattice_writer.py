@@ -465,7 +465,7 @@ class KaldiWriter(LatticeWriter):
     def _refuse_own_words(self, lattice: Lattice) -> None:
         if self._resume and lattice.words is not None and lattice.words.path is None:
             raise OptionError(
-                "--resume requires --words (words=) for this input, or words would get other ids than in the output"
+                "--resume requires --words (words=) for this input; otherwise word ids would differ from the output's"
             )
 
     @property

@@ -159,7 +159,7 @@ class Reading:
         yield from self._read_files(files)
         if self._num_overlaps:
             words = counted(self._num_overlaps, "word overlaps", "words overlap")
-            self.options.on_note(f"{words} with the preceding word; the begin was moved to the end of that word")
+            self.options.on_note(f"{words} with the preceding word; start times were moved to the end of that word")
 
     def _read_files(self, files: Sequence[SourceFile]) -> Iterator[Batch]:
         """Yield the batches of files, with positions counted from the start of the first file."""

@@ -223,10 +223,10 @@ def pairs(lattices: Iterable[Keyed]) -> Iterator[Keyed]:
     """
     if isinstance(lattices, Lattice):
         advice = "pass [(lattice.key, lattice)]"
-        raise OptionError(f"lattices must be (key, lattice) pairs, but is a single lattice; {advice}")
+        raise OptionError(f"lattices must be (key, lattice) pairs, not a single lattice; {advice}")
     if isinstance(lattices, str | bytes) or not isinstance(lattices, Iterable):
         advice = "read a file with ninja.read"
-        raise OptionError(f"lattices must be (key, lattice) pairs, but is {_type_name(lattices)}; {advice}")
+        raise OptionError(f"lattices must be (key, lattice) pairs, not {_type_name(lattices)}; {advice}")
     return _check_pairs(lattices)
 
 

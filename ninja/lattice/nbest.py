@@ -84,6 +84,6 @@ def check(nbest: NBest) -> None:
                 raise LatticeError(f"{message}, but must have {length + 1}", key=nbest.key)
         lengths = [None if times is None else len(times) for times in (hypothesis.begin, hypothesis.end)]
         if lengths not in ([None, None], [length, length]):
-            raise LatticeError(f"hypothesis {number} must have a begin and an end for each word", key=nbest.key)
+            raise LatticeError(f"hypothesis {number} must have a start and an end time for each word", key=nbest.key)
     if len({(item.begin is None, item.labels is None) for item in nbest.hypotheses if item.words}) > 1:
         raise LatticeError("some hypotheses have times or labels, but others have none", key=nbest.key)

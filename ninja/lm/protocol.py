@@ -240,7 +240,7 @@ class EndpointOptions:
     cache: str | None = described(None, "File that keeps the scores for later runs; delete it when the model changes.")
     max_requests: int = described(10_000, "Stop after this many requests in the run.")
     max_tokens: int = described(10_000_000, "Stop before the run sends more than this many tokens.")
-    max_seconds: float = described(3600.0, "Stop when the run has waited for the server for this many seconds.")
+    max_seconds: float = described(3600.0, "Stop when the run has waited this many seconds for the server.")
     timeout: float = described(60.0, "Seconds to wait for an answer before a request is repeated.")
     retries: int = described(4, "Number of times to repeat a request that failed, with growing pauses.")
     batch: int = described(32, "Number of texts per request (vLLM).")

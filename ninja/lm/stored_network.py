@@ -53,7 +53,7 @@ VALUES = {"version", "config", "card", "pointer"}  # keys of values that are not
 STATE = "state"
 AGAIN = "train it again, or copy it again from its source"  # advice in most messages about damage
 _NAMES = PLAIN | set(STORAGES)
-_ONLY = "contains more than weights; Ninja does not load files that may run code"
+_ONLY = "Ninja loads only files of weights, as it does not load files that may run code"
 
 
 @dataclass(frozen=True, slots=True)

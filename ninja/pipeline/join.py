@@ -99,7 +99,9 @@ def _refuse_unnamed(plan: Plan, path: str) -> None:
     """Raise `OutputError` if a file exists whose name does not begin like the output that the user named."""
     stem = os.path.basename(plan.folder).partition(".")[0]
     if os.path.basename(path).partition(".")[0] != stem and is_file(path):
-        raise OutputError("already exists, and is named only in plan.json; move it to another folder", path)
+        raise OutputError(
+            "already exists and would be overwritten, although only plan.json names it; move it to another folder", path
+        )
 
 
 def _records(plan: Plan) -> list[Record]:

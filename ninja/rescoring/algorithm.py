@@ -83,13 +83,13 @@ class SearchOptions:
     )
     beam: float | None = option(
         None,
-        "Keep hypotheses whose cost is within this of the best; inf keeps all.  "
+        "Keep hypotheses whose cost exceeds that of the best by at most this; inf keeps all.  "
         "[default: 6; 8 for nbest, cover and trie]",
         0,
     )
     prune_beam: float | None = option(
         None,
-        "Before the search, drop arcs whose best path costs more than the best path plus this.  "
+        "Before the search, drop arcs whose best path costs more than the best path by more than this.  "
         "[default: beam + 2; 5 for cover]",
         0,
     )
@@ -102,8 +102,8 @@ class SearchOptions:
     )
     max_active: int = option(
         256,
-        "Maximum number of active hypotheses per lattice in all states at the same depth, which is the number of arcs "
-        "on the longest path from the start; 0 means no limit.",
+        "Maximum number of active hypotheses of a lattice in all states at the same depth (number of arcs on the "
+        "longest path from the start); 0 means no limit.",
         0,
         LARGEST,
     )

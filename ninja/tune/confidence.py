@@ -165,9 +165,9 @@ def _decoded(
             keys += [part.key] * len(hypothesis)
             log.lattices += 1
     if not features:
-        raise FormatError("no lattice has a reference; are these utterance ids of the same set?")
+        raise FormatError("no lattice has a reference; do the utterance ids belong to the same data set?")
     if not labels:
-        raise FormatError("no lattice has a decoded word, so that there are no confidences to fit")
+        raise FormatError("no lattice has a decoded word, so there are no confidences to fit")
     order = list(dict.fromkeys(keys))
     group, are_speakers = utterance_groups(order, speakers)
     fold_of = dict(zip(order, (group % NUM_FOLDS).tolist(), strict=True))

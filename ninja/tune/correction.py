@@ -33,7 +33,10 @@ class TunedCorrection:
         bound = self.bound
         changed = f"{bound.changed} of {bound.utterances} utterances without phrases are changed"
         confident = f"at most {bound.upper:.2%} of as many others with {CONFIDENCE:.0%} confidence"
-        phrases = f"{self.num_before} of {self.num_phrases} spoken phrases are whole before, {self.num_after} after"
+        phrases = (
+            f"{self.num_before} of {self.num_phrases} spoken phrases are complete before correction, "
+            f"{self.num_after} after it"
+        )
         return f"threshold {bound.threshold:g}: {changed}, {confident}; {phrases}"
 
 

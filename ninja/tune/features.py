@@ -165,7 +165,9 @@ def features(
             continue
         keys.append(key)
     if not sentences:
-        raise FormatError("no lattice that could be rescored has a reference; are these utterance ids of the same set?")
+        raise FormatError(
+            "no lattice that could be rescored has a reference; do the utterance ids belong to the same data set?"
+        )
     sizes = [sentence.errors.size for sentence in sentences]
     num_words = np.concatenate([np.diff(sentence.begin) for sentence in sentences])
     token_begin, logprob, old = _scores(sentences, models, old_lm, options)

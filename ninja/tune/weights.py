@@ -221,7 +221,7 @@ def word_error_rate(
             errors += reference.errors(best_path(lattice, scales).words)
             num_words += len(reference.ids)
     if not num_words:
-        raise FormatError("no lattice has a reference; are these utterance ids of the same set?")
+        raise FormatError("no lattice has a reference; do the utterance ids belong to the same data set?")
     return 100.0 * errors / num_words
 
 

@@ -165,10 +165,10 @@ def test_entities_need_a_general_set_and_its_options_need_entities(ninja, bed, c
     assert "--entities requires --general and --general-ref" in errors
     code, _, errors = ninja(*command[:4], "--general", bed / "talk.ark", "--max-tokens", 3)
     assert code == 2
-    assert "--max-tokens: only allowed with --entities" in errors
+    assert "--max-tokens can be used only with --entities" in errors
     code, _, errors = ninja(*command[:4], "--general", bed / "talk.ark")
     assert code == 2
-    assert "--general: only allowed with --entities" in errors
+    assert "--general can be used only with --entities" in errors
 
 
 def test_a_neural_model_is_no_class_model(ninja, bed, command) -> None:

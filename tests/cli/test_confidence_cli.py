@@ -128,7 +128,7 @@ def test_a_small_set_is_reported_and_posteriors_are_written(ninja, sets, tmp_pat
         (["best", "--confidence", "MODEL", "--confidence-lm", "english", "--json", "JSON"], "uses no language model"),
         (["best", "--json", "JSON", "--cost", "COST"], "--json cannot be used with --alignment or --cost"),
         (["to-ctm-conf", "--unboosted", "SOURCE"], "--unboosted requires a confidence model that uses it"),
-        (["tune", "--ref", "TEXT", "--confidence-map", "monotone"], "--confidence-map: only with --confidence"),
+        (["tune", "--ref", "TEXT", "--confidence-map", "monotone"], "can be used only with --confidence"),
         (["tune", "--ref", "TEXT", "--confidence", "--rnnlm", "none"], "omit --rnnlm"),
         (["tune", "--ref", "TEXT", "--confidence", "--confidence-map", "monotone", "--unboosted", "SOURCE"], "omit"),
     ],

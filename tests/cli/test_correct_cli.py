@@ -153,4 +153,4 @@ def test_other_options_of_tuning_are_refused(ninja, names, tmp_path):
     code, _, errors = ninja(*source, "--correct")
     assert (code, "--correct requires --entities" in errors) == (2, True)
     code, _, errors = ninja(*source, "--max-false-corrections", 0.02)
-    assert (code, "--max-false-corrections: only with --correct" in errors) == (2, True)
+    assert (code, "--max-false-corrections can be used only with --correct" in errors) == (2, True)

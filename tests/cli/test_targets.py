@@ -432,14 +432,14 @@ def test_a_lattice_that_a_format_cannot_hold_costs_itself_only():
         output.write(ONE)
     assert [lattice.key for lattice in read_k2s(Path("x.pt").read_bytes())] == ["k"]
     with ninja.write("x.pfsg") as output:
-        with pytest.raises(LatticeError, match="key 'k': a cost is beyond the whole numbers of a PFSG"):
+        with pytest.raises(LatticeError, match="key 'k': a cost exceeds the range of a PFSG"):
             output.write(huge)
         output.write(ONE)
     assert len(list(read_pfsgs(Path("x.pfsg").read_bytes()))) == 1
     with ninja.write("x.tsv") as output:
         output.write(LISTS[0])
         with pytest.raises(
-            LatticeError, match=r"key 'c': 1 hypotheses, but the lists before have 2; .*\(--to nemo:n=…\)"
+            LatticeError, match=r"key 'c': this list has 1 hypotheses, but earlier lists have 2; .*\(--to nemo:n=…\)"
         ):
             output.write(NBest("c", LISTS[0].hypotheses[:1]))
         output.write(LISTS[1])

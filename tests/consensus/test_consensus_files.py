@@ -148,8 +148,8 @@ def test_a_mesh_without_a_name_gets_its_files(tmp_path: Path) -> None:
         ("numaligns -1\n", 1, "numaligns is '-1', but must be a number of positions"),
         ("name a\n", 1, "the mesh has no numaligns line"),
         ("numaligns 99999999\nposterior 1\n", 2, "position 0 of 99999999 has no align line"),
-        ("numaligns 1\nalign 1 a 1\n", 2, "position 1 is not among the 1 of numaligns"),
-        ("align 0 a 1\n", 1, "position 0 is not among the 0 of numaligns"),
+        ("numaligns 1\nalign 1 a 1\n", 2, "position 1 does not exist, as numaligns is 1"),
+        ("align 0 a 1\n", 1, "position 0 does not exist, as numaligns is 0"),
         ("numaligns 1\nalign x a 1\n", 2, "a position is 'x', but must be a number"),
         ("numaligns 1\nalign 0 a\n", 2, "expected a line of a word mesh, found 'align 0 a'"),
         ("numaligns 1\nalign 0 a 1\nalign 0 b 1\n", 3, "position 0 has two align lines"),
@@ -157,7 +157,7 @@ def test_a_mesh_without_a_name_gets_its_files(tmp_path: Path) -> None:
         ("numaligns 1\nalign 0 a b\n", 2, "'b' is not a number"),
         ("numaligns 1\nalign 0 a nan\n", 2, "'nan' is not a finite number"),
         ("numaligns 1\nposterior 0\nalign 0 a 1\n", 2, "the total posterior is 0, but must be above 0"),
-        ("numaligns 1\nalign 0 a 1\ninfo 0 b 0 1 0 0 : :\n", 3, "info on 'b', which is not at position 0"),
+        ("numaligns 1\nalign 0 a 1\ninfo 0 b 0 1 0 0 : :\n", 3, "the info line names 'b', which is not at position 0"),
     ],
 )
 def test_damaged_meshes_are_refused_with_their_line(text: str, line: int, message: str) -> None:

@@ -180,7 +180,7 @@ def test_a_file_cut_at_any_byte_is_refused_or_gives_lattices_of_the_whole(name: 
         assert all(str(path) in str(error) for error in errors)
 
 
-UNENDED = "the last line does not end: the file may be cut short; if it is whole, end it with a newline"
+UNENDED = "the last line has no newline, so the file may be truncated; if it is complete, add a newline"
 
 
 @pytest.mark.parametrize(

@@ -157,9 +157,11 @@ def test_segments_add_the_begin_in_the_recording(tmp_path):
         output.write(spoken("a", "one"))
         with pytest.raises(LatticeError, match="key 'c': a srt file has one recording, but this utterance is of other"):
             output.write(spoken("c", "one"))
-        with pytest.raises(LatticeError, match=r"key 'd': its segment in .* is from 5.0 to 4.0 s"):
+        with pytest.raises(
+            LatticeError, match=r"key 'd': the segment of this utterance in .*, 5.0 to 4.0 s, is not a valid range"
+        ):
             output.write(spoken("d", "one"))
-        with pytest.raises(LatticeError, match=r"key 'e': .*segments lacks its segment"):
+        with pytest.raises(LatticeError, match=r"key 'e': .*segments has no segment for this utterance"):
             output.write(spoken("e", "one"))
 
 

@@ -246,7 +246,7 @@ WRONG: list[tuple[bytes, type[NinjaError], str]] = [
     (b"0 1 2 3 0,5\n", FormatError, "'0,5' is not a weight"),
     (b"0 1 2 3 1e400\n1\n", FormatError, "'1e400' is not a weight"),
     (b"0 1 2 3 1\n1 -1e400\n", FormatError, "'-1e400' is not a weight"),
-    (b"0 1 2 3 1\n1 1e40\n", LatticeError, "state 1 has the final weight 1e.40, more than a float32 holds"),
+    (b"0 1 2 3 1\n1 1e40\n", LatticeError, "state 1 has the final weight 1e.40, which exceeds the range of float32"),
     (b"0 1 2 3 1\n1 -Infinity\n", LatticeError, "state 1 has the final weight -inf"),
     (b"0 1 2 3 -Infinity\n1\n", LatticeError, "arc 0 of state 0 has the weight -inf"),
     (b"0 1 2 3 1e12345\n", FormatError, "'1e12345' is not a weight"),
@@ -261,7 +261,7 @@ WRONG: list[tuple[bytes, type[NinjaError], str]] = [
         FormatError,
         "x.txt:2, key 'utt': state 02 has no line; is the file truncated",
     ),
-    (b"0 1 2 3 1\n1 2", FormatError, "x.txt:2, key 'utt': the last line does not end: the file may be cut"),
+    (b"0 1 2 3 1\n1 2", FormatError, "x.txt:2, key 'utt': the last line has no newline, so the file may be truncated"),
     (b"0 1 a \xff 1\n1\n", FormatError, r"x.txt:1, key 'utt': not UTF-8"),
 ]
 

@@ -95,13 +95,13 @@ def test_beams_without_a_manifest_are_named_by_their_file(folder):
     Path("two.tsv").write_text("a\t-1\nb\t-2\nc\t-1\nd\t-2\n")
     assert keys("one.tsv", "two.tsv", form="nemo:beam=2") == ["one", "two-1", "two-2"]
     Path("odd.tsv").write_text("a\t-1\nb\t-2\nc\t-1\n")
-    with pytest.raises(FormatError, match="there are 3 lines, but 2 utterances of 2"):
+    with pytest.raises(FormatError, match="there are 3 lines, but 2 utterances with 2 lines each"):
         keys("odd.tsv", form="nemo:beam=2")
 
 
 def test_several_objects_must_have_the_key_that_is_asked_for(folder):
     Path("f.jsonl").write_text(lines({"nbest": ["a"]}, {"nbest": ["b"]}))
-    message = r"f.jsonl:1, key 'f-1': expected text at 'key', found None; name the field of the key, .* \(key=none\)"
+    message = r"f.jsonl:1, key 'f-1': expected text at 'key', found null; name the field of the key, .* \(key=none\)"
     with pytest.raises(FormatError, match=message):
         keys("f.jsonl", form="json:missing_score=0")
     Path("f.jsonl").write_text(lines({"nbest": ["a"]}, {"key": "u", "nbest": ["b"]}))
@@ -174,7 +174,8 @@ def test_scores_may_stand_in_a_list_beside_that_of_hypotheses():
 
 def test_lists_of_scores_and_of_hypotheses_have_one_length():
     for scores in ([-1], [-1, -2, -3]):
-        message = f"f, key 'u': there are 2 hypotheses as 'nbest', but {len(scores)} values as 'score'"
+        values = "value" if len(scores) == 1 else "values"
+        message = f"f, key 'u': the field 'nbest' has 2 hypotheses, but the field 'score' has {len(scores)} {values}"
         with pytest.raises(FormatError, match=message):
             lists({"key": "u", "nbest": ["a", "b"], "score": scores})
     with pytest.raises(FormatError, match="a hypothesis has neither 'score' nor"):
@@ -218,7 +219,7 @@ def test_the_error_of_a_key_that_occurs_twice_names_the_option():
     message = r"f:2, key 'u': the utterance occurs twice; if consecutive objects .* set group=true"
     with pytest.raises(FormatError, match=message):
         lists(flat(("u", "a", -1), ("u", "b", -2)), nbest=None)
-    with pytest.raises(FormatError, match="f:3, key 'u': the utterance occurs twice, with others between"):
+    with pytest.raises(FormatError, match="f:3, key 'u': the utterance occurs twice, with other utterances in between"):
         lists(flat(("u", "a", -1), ("v", "a", -1), ("u", "b", -2)), **FLAT)
     with pytest.raises(OptionError, match="group needs the field of the key; set key"):
         ObjectFields(key=None, group=True)
@@ -419,7 +420,7 @@ def test_scores_of_segments_are_added_up_where_the_user_names_them():
     assert first(WHISPER, **PIECES) == [("Hello world. Bye", 0.0, 0.0)]
     assert first(WHISPER, **PIECES, score="avg_logprob") == [("Hello world. Bye", 0.0, 0.75)]
     part = {"segments": [{"text": "a", "score": -1}, {"text": "b"}]}
-    with pytest.raises(FormatError, match="1 of 2 pieces to be joined have no score, others have"):
+    with pytest.raises(FormatError, match="1 of 2 pieces to be joined have no score; either all or none must have one"):
         lists(part, **PIECES)
     assert first(part, **PIECES, missing_score=-2) == [("a b", 0.0, 3.0)]
 

@@ -263,7 +263,7 @@ DAMAGED: list[tuple[str, object, str]] = [
     ("arcs", torch.tensor([4], dtype=torch.int32), "it belongs to other arcs"),
     ("lattices", "[]", "0 lattices, but 1 FSAs"),
     ("lattices", '[["utt", "odd", null, false]]', "an unknown kind of lattice"),
-    ("lattices", '[["utt", "raw", -1, false]]', "a frame shift that is not positive"),
+    ("lattices", '[["utt", "raw", -1, false]]', "a frame shift is not positive"),
     ("lattices", '[[3, "raw", 1, false]]', "a key is not a string"),
 ]
 
@@ -299,8 +299,8 @@ class Harm:
 WRONG: list[tuple[object, type[NinjaError], str]] = [
     ([1], FormatError, "x.pt: the file is not a dictionary"),
     ({"a": 1}, FormatError, "its dictionary has no arcs"),
-    ({"arcs": Harm()}, FormatError, r"an object of (posix|nt)\.system; only tensors"),
-    ({"arcs": {1, 2}}, FormatError, r"an object of .*set; only tensors"),
+    ({"arcs": Harm()}, FormatError, r"an object of the type (posix|nt)\.system; only tensors"),
+    ({"arcs": {1, 2}}, FormatError, r"an object of the type .*set; only tensors"),
     ({"arcs": 3}, FormatError, "arcs is not a plain tensor"),
     ({"arcs": torch.zeros(3, 4)}, FormatError, "arcs are float32, but must be int32"),
     ({"arcs": torch.zeros(3, 5, dtype=torch.int32)}, FormatError, r"arcs have shape \[3, 5\]"),

@@ -111,9 +111,12 @@ def test_an_empty_compressed_matrix_has_no_header_of_columns(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"\0BFM \4\xff\xff\xff\x7f\4\xff\xff\xff\x7f", "4611686014132420609 numbers of 4 bytes are announced, but 0"),
+        (
+            b"\0BFM \4\xff\xff\xff\x7f\4\xff\xff\xff\x7f",
+            "the file claims 4611686014132420609 numbers of 4 bytes, but only 0",
+        ),
         (b"\0BFM \4\xff\xff\xff\xff\4\1\0\0\0", "byte 2: the size -1 × 1 is negative"),
-        (b"\0BCM " + struct.pack("<ffii", 0, 1, 2**31 - 1, 2**31 - 1), "are announced, but 0 bytes are left"),
+        (b"\0BCM " + struct.pack("<ffii", 0, 1, 2**31 - 1, 2**31 - 1), "bytes, but only 0 bytes remain"),
         (b"\0BCM2 " + struct.pack("<ffii", 0, 1, -1, 1), "is negative"),
         (b"\0BFV \4\2\0\0\0" + bytes(8), "expected a matrix, found a vector"),
         (b"\0BXX \4\2\0\0\0", "expected a vector or a matrix, found 'XX'"),

@@ -363,7 +363,7 @@ def test_a_column_without_all_bits_of_what_is_null_is_refused() -> None:
         if BASE[place + 8 : place + 16] == struct.pack("<q", 1):  # perhaps the length of such a buffer
             file = NativeFile(BASE[: place + 8] + bytes(8) + BASE[place + 16 :], "x.arrow")
             found |= {str(error) for _, error in file.entries() if isinstance(error, NinjaError)}
-    assert "x.arrow: a column that is cut short" in found
+    assert "x.arrow: a column is truncated" in found
 
 
 def rewritten(content: bytes, change: Any, **options: Any) -> bytes:
@@ -380,7 +380,7 @@ def test_files_that_are_not_ours_are_refused(tmp_path: Any) -> None:
     def read(content: bytes) -> None:
         read_native(content)
 
-    with pytest.raises(FormatError, match=r"x.arrow: not an Arrow file, or cut short"):
+    with pytest.raises(FormatError, match=r"x.arrow: not an Arrow file, or truncated"):
         read(content[:-3])
     with pytest.raises(FormatError, match="not an Arrow file"):
         read(b"")
@@ -391,22 +391,22 @@ def test_files_that_are_not_ours_are_refused(tmp_path: Any) -> None:
         NativeFile(tmp_path / "none")
     with pytest.raises(InputError, match="cannot be read: Is a directory"):
         NativeFile(tmp_path)
-    with pytest.raises(FormatError, match="an Arrow file, but not one of lattices"):
+    with pytest.raises(FormatError, match="this is an Arrow file, but it contains no lattices"):
         read(rewritten(content, lambda table: table.replace_schema_metadata({})))
     with pytest.raises(FormatError, match="the file has version 2, but Ninja reads version 1; upgrade Ninja"):
         read(rewritten(content, lambda table: table.replace_schema_metadata({"ninja.lattices": "2"})))
-    with pytest.raises(FormatError, match="a lattice file with the columns kind, "):
+    with pytest.raises(FormatError, match="the columns are not those of a lattice file: kind, "):
         read(rewritten(content, lambda table: table.drop_columns(["key"])))
     with pytest.raises(FormatError, match="the column time is of type int64"):
         read(rewritten(content, lambda table: table.set_column(14, "time", arrow.array([3]))))
-    with pytest.raises(FormatError, match="compressed columns; write the file without compression"):
+    with pytest.raises(FormatError, match="the columns are compressed; write the file without compression"):
         read(rewritten(content, lambda table: table, options=arrow.ipc.IpcWriteOptions(compression="lz4")))
-    with pytest.raises(FormatError, match="a lattice without a key, or of an unknown kind"):
+    with pytest.raises(FormatError, match="a lattice has no key, or is of an unknown kind"):
         read(rewritten(content, lambda table: table.set_column(1, table.schema.field(1), arrow.array(["odd"]))))
-    with pytest.raises(FormatError, match="a frame shift that is not positive"):
+    with pytest.raises(FormatError, match="a frame shift is not positive"):
         read(rewritten(content, lambda table: table.set_column(2, table.schema.field(2), arrow.array([-1.0]))))
     nothing = arrow.array([None], arrow.large_list(arrow.int32()))
-    with pytest.raises(FormatError, match="a lattice without dst"):
+    with pytest.raises(FormatError, match="a lattice has no dst"):
         read(rewritten(content, lambda table: table.set_column(4, arrow.field("dst", nothing.type), nothing)))
     first, last = content.find(b"ARROW1"), content.rfind(b"ARROW1")
     footer = last - 4 - int.from_bytes(content[last - 4 : last], "little")

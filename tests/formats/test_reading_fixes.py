@@ -60,7 +60,7 @@ def folder(tmp_path, monkeypatch):
         ("lat.3.gz", b"", "empty"),
         ("text.slf", "VERSION=1.0\n".encode("utf-16"), "UTF-16"),
         ("notes", "utt \n0 1 1\n".encode("utf-16"), "UTF-16"),
-        ("cut.slf", b"VERS", "the last line does not end"),
+        ("cut.slf", b"VERS", "the last line has no newline"),
         ("cut.ark", b"utt \n0 1", "ends inside"),
         ("cut.lat.gz", gzip.compress(b"# Latt"), "no lattice follows"),
         *((f"empty{end}", b"", "empty") for end in (".slf", ".lat", ".pfsg", ".plf", ".fst", ".pt", ".arrow", ".FST")),

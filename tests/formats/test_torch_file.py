@@ -187,8 +187,8 @@ FORGED: list[tuple[bytes, str]] = [
     (forged(Forged(Storage(key="7"), 0, (2,), (1,))), "the zip file has no data/7"),
     (forged(Forged(Storage(key=7), 0, (2,), (1,))), "an invalid storage"),
     (forged(Forged(Storage(kind="float"), 0, (2,), (1,))), "an invalid storage"),
-    (forged(print), r"an object of __builtin__\.print; only these are read"),
-    (forged(pickled=pickle.dumps([1], 4)), "a pickle with FRAME, which torch does not write"),
+    (forged(print), r"an object of the type __builtin__\.print; only these are read"),
+    (forged(pickled=pickle.dumps([1], 4)), "the pickle contains FRAME, which torch does not write"),
     (forged(pickled=b"\x80\x02ctorch\nSize\nK\x05R."), "a call without a function"),
     (forged(pickled=b"\x80\x02ctorch\nFloatStorage\n)R."), "torch.FloatStorage with other arguments"),
     (forged(pickled=b"\x80\x02ctorch\nFloatStorage\n)\x81."), "an instance without a class"),
@@ -224,7 +224,7 @@ def test_classes_that_are_named_give_their_state_alone() -> None:
     found = read(content, {*NAMES, "k2.Table"})
     assert isinstance(found, Instance)
     assert (found.name, found.state) == ("k2.Table", {"a": 5})
-    with pytest.raises(FormatError, match=r"an object of k2\.Table; only these are read"):
+    with pytest.raises(FormatError, match=r"an object of the type k2\.Table; only these are read"):
         read(content)
 
 

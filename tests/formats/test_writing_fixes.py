@@ -107,7 +107,7 @@ COLUMNS = "u-0 1 2 | a b\nu-1 1 2 | a\n{}w-0 1 2 | b\n"
     ("bad", "message"),
     [
         ("v-0 1 x | a\n", "f:3, key 'v': expected a score, found 'x'"),
-        ("v-0 1 2 | a\nv-1 1 | a\nv-2 1 2 | b\n", "f:4, key 'v': the line has 1 scores, but the first one 2"),
+        ("v-0 1 2 | a\nv-1 1 | a\nv-2 1 2 | b\n", "f:4, key 'v': the line has 1 scores, but the first line has 2"),
         ("v-0 1 nan | a\nv-1 1 2 | a\n", "f:3, key 'v': expected a score"),
         ("v-0 1 2 | a\nnonsense\nv-1 1 2 | a\n", "f:4, key 'v': expected utt-1, scores, a bar and words"),
         ("nonsense\n", "f:3: expected utt-1"),
@@ -142,7 +142,7 @@ CTM = "u 1 0.0 0.5 a\nu 1 0.5 0.5 b\n{}w 1 0.0 0.5 b 0.9\n"
         ("v 1 0.0 x a\n", "f:3, key 'v': expected how long the word is, found 'x'"),
         ("v 1 0.0\nv 1 0.5 0.5 b\n", "f:3, key 'v': expected file, channel"),
         ("v 1 0.0 0.5 a\nv 1 0.5 nan b\n", "f:4, key 'v': expected how long the word is"),
-        ("v 1 0.5 0.5 a\nv 1 0.0 0.5 b\n", "f:4, key 'v': a word begins at 0.0 s, before the one above it"),
+        ("v 1 0.5 0.5 a\nv 1 0.0 0.5 b\n", "f:4, key 'v': a word begins at 0.0 s, before the word on the line above"),
         ("v 1 0.5 0.5 a\nv 2 0.6 0.5 b\n", "f:4, key 'v': the file has the channels '1' and '2'"),
         ("v 1 0.5 0.5 a\nnonsense\nv 1 0.6 0.5 b\n", "f:4, key 'v': expected file, channel"),
         ("v 1 * * <ALT_BEGIN>\nv 1 0.6 0.5 b\n", "f:3, key 'v': there are alternatives"),

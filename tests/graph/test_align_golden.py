@@ -239,11 +239,11 @@ def test_align_words_lexicon_passes_on_lattices_of_words_it_lacks(ninja, some: P
     code, _, err = ninja(*run, "--output-if-empty", "true", "-o", tmp_path / "out.ark")
     assert code == 1
     assert f"is not in {tmp_path}/align_lexicon.int, nor are" in err
-    assert err.count(": written unchanged") == 4
+    assert err.count(": the lattice is written unchanged") == 4
     assert list(package.keys(tmp_path / "out.ark")) == keys[:4]
     code, _, err = ninja(*run, "-o", tmp_path / "none.ark")
     assert code == 1
-    assert err.count(": not written") == 4
+    assert err.count(": the lattice is not written") == 4
     assert not (tmp_path / "none.ark").exists()
 
 

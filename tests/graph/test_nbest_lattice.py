@@ -131,7 +131,7 @@ def test_words_that_are_ids_need_no_table():
         ),
         (
             NBest("utt", (Hypothesis(("a",), (0.0, 0.0), (0.0, 0.0), (1,)),)),
-            "hypothesis 1 must have a begin and an end for each word",
+            "hypothesis 1 must have a start and an end time for each word",
         ),
         (
             NBest("utt", (Hypothesis(("a",), (0.0, 0.0), (0.0, 0.0), (1,), (2,)), sentence("b"))),

@@ -207,9 +207,13 @@ def test_unknown_choices_are_refused(arguments: dict[str, Any], message: str) ->
 @pytest.mark.parametrize(
     ("arc_type", "scale", "message"),
     [
-        ("standard", 1e38, "arc 0 costs 4e.38, more than a float32 holds; take a smaller .*scale or arc_type=log64"),
-        ("log", -1e307, "arc 0 costs -4e.307, more than a float32"),
-        ("log64", 1e308, "arc 0 costs inf, more than a float64 holds; take a smaller acoustic_scale$"),
+        (
+            "standard",
+            1e38,
+            "arc 0 costs 4e.38, which exceeds the range of float32; use a smaller .*scale or arc_type=log64",
+        ),
+        ("log", -1e307, "arc 0 costs -4e.307, which exceeds the range of float32"),
+        ("log64", 1e308, "arc 0 costs inf, which exceeds the range of float64; use a smaller acoustic_scale$"),
     ],
 )
 def test_costs_that_no_weight_holds_are_refused(arc_type: Any, scale: float, message: str) -> None:
@@ -225,7 +229,7 @@ def test_final_costs_that_no_weight_holds_are_refused() -> None:
     large = np.where(lattice.is_final, np.float32(3e38), np.float32(np.inf)).astype(np.float32)
     lattice = replace(lattice, final_graph=large, final_acoustic=large)
     state = int(np.flatnonzero(lattice.is_final)[0])
-    with pytest.raises(LatticeError, match=f"ending in state {state} costs 6e.38, more than a float32 holds"):
+    with pytest.raises(LatticeError, match=f"ending in state {state} costs 6e.38, which exceeds the range of float32"):
         write_fst(lattice)
 
 

@@ -100,7 +100,7 @@ def test_a_machine_whose_only_way_has_weight_zero_has_a_state_without_arcs() -> 
 
 def test_a_final_weight_beyond_float32_is_refused_rather_than_taken_for_zero() -> None:
     with pytest.raises(
-        LatticeError, match=r"key 'utt': state 1 has the final weight 1e\+40, more than a float32 holds"
+        LatticeError, match=r"key 'utt': state 1 has the final weight 1e\+40, which exceeds the range of float32"
     ):
         read_fst(compiled("0 1 5 5\n1 1e40\n0 2\n", "log64").write_to_string(), "utt")
 

@@ -166,7 +166,7 @@ def test_windows_without_a_common_boundary_are_refused():
         join_windows([sausage("a", 0, 50), other], [0.0, 0.25], "rec", 0.01)
     with pytest.raises(OptionError, match="frame_shift is 0"):
         join_windows([first], [0.0], "rec", 0)
-    with pytest.raises(OptionError, match="0 begins for 1 window"):
+    with pytest.raises(OptionError, match="0 start times for 1 window"):
         join_windows([first], [], "rec", 0.01)
 
 
@@ -196,7 +196,7 @@ def test_windows_without_times_are_refused(tmp_path):
     (tmp_path / "segments").write_text("u1 rec 1.5 31.5\n")
     segments = Windows.from_segments(tmp_path / "segments")
     assert segments.of("u1", 7.0) == ("rec", 1.5)
-    with pytest.raises(LatticeError, match=r"key 'u2': .*segments lacks this window"):
+    with pytest.raises(LatticeError, match=r"key 'u2': .*segments has no segment for this window"):
         segments.of("u2", 7.0)
     for window, overlap in ((5, 5), (0, 1), (5, 0), (math.inf, 1)):
         with pytest.raises(OptionError):

@@ -67,7 +67,7 @@ def made(matrix, tmp_path, kaldiio, torch):
     [
         (b"nonsense", "f, byte 0: expected a key and a value; the format is unknown"),
         (b"utt \0BXM \4", "f, byte 6, key 'utt': expected a vector or a matrix, found 'XM'"),
-        (b"utt \0BFM \4\x10\0\0\0\4\x10\0\0\0", "256 numbers of 4 bytes are announced, but 0 bytes are left"),
+        (b"utt \0BFM \4\x10\0\0\0\4\x10\0\0\0", "the file claims 256 numbers of 4 bytes, but only 0 bytes remain"),
         (b"utt \0BFM \4\xff\xff\xff\xff\4\x10\0\0\0", "the size -1 × 16 is negative"),
         (b"utt [ 1 2\n 3 ]", "the rows of a matrix differ in length"),
         (b"utt [ 1 x ]", "not a number in a vector or matrix"),
@@ -90,11 +90,14 @@ def test_files_of_torch_that_hold_something_else_are_refused(tmp_path):
         return stream.getvalue()
 
     for thing, message in [
-        (print, "an object of __builtin__.print; only floating-point tensors are read"),
+        (print, "an object of the type __builtin__.print; only floating-point tensors are read"),
         ([torch.zeros(2, 2)], "expected a tensor, or a dictionary with names as keys"),
         (torch.zeros(2), r"the matrix must have shape \[frames, units\], not \[2\]"),
         (torch.zeros(1).expand(1000, 1000), r"a tensor of shape \[1000, 1000\] is larger than the file"),
-        (torch.zeros(2, 2, dtype=torch.int64), "an object of torch.LongStorage; only floating-point tensors are read"),
+        (
+            torch.zeros(2, 2, dtype=torch.int64),
+            "an object of the type torch.LongStorage; only floating-point tensors are read",
+        ),
     ]:
         with pytest.raises(FormatError, match=message):
             list(contained(saved(thing), "k"))

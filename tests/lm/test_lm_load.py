@@ -183,8 +183,8 @@ def test_a_file_of_another_kind_is_named(tmp_path, data, reason):
 def test_a_file_that_would_run_code_is_refused_with_what_it_wants(tmp_path):
     torch.save({"format": "ninja-lm", "state": torch.nn.Linear(1, 1)}, tmp_path / "file.pt")
     wanted = (
-        r"file.pt: an object of torch.nn.modules.linear.Linear; contains more "
-        r"than weights; Ninja does not load files that"
+        r"file.pt: the file contains an object of the type torch.nn.modules.linear.Linear; Ninja loads "
+        r"only files of weights, as it does not load files that"
     )
     with pytest.raises(ModelError, match=wanted):
         load(tmp_path / "file.pt")

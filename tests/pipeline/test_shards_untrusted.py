@@ -80,7 +80,10 @@ def test_a_file_that_the_user_did_not_name_is_not_replaced(parts, ninja):
     Path("table.txt").write_text("precious")
     code, _, said = ninja("gather", "out.ark")
     assert code == 1
-    assert "table.txt: already exists, and is named only in plan.json; move it to another folder" in said
+    assert (
+        "table.txt: already exists and would be overwritten, although only plan.json names it; move it to another"
+        in said
+    )
     assert Path("table.txt").read_text() == "precious"
     assert not Path("out.ark").exists()
     os.remove("table.txt")

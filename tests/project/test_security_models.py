@@ -43,12 +43,12 @@ def test_no_file_of_torch_is_unpickled(kind, tmp_path):
     path = tmp_path / "x.pt"
     torch.save({"format": "ninja-lm", "bomb": Bomb(tmp_path / "ran")}, path)
     if kind == "checkpoint":
-        with pytest.raises(ModelError, match="contains more than weights"):
+        with pytest.raises(ModelError, match="Ninja loads only files of weights"):
             load(path)
     elif kind == "encoder":
         from ninja.context.deep.encoder import PhraseEncoder
 
-        with pytest.raises(ModelError, match="Ninja does not load files that may run code"):
+        with pytest.raises(ModelError, match="does not load files that may run code"):
             PhraseEncoder.load(path)
     elif kind == "training state":
         from types import SimpleNamespace
@@ -61,7 +61,7 @@ def test_no_file_of_torch_is_unpickled(kind, tmp_path):
     else:
         import ninja
 
-        with pytest.raises(FormatError, match=r"an object of (builtins|io|_io)\.open"):
+        with pytest.raises(FormatError, match=r"an object of the type (builtins|io|_io)\.open"):
             list(ninja.read(path))
     assert not (tmp_path / "ran").exists()
 

@@ -28,7 +28,7 @@ def _lattice(lines, naming, options, unended):
         return FormatError(message, naming.path, key=naming.key, line=line)
 
     if unended:
-        message = "the last line does not end: the file may be cut short; if it is whole, end it with a newline"
+        message = "the last line has no newline, so the file may be truncated; if it is complete, add a newline"
         raise refuse(message, lines[-1][0])
     if not lines:
         raise LatticeError("the FST is empty: it has no states", naming.path, key=naming.key)

@@ -112,7 +112,7 @@ def read_slf(
     content, graph_fields=("l", "r", "language"), acoustic_fields=("a", "acoustic"), frame_shift=0.01, begins=None
 ):
     lines = content.decode("latin-1").split("\n")
-    demand(lines[-1].strip(BLANKS)[:1] in ("", "#"), "the last line does not end")
+    demand(lines[-1].strip(BLANKS)[:1] in ("", "#"), "the last line has no newline")
     comment = lines[0].lstrip(BLANKS)
     made_by_sphinx = comment.startswith("#") and "by PocketSphinx" in comment
     base, tscale, direction = 1.0, 1.0, None

@@ -70,9 +70,9 @@ class Alignment:
             yield aligned.whole(lattice.key)
             return
         result = aligned.lattice if self.output_error_lats else None
-        action = "not written" if result is None else "only its aligned part is written"
+        action = "the lattice is not written" if result is None else "only its aligned part is written"
         if aligned.lattice is None and self.output_if_empty:
-            result, action = lattice, "written unchanged"
+            result, action = lattice, "the lattice is written unchanged"
         yield LatticeError(f"{aligned.fault}: {action}", key=lattice.key)
         if result is not None:
             yield result

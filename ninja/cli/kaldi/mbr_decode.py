@@ -169,8 +169,8 @@ def mbr_decode(
 
     With a normalizer, words are compared by their lexical forms, and printed in their most probable written forms.
 
-    With --confidence or --unboosted, each line of --json also has the decoded words, with their times, confidences, and
-    the confidences without boosts.
+    With --confidence or --unboosted, each line of --json also has the decoded words with their times and confidences,
+    and with --unboosted also their confidences without boosts.
 
     \b
     Examples:

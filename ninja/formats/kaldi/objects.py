@@ -232,7 +232,7 @@ class ObjectReader:
         """Read a count, 0 or more; `of` names the counted objects in the message."""
         place, value = self.place, self.integer()
         if value < 0:
-            self.fail(f"{value} {of} are announced", place)
+            self.fail(f"the file claims {value} {of}", place)
         return value
 
     def value(self) -> Value:
@@ -270,7 +270,9 @@ class ObjectReader:
         else:
             values = self._numbers(self._until(end.encode()).split(), np.int64, place)
             if values.size != num_rows * num_columns:
-                self.fail(f"{num_rows} rows of {num_columns} are announced, but {values.size} numbers follow", place)
+                self.fail(
+                    f"the file claims {num_rows} rows of {num_columns} numbers, but {values.size} numbers follow", place
+                )
             if values.size and (values.min() < -(2**31) or values.max() >= 2**31):
                 self.fail("an integer exceeds 32 bits", place)
         return values.reshape(num_rows, num_columns).astype(np.int32)
@@ -321,7 +323,7 @@ class ObjectReader:
         lowest, span, *shape = struct.unpack("<ffii", self.take(16, "a matrix"))
         self._check_shape(shape, place)
         if not math.isfinite(lowest) or not math.isfinite(span):
-            self.fail(f"a compressed matrix from {lowest} on, {span} wide; {DAMAGED}", place)
+            self.fail(f"a compressed matrix has the minimum {lowest} and the range {span}; {DAMAGED}", place)
         rows, columns = shape
         if mark != "CM":
             kind, largest = ("<u2", 65535.0) if mark == "CM2" else ("u1", 255.0)
@@ -364,7 +366,7 @@ class ObjectReader:
         dtype = np.dtype(kind)
         if not self._has(count * dtype.itemsize):
             rest = len(self._buffer) - self._at
-            message = f"{count} numbers of {dtype.itemsize} bytes are announced, but {rest} bytes are left; "
+            message = f"the file claims {count} numbers of {dtype.itemsize} bytes, but only {rest} bytes remain; "
             self.fail(message + "the file is truncated or damaged, copy it again")
         return np.frombuffer(self.take(count * dtype.itemsize, "numbers"), dtype)
 

@@ -58,11 +58,14 @@ def _model(reader: ObjectReader, path: str) -> TransitionModel:
         if entry is None:
             reader.fail(f"transition state {row} belongs to phone {phone}, which has no topology", place)
         if not 0 <= hmm_state < len(entry):
-            reader.fail(f"transition state {row} is of state {hmm_state}, but phone {phone} has {len(entry)}", place)
+            reader.fail(
+                f"transition state {row} has the HMM state {hmm_state}, but phone {phone} has only {len(entry)} states",
+                place,
+            )
         states.append(entry[hmm_state])
     num_transitions = [len(state) for state in states]
     if 1 + sum(num_transitions) != log_prob.size:  # checked before arrays of that size are allocated
-        message = f"there are {log_prob.size} probabilities, but must be {1 + sum(num_transitions)}"
+        message = f"there are {log_prob.size} probabilities, but there must be {1 + sum(num_transitions)}"
         reader.fail(f"{message}; the file is damaged", after)
     if not np.isfinite(log_prob[1:]).all() or (log_prob[1:] > 0).any():
         reader.fail("a log-probability is not finite or is above 0; the file is damaged", after)
@@ -134,7 +137,7 @@ def _binary_topology(reader: ObjectReader) -> dict[int, Topology]:
     if two_classes:
         num_entries = reader.integer()
     if num_entries < 0:
-        reader.fail(f"{num_entries} topologies are announced", place)
+        reader.fail(f"the file claims {num_entries} topologies", place)
     entries = []
     for _ in range(num_entries):
         entry: Topology = []

@@ -33,7 +33,7 @@ class ColumnOptions:
             if column is not None and not 0 <= column < _LARGEST_COLUMN:
                 raise OptionError(f"column {column} does not exist; columns are counted from 0")
         if self.acoustic is not None and self.acoustic == self.graph:
-            raise OptionError(f"column {self.acoustic} cannot be both costs")
+            raise OptionError(f"column {self.acoustic} cannot be both the acoustic and the graph cost")
 
 
 def read_columns(
@@ -79,7 +79,7 @@ def _lines(content: Pieces, path: str | None, options: ColumnOptions) -> Iterato
             scores = [number(field, "a score", path, line, key) for field in fields[1:]]
             columns = columns or len(scores)
             if len(scores) != columns:
-                message = f"the line has {len(scores)} scores, but the first one {columns}"
+                message = f"the line has {len(scores)} scores, but the first line has {columns}"
                 raise FormatError(message, path, key=key, line=line)
             for column in (options.acoustic, options.graph):
                 if column is not None and column >= columns:

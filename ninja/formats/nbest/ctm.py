@@ -138,7 +138,9 @@ def _utterance(block: Block[_Word], path: str | None, options: CtmOptions, comme
             raise FormatError(f"{message} (--from ctm:keys=file-channel)", path, key=key, line=item.line)
         begin = item.begin
         if begin < last_begin:
-            raise FormatError(f"a word begins at {begin} s, before the one above it", path, key=key, line=item.line)
+            raise FormatError(
+                f"a word begins at {begin} s, before the word on the line above", path, key=key, line=item.line
+            )
         last_begin = begin
         if item.word == EPSILON_NAME:
             continue

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
-from ninja.errors import FormatError, OptionError
+from ninja.errors import FormatError, OptionError, counted
 from ninja.formats.content import check_choice, check_encoding, checked_shift
 from ninja.formats.nbest.nemo import ScoreAs, check_score_as, costs
 from ninja.formats.nbest.text_rows import split
@@ -131,8 +131,8 @@ def listed_of(entry: dict[str, Any], fields: ObjectFields, where: ObjectPlace) -
     separate = [name for name in fields.scores if isinstance(entry.get(name), list)]
     for name in separate:
         if len(entry[name]) != len(listed):
-            message = f"there are {len(listed)} hypotheses as {fields.nbest!r}, but {len(entry[name])} values as "
-            raise where.error(f"{message}{name!r}")
+            message = f"the field {fields.nbest!r} has {len(listed)} hypotheses, but the field {name!r} has "
+            raise where.error(f"{message}{counted(len(entry[name]), 'value')}")
     if not separate:
         return listed
     return [{fields.text: text, **{name: entry[name][place] for name in separate}} for place, text in enumerate(listed)]
@@ -177,7 +177,9 @@ def _joined(pieces: list[tuple[Spoken, Costs | None]], frame_shift: float, where
     scored = [costs for _, costs in pieces if costs is not None]
     if scored and len(scored) < len(pieces):
         missing = len(pieces) - len(scored)
-        raise where.error(f"{missing} of {len(pieces)} pieces to be joined have no score, others have")
+        raise where.error(
+            f"{missing} of {len(pieces)} pieces to be joined have no score; either all or none must have one"
+        )
     both = (_total((graph for graph, _ in scored), where), _total((acoustic for _, acoustic in scored), where))
     words = [word for spoken, _ in pieces for word in spoken.words]
     timed = [spoken for spoken, _ in pieces if spoken.begin is not None]

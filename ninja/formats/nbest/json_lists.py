@@ -90,7 +90,7 @@ def read_lists(
         elif item.key in keys:
             hint = ""
             if fields.group:
-                hint = ", with others between"
+                hint = ", with other utterances in between"
             elif fields.nbest is None and not item.is_pair:
                 hint = "; if consecutive objects are hypotheses of one list, set group=true"
             yield FormatError(f"the utterance occurs twice{hint}", path, key=item.key, line=item.line)
@@ -181,7 +181,7 @@ def _key(entry: Any, where: ObjectPlace, fields: ObjectFields) -> str:
     if fields.key is None:
         return where.key
     if entry.get(fields.key) is None:
-        message = f"expected text at {fields.key!r}, found None; name the field of the key, or number the objects"
+        message = f"expected text at {fields.key!r}, found null; name the field of the key, or number the objects"
         raise where.error(f"{message} (key=none)")
     return text_of(entry, fields.key, where)
 
@@ -327,7 +327,7 @@ def loaded(text: str, constant: Constant | None = None) -> tuple[Any, bool]:
     try:
         return json.loads(text, object_pairs_hook=to_object, parse_constant=constant or _no_number), bool(doubled)
     except RecursionError as error:
-        raise ValueError("lists within lists, too deep") from error
+        raise ValueError("lists are nested too deeply") from error
 
 
 def _no_number(name: str) -> float:

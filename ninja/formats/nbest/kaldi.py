@@ -259,7 +259,9 @@ class KaldiListOptions(ListOptions):
 
 def _encode(nbest: NBest, settings: WriteSettings) -> bytes:
     if settings.words is None and any(isinstance(word, str) for item in nbest.hypotheses for word in item.words):
-        raise SymbolError("its words are names, but the archive has ids; give words= (--words)", key=nbest.key)
+        raise SymbolError(
+            "the hypothesis contains words, but the archive contains word ids; give words= (--words)", key=nbest.key
+        )
     table = TableWriter(text=settings.options.text)
     for lattice in linear_lattices(nbest, settings.words):
         table.append(lattice, lattice.key.encode("utf-8", "surrogateescape"), lattice.kind == "compact")

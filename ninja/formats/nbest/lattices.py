@@ -141,7 +141,9 @@ class _Trie:
         with np.errstate(over="ignore"):
             graph, acoustic = (float(np.float32(cost)) for cost in costs)
         if not np.isfinite(graph) or not np.isfinite(acoustic):
-            self._refuse(f"a hypothesis has the costs {costs[0]} and {costs[1]}", hypothesis)
+            self._refuse(
+                f"a hypothesis has the costs {costs[0]} and {costs[1]}, which must be finite in float32", hypothesis
+            )
         return graph + 0.0, acoustic + 0.0  # converts -0.0 to 0.0
 
     def _refuse(self, message: str, hypothesis: Hypothesis) -> None:

@@ -57,7 +57,9 @@ def read_nemo(
     num_lines = _num_lines(again())
     if beam is None:
         if not keys:
-            raise OptionError("the utterances of these beams are unknown; give the manifest, or the lines of each")
+            raise OptionError(
+                "the utterances of these beams are unknown; give the manifest, or the number of lines per utterance"
+            )
         beam = max(num_lines // len(keys), 1)
     if beam < 1:
         raise OptionError(f"beam is {beam}, but must be 1 or more")
@@ -66,7 +68,7 @@ def read_nemo(
     if num_lines != beam * count or not count:
         for _ in hypotheses:  # raises the error of a bad line, if any
             pass
-        message = f"there are {num_lines} lines, but {count} utterances of {beam}; is it the right manifest?"
+        message = f"there are {num_lines} lines, but {count} utterances with {beam} lines each; is the manifest right?"
         raise FormatError(message, path)
     place = 0
     while batch := tuple(islice(hypotheses, beam)):
@@ -112,7 +114,7 @@ def read_manifest(content: bytes, field: str = "audio_filepath", path: str | Non
         key = os.path.splitext(os.path.basename(name))[0] if field.endswith("path") else name
         first = keys.setdefault(key, line)
         if first != line:
-            message = f"{key!r} names the utterance of line {first}, too; name them by another field"
+            message = f"{key!r} is also the key of the utterance in line {first}; use another field as the key"
             raise FormatError(message, path, line=line)
         objects[key] = entry
     return objects
@@ -202,8 +204,8 @@ class _Encoder:
         """Encode the lines of a list."""
         length = len(nbest.hypotheses)
         if self._beam and length != self._beam:
-            message = f"{length} hypotheses, but the lists before have {self._beam}; all need the same number"
-            raise LatticeError(f"{message}, so ask for fewer: to='nemo:n=…' (--to nemo:n=…)", key=nbest.key)
+            message = f"this list has {length} hypotheses, but earlier lists have {self._beam}; all must have the same"
+            raise LatticeError(f"{message} number, so write fewer: to='nemo:n=…' (--to nemo:n=…)", key=nbest.key)
         options = self._settings.options
         joined = scaled(nbest, options) if options.score_as == "total" else nbest
         content = write_nemo(joined, self._settings.words, score_as=options.score_as)

@@ -207,7 +207,12 @@ def _timed(fields: list[str], score: float, shift: float, path: str | None, key:
             continue
         first, last = start / shift, stop / shift
         if not 0 <= first <= last < 2**31 - 2:
-            raise FormatError(f"{word!r} begins at {start} s and ends at {stop} s", path, key=key, line=line)
+            raise FormatError(
+                f"the times of {word!r} are out of order or range: it begins at {start} s and ends at {stop} s",
+                path,
+                key=key,
+                line=line,
+            )
         begin = max(round(first), ends[-1] if ends else 0)
         end = max(round(last) + 1, begin)  # the time in the file is the start of the last frame
         words.append(word)

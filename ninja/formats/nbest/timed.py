@@ -85,10 +85,13 @@ class TimedWords:
             begin, end = origin.begin, origin.end
         if self._segments is not None:
             if nbest.key not in self._segments:
-                raise LatticeError(f"{self._path} lacks its segment", key=nbest.key)
+                raise LatticeError(f"{self._path} has no segment for this utterance", key=nbest.key)
             recording, offset, last = self._segments[nbest.key]
             if not 0 <= offset <= last < math.inf:
-                raise LatticeError(f"its segment in {self._path} is from {offset} to {last} s", key=nbest.key)
+                raise LatticeError(
+                    f"the segment of this utterance in {self._path}, {offset} to {last} s, is not a valid range",
+                    key=nbest.key,
+                )
             begin, end = (0.0, last - offset) if begin is None or end is None else (begin, end)
         best = nbest.hypotheses[0]
         shift = self._shift or nbest.frame_shift or ASSUMED_SHIFT

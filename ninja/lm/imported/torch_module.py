@@ -66,7 +66,7 @@ def _steps(module: Any, batch_dim: int | Sequence[int], device: torch.device) ->
     parts = _parts(state)
     axes = [batch_dim] * len(parts) if isinstance(batch_dim, int) else list(batch_dim)
     if len(axes) != len(parts):
-        raise ModelError(f"the state has {len(parts)} tensors, but batch_dim {len(axes)} dimensions")
+        raise ModelError(f"the state has {len(parts)} tensors, but batch_dim lists {len(axes)} dimensions")
     for part, axis in zip(parts, axes, strict=True):
         if not -part.dim() <= axis < part.dim() or part.shape[axis] != 1:
             shape = list(part.shape)

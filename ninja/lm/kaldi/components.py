@@ -40,7 +40,7 @@ class Fields:
             self.fail(f"this type is not supported; supported are {known}")
         component = BUILDERS[self.kind](self)
         if not 0 < component.input_dim <= LARGEST_DIM or not 0 < component.output_dim <= LARGEST_DIM:
-            self.fail(f"implausible width: {component.input_dim} → {component.output_dim}")
+            self.fail(f"the widths are implausible: {component.input_dim} → {component.output_dim}")
         return component
 
     def fail(self, message: str) -> NoReturn:
@@ -56,7 +56,7 @@ class Fields:
         problem = f"not a non-empty {'matrix' if ndim == 2 else 'vector'}"
         array: Array = self._take(token, lambda v: isinstance(v, np.ndarray) and v.ndim == ndim and v.size > 0, problem)
         if not np.isfinite(array).all():
-            self.fail(f"{token} contains NaN or infinity: the training diverged")
+            self.fail(f"{token} contains NaN or infinity, because the training diverged")
         return array
 
     def integers(self, token: str) -> list[int]:
@@ -93,7 +93,7 @@ class Fields:
         """Return the width of the blocks that are processed independently."""
         block = self.dim("<BlockDim>") if self.has("<BlockDim>") else dim
         if dim % block:
-            self.fail(f"blocks of {block} do not fill a width of {dim}")
+            self.fail(f"the width {dim} is not a multiple of the block size {block}")
         return block
 
     def _take(
@@ -116,7 +116,7 @@ def _affine(fields: Fields, weight: str = "<LinearParams>", bias: str = "<BiasPa
     if bias:
         vector = fields.array(bias, 1)
         if len(vector) != len(matrix):
-            fields.fail(f"{len(vector)} biases for {len(matrix)} rows")
+            fields.fail(f"there are {len(vector)} biases for {len(matrix)} rows")
         arrays["bias"] = vector
     return Component("affine", matrix.shape[1], len(matrix), {}, arrays)
 
@@ -146,7 +146,7 @@ def _gru(fields: Fields) -> Component:
     weight = fields.array("<w_h>", 2)
     cells, recurrent = weight.shape
     if recurrent > cells:
-        fields.fail(f"<w_h> is {cells} × {recurrent}, with more columns than rows")
+        fields.fail(f"<w_h> is {cells} × {recurrent}, but must not have more columns than rows")
     width = 4 * cells if recurrent == cells else 3 * cells + 2 * recurrent
     return Component("gru", width, 2 * cells, {}, {"weight": weight})
 
@@ -171,7 +171,7 @@ def _truncation(fields: Fields) -> Component:
 def _scaling(fields: Fields, dim: int, scale: Array, offset: Array) -> Component:
     """Scale and shift each column; fewer scales than columns apply to each block of columns."""
     if dim % len(scale) or len(scale) != len(offset):
-        fields.fail(f"{len(scale)} scales and {len(offset)} offsets for a width of {dim}")
+        fields.fail(f"there are {len(scale)} scales and {len(offset)} offsets for a width of {dim}")
     arrays = {
         name: np.tile(value.astype(np.float32), dim // len(value))
         for name, value in (("scale", scale), ("offset", offset))
@@ -203,10 +203,12 @@ def _batch_norm(fields: Fields) -> Component:
     block = fields.block_dim(dim)
     mean, variance = (fields.array(token, 1).astype(np.float64) for token in ("<StatsMean>", "<StatsVar>"))
     if fields.real("<Count>", 0.0) <= 0 or len(mean) != block or len(variance) != block:
-        fields.fail(f"no statistics of {block} columns; export the network after training has computed them")
+        fields.fail(
+            f"the statistics of {block} columns are missing; export the network after training has computed them"
+        )
     variance = np.maximum(variance, 0) + fields.real("<Epsilon>", 1e-3)
     if not (variance > 0).all():
-        fields.fail("a variance of 0 without an <Epsilon>")
+        fields.fail("a variance is 0, and so is <Epsilon>")
     scale = fields.real("<TargetRms>", 1.0) / np.sqrt(variance)
     return _scaling(fields, dim, scale.astype(np.float32), (-mean * scale).astype(np.float32))
 
@@ -215,7 +217,7 @@ def _normalize(fields: Fields) -> Component:
     dim = fields.dim("<InputDim>", "<Dim>")
     block, target = fields.block_dim(dim), fields.real("<TargetRms>", 1.0)
     if target <= 0:
-        fields.fail(f"<TargetRms> is {target}")
+        fields.fail(f"<TargetRms> is {target}, but must be above 0")
     extra = fields.flag("<AddLogStddev>")
     numbers = {"block_dim": float(block), "target_rms": target, "add_log_stddev": float(extra)}
     return Component("normalize", dim, dim + (dim // block if extra else 0), numbers)
@@ -224,14 +226,14 @@ def _normalize(fields: Fields) -> Component:
 def _product(fields: Fields) -> Component:
     width, dim = fields.dim("<InputDim>"), fields.dim("<OutputDim>")
     if width % dim:
-        fields.fail(f"an input of {width} is not a multiple of the output width {dim}")
+        fields.fail(f"the input width {width} is not a multiple of the output width {dim}")
     return Component("product", width, dim)
 
 
 def _sum_group(fields: Fields) -> Component:
     sizes = fields.integers("<Sizes>")
     if min(sizes) < 1:
-        fields.fail(f"a group of {min(sizes)} columns")
+        fields.fail(f"a group has {min(sizes)} columns, but must have at least 1")
     return Component("sum_group", sum(sizes), len(sizes), {}, {"sizes": np.array(sizes)})
 
 

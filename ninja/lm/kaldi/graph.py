@@ -60,7 +60,7 @@ class _Line:
 
     def get(self, key: str) -> str:
         if key not in self.values:
-            self.fail(f"a {self.kind} without {key}=")
+            self.fail(f"a {self.kind} has no {key}=")
         return self.values[key]
 
     def integer(self, key: str, lowest: int) -> int:
@@ -83,7 +83,7 @@ def parse(lines: list[tuple[str, Fail]], components: Mapping[str, Component], fa
         by_name[name] = line
     for name, kind in ((INPUT, "input-node"), (OUTPUT, "output-node")):
         if name not in by_name or by_name[name].kind != kind:
-            fail(f"no {kind} named {name!r}; is this a language model's network?")
+            fail(f"there is no {kind} with the name {name!r}; is this the network of a language model?")
     dims = {name: _dim(line, components) for name, line in by_name.items() if line.kind != "output-node"}
     sums = {name: _inputs(line) for name, line in by_name.items() if line.kind != "input-node"}
     nodes = [_node(name, by_name[name], sums[name], dims) for name in _ordered(by_name, sums)]
@@ -99,7 +99,7 @@ def parse(lines: list[tuple[str, Fail]], components: Mapping[str, Component], fa
 def _split(text: str, fail: Fail) -> _Line:
     kind, _, rest = text.strip().partition(" ")
     if kind not in ("input-node", "component-node", "dim-range-node", "output-node", "component"):
-        fail(f"unknown kind of configuration line, {kind[:40]!r}")
+        fail(f"a configuration line has the unknown kind {kind[:40]!r}")
     keys = list(_KEY.finditer(rest))
     ends = [key.start() for key in keys[1:]] + [len(rest)]
     # Without keys, `ends` still has one entry.
@@ -112,7 +112,7 @@ def _dim(line: _Line, components: Mapping[str, Component]) -> int:
         return line.integer("dim", 1)
     name = line.get("component")
     if name not in components:
-        line.fail(f"no component is named {name!r}")
+        line.fail(f"there is no component with the name {name!r}")
     dim: int = components[name].output_dim
     return dim
 
@@ -147,7 +147,7 @@ class _Descriptor:
     def _read(self, depth: int) -> _Tree:
         """Parse a name, or a descriptor and its arguments."""
         if depth > DEEPEST:
-            self.fail(f"descriptors nested more than {DEEPEST} deep")
+            self.fail(f"descriptors are nested more than {DEEPEST} levels deep")
         name = self._next()
         if name in "(),":
             self.fail(f"expected a descriptor, found {name!r}")
@@ -166,7 +166,7 @@ class _Descriptor:
         except ValueError:
             self.fail(f"expected a number in a descriptor, found {tree[:40]!r}")
         if not abs(value) <= 1e9:
-            self.fail(f"implausible number in a descriptor: {tree[:40]}")
+            self.fail(f"a descriptor contains the implausible number {tree[:40]}")
         return value
 
     def _integer(self, tree: _Tree) -> int:
@@ -199,17 +199,17 @@ class _Descriptor:
             case "Const", [number, dim]:
                 return [_Sum([], self._number(number), self._integer(dim))]
         if tree[0] in DESCRIPTORS:
-            self.fail(f"wrong number of arguments ({len(tree[1])}) of the descriptor {tree[0]}")
+            self.fail(f"the descriptor {tree[0]} has a wrong number of arguments, {len(tree[1])}")
         self.fail(f"the descriptor {tree[0][:40]} is not supported; supported are {', '.join(DESCRIPTORS)}")
 
     def _sum(self, terms: list[list[_Sum]]) -> list[_Sum]:
         if len({len(parts) for parts in terms}) > 1:
-            self.fail("a Sum of Appends of different length")
+            self.fail("a Sum adds Appends of different lengths")
         result = []
         for column in zip(*terms, strict=True):
             dims = {part.constant_dim for part in column if part.constant_dim is not None}
             if len(dims) > 1:
-                self.fail("a Sum of constants of different width")
+                self.fail("a Sum adds constants of different widths")
             references = [reference for part in column for reference in part.references]
             result.append(_Sum(references, sum(part.constant for part in column), next(iter(dims), None)))
         return result
@@ -233,7 +233,7 @@ def _ordered(by_name: Mapping[str, _Line], sums: Mapping[str, list[_Sum]]) -> li
         name = stack.pop()
         for reference in (reference for part in sums[name] for reference in part.references):
             if reference.node not in by_name or by_name[reference.node].kind == "output-node":
-                by_name[name].fail(f"no node is named {reference.node[:40]!r}")
+                by_name[name].fail(f"there is no node with the name {reference.node[:40]!r}")
             if by_name[reference.node].kind == "input-node" and reference.node != INPUT:
                 by_name[name].fail(f"the network has a second input, {reference.node}; a language model has one")
             if reference.node not in needed and reference.node != INPUT:
@@ -258,7 +258,7 @@ def _node(name: str, line: _Line, sums: list[_Sum], dims: Mapping[str, int]) -> 
         if part.constant_dim is not None:
             widths.add(part.constant_dim)
         if len(widths) != 1 or not 0 < min(widths) <= LARGEST_DIM:
-            line.fail(f"a sum of different or implausible widths: {', '.join(map(str, sorted(widths)))}")
+            line.fail(f"a sum adds different or implausible widths: {', '.join(map(str, sorted(widths)))}")
         terms = tuple(Term(r.node, -r.offset, r.scale) for r in part.references)
         parts.append(Part(widths.pop(), terms, part.constant))
     if line.kind == "component-node":
@@ -268,7 +268,7 @@ def _node(name: str, line: _Line, sums: list[_Sum], dims: Mapping[str, int]) -> 
         return Node(name, None, tuple(parts), 0, width)
     first, dim = line.integer("dim-offset", 0), dims[name]
     if first + dim > width:
-        line.fail(f"columns {first} to {first + dim - 1} of a node that has {width}")
+        line.fail(f"columns {first} to {first + dim - 1} are selected from a node that has {width}")
     return Node(name, None, tuple(parts), first, dim)
 
 

@@ -119,7 +119,7 @@ def _find(directory: str, *names: str) -> str:
 def _words(path: str) -> list[str]:
     table = {number: word for word, number in SymbolTable.read(path)}
     if not table or sorted(table) != list(range(len(table))):
-        message = f"{len(table)} words whose ids are not 0 to {len(table) - 1}; is this the right words.txt?"
+        message = f"the ids of the {len(table)} words are not 0 to {len(table) - 1}; is this the right words.txt?"
         raise ModelError(message, path)
     return [table[number] for number in range(len(table))]
 
@@ -136,7 +136,7 @@ def _embedding(directory: str, num_words: int, dim: int) -> Array | Features:
     path = _find(directory, WORD_EMBEDDING)
     weight = _matrix(path, dim)
     if len(weight) != num_words:
-        raise ModelError(f"embeddings of {len(weight)} words, but config/words.txt has {num_words}", path)
+        raise ModelError(f"there are embeddings of {len(weight)} words, but config/words.txt has {num_words}", path)
     return weight
 
 
@@ -148,7 +148,7 @@ def _matrix(path: str, dim: int) -> Array:
     if not reader.at_end():
         reader.fail("unexpected content after the matrix")
     if matrix.shape[1] != dim:
-        raise ModelError(f"embeddings of width {matrix.shape[1]}, but the network needs {dim}", path)
+        raise ModelError(f"the embeddings have the width {matrix.shape[1]}, but the network needs {dim}", path)
     if not np.isfinite(matrix).all():
         raise ModelError("it contains NaN or infinity: the training diverged; use an earlier iteration", path)
     return matrix
@@ -159,7 +159,7 @@ def _features(path: str, weight: Array, num_words: int) -> Features:
     content = utf8.content(path)
     length = _numbers_per_line(content)
     if len(length) != num_words:
-        raise ModelError(f"features of {len(length)} words, but config/words.txt has {num_words}", path)
+        raise ModelError(f"there are features of {len(length)} words, but config/words.txt has {num_words}", path)
     if (incomplete := np.flatnonzero(length % 2 == 0)).size:
         raise FormatError(
             "expected a word's id and pairs of a feature and its value", path, line=int(incomplete[0]) + 1
@@ -175,7 +175,7 @@ def _features(path: str, weight: Array, num_words: int) -> Features:
     begin = np.concatenate(([0], np.cumsum(length // 2)))
     if bad.any():
         line = int(np.searchsorted(begin, np.flatnonzero(bad)[0], "right"))
-        message = f"a feature outside {FEATURE_EMBEDDING}'s {len(weight)} rows, or a value that is not finite"
+        message = f"a feature is not one of the {len(weight)} rows of {FEATURE_EMBEDDING}, or its value is not finite"
         raise FormatError(message, path, line=line)
     return Features(weight, begin, feature, value)
 
@@ -275,7 +275,7 @@ def build(config: dict[str, Any], state: dict[str, Array], words: list[str], pat
         name, _, token = key.partition(" ")
         if name in fields and token:
             if array.dtype != np.float32:
-                fail(f"{key} is of type {array.dtype}")
+                fail(f"{key} is of type {array.dtype}, but must be float32")
             fields[name][1][token] = array
     network = nnet3.rebuild(lines, fields, fail)
     dim = network.graph.input_dim
@@ -283,9 +283,9 @@ def build(config: dict[str, Any], state: dict[str, Array], words: list[str], pat
     source: Array | Features = _stored_features(state, len(words), fail) if embedding is None else embedding
     weight = source.weight if isinstance(source, Features) else source
     if weight.dtype != np.float32 or weight.ndim != 2 or weight.shape[1] != dim or network.graph.output_dim != dim:
-        fail(f"embeddings of shape {list(weight.shape)} for a network of width {dim}")
+        fail(f"the embeddings have the shape {list(weight.shape)}, but the network has the width {dim}")
     if not isinstance(source, Features) and len(source) != len(words):
-        fail(f"{len(source)} embeddings for {len(words)} words")
+        fail(f"there are {len(source)} embeddings for {len(words)} words")
     for name in ("bos", "eos", "unk"):
         number = config.get(name)
         if (type(number) is not int or not 0 <= number < len(words)) and not (name == "unk" and number is None):
@@ -301,7 +301,7 @@ def _stored_features(state: dict[str, Array], num_words: int, fail: Any) -> Feat
         fail("the embeddings of its words are missing")
     typed = begin.dtype == np.int64 and index.dtype == np.int32 and value.dtype == np.float32
     if not typed or any(array.ndim != 1 for array in (begin, index, value)) or weight.ndim != 2:
-        fail("the features of its words are of the wrong type")
+        fail("the features of its words have the wrong type")
     valid = len(begin) == num_words + 1 and begin[0] == 0 and begin[-1] == len(index) and (np.diff(begin) >= 0).all()
     if not valid or len(index) != len(value):
         fail("the features of its words are inconsistent")

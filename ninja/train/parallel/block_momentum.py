@@ -226,7 +226,7 @@ class BlockMomentum(torch.nn.Module):
         dist.all_reduce(sizes, dist.ReduceOp.MAX, group=self.group)
         most, least = int(sizes[0]), -int(sizes[1])
         if most != least:
-            message = f"the workers have {least} to {most} numbers to share, but must have equally many"
+            message = f"the workers have {least} to {most} numbers to share, but all must have the same number"
             advice = "compute a gradient of each weight on each worker, or use block_optimizer='keep'"
             raise WorkerError(f"{message}; {advice}")
 

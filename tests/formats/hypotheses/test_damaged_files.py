@@ -71,7 +71,7 @@ def test_a_truncated_or_damaged_file_raises_no_other_error(path, tmp_path):
             '{"segments": [{"text": "a", "start": 2, "end": 1}]}',
             "times run backwards: 'segments[0]' ends at 1 s, before",
         ),
-        ("[" * 100_000, ": not JSON: lists within lists, too deep"),
+        ("[" * 100_000, ": not JSON: lists are nested too deeply"),
     ],
 )
 def test_errors_name_the_utterance_and_the_place(document, message, tmp_path):

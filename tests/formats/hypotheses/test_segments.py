@@ -39,7 +39,10 @@ def test_segments_of_recordings_give_the_session(tmp_path):
     assert write(tmp_path / "x.json", SPOKEN, to=to) == [
         {"session_id": "rec", "words": "Hello é.", "start_time": 10.6, "end_time": 11.25}
     ]
-    with package.write(tmp_path / "x.json", to=to) as output, pytest.raises(LatticeError, match="lacks its segment"):
+    with (
+        package.write(tmp_path / "x.json", to=to) as output,
+        pytest.raises(LatticeError, match="has no segment for this utterance"),
+    ):
         output.write(replace(SPOKEN, key="b"))
 
 
