@@ -66,7 +66,7 @@ def test_nothing_is_written_if_the_development_set_becomes_worse(ninja, folder):
     code, _, errors = learn(ninja, "edits.tsv", *check)
     assert (code, (folder / "learned.txt").exists()) == (1, False)
     assert "development set: WER 0.00 before, 40.00 after; 2 of 2 utterances differ" in errors
-    assert "more errors with the result, so nothing is written" in errors
+    assert "more errors with the learned phrases, so nothing is written" in errors
     (folder / "ref").write_text("d-1 a kaliko cat\nd-2 one kaliko\n")
     code, _, errors = learn(ninja, "edits.tsv", *check)
     assert (code, (folder / "learned.txt").exists()) == (0, True), errors
