@@ -81,8 +81,9 @@ class AlignLexicon {
 
  private:
   struct Node {
-    std::vector<int32_t> passing;                     // words of longer entries, sorted
-    std::vector<std::pair<int32_t, int32_t>> ending;  // (word, output word) of entries that end here, sorted
+    std::vector<int32_t> passing;  // words of longer entries, in increasing order
+    std::vector<std::pair<int32_t, int32_t>>
+        ending;  // (word, output word) of entries that end here, in increasing order
   };
   std::vector<Node> nodes_;
   PairMap children_;

@@ -386,7 +386,7 @@ def takes_one_value(option: click.Option) -> bool:
 
 
 def given_on_command_line(names: Collection[str]) -> list[str]:
-    """Return the flags of the named options that occur on the command line, sorted."""
+    """Return the flags of the named options that occur on the command line, in alphabetical order."""
     context = click.get_current_context()
     return sorted(
         option.opts[0]

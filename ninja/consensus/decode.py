@@ -37,12 +37,12 @@ class Consensus:
     key: str
     words: Integers  # [num_words], word sequence of least expected error
     confidences: Floats  # [num_words], posterior of each word in its bin
-    times: Floats  # [num_words, 2], begin and end
+    times: Floats  # [num_words, 2], start and end
     bin_begin: npt.NDArray[np.int64]  # [num_bins + 1]; entries of bin b are bin_begin[b] : bin_begin[b + 1]
     word: Integers  # [num_entries], 0 = no word; the most probable word of a bin comes first
     posterior: Floats  # [num_entries]
-    word_times: Floats  # [num_entries, 2], mean begin and end of the word in this bin
-    bin_times: Floats  # [num_bins, 2], mean begin and end of all words of the bin
+    word_times: Floats  # [num_entries, 2], mean start and end of the word in this bin
+    bin_times: Floats  # [num_bins, 2], mean start and end of all words of the bin
     bayes_risk: float  # expected number of word errors of the last hypothesis
     rounds: int  # number of times the network was built
     touches_band: bool = False  # whether the search of a long lattice was limited, so that the result is approximate

@@ -30,7 +30,7 @@ def with_forms(
         normalizer: Maps written to lexical words.
 
     Returns:
-        The mentions, whose entities have the written phrase of the list as their text.
+        The mentions; the text of each entity is its written phrase in the lists.
     """
     lexical, written, owner = written_units(hypothesis, normalizer)
     outcomes: dict[str, list[bool]] = {}
@@ -47,7 +47,7 @@ def with_forms(
 
 
 def as_listed(entity: Entity, lists: Lists) -> Entity:
-    """Replace the lexical words of an entity by the text of its list, or by the first of several in sorted order."""
+    """Replace the lexical words of an entity by the text of its list; of several texts, by the alphabetically first."""
     words = tuple(entity.text.split())
     return entity._replace(
         text=min((min(texts) for of_list in lists if (texts := of_list.get(words))), default=entity.text)

@@ -1,6 +1,6 @@
 """References in NIST's STM format, matched with the utterances of Kaldi's ``segments``.
 
-A line has a file, channel, speaker, begin, end, an optional label such as ``<o,f0,male>``, and words. Lines that begin
+A line has a file, channel, speaker, start, end, an optional label such as ``<o,f0,male>``, and words. Lines that begin
 with ``;;`` are comments.
 """
 
@@ -13,7 +13,7 @@ from ninja.errors import FormatError, OptionError
 from ninja.formats.kaldi.tables import Row, is_stm, read_fields, text_of
 
 IGNORED = "ignore_time_segment_in_scoring"
-TOLERANCE = 0.05  # seconds by which begin and end may differ
+TOLERANCE = 0.05  # maximum difference of start and end times, seconds
 
 
 def read_transcripts(
@@ -72,7 +72,7 @@ def _references(
             file, channel, _, first, last, *words = fields
             begin, end = float(first), float(last)
         except ValueError as error:
-            message = "expected file, channel, speaker, begin, end and words"
+            message = "expected file, channel, speaker, start, end and words"
             raise FormatError(f"{message}, found {' '.join(fields)[:60]!r}", path, line=number) from error
         if words and words[0].startswith("<") and words[0].endswith(">"):  # any label, as in sclite
             words = words[1:]

@@ -16,7 +16,7 @@ from ninja.formats import unsupported
 from ninja.formats.content import Content, Entry
 from ninja.lattice.symbols import SymbolTable
 
-# Modules of the formats, in the order of detection, which are imported on demand. Each defines FORMAT or FORMATS.
+# Modules of the formats, in the order of detection; they are imported on demand. Each defines FORMAT or FORMATS.
 MODULES = (
     "kaldi.archive",
     "kaldi.text_archive",

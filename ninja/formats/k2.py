@@ -206,7 +206,7 @@ class K2Encoder:
         self._tables: list[tuple[Int32, Int32, Float32, Float32]] = []
 
     def add(self, lattice: Lattice) -> bytes:
-        """Convert a lattice, which is written at the end."""
+        """Convert a lattice; it is written at the end."""
         self._tables.append(_arcs(lattice))
         self._lattices.append(lattice)
         return b""

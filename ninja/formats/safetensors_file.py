@@ -198,7 +198,7 @@ def _checksum(header: Mapping[str, Any], parts: Mapping[str, memoryview], metada
 
 
 def image(arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> list[bytes | memoryview]:
-    """Encode arrays and strings as a file, whose bytes are returned in parts.
+    """Encode arrays and strings as a file; return its bytes in parts.
 
     Arrays of wide types are written first, so that each array is aligned. All `DTYPES` except bfloat16 can be written.
 

@@ -21,7 +21,7 @@ def word_entries(
         words: The words.
         confidences: Confidence of each word, in [0, 1].
         without_boosts: Confidence of each word without boosts.  [default: the field is omitted]
-        times: Begin and end of each word in seconds.  [default: the fields are omitted]
+        times: Start and end of each word in seconds.  [default: the fields are omitted]
     """
     entries = []
     for place, (word, confidence) in enumerate(zip(words, confidences, strict=True)):

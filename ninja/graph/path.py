@@ -13,7 +13,7 @@ from ninja.lattice.lattice import Scales
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Path:
-    """A path from the start to a final state, with unscaled natural-log costs, which include the final cost."""
+    """A path from the start to a final state; its unscaled natural-log costs include the final cost."""
 
     arcs: npt.NDArray[np.int64]  # arc ids
     words: npt.NDArray[np.int32]  # word ids without epsilons

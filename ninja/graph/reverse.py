@@ -50,7 +50,7 @@ def reverse(lattice: Lattice) -> Lattice:
 
     final_graph = np.full(num_states, np.inf, np.float32)
     final_acoustic = np.full(num_states, np.inf, np.float32)
-    final_label = np.zeros((2, num_states), np.int64)  # begin and end in the pool
+    final_label = np.zeros((2, num_states), np.int64)  # start and end in the pool
     stop = last - dst[:initial] if initial else np.array([last])
     final_graph[stop] = graph[:initial] if initial else 0.0
     final_acoustic[stop] = acoustic[:initial] if initial else 0.0

@@ -32,7 +32,7 @@ class Windows:
     a `step`, it ends in the number of the window, as in ``rec-17``.
     """
 
-    segments: Mapping[str, tuple[str, float, float]] | None = None  # key → recording, begin and end in seconds
+    segments: Mapping[str, tuple[str, float, float]] | None = None  # key → recording, start and end in seconds
     step: float | None = None  # seconds between the starts of consecutive windows
     path: str | None = None  # file of the segments, for messages
 

@@ -49,7 +49,7 @@ _JOINERS = "\u200c\u200d"  # separate the letters of a word in Persian and in In
 _MAX_REPEATS = 8  # limit of repetitions until a form no longer changes
 
 _ENDS = re.compile(r"\S[,?!;:…。、！？،؟।]$|\w{3}\.$", re.MULTILINE)  # final punctuation of written words
-MIN_SHARE = 0.02  # smallest share of words with final punctuation for words to look written
+MIN_SHARE = 0.02  # minimum share of words with final punctuation in written text
 _SAMPLE = 4096  # approximate number of words of a table that are tested
 LOOKS_WRITTEN = (
     "words end with punctuation: normalizer basic ignores case and punctuation; none compares words unchanged"
@@ -411,8 +411,8 @@ class LexicalForms:
     """The normalizer of a run, with a lexical table per symbol table.
 
     Args:
-        name: As for `make_normalizer`, or ``auto``, which applies ``none`` until a symbol table looks written, and
-            ``basic`` from then on.
+        name: As for `make_normalizer`, or ``auto``, which applies ``none`` until a symbol table looks like written
+            text, and ``basic`` from then on.
         note: Called with a one-line message when ``auto`` selects ``basic``.
 
     Raises:

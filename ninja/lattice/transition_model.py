@@ -40,7 +40,7 @@ class TransitionModel:
 
     @property
     def phones(self) -> Ints:
-        """Phones with transitions, sorted."""
+        """Phones with transitions, in increasing order."""
         return np.unique(self.phone[1:])
 
     def non_self_loop_log_prob(self) -> npt.NDArray[np.float32]:

@@ -16,7 +16,7 @@ DENSE = 1_000_000  # largest word id for which marking ids in an array is cheape
 
 
 def used_words(lattice: Lattice) -> list[int]:
-    """Return the sorted distinct word ids of a lattice, without epsilon."""
+    """Return the distinct word ids of a lattice in increasing order, without epsilon."""
     largest = int(lattice.word.max(initial=0))
     if largest > DENSE:
         return [word for word in np.unique(lattice.word).tolist() if word != EPSILON]

@@ -60,7 +60,7 @@ def exclusive(method: Method) -> Method:
 
 @runtime_checkable
 class LanguageModel(Protocol):
-    """A language model over words, which stores the states of histories; models derive from this class.
+    """A language model over words that stores the states of histories; models derive from this class.
 
     A history is the beginning of a sentence, ``<s>`` and the words after it. The model stores the state of each history
     in a *slot*, which callers refer to by an opaque integer ≥ 0. Every call takes a batch; the result for one history

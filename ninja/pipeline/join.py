@@ -155,7 +155,7 @@ def _script(plan: Plan, output: PartOutput, records: list[Record]) -> Iterator[b
 
 
 def _shared_files(plan: Plan, records: list[Record]) -> dict[str, bytes]:
-    """Return path and content of symbol tables and scale files, which must be equal in all shards."""
+    """Return the path and content of each symbol table and scale file; they must be equal in all shards."""
     contents: dict[str, bytes] = {}
     folder = os.path.dirname(target(plan.outputs[0].name).archive)
     for record in records:

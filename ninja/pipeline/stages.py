@@ -40,7 +40,7 @@ class StreamStage(Protocol[Output]):
     """A stage that iterates over lattices and may process several at once; results are in input order."""
 
     def __call__(self, lattices: Pairs, log: Any) -> Iterator[tuple[str, Output]]:
-        """Yield key and result of each lattice; add failures and notes to the log, whose type the stage determines."""
+        """Yield the key and result of each lattice; add failures and notes to the log that the stage needs."""
         ...
 
 

@@ -424,7 +424,7 @@ class RecordingQueue:
         self._carry_over = carry_over
         self._waiting: dict[str, deque[Utterance]] = {}  # by recording, for recordings with an utterance in flight
         self._history: dict[str, list[int]] = {}
-        self._begin: dict[str, float] = {}  # begin of the last utterance of each recording
+        self._begin: dict[str, float] = {}  # start of the last utterance of each recording
         self._ready: deque[Utterance] = deque()
 
     def enter(self, utterance: Utterance) -> bool:

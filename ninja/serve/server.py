@@ -182,7 +182,7 @@ def _stopped_by_signals(server: uvicorn.Server) -> Iterator[None]:
 
 
 def _protocol(seconds: float) -> type[asyncio.Protocol]:
-    """Return uvicorn's protocol, which also closes connections that send no complete head in `seconds`."""
+    """Return uvicorn's protocol with a limit of `seconds` for receiving the complete head of a request."""
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
     class Protocol(H11Protocol):

@@ -217,7 +217,7 @@ def _glued(parts: Sequence[LettersAndPhones]) -> LettersAndPhones:
 
 
 def alphabet(texts: Iterable[str]) -> str:
-    """Return the letters in texts, sorted, without letters that are rarer than `RARE`."""
+    """Return the letters in texts in alphabetical order, without letters that are rarer than `RARE`."""
     counts = Counter(letter for text in texts for letter in plain_letters(text))
     return "".join(sorted(letter for letter, count in counts.items() if count >= RARE * counts.total()))
 

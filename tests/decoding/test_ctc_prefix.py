@@ -131,7 +131,7 @@ def test_utterances_of_a_batch_with_ctc_scores_do_not_affect_each_other():
 
 def test_outputs_that_do_not_fit_are_refused():
     tracker = SpelledTracker(SPELLING)
-    with pytest.raises(OptionError, match="ctc has 2 utterances, but there are phrase lists of 1"):
+    with pytest.raises(OptionError, match="ctc has 2 utterances, but there are phrase lists for 1"):
         beam_search(
             steady(-1.0), np.zeros(1), tracker, [[]], bos=BOS, eos=EOS, ctc=CtcPrefixes([output(1, 2), output(2, 3)])
         )

@@ -58,7 +58,7 @@ def test_segments_have_a_recording_a_begin_and_an_end(tmp_path: Path) -> None:
     path.write_text("a rec1 0.5 1.5\nb rec1 1.5 2\n")
     assert read_segments(path) == {"a": ("rec1", 0.5, 1.5), "b": ("rec1", 1.5, 2.0)}
     path.write_text("a rec1 0.5\n")
-    with pytest.raises(FormatError, match="segments:1: expected an utterance id, its recording, begin and end, found"):
+    with pytest.raises(FormatError, match="segments:1: expected an utterance id, its recording, start and end, found"):
         read_segments(path)
     path.write_text("a rec1 0.5 late\n")
     with pytest.raises(FormatError, match=r"segments:1: '0.5' or 'late' is not a number of seconds"):

@@ -333,7 +333,7 @@ def test_sets_that_show_nothing_are_refused() -> None:
         tune_context(contextual, replace(general, references={"x": ["tell"]}), TABLE)
     with pytest.raises(OptionError, match="no utterance of the general set has phrases; add phrases that do not occur"):
         tune_context(contextual, replace(general, entities=nobody), TABLE)
-    with pytest.raises(OptionError, match="no utterance of the contextual set has phrases; are these utterance ids"):
+    with pytest.raises(OptionError, match="no utterance of the contextual set has phrases; do the utterance ids"):
         tune_context(replace(contextual, entities=Entities.from_dict({"utterances": {}})), general, TABLE)
 
 

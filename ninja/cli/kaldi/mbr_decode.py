@@ -45,7 +45,7 @@ INFINITE_COST = 1e10  # as Kaldi writes infinity
 
 
 def frame_shift_option(text: str) -> Callable[[Command], Command]:
-    """Add ``--frame-shift``, whose help begins with a text."""
+    """Return the option ``--frame-shift``; `text` is the first part of its help."""
 
     def finite(context: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
         if value is not None and not math.isfinite(value):

@@ -47,7 +47,7 @@ def one_best(inputs: Inputs, destination: Output, scales: Scales) -> None:
 
 
 def random_paths(batch: Batch, n: int, seed: int) -> Batch:
-    """Return n random paths of each lattice as lattices, whose keys are numbered like those of n-best paths."""
+    """Return n random paths of each lattice as lattices; their keys are numbered like those of n-best paths."""
     return Batch.of(
         [
             path.with_key(f"{lattice.key}-{number}")

@@ -322,7 +322,7 @@ class ContextLM(MixtureLM):
                 yield self._encoded_set(number), order[first:last]
 
     def _encoded_set(self, number: int) -> _EncodedSet:
-        """Return the phrases of an id, which are encoded on first use."""
+        """Return the phrases of an id; they are encoded on first use."""
         phrase_set = self._ids.numbered(number)
         encoded = self._encoded.sets.get(phrase_set)
         if encoded is not None:

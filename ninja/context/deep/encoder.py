@@ -177,7 +177,7 @@ class SpelledEncoder:
         self._encoder = encoder
 
     def vectors(self, texts: Sequence[str], phones: Sequence[Sequence[str]]) -> Vectors:
-        """Return the vectors of phrases, whose letters are given as `phones`; `texts` is ignored."""
+        """Return the vectors of phrases; their letters are given as `phones`, and `texts` is ignored."""
         return self._encoder.vectors(["".join(letters) for letters in phones], [()] * len(texts))
 
     def unknown_letters(self, texts: Iterable[str]) -> Counter[str]:

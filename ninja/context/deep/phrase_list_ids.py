@@ -24,12 +24,12 @@ class PhraseSet:
         self.number = number
 
     def texts(self) -> list[str]:
-        """Return the distinct texts of the phrases with a weight >= 0, sorted."""
+        """Return the distinct texts of the phrases with a weight >= 0, in alphabetical order."""
         return texts_of(self.lists)
 
 
 def texts_of(lists: Sequence[PhraseList], normalizer: Normalizer = NONE) -> list[str]:
-    """Return the distinct texts, in lexical words, of the phrases with a weight >= 0, sorted."""
+    """Return the distinct texts, in lexical words, of the phrases with a weight >= 0, in alphabetical order."""
     phrases = (phrase for phrase_list in lists for members in phrase_list.classes.values() for phrase in members)
     texts = {phrase.text for phrase in phrases if phrase.weight >= 0}
     if not normalizer.is_identity:

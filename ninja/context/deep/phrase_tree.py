@@ -14,7 +14,7 @@ _WORDS = 2**32
 
 
 class PhraseTree:
-    """A prefix tree of phrases, whose nodes are the proper prefixes of phrases.
+    """A tree whose nodes are the proper prefixes of phrases.
 
     Phrases with an unknown word are not in the tree.
     """

@@ -221,7 +221,7 @@ class Entities:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """All classes with phrases, sorted; includes "" if there are phrases without a class."""
+        """All classes with phrases, in alphabetical order; includes "" if there are phrases without a class."""
         return tuple(sorted({name for phrases in self.all_lists for name in phrases.classes}))
 
     @property

@@ -22,7 +22,7 @@ class LetterGrams:
     """
 
     def vectors(self, texts: Sequence[str], phones: Sequence[Sequence[str]]) -> npt.NDArray[np.float32]:
-        """Return unit vectors of phrases, whose letters are given as `phones`; `texts` is ignored.
+        """Return unit vectors of phrases; their letters are given as `phones`, and `texts` is ignored.
 
         Returns:
             float32 [phrases, `SIZE`]; zeros for empty strings.

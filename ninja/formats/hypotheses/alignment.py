@@ -125,7 +125,7 @@ def blocks(
     """Yield equal and unequal spans of two sequences alternately; `form` maps words to the form that is compared."""
     at = other = 0
     matches = _matches([form(word) for word in old], [form(word) for word in new], 0, 0)
-    begin = first = length = 0  # begins and length of a common span
+    begin = first = length = 0  # starts and length of a common span
     for place, other_place, size in chain(matches, [(len(old), len(new), 0)]):
         if size and (place, other_place) == (begin + length, first + length):
             length += size

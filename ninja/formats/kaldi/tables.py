@@ -96,7 +96,7 @@ def is_trn(rows: list[Row], path: Name) -> bool:
 
 
 def is_stm(rows: list[Row], path: Name) -> bool:
-    """Return whether a file is in STM format, by its name or its lines: file, channel, speaker, begin, end, words.
+    """Return whether a file is in STM format, by its name or its lines: file, channel, speaker, start, end, words.
 
     At least one time must have a decimal point, because the words of a transcript may also be digits.
     """
@@ -131,7 +131,7 @@ def read_segments(path: Name) -> dict[str, tuple[str, float, float]]:
         FormatError: A line does not have these fields, or an id occurs twice.
     """
     segments = {}
-    for number, (key, recording, begin, end) in _rows(path, "an utterance id, its recording, begin and end", 4):
+    for number, (key, recording, begin, end) in _rows(path, "an utterance id, its recording, start and end", 4):
         try:
             segments[key] = recording, float(begin), float(end)
         except ValueError as error:

@@ -19,7 +19,7 @@ from ninja.lattice.nbest import Hypothesis, NBest
 from ninja.lattice.symbols import EPSILON_NAME, SymbolTable
 
 LAST_FRAME = 2**31 - 2
-# File, channel, begin and duration, at least one of which has a decimal point, a word that is not a weight, and
+# File, channel, start and duration, at least one of which has a decimal point, a word that is not a weight, and
 # optionally a confidence.
 _MARK = re.compile(
     rb"\s*(?:;;[^\n]*\n\s*)*\S+[ \t]+\S+[ \t]+(?:\d*\.\d+[ \t]+[\d.]+|\d+[ \t]+\d*\.\d+(?![ \t]+\d+\s))"
@@ -58,7 +58,7 @@ class _Word(NamedTuple):
 def read_ctm(
     content: Pieces, path: str | None = None, options: CtmOptions | None = None
 ) -> Iterator[NBest | FormatError]:
-    """Read a CTM file, which has lines ``file channel begin duration word [confidence]`` with times in seconds.
+    """Read a CTM file, which has lines ``file channel start duration word [confidence]`` with times in seconds.
 
     There are no scores, so both costs are 0. A word that overlaps the previous word after rounding to frames begins at
     the end of the previous word. Confidences (``NA`` for none), channels, comments (``;;``), empty lines, and
@@ -111,7 +111,7 @@ def _lines(content: Pieces, path: str | None, options: CtmOptions, comments: lis
 
 def _word(fields: list[str], row: str, line: int, path: str | None, key: str, shift: float) -> _Word:
     if len(fields) not in (5, 6):
-        raise FormatError(f"expected file, channel, begin, duration, word, found {row[:60]!r}", path, line=line)
+        raise FormatError(f"expected file, channel, start, duration, word, found {row[:60]!r}", path, line=line)
     _, channel, begin_text, duration_text, word = fields[:5]
     if word.upper().startswith("<ALT"):
         raise FormatError("there are alternatives (<ALT>); choose among them first", path, line=line)

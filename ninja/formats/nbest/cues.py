@@ -49,7 +49,7 @@ class Cue:
 
     line: int  # line number of the times
     head: bytes  # line with the times
-    times: tuple[bytes, bytes] | None  # begin and end as in the file; None if the line has no times
+    times: tuple[bytes, bytes] | None  # start and end as in the file; None if the line has no times
     text_line: int  # number of the first line of the text
     begin: int  # byte offset of the text
     end: int  # byte offset of the end of the text
@@ -66,7 +66,7 @@ class Syntax:
     markup: Markup
     scan: Scan
     header: bytes  # first bytes of a new file
-    cue: Callable[[int, int, int, Sequence[str]], str]  # (number, begin and end in milliseconds, lines) -> new cue
+    cue: Callable[[int, int, int, Sequence[str]], str]  # (number, start and end in milliseconds, lines) -> new cue
     has_voices: bool = False  # whether cues may name their speaker
     is_ended_by_arrow: bool = False  # whether "-->" in a text ends it
 
@@ -92,7 +92,7 @@ def milliseconds(text: bytes) -> int:
 
 
 def times_of(line: bytes) -> tuple[bytes, bytes] | None:
-    """Return begin and end of a line ``begin --> end settings``, or None for any other line."""
+    """Return the start and end of a line ``start --> end settings``, or None for any other line."""
     match = _TIMES.fullmatch(line.rstrip(b"\r\n"))
     return None if match is None else (match[1], match[2])
 
@@ -225,7 +225,7 @@ def _decoded(text: bytes, path: str | None, line: int, encoding: str) -> str:
 def _word_times(
     times: tuple[int, int], spoken: Sequence[Token], cue: Cue, path: str | None
 ) -> list[tuple[float, float]] | None:
-    """Return the begin and end of each word in seconds, or None unless all words have times."""
+    """Return the start and end of each word in seconds, or None unless all words have times."""
     segments = [token.segment for token in spoken]
     if not segments or segments[-1] == 0 or segments[0] > 1 or len({*segments}) < len(segments):
         return None

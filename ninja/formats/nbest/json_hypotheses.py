@@ -81,7 +81,7 @@ class ObjectPlace(NamedTuple):
     path: str | None
     key: str
     line: int | None
-    note_overlaps: Callable[[int], None] | None = None  # called with the number of words whose begins were moved
+    note_overlaps: Callable[[int], None] | None = None  # called with the number of words whose start was moved
 
     def error(self, message: str) -> FormatError:
         """Return an error with this position."""
@@ -109,7 +109,7 @@ class Spoken:
     words: list[str]
     begin: list[int] | None = None  # first frame of each word
     end: list[int] | None = None  # frame after the last one of each word
-    times: list[tuple[float, float]] | None = None  # begin and end of each word in seconds, not rounded
+    times: list[tuple[float, float]] | None = None  # start and end of each word in seconds, not rounded
 
     def hypothesis(self, costs: Costs, line: int | None) -> Hypothesis:
         """Return a hypothesis with these words and graph and acoustic costs."""
@@ -287,7 +287,7 @@ def _spoken(entry: dict[str, Any], fields: ObjectFields, where: ObjectPlace) -> 
 def _times(
     word_entry: dict[str, Any], num_parts: int, fields: ObjectFields, where: ObjectPlace
 ) -> list[tuple[float, float] | None]:
-    """Return the begin and end of each part of a word in seconds, or None for each if the word has no times."""
+    """Return the start and end of each part of a word in seconds, or None for each if the word has no times."""
     values = [word_entry.get(name) for name in (fields.start, fields.end)]
     if any(value is None for value in values):
         return [None] * num_parts

@@ -121,7 +121,7 @@ class _Trie:
     def _step(
         self, at: int, word: int, time: int, cost: tuple[float, float], labels: tuple[int, ...], final: object = None
     ) -> int:
-        """Return the destination of an arc, which is created unless there is an equal one."""
+        """Return the destination of an arc; create the arc unless there is an equal one."""
         arc = (word, time, cost, labels, final)
         dst = self.below[at].get(arc)
         if dst is None:

@@ -33,7 +33,7 @@ def read_nemo(
     score_as: ScoreAs = "acoustic",
     encoding: str = "utf-8",
 ) -> Iterator[NBest]:
-    """Read the beams of NeMo's beam search, whose lines have a sentence, a tab and a score.
+    """Read the beams of NeMo's beam search: lines with a sentence, a tab and a score.
 
     All utterances must have the same number of lines, because the file does not mark where an utterance ends.
 
@@ -97,7 +97,7 @@ def manifest_keys(content: bytes, field: str = "audio_filepath", path: str | Non
 
 
 def read_manifest(content: bytes, field: str = "audio_filepath", path: str | None = None) -> dict[str, dict[str, Any]]:
-    """Read the objects of a manifest, which has one per line, by utterance id.
+    """Read the objects of a manifest, one per line, and return them by utterance id.
 
     The utterance id is a field of the object; if the field is a path, its folder and extension are removed.
     """

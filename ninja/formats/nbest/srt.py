@@ -1,4 +1,4 @@
-"""SubRip subtitles (SRT): each cue has a number, ``begin --> end`` and lines of text."""
+"""SubRip subtitles (SRT): each cue has a number, ``start --> end`` and lines of text."""
 
 from __future__ import annotations
 

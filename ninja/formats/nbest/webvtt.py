@@ -1,4 +1,4 @@
-"""WebVTT subtitles: a header, then blocks with a name, ``begin --> end`` and lines of text with tags."""
+"""WebVTT subtitles: a header, then blocks with a name, ``start --> end`` and lines of text with tags."""
 
 from __future__ import annotations
 

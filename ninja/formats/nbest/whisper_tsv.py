@@ -1,4 +1,4 @@
-"""Whisper's TSV: lines with begin and end in milliseconds, and a text."""
+"""Whisper's TSV: lines with start and end in milliseconds, and a text."""
 
 from __future__ import annotations
 

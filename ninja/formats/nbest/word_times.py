@@ -21,7 +21,7 @@ def frames_of(times: Sequence[tuple[float, float]], words: Sequence[str], frame_
     """Round the times of words to frames; a word that overlaps the previous word begins at the end of that word.
 
     Args:
-        times: Begin and end of each word in seconds.
+        times: Start and end of each word in seconds.
         words: The words, for messages.
         frame_shift: Seconds per frame, > 0.
 

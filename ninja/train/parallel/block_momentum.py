@@ -243,7 +243,7 @@ class BlockMomentum(torch.nn.Module):
                 dist.broadcast(tensor, first, group=self.group)
 
     def _rounded(self, vector: torch.Tensor) -> torch.Tensor:
-        """Return the values that the weights take when a vector is copied to them, which may be in half precision."""
+        """Return the values that the weights take when a vector is copied to them; they may be in half precision."""
         if all(weight.dtype == vector.dtype for weight in self._weights):
             return vector
         rounded = [torch.empty_like(weight) for weight in self._weights]
