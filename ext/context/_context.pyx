@@ -209,7 +209,7 @@ cdef class Tracker:
         with nogil:
             out = move(c.compose_context(arcs, tracker, start, graph_share, max_arcs))
         if out.too_large:
-            raise LatticeError(f"more than {max_arcs} arcs; prune the lattice first", key=lattice.key)
+            raise LatticeError(f"the result has more than {max_arcs} arcs; prune the lattice first", key=lattice.key)
         if out.impossible >= 0:
             word = "the end of the sentence" if out.impossible == arcs.num_arcs else f"the word of arc {out.impossible}"
             raise ModelError(f"the class language model gives probability zero to {word}", key=lattice.key)

@@ -118,7 +118,7 @@ cdef class FileBatches:
         if state == c.kFailed:
             raise InputError(f"cannot be read: {os.strerror(self.reader.error_number())}", self.path)
         if state == c.kTooLarge:
-            raise FormatError(f"a lattice of more than {self.largest >> 30} GB; the rest of this archive is not read",
+            raise FormatError(f"a lattice has more than {self.largest >> 30} GB; the rest of this archive is not read",
                               self.path, byte=self.reader.position())
         if state != c.kBatch:
             return None

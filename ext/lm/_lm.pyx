@@ -96,8 +96,8 @@ cdef class Model:
             bad = self.model.look_up(state, word, count, logprob, after)
         if bad >= 0:
             raise OptionError(
-                f"state {state[bad]} or word {word[bad]} is not one of the model's {self.model.num_states()} and "
-                f"{self.model.num_words()}"
+                f"the state {state[bad]} or the word id {word[bad]} does not exist; the model has "
+                f"{self.model.num_states()} states and {self.model.num_words()} words"
             )
         return scores, following
 
@@ -239,12 +239,14 @@ def compose_ngram(lattice not None, Model model not None, lm_word not None, extr
     cdef int64_t arc
     for arc in range(arcs.num_arcs):
         if words[arc] >= model.model.num_words():
-            raise OptionError(f"word {words[arc]} is not one of the model's {model.model.num_words()}")
+            raise OptionError(
+                f"the word id {words[arc]} does not exist; the model has {model.model.num_words()} words"
+            )
     cdef Composed out
     with nogil:
         out = move(c.compose_ngram(arcs, model.model, words, costs, eos, scale, max_arcs))
     if out.too_large:
-        raise LatticeError(f"more than {max_arcs} arcs; prune the lattice first", key=lattice.key)
+        raise LatticeError(f"the result has more than {max_arcs} arcs; prune the lattice first", key=lattice.key)
     if out.impossible >= 0:
         what = "the end of the sentence" if out.impossible == arcs.num_arcs else f"the word of arc {out.impossible}"
         raise ModelError(f"the language model gives probability zero to {what}", key=lattice.key)

@@ -153,7 +153,7 @@ class Reader {
 
   double checked(float logprob, int64_t place) const {
     if (!std::isfinite(logprob) || logprob > 0) {
-      throw Malformed{"invalid natural-log probability " + std::to_string(logprob), byte_of(place)};
+      throw Malformed{"a natural-log probability is invalid: " + std::to_string(logprob), byte_of(place)};
     }
     return logprob;
   }
@@ -172,7 +172,7 @@ class Reader {
     const float weight = load<float>(byte_of(place + 1));
     const int32_t count = load<int32_t>(byte_of(place + 2));
     if (!std::isfinite(weight))
-      throw Malformed{"invalid back-off weight " + std::to_string(weight), byte_of(place + 1)};
+      throw Malformed{"a back-off weight is invalid: " + std::to_string(weight), byte_of(place + 1)};
     if (count < 0 || count > (num_states_ - place - 3) / 2) {
       throw Malformed{"a state claims " + std::to_string(count) + " children", byte_of(place + 2)};
     }
@@ -180,7 +180,8 @@ class Reader {
     taken_ += 3 + 2 * static_cast<int64_t>(count);
     if (taken_ > num_states_) throw Malformed{"states overlap", byte_of(place)};
     if (node == NgramBuilder::kLeaf) {
-      if (count > 0) throw Malformed{"n-grams longer than the order " + std::to_string(order_), byte_of(place + 2)};
+      if (count > 0)
+        throw Malformed{"an n-gram is longer than the order " + std::to_string(order_), byte_of(place + 2)};
       return;
     }
     builder.set_backoff(node, weight);
@@ -200,7 +201,7 @@ class Reader {
       if (is_state) {
         place = what / 2 > 0 ? parent.place + what / 2 : -1;
         if (what / 2 <= 0) {
-          if (-(what / 2) >= num_overflow_) throw Malformed{"an index beyond LmOverflow", byte_of(at + 1)};
+          if (-(what / 2) >= num_overflow_) throw Malformed{"an index exceeds LmOverflow", byte_of(at + 1)};
           place = entry(overflow_ + 8 * -static_cast<int64_t>(what / 2));
         }
       }

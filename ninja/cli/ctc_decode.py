@@ -77,7 +77,7 @@ class GrowingTable(SymbolTable):
         super().__init__([(EPSILON_NAME, EPSILON)])
 
     def add(self, result: CtcResult) -> None:
-        """Add the words of a result that are new."""
+        """Add the new words of a result."""
         for word in result.words():
             word_id = self._id.setdefault(word, len(self._id))
             self._word[word_id] = word

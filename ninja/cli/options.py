@@ -89,7 +89,7 @@ def command(function: Command) -> Sectioned:
 
 
 def section(title: str, *options: Callable[[Command], Command]) -> Callable[[Command], Command]:
-    """Add options to a section of the help; without options, put those added so far that have no section into it."""
+    """Add options to a section of the help; if none are given, move all options without a section into it."""
 
     def add(function: Command) -> Command:
         other_options = list(getattr(function, "__click_params__", ())) if options else []

@@ -180,7 +180,7 @@ def unboosted_features(unboosted: WordFeatures) -> dict[str, Doubles]:
 
 
 def logit(probability: Doubles) -> Doubles:
-    """Return damped log-odds: 0 and 1 have finite ones."""
+    """Return log-odds, damped so that those of 0 and 1 are finite."""
     odds: Doubles = np.log(probability + DAMPER) - np.log(1.0 - probability + DAMPER)
     return odds
 

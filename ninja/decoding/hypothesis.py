@@ -36,7 +36,7 @@ class Hypothesis:
 
     @property
     def text(self) -> str:
-        """The words, separated by spaces; the first one of words with the same spelling."""
+        """The words, separated by spaces; of several words with the same spelling, the first."""
         return " ".join(alike[0] for alike in self.words)
 
     @property

@@ -160,7 +160,7 @@ class SpelledTracker:
         return self.spelling.words(units)
 
     def unspellable(self, lists: Sequence[PhraseList]) -> tuple[str, ...]:
-        """Return the distinct phrases that contain words which the units cannot spell, so they are never found."""
+        """Return the distinct phrases that are never found, because the units cannot spell one of their words."""
         classes = (members for phrases in lists for members in phrases.classes.values())
         texts = dict.fromkeys(phrase.text for members in classes for phrase in members)
         words = {word for text in texts for word in text.split()}

@@ -208,7 +208,7 @@ def formats_of(name: str) -> tuple[Format, ...]:
 
 
 def by_name(name: str, purpose: Literal["read", "write"]) -> Format:
-    """Return the format with a name or alias.
+    """Return the format that has the given name or alias.
 
     Raises:
         OptionError: There is no such format, or it cannot be read or written.

@@ -58,7 +58,7 @@ class Machines:
         return len(self.arcs) // 4
 
     def symbols(self, name: str, path: str | None) -> SymbolTable | None:
-        """Return the symbol table with a name, or None."""
+        """Return the symbol table that has the given name, or None."""
         table = self.others.get(name)
         if table is None:
             return None

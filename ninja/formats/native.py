@@ -98,7 +98,7 @@ class NativeFile:
         return key in self._index()
 
     def __getitem__(self, key: str) -> Lattice:
-        """Return the first lattice with a key.
+        """Return the first lattice that has the given key.
 
         Raises:
             KeyError: There is no such lattice.

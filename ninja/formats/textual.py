@@ -61,7 +61,7 @@ def spelled(
 
 
 def frames(lattice: Lattice) -> npt.NDArray[np.int32] | None:
-    """Return the frame of each state, int32 [num_states], from times or alignments; None if there are neither."""
+    """Return the frame of each state, int32 [num_states], from times or alignments; None if it has neither."""
     if lattice.time is not None:
         return lattice.time
     if not lattice.has_labels:

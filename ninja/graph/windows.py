@@ -25,7 +25,7 @@ _TIMES = re.compile(r"(.+?)[_.-](\d{1,12})-(\d{1,12})")
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """How to find the recording and the start of a window.
+    """A rule that determines the recording and the start of a window.
 
     The key of a window is a key in a segments file; or it ends in the times of the window, as in
     ``rec_000030-000065``, in a unit that fits the length of the lattice (seconds, hundredths or thousandths); or, with
@@ -111,7 +111,7 @@ def stitch(
 
     Args:
         lattices: ``(key, lattice)`` pairs; the windows of a recording are consecutive and in chronological order.
-        windows: How to find the recording and the start of a window.  [default: by the times in its key]
+        windows: Rule that determines the recording and the start of a window.  [default: by the times in its key]
         scales: Scales of the costs, with which posteriors are computed.
         frame_shift: Seconds per frame.  [default: the lattices' frame shift, else 0.01]
         log: Receives notes about uncertain seams, and failures if its ``on_error`` is set; otherwise the first failure

@@ -153,7 +153,7 @@ class Normalizer:
 
 
 def make_normalizer(name: str | os.PathLike[str] | Normalizer) -> Normalizer:
-    """Return the normalizer of a name, or the normalizer itself.
+    """Return the normalizer that a name selects; a normalizer is returned unchanged.
 
     Args:
         name: ``none`` compares words unchanged. ``basic`` applies Unicode NFKC and case folding, strips punctuation and

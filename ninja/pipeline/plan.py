@@ -78,7 +78,7 @@ def shard_folder_of(output: str) -> str:
 
 
 def renamed(name: str, new_path: Callable[[str], str]) -> str:
-    """Return the name of an output, a path or a Kaldi wspecifier, with other paths.
+    """Replace the paths in the name of an output, which is a path or a Kaldi wspecifier.
 
     Args:
         name: Name of the output.

@@ -266,7 +266,7 @@ class _Without(_Search):
         super().__init__(trials, [name for name in names if name in grids], grids, start)
 
     def ranks(self, points: Sequence[Setting]) -> list[tuple[int, int]]:
-        """Return the errors of both sets together, then the general errors."""
+        """Return the rank of each point: the errors of both sets together, then the general errors."""
         return [(sum(errors), errors[1]) for errors in self.trials.errors_without(points)]
 
 
@@ -294,12 +294,12 @@ class _With(_Search):
         return min(self._general_reference, self.trials.errors(setting).general_without) + self.allowed
 
     def excess(self, setting: Setting) -> int:
-        """Return the number of general errors above the bound, also with the margin; 0 if allowed."""
+        """Return the number of general errors above the bound, the larger of those with and without the margin."""
         errors = self.trials.errors(setting)
         return max(errors.general - self.most(setting), errors.general_beyond - self.most(setting), 0)
 
     def ranks(self, points: Sequence[Setting]) -> list[tuple[int, Errors]]:
-        """Return the excess of general errors, then the contextual and the general errors."""
+        """Return the rank of each point: the excess of general errors, then the contextual and the general errors."""
         return [
             (self.excess(point), errors) for point, errors in zip(points, self.trials.errors_of(points), strict=True)
         ]

@@ -76,7 +76,7 @@ def choose_threshold(
 
 
 def num_needed(max_rate: float, confidence: float = CONFIDENCE, *, is_finite: bool) -> int:
-    """Return the number of utterances from which a rate is bounded if none of them is changed.
+    """Return the minimum number of utterances that bound a rate if none of them is changed.
 
     Args:
         max_rate: Maximum rate, in (0, 1).

@@ -63,7 +63,7 @@ class Axis:
 
 
 class Search(ABC, Generic[Point]):
-    """A deterministic search for the point of the least rank."""
+    """A deterministic search for the point with the lowest rank."""
 
     axes: Sequence[Axis]
     rounds: int  # each with lines half as long as before
@@ -75,11 +75,11 @@ class Search(ABC, Generic[Point]):
 
     @abstractmethod
     def ranks(self, points: Sequence[Point]) -> list[Any]:
-        """Return the rank of each point, a number or a tuple; less is better."""
+        """Return the rank of each point, a number or a tuple; lower is better."""
 
     @abstractmethod
     def preference(self, point: Point) -> Any:
-        """Return the tie-breaker of grid points with equal ranks; less is better, then the first."""
+        """Return the tie-breaker of a grid point; of equal ranks, the lowest wins, then the first point."""
 
     @abstractmethod
     def value(self, point: Point, axis: int) -> float:

@@ -133,7 +133,7 @@ def write_nemo(
 
 
 def costs(cost: float, score_as: ScoreAs) -> tuple[float, float]:
-    """Return the graph and acoustic costs of a sentence with one cost."""
+    """Return the graph and acoustic costs of a sentence that has a single cost; the other cost is 0."""
     return (cost, 0.0) if score_as == "graph" else (0.0, cost)
 
 

@@ -36,7 +36,7 @@ class EndpointError(ModelError):
 
 
 class _Unusable(Exception):
-    """An answer that may be correct if the request is repeated."""
+    """The answer is unusable, but a repeated request may succeed."""
 
 
 class Client:

@@ -61,7 +61,7 @@ class EndpointPieces(LanguageModel):
         return int(self._new([(self._server.bos, *pieces.tolist())])[0])
 
     def share(self, slot: int) -> Ids:
-        """Return a slot, int64 [1], that must be released once more."""
+        """Return another reference to a slot, int64 [1]; the slot must be released once for each."""
         self._references[slot] += 1
         return np.array([slot])
 

@@ -34,7 +34,7 @@ class Pieces(LanguageModel, Protocol):
         """Read a text after ``<s>``, and return the slot of this history."""
 
     def share(self, slot: int) -> Ids:
-        """Return a slot, int64 [1], that must be released once more."""
+        """Return another reference to a slot, int64 [1]; the slot must be released once for each."""
 
     def score_below(
         self, slot: int, parent: npt.NDArray[np.int32], word: npt.NDArray[np.int32]

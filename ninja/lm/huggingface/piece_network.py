@@ -162,7 +162,7 @@ class PieceLM(AttentionLM):
         return int(self._read_texts(np.concatenate(([self._bos], pieces))[None].astype(np.int64))[0])
 
     def share(self, slot: int) -> Ids:
-        """Return a slot, int64 [1], that must be released once more."""
+        """Return another reference to a slot, int64 [1]; the slot must be released once for each."""
         self._references[slot] += 1
         return np.array([slot])
 

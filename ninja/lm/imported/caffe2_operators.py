@@ -33,7 +33,7 @@ def _axis(operator: Operator, tensor: torch.Tensor, default: int) -> int:
 
 
 def _given_tensor_fill(operator: Operator, inputs: Tensors) -> Tensors:
-    """GivenTensorFill and its integer variants: values from the file."""
+    """GivenTensorFill and its integer variants: fill a tensor with values from the file."""
     shape = operator.integers("shape")
     dtype = {"GivenTensorFill": torch.float32, "GivenTensorIntFill": torch.int32}.get(operator.type, torch.int64)
     argument = operator.arguments.get("values", ())
@@ -44,7 +44,7 @@ def _given_tensor_fill(operator: Operator, inputs: Tensors) -> Tensors:
 
 
 def _constant(operator: Operator, inputs: Tensors) -> Tensors:
-    """ConstantFill: one value in a shape that is an argument, the value of an input, or the shape of an input."""
+    """ConstantFill: repeat one value; the shape is an argument, the value of an input, or the shape of an input."""
     shape = list(operator.integers("shape"))
     if inputs:
         shape = inputs[0].tolist() if operator.integer("input_as_shape", 0) else list(inputs[0].shape)
