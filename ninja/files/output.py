@@ -160,8 +160,9 @@ class PartFile(io.RawIOBase):
         OptionError: The file would replace an input.
     """
 
+    _is_pending = False  # the temporary file is neither finished nor abandoned; an interrupt may precede `__init__`
+
     def __init__(self, path: str, *, keep: bool = False, guard: Guard | None = None) -> None:
-        self._is_pending = False  # the temporary file is neither finished nor abandoned
         self.name = path
         self._url = path if is_remote(path) else None
         self.is_direct = _is_direct(path)

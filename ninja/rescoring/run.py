@@ -12,7 +12,7 @@ from ninja.rescoring.options import RescoreOptions
 from ninja.rescoring.prompts import Prompts
 from ninja.rescoring.report import RescoreReport
 from ninja.rescoring.rescorer import Pass, Rescorer
-from ninja.rescoring.utterances import Prefetch
+from ninja.rescoring.utterances import IterableSource, Prefetch
 
 
 def rescore(
@@ -98,7 +98,9 @@ def iterate(
 
 def _run(rescorer: Rescorer, lattices: Iterable[Keyed], report: RescoreReport | None) -> Iterator[Keyed]:
     report = RescoreReport() if report is None else report
-    results = rescorer._results(Prefetch(lattices), report)  # refuses conflicting options
+    # Lattices of a list need no thread, without which batches do not depend on the load of the machine.
+    source = IterableSource(lattices) if isinstance(lattices, Sequence) else Prefetch(lattices)
+    results = rescorer._results(source, report)  # refuses conflicting options
 
     def counted() -> Iterator[Keyed]:
         with closing(results):  # type: ignore[type-var]

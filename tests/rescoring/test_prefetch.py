@@ -206,10 +206,10 @@ PAIR = r"lattices must be \(key, lattice\) pairs"
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (MANY[0][1], rf"{PAIR}, but is a single lattice; pass \[\(lattice.key, lattice\)\]"),
+        (MANY[0][1], rf"{PAIR}, not a single lattice; pass \[\(lattice.key, lattice\)\]"),
         ([MANY[0][1]], rf"{PAIR}, but an item is a Lattice; yield \(lattice.key, lattice\)"),
-        ("lat.ark", rf"{PAIR}, but is a str; read a file with ninja.read"),
-        (7, rf"{PAIR}, but is an int"),
+        ("lat.ark", rf"{PAIR}, not a str; read a file with ninja.read"),
+        (7, rf"{PAIR}, not an int"),
         ([("a", 1)], rf"{PAIR}, but an item is a tuple; ninja.read yields such pairs"),
         (MANY[0], rf"{PAIR}, but an item is a str"),
     ],
