@@ -4,8 +4,8 @@
 
 SHARED holds ``data/real``, ``data/korean`` and ``data/english``. Everything is fitted on the development half of a set
 and measured on the words of minimum Bayes risk decoding of the test half. Intervals are 95 % bootstrap intervals of
-paired differences, over speakers where they are known, else over utterances. Kaldi's recipe is a logistic regression,
-with its features and its penalty, of confidences with two digits, as in its CTM files.
+paired differences and of the ECE, over speakers where they are known, else over utterances. Kaldi's recipe is a
+logistic regression, with its features and its penalty, of confidences with two digits, as in its CTM files.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ninja.consensus import mbr_decode
 from ninja.consensus.word_confidences import WordConfidenceEstimator
 from ninja.consensus.word_features import WordFeatures, lexical_words, sigmoid, word_features
 from ninja.evaluate import align
-from ninja.evaluate.confidence import CLIP, score_confidences
+from ninja.evaluate.confidence import CLIP, NUM_BINS, score_confidences
 from ninja.lattice import Scales
 from ninja.lattice.batch import collect_batches
 from ninja.lm import load
@@ -43,6 +43,7 @@ DAMPER = 0.001  # of Kaldi's logit
 NORMALIZER = 0.0025  # Kaldi's penalty, for the mean loss
 MIN_CATEGORY = 10  # occurrences of a word with a category of its own in Kaldi's recipe
 NUM_DRAWS = 2000
+NUM_EXACT = 200  # simulations of exact confidences
 POSTERIORS, KALDI = "posteriors", "Kaldi's recipe"
 LMS = {"trigram": "english-ngram", "LSTM": "english"}
 
@@ -226,6 +227,25 @@ def nce_draws(decoded: Decoded, confidences: Doubles) -> Doubles:
     return result
 
 
+def ece_interval(decoded: Decoded, confidences: Doubles) -> tuple[float, float]:
+    """Return the 95 % bootstrap interval of the expected calibration error over speakers or utterances."""
+    group = decoded.groups()
+    bin = np.minimum((confidences * NUM_BINS).astype(np.int64), NUM_BINS - 1)
+    num_words = np.bincount(group)
+    errors = np.bincount(group * NUM_BINS + bin, confidences - decoded.is_correct, len(num_words) * NUM_BINS)
+    draws = np.random.default_rng(0).integers(0, len(num_words), (NUM_DRAWS, len(num_words)))
+    eces = np.abs(errors.reshape(-1, NUM_BINS)[draws].sum(1)).sum(1) / num_words[draws].sum(1)
+    low, high = np.quantile(eces, (0.025, 0.975)).tolist()
+    return low, high
+
+
+def exact_ece(confidences: Doubles) -> float:
+    """Return the mean expected calibration error of words that are correct with the probability of their confidence."""
+    random = np.random.default_rng(0)
+    eces = [score_confidences(confidences, random.random(len(confidences)) < confidences).ece for _ in range(NUM_EXACT)]
+    return float(np.mean(eces))
+
+
 def order_agreement(decoded: Decoded, confidences: Doubles) -> float:
     """Return the share of pairs of words of an utterance whose confidences have the order of their posteriors."""
     num_equal = num_pairs = begin = 0
@@ -250,7 +270,9 @@ def table(subject: Set, data: Path) -> Iterator[str]:
     share = f"{100 * test.is_correct.mean():.1f} % correct"
     yield f"{subject.name}: {len(test.keys):,} words, {share}, {units} {kind}; {len(dev.keys):,} words for the fit."
     yield ""
-    yield from head("", "NCE", f"to {POSTERIORS} [95 %]", f"to {KALDI} [95 %]", "ECE", "AUC", "order kept %")
+    yield from head(
+        "", "NCE", f"to {POSTERIORS} [95 %]", f"to {KALDI} [95 %]", "ECE [95 %]", "if exact", "AUC", "order kept %"
+    )
     draws: dict[str, Doubles] = {}
     scored: dict[str, float] = {}
     for name, confidences in systems(subject, dev, test, data):
@@ -262,7 +284,10 @@ def table(subject: Set, data: Path) -> Iterator[str]:
             for other in (POSTERIORS, best_kaldi)
         ]
         order = f"{100 * order_agreement(test, confidences):.1f}"
-        yield row(name, f"{scores.nce:.3f}", *differences, f"{scores.ece:.3f}", f"{scores.auc:.3f}", order)
+        low, high = ece_interval(test, confidences)
+        ece = f"{scores.ece:.3f} [{low:.3f}, {high:.3f}]"
+        exact = f"{exact_ece(confidences):.3f}"
+        yield row(name, f"{scores.nce:.3f}", *differences, ece, exact, f"{scores.auc:.3f}", order)
     yield ""
 
 

@@ -35,6 +35,7 @@ POSTERIORS = {
 BIN_POSTERIORS = ("half", "quarter")  # names of the posteriors whose networks have the features `OF_BINS`
 OF_BINS = ("competitor", "no_word", "entropy", "alternatives", "insertion")
 OF_NEIGHBOURS = ("previous_half", "next_half", "previous_quarter", "next_quarter", "first", "last")
+OF_UTTERANCE = ("mean_half", "mean_quarter", "mean_entropy_half", "mean_entropy_quarter")
 OF_TIMES = ("depth", "duration", "duration_per_letter", "squared_duration_per_letter")
 OF_LM = ("surprise", "previous_surprise", "next_surprise", "unknown")
 OF_BOOSTS = ("unboosted", "unboosted_half")
@@ -43,6 +44,7 @@ ALWAYS = (
     *(f"{name}_{posterior}" for posterior in BIN_POSTERIORS for name in OF_BINS),
     "letters",
     *OF_NEIGHBOURS,
+    *OF_UTTERANCE,
 )
 NAMES = (*ALWAYS, *OF_TIMES, *OF_LM, *OF_BOOSTS)
 
@@ -110,8 +112,8 @@ def word_features(
     """Compute features of word sequences from lattices.
 
     Posteriors are those of ``mbr_decode`` with the words as its hypothesis, at the scales and at smaller ones. Other
-    features describe the bins of the words, their length, times, and neighbours. Probabilities are logits or
-    logarithms.
+    features describe the bins of the words, their length, times, and neighbours, and the utterance by means over its
+    words. Probabilities are logits or logarithms.
 
     Args:
         lattices: The lattices.
@@ -259,6 +261,9 @@ def _features(
         values |= {f"previous_{name}": padded[:-2], f"next_{name}": padded[2:]}
     place = np.arange(len(ids))
     values |= {"first": (place == 0).astype(np.float64), "last": (place == len(ids) - 1).astype(np.float64)}
+    for name in OF_UTTERANCE:
+        of_words = values[name.removeprefix("mean_")]
+        values[name] = np.full(len(ids), of_words.mean() if len(ids) else 0.0)
     if is_timed(lattice):
         values |= _times(lattice, networks["posterior"], letters)
     return WordFeatures(lattice.key, words, posterior, values)

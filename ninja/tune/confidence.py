@@ -12,7 +12,7 @@ import numpy.typing as npt
 from ninja.consensus.confidence_model import ConfidenceModel
 from ninja.consensus.decode import mbr_decode
 from ninja.consensus.word_confidences import Find, Scorer, WordConfidenceEstimator
-from ninja.consensus.word_features import NAMES, OF_LM, WordFeatures, sigmoid
+from ninja.consensus.word_features import NAMES, OF_LM, OF_UTTERANCE, WordFeatures, sigmoid
 from ninja.errors import FormatError, NinjaError
 from ninja.evaluate import align
 from ninja.evaluate.confidence import ConfidenceScores, score_confidences
@@ -29,6 +29,8 @@ MIN_BLOCK = 20  # minimum number of words per block of the monotone map
 NUM_FOLDS = 5  # number of folds of the cross-validation
 PENALTIES = (3.0, 10.0, 30.0, 100.0)  # L2 penalties of features to choose from
 WORD_PENALTIES = (10.0, 3.0)  # L2 penalties of words to choose from
+UTTERANCE_PENALTY = 3.0  # factor of the penalty for features of utterances, which have one value per utterance
+SPEAKER_CORRELATION = 1e-3  # assumed correlation of the calibration errors of two words of a speaker
 DIGITS = 6  # significant digits of written numbers
 
 Method = Literal["logistic", "monotone"]
@@ -60,8 +62,8 @@ class _Words:
 
     features: list[WordFeatures]
     is_correct: Bools
-    fold: npt.NDArray[np.int64]
-    unit: str  # unit of the folds, for messages
+    group: npt.NDArray[np.int64]  # speaker, or utterance if speakers are unknown
+    unit: str  # unit of the groups, for messages
 
     @property
     def texts(self) -> list[str]:
@@ -70,6 +72,25 @@ class _Words:
     @property
     def posterior(self) -> Doubles:
         return np.concatenate([part.posterior for part in self.features])
+
+    @property
+    def fold(self) -> npt.NDArray[np.int64]:
+        """Fold of each word in the cross-validation."""
+        return self.group % NUM_FOLDS
+
+    @property
+    def weight(self) -> Doubles:
+        """Weight of each word in the fit; the mean is 1.
+
+        A speaker with n words counts as n / (1 + SPEAKER_CORRELATION · (n − 1)) words, because errors of calibration
+        are correlated within a speaker. Otherwise a speaker with most of the words would determine the map of others.
+        """
+        if self.unit != "speaker":
+            return np.ones(len(self.group))
+        num_words = np.bincount(self.group)[self.group]
+        weight = 1.0 / (1.0 + SPEAKER_CORRELATION * (num_words - 1.0))
+        result: Doubles = weight / weight.mean()
+        return result
 
     def names(self) -> tuple[str, ...]:
         """Return the features that all lattices have."""
@@ -92,10 +113,11 @@ def tune_confidence(
     """Fit a map from features of decoded words to the probability that they are correct.
 
     The words of minimum Bayes risk decoding are aligned with the references, which labels each as correct or wrong. The
-    logistic map uses posteriors at several scales, the bins, the length and the times of the word, and, if they are
-    available, its surprise and its posterior without boosts; its L2 penalties are chosen by cross-validation. The
-    monotone map uses the posterior only and keeps the order of words. Posteriors are kept if the set has fewer than 300
-    words, or fewer than 30 correct or wrong words, or if the map is not better than they are in cross-validation.
+    logistic map uses posteriors at several scales, the bins, the length and the times of the word, means over the
+    utterance, and, if they are available, its surprise and its posterior without boosts; its L2 penalties are chosen by
+    cross-validation. The monotone map uses the posterior only and keeps the order of words. Posteriors are kept if the
+    set has fewer than 300 words, or fewer than 30 correct or wrong words, or if the map is not better than they are in
+    cross-validation.
 
     Args:
         lattices: A development set. Lattices without a reference are ignored.
@@ -105,8 +127,9 @@ def tune_confidence(
         surprise: Scores sentences with a language model; see ``ninja.lm.surprise.WordSurprise``.
         lm: Name of this model, which is stored.
         unboosted: Finds the lattice of a key before its words were boosted.
-        speakers: Speaker of each utterance; folds of the cross-validation are then of speakers, if there are at least
-            5.  [default: folds are of utterances]
+        speakers: Speaker of each utterance. If there are at least 5, folds of the cross-validation are of speakers, and
+            each word of a speaker with many words has a smaller weight in the logistic map.  [default: folds are of
+            utterances]
         forms: Lexical forms, by which words are compared.
         log: Log of lattices that fail.
 
@@ -170,9 +193,9 @@ def _decoded(
         raise FormatError("no lattice has a decoded word, so there are no confidences to fit")
     order = list(dict.fromkeys(keys))
     group, are_speakers = utterance_groups(order, speakers)
-    fold_of = dict(zip(order, (group % NUM_FOLDS).tolist(), strict=True))
-    fold = np.array([fold_of[key] for key in keys], np.int64)
-    return _Words(features, np.array(labels, np.bool_), fold, "speaker" if are_speakers else "utterance")
+    group_of = dict(zip(order, group.tolist(), strict=True))
+    groups = np.array([group_of[key] for key in keys], np.int64)
+    return _Words(features, np.array(labels, np.bool_), groups, "speaker" if are_speakers else "utterance")
 
 
 def _batch_features(
@@ -212,10 +235,12 @@ def _fit_logistic(words: _Words, scales: Scales, lm: str | None) -> tuple[Confid
     """Fit a logistic map with cross-validated penalties; return it and cross-validated confidences."""
     names = words.names()
     table = np.concatenate([part.table(names) for part in words.features])
-    texts = words.texts
+    texts, weight = words.texts, words.weight
+    factors = np.array([UTTERANCE_PENALTY if name in OF_UTTERANCE else 1.0 for name in names])
 
     def of_rows(rows: npt.NDArray[np.int64], penalty: float, word_penalty: float | None) -> Logistic:
-        return fit_logistic(table[rows], [texts[row] for row in rows], words.is_correct[rows], penalty, word_penalty)
+        some = [texts[row] for row in rows]
+        return fit_logistic(table[rows], some, words.is_correct[rows], penalty * factors, word_penalty, weight[rows])
 
     def held_out(penalty: float, word_penalty: float | None) -> tuple[float, Doubles]:
         """Return the loss of cross-validated confidences, and the confidences."""
@@ -224,7 +249,7 @@ def _fit_logistic(words: _Words, scales: Scales, lm: str | None) -> tuple[Confid
             rows = np.flatnonzero(is_held_out)
             fitted = of_rows(np.flatnonzero(~is_held_out), penalty, word_penalty)
             confidences[rows] = sigmoid(fitted.logits(table[rows], [texts[row] for row in rows]))
-        return -float(np.log(np.where(words.is_correct, confidences, 1.0 - confidences)).sum()), confidences
+        return -float(weight @ np.log(np.where(words.is_correct, confidences, 1.0 - confidences))), confidences
 
     of_penalty = {penalty: held_out(penalty, None) for penalty in PENALTIES}
     penalty = min(of_penalty, key=lambda value: of_penalty[value][0])

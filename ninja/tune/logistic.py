@@ -38,7 +38,12 @@ class Logistic:
 
 
 def fit_logistic(
-    table: Doubles, words: Sequence[str], is_correct: npt.NDArray[np.bool_], penalty: float, word_penalty: float | None
+    table: Doubles,
+    words: Sequence[str],
+    is_correct: npt.NDArray[np.bool_],
+    penalty: float | Doubles,
+    word_penalty: float | None,
+    row_weight: Doubles | None = None,
 ) -> Logistic:
     """Fit a logistic regression with L2 penalties by Newton's method.
 
@@ -46,29 +51,32 @@ def fit_logistic(
         table: Features, float64 [num_rows, num_features]. The penalty applies to weights of standardised features.
         words: Words of the rows.
         is_correct: Target of each row.
-        penalty: Factor of half the squared weights of features, > 0.
+        penalty: Factor of half the squared weights of features, > 0; a number or float64 [num_features].
         word_penalty: Factor of half the squared weights of words that occur at least `MIN_COUNT` times; None fits no
             such weights.
+        row_weight: Factor of the loss of each row, > 0.  [default: 1]
 
     Source: Hastie, Tibshirani and Friedman, 2009, "The Elements of Statistical Learning", section 4.4.
     """
     mean, deviation = table.mean(0), table.std(0)
     deviation = np.where(deviation > 1e-9, deviation, 1.0)
     design = np.column_stack((np.ones(len(table)), (table - mean) / deviation))
-    penalties = np.full(design.shape[1], penalty)
-    penalties[0] = 1e-9  # penalty of the bias
+    penalties = np.full(design.shape[1], 1e-9)  # penalty of the bias
+    penalties[1:] = penalty
     number_of = _frequent(words) if word_penalty is not None else {}
     number = np.array([number_of.get(word, len(number_of)) for word in words], np.int64)
     weights, effects = np.zeros(design.shape[1]), np.zeros(len(number_of) + 1)
     target = is_correct.astype(np.float64)
-    blocks, targets = _in_blocks(design), _in_blocks(target)
+    if row_weight is None:
+        row_weight = np.ones(len(table))
+    blocks, targets, row_weights = _in_blocks(design), _in_blocks(target), _in_blocks(row_weight)
     for _ in range(MAX_ROUNDS if number_of else 1):
         before = weights
-        weights = _newton(blocks, targets, penalties, weights, _in_blocks(effects[number]))
+        weights = _newton(blocks, targets, row_weights, penalties, weights, _in_blocks(effects[number]))
         if number_of:
             assert word_penalty is not None
             logits = (blocks @ weights).reshape(-1)[: len(table)]
-            effects = _word_effects(logits, target, number, effects, word_penalty)
+            effects = _word_effects(logits, target, row_weight, number, effects, word_penalty)
         if np.abs(weights - before).max() < ENOUGH**0.5:
             break
     scaled = weights[1:] / deviation
@@ -81,12 +89,14 @@ def _frequent(words: Sequence[str]) -> dict[str, int]:
     return {word: place for place, (word, count) in enumerate(counts) if count >= MIN_COUNT}
 
 
-def _newton(design: Doubles, target: Doubles, penalties: Doubles, weights: Doubles, offset: Doubles) -> Doubles:
-    """Minimise the penalised loss over the weights of features; `design` and `target` are in blocks of rows."""
+def _newton(
+    design: Doubles, target: Doubles, row_weight: Doubles, penalties: Doubles, weights: Doubles, offset: Doubles
+) -> Doubles:
+    """Minimise the penalised loss over the weights of features; rows are in blocks."""
     for _ in range(MAX_STEPS):
         probability = sigmoid(design @ weights + offset)
-        variance = np.maximum(probability * (1.0 - probability), 1e-9)
-        gradient = (design * (probability - target)[..., None]).sum((0, 1)) + penalties * weights
+        variance = row_weight * np.maximum(probability * (1.0 - probability), 1e-9)
+        gradient = (design * (row_weight * (probability - target))[..., None]).sum((0, 1)) + penalties * weights
         hessian = (design.transpose(0, 2, 1) @ (design * variance[..., None])).sum(0) + np.diag(penalties)
         step = np.linalg.solve(hessian, gradient)
         weights = weights - step
@@ -103,13 +113,15 @@ def _in_blocks(rows: Doubles) -> Doubles:
     return padded.reshape(num_blocks, BLOCK, *rows.shape[1:])
 
 
-def _word_effects(offset: Doubles, target: Doubles, number: Int64s, effects: Doubles, penalty: float) -> Doubles:
+def _word_effects(
+    offset: Doubles, target: Doubles, row_weight: Doubles, number: Int64s, effects: Doubles, penalty: float
+) -> Doubles:
     """Return the weight of each word; the last weight is for all other words, and stays 0."""
     size = len(effects)
     for _ in range(MAX_STEPS):
         probability = sigmoid(offset + effects[number])
-        gradient = np.bincount(number, probability - target, size) + penalty * effects
-        hessian = np.bincount(number, probability * (1.0 - probability), size) + penalty
+        gradient = np.bincount(number, row_weight * (probability - target), size) + penalty * effects
+        hessian = np.bincount(number, row_weight * probability * (1.0 - probability), size) + penalty
         step = gradient / hessian
         step[-1] = 0.0
         effects = effects - step

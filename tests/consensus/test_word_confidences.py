@@ -15,6 +15,7 @@ from ninja.consensus.word_confidences import WordConfidenceEstimator, with_confi
 from ninja.consensus.word_features import (
     DAMPER,
     OF_TIMES,
+    OF_UTTERANCE,
     POSTERIORS,
     LexicalWords,
     Surprise,
@@ -51,6 +52,9 @@ def test_posteriors_at_smaller_scales_are_those_of_scaled_costs():
     )
     assert features.values["previous_half"][1:].tolist() == features.values["half"][:-1].tolist()
     assert features.values["next_half"][:-1].tolist() == features.values["half"][1:].tolist()
+    for name in OF_UTTERANCE:
+        mean = features.values[name.removeprefix("mean_")].mean()
+        assert features.values[name] == pytest.approx(np.full(3, mean))
     assert np.exp(features.values["depth"]).tolist() == pytest.approx([2.0] * 3)
     assert np.exp(features.values["duration"]).tolist() == pytest.approx([3.0] * 3)
 

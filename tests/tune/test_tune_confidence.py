@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ninja.consensus.word_confidences import WordConfidenceEstimator
-from ninja.consensus.word_features import Surprise, sigmoid
+from ninja.consensus.word_features import OF_UTTERANCE, Surprise, sigmoid
 from ninja.errors import FormatError, LatticeError
 from ninja.evaluate.confidence import ConfidentWords, label_words, score_confidences
 from ninja.graph import from_arcs
+from ninja.lattice import Scales
 from ninja.lattice.batch import Batch
 from ninja.log import Log
 from ninja.tune.confidence import tune_confidence
@@ -105,16 +106,57 @@ def test_a_set_without_references_is_refused():
         tune_confidence(lattices.items(), {"other": ["a"]})
 
 
-def test_the_logistic_regression_minimises_its_penalised_loss():
+def mixed_speakers():
+    """Return lattices and references of one speaker with 240 utterances, mostly wrong, and 12 speakers with 10 each."""
+    lattices, references = overconfident(360)
+    speakers = {key: "large" if place < 240 else f"small{place % 12}" for place, key in enumerate(lattices)}
+    for place, (key, words) in enumerate(references.items()):
+        if speakers[key] == "large":
+            references[key] = [word if place % 2 else "other" for word in words]
+    return lattices, references, speakers
+
+
+def test_a_speaker_with_most_words_does_not_determine_the_map_of_others():
+    lattices, references, speakers = mixed_speakers()
+    tuned, unaware = (tune_confidence(lattices.items(), references, speakers=names).model for names in (speakers, None))
+    others = overconfident(150, seed=1)
+    assert score_on(tuned, *others).ece < 0.8 * score_on(unaware, *others).ece
+
+
+def test_words_of_a_difficult_utterance_have_smaller_confidences():
+    lattices, references = overconfident(300)
+    batch = Batch.of(lattices.values())
+    features = WordConfidenceEstimator().features(batch, [[1, 3, 5, 7, 9, 11]] * len(batch), Scales())[0]
+    generator = np.random.default_rng(2)
+    for part in features:  # all words of an utterance are correct or wrong by the mean over its words
+        right = generator.random() < sigmoid(4.0 * (part.values["half"].mean() - 1.5))
+        references[part.key] = [f"w{2 * slot}" if right else "other" for slot in range(6)]
+    tuned = tune_confidence(lattices.items(), references)
+    assert tuned.model.weights["mean_half"] > 4 * abs(tuned.model.weights["half"])
+    assert tuned.after.auc > 0.8
+
+
+def test_features_of_utterances_have_a_penalty_of_their_own(monkeypatch):
+    monkeypatch.setattr("ninja.tune.confidence.UTTERANCE_PENALTY", 1e9)
+    lattices, references = overconfident(150)
+    weights = tune_confidence(lattices.items(), references).model.weights
+    assert max(abs(weights[name]) for name in OF_UTTERANCE) < 1e-5
+    assert abs(weights["half"]) > 1e-2
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_logistic_regression_minimises_its_penalised_loss(weighted):
     generator = np.random.default_rng(0)
     table = generator.normal(size=(300, 3)) * [1.0, 5.0, 0.1] + [0.0, 2.0, -1.0]
     words = [f"w{number}" for number in generator.integers(0, 40, 300)]
     correct = generator.random(300) < sigmoid(table @ [1.0, -0.2, 4.0])
-    fitted = fit_logistic(table, words, correct, 2.0, 3.0)
-    error = sigmoid(fitted.logits(table, words)) - correct
+    row_weight = generator.random(300) + 0.1 if weighted else None
+    penalty = np.array([2.0, 1.0, 4.0]) if weighted else 2.0
+    fitted = fit_logistic(table, words, correct, penalty, 3.0, row_weight)
+    error = (sigmoid(fitted.logits(table, words)) - correct) * (1.0 if row_weight is None else row_weight)
     assert error.sum() == pytest.approx(0.0, abs=1e-2)
     standardised = (table - table.mean(0)) / table.std(0)
-    assert standardised.T @ error + 2.0 * fitted.weights * table.std(0) == pytest.approx(0.0, abs=1e-2)
+    assert standardised.T @ error + penalty * fitted.weights * table.std(0) == pytest.approx(0.0, abs=1e-2)
     assert len(fitted.words) > 30
     for word, weight in fitted.words.items():
         rows = [row for row, other in enumerate(words) if other == word]
