@@ -43,7 +43,7 @@ cdef object _error(c.Fault* fault, object path, object key, cbool archive):
     elif fault.kind == c.kSymbol:
         kind = TableError
     if archive and fault.fatal and fault.byte >= 0:
-        message += "; there is no resynchronising, the rest of this archive is not read"
+        message += "; the rest of this archive is not read"
     return kind(
         message,
         path,

@@ -30,8 +30,8 @@ cdef object no_path(object lattice):
     return lattice_error(lattice, "no path leads from the start to a final state")
 
 
-cdef object too_large(object lattice, int64_t max_arcs, object where, object advice="prune the lattice first"):
-    return lattice_error(lattice, f"more than {max_arcs} arcs{where}; {advice}")
+cdef object too_large(object lattice, object limit, object advice="prune the lattice first"):
+    return lattice_error(lattice, f"{limit}; {advice}")
 
 
 cdef object result(object lattices, Results& results):
@@ -272,7 +272,7 @@ def remove_epsilons(lattice not None, double acoustic_scale, int64_t max_arcs):
     with nogil:
         arrays = c.remove_epsilons(arcs, labels, acoustic_scale, max_arcs)
     if arrays.too_large:
-        raise too_large(lattice, max_arcs, " without the epsilons")
+        raise too_large(lattice, f"more than {max_arcs} arcs remain without the epsilons")
     if arrays.state.empty():
         raise no_path(lattice)
     time = lattice.time
@@ -293,7 +293,7 @@ def determinize(lattice not None, double acoustic_scale, int64_t max_arcs):
     with nogil:
         arrays = c.determinize(arcs, acoustic_scale, max_arcs)
     if arrays.too_large:
-        raise too_large(lattice, max_arcs, ", or as much work, to determinize")
+        raise too_large(lattice, f"determinization needs more than {max_arcs} arcs, or as much work")
     return (
         int64s(arrays.arc_begin), int32s(arrays.dst), int32s(arrays.word), int64s(arrays.taken_begin),
         int32s(arrays.taken), int32s(arrays.final_state), int64s(arrays.final_taken_begin), int32s(arrays.final_taken),
@@ -340,7 +340,7 @@ def unite(list lattices not None, double acoustic_scale, double delta, int64_t m
     with nogil:
         arrays = c.unite(operands, acoustic_scale, delta, max_arcs, max_labels)
     if arrays.too_large:
-        raise too_large(lattices[0], max_arcs, ", or as much work, to determinize the union",
+        raise too_large(lattices[0], f"determinization of the union needs more than {max_arcs} arcs, or as much work",
                         "prune the lattices first, or keep all paths without determinization")
     return lattice_of(lattices[0], arrays, _new(Lattice), _SLOTS, None)
 
@@ -363,10 +363,10 @@ def minimize(lattices not None, cbool strings, cbool weights, double acoustic_sc
     return result(lattices, results)
 
 
-cdef object split_arrays(object lattice, c.SplitLattice& split, int64_t max_arcs, object where):
+cdef object split_arrays(object lattice, c.SplitLattice& split, object limit):
     """Return the old state of each state, arc_begin, dst, the old arc of each arc, and the states' automaton states."""
     if split.too_large:
-        raise too_large(lattice, max_arcs, where)
+        raise too_large(lattice, limit)
     return (
         int32s(split.state_map), int64s(split.arc_begin), int32s(split.dst), int64s(split.arc_map),
         int32s(split.automaton_state),
@@ -379,7 +379,7 @@ def expand_ngram(lattice not None, int32_t num_words, int64_t max_arcs):
     cdef c.SplitLattice split
     with nogil:
         split = c.expand_ngram(arcs, num_words, max_arcs)
-    return split_arrays(lattice, split, max_arcs, f" when expanded to {num_words + 1}-grams")
+    return split_arrays(lattice, split, f"the expansion to {num_words + 1}-grams has more than {max_arcs} arcs")
 
 
 def follow_transcript(lattice not None, const int32_t[::1] words not None, int64_t max_arcs):
@@ -393,7 +393,7 @@ def follow_transcript(lattice not None, const int32_t[::1] words not None, int64
     cdef const int32_t* first = &words[0] if length > 0 else NULL
     with nogil:
         split = c.follow_transcript(arcs, first, length, max_arcs)
-    return split_arrays(lattice, split, max_arcs, " in the difference")
+    return split_arrays(lattice, split, f"the difference has more than {max_arcs} arcs")
 
 
 def compose(lattice not None, machine not None, int32_t phi, int64_t max_arcs):
@@ -411,7 +411,7 @@ def compose(lattice not None, machine not None, int32_t phi, int64_t max_arcs):
     with nogil:
         composed = c.compose(arcs, fst, start, phi, max_arcs)
     if composed.too_large:
-        raise too_large(lattice, max_arcs, " in the composition")
+        raise too_large(lattice, f"the composition has more than {max_arcs} arcs")
     if composed.cycle >= 0:
         return composed.cycle
     return (

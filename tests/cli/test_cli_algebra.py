@@ -80,7 +80,7 @@ def test_a_lattice_that_fails_does_not_cost_the_others(ninja: Run, first: str, s
     out = tmp_path / "union.ark"
     code, _, errors = ninja("union", first, second, "-o", out, "--max-arcs", "3")
     assert code == 1
-    assert "key 'u1': more than 3 arcs, or as much work, to determinize the union" in errors
+    assert "key 'u1': determinization of the union needs more than 3 arcs, or as much work" in errors
     assert list(read(out)) == ["u3"]
     code, _, errors = ninja(
         "union", first, second, "-o", tmp_path / "none.ark", "--max-arcs", "3", "--on-error", "raise"
