@@ -118,7 +118,7 @@ def correct(
 
 
 def in_format_of(inputs: Inputs, destination: Output) -> Output:
-    """Return an output that restores transcripts, and on stdout any file whose format can be restored."""
+    """Return an output in the format of the inputs if they are transcripts, or if stdout can restore their format."""
     name = None if inputs.format is None else inputs.format.partition(":")[0]
     if destination.to is not None or not (destination.is_stdout or name == NAME):
         return destination

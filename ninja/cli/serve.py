@@ -48,7 +48,7 @@ OF_KINDS = ("lm_weight", "word_penalty", "acoustic_scale", "max_unknown")  # who
 @section("Limits", from_fields(ServeOptions))
 @section(
     "Server",
-    reads("--words", f"{WORDS_HELP} Lattices that contain word ids require it."),
+    reads("--words", f"{WORDS_HELP} It is required for lattices that contain word ids."),
     click.option("--host", default="127.0.0.1", help="Address to listen on; 0.0.0.0 for all network interfaces."),
     click.option("--port", type=click.IntRange(0, 65535), default=8080, help="Port to listen on; 0 for any free port."),
     reads("--token-file", "File with a token that clients must send ('Authorization: Bearer TOKEN')."),

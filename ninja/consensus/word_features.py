@@ -111,19 +111,19 @@ def word_features(
 ) -> list[WordFeatures]:
     """Compute features of word sequences from lattices.
 
-    Posteriors are those of ``mbr_decode`` with the words as its hypothesis, at the scales and at smaller ones. Other
-    features describe the bins of the words, their length, times, and neighbours, and the utterance by means over its
-    words. Probabilities are logits or logarithms.
+    Posteriors are computed by ``mbr_decode`` with the words as its hypothesis, at the given scales and at smaller
+    scales. Other features describe the bins of the words, their lengths, times and neighbours, and the utterance by
+    means over its words. Probabilities are given as logits or logarithms.
 
     Args:
         lattices: The lattices.
         words: Lexical words for each lattice, such as those decoded from it.
         scales: Weights of the total cost.
         forms: Lexical forms, by which words are compared.
-        only_posteriors: Compute the posteriors at the scales only, and no `values`.
+        only_posteriors: Compute only the posteriors at the given scales; `values` is empty.
 
     Returns:
-        The features of each sequence. The features of times are missing if a lattice has no times.
+        The features of each sequence. Features of the times of words are missing if a lattice has no times.
 
     Raises:
         LatticeError: No path leads from the start to a final state, or state times are inconsistent.

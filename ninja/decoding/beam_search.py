@@ -241,7 +241,7 @@ def _check_step(output: npt.ArrayLike, num_rows: int, largest: int) -> Floats:
     if len(logprob) != num_rows:
         raise ModelError(f"step: log-probabilities have shape {logprob.shape}, but there are {num_rows} hypotheses")
     if logprob.shape[1] <= largest:
-        raise OptionError(f"bos or eos is {largest}, but the model has {logprob.shape[1]} units")
+        raise OptionError(f"bos or eos is {largest}, but the model has only the units 0 to {logprob.shape[1] - 1}")
     return logprob
 
 

@@ -78,7 +78,7 @@ class WordFilter:
         return [[word for word in sentence if word not in ignored] for sentence in words]
 
     def texts(self, texts: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-        """Apply the filters to transcripts by key; raises as ``lines`` does."""
+        """Apply the filters to transcripts by key; for the errors, see ``lines``."""
         return dict(zip(texts, self.lines(list(texts.items())), strict=True))
 
 

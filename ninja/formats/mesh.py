@@ -388,7 +388,7 @@ def _spelled(word: str | None) -> str:
     if word is None:
         return NO_WORD
     if word == NO_WORD or word.split() != [word]:
-        raise SymbolError(f"a word mesh cannot hold the word {word!r}; write JSON instead")
+        raise SymbolError(f"a word mesh cannot contain the word {word!r}; write JSON instead")
     return word
 
 

@@ -276,7 +276,7 @@ def _build(name: str, arguments: tuple[Any, ...]) -> Any:
         return tuple(arguments[0])
     if name == _ENCODE and arguments[1:] == ("latin1",):
         return arguments[0].encode("latin-1")
-    raise ValueError(f"{name} with other arguments")
+    raise ValueError(f"{name} is called with unexpected arguments")
 
 
 def _tensor(storage: Any, begin: Any, shape: Any, strides: Any) -> Tensor:

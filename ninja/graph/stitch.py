@@ -70,7 +70,7 @@ class _Part:
         return np.clip(1.0 - np.cumsum(change)[:-1], 0.0, 1.0)
 
     def states(self, first: int, last: int) -> Ids:
-        """Return the states from a first to a last frame that are on complete paths."""
+        """Return the states from frame `first` to frame `last`, both included."""
         return np.flatnonzero((self.time >= first) & (self.time <= last))
 
     def labels_after(self, state: int, count: int) -> list[int] | None:

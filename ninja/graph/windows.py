@@ -165,7 +165,9 @@ class _Recording:
         """Add the next window; report an error if its frame shift differs from the previous windows'."""
         if frame_shift != self._frame_shift:
             self.failed = True
-            message = f"the frame shift is {frame_shift:g} s, but that of the window before it {self._frame_shift:g} s"
+            message = (
+                f"the frame shift is {frame_shift:g} s, but that of the previous window is {self._frame_shift:g} s"
+            )
             log.fail(LatticeError(message, key=window.key))
         self._windows.append(window)
         self._begins.append(begin)
@@ -173,7 +175,7 @@ class _Recording:
     def joined(self, scales: Scales, log: Log, windows: Windows) -> Iterator[Keyed]:
         """Yield the recording; report an error instead if it cannot be joined."""
         if self.failed:
-            error = LatticeError("a window of this recording failed, so it cannot be joined", key=self.name)
+            error = LatticeError("a window of this recording failed, so its windows cannot be joined", key=self.name)
             log.fail(error, self.name)
             return
         try:

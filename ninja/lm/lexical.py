@@ -248,7 +248,7 @@ class _Forms(SymbolTable):
 def with_lexical_forms(
     lm: LanguageModel | Mixture | None, forms: LexicalForms, text: LMText = "auto"
 ) -> LanguageModel | Mixture | None:
-    """Return a model, or the models of a mixture, over written words.
+    """Convert a model of lexical words, or each model of a mixture, to a model of written words.
 
     Args:
         text: Kind of words that the models score. By default, models of pieces that have capitals and punctuation score

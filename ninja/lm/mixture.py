@@ -61,7 +61,7 @@ class Mixture:
         return self.names[index] if self.names else f"language model {index + 1}"
 
     def named_models(self) -> Iterator[tuple[str, LanguageModel]]:
-        """Yield the name and the model of each nonzero weight, including those of inner mixtures."""
+        """Yield the name and the model of each part with a nonzero weight, including the parts of inner mixtures."""
         for index, (model, weight) in enumerate(self.models):
             if weight and isinstance(model, Mixture):
                 yield from model.named_models()

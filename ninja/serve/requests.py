@@ -203,7 +203,7 @@ def checked(values: dict[str, Any]) -> dict[str, Any]:
 
 def _text(name: str, value: Any, most: int) -> str:
     if not isinstance(value, str) or not 1 <= len(value) <= most:
-        raise Problem(400, f"{name} is {shown(value)}, but must be a text of 1 to {most} characters")
+        raise Problem(400, f"{name} is {shown(value)}, but must be a string of 1 to {most} characters")
     if any(0xD800 <= ord(char) < 0xE000 for char in value):
         raise Problem(400, f"{name} contains a surrogate, which UTF-8 cannot encode; remove it")
     return value

@@ -31,11 +31,11 @@ class Outcomes:
     words: Int64s  # [groups], number of reference words
 
     def of_groups(self, groups: npt.NDArray[np.int64]) -> Outcomes:
-        """Return the outcomes of some groups."""
+        """Return the outcomes of the given groups."""
         return Outcomes(self.expected[:, groups], self.errors[:, groups], self.words[groups])
 
     def of_points(self, points: npt.NDArray[np.int64]) -> Outcomes:
-        """Return the outcomes of some points."""
+        """Return the outcomes of the given points."""
         return Outcomes(self.expected[points], self.errors[points], self.words)
 
     def wer(self, point: int) -> float:

@@ -136,7 +136,7 @@ class Trials:
         return self.errors_of([setting])[0]
 
     def errors_of(self, settings: Sequence[Setting]) -> list[Errors]:
-        """Count the errors of some settings; those with the same grammar share the composed lattices."""
+        """Count the errors of several settings; those with the same grammar share the composed lattices."""
         counts = (
             self._counts(self.contextual, settings),
             self._counts(self.general, settings),

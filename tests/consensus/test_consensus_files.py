@@ -169,7 +169,7 @@ def test_damaged_meshes_are_refused_with_their_line(text: str, line: int, messag
 @pytest.mark.parametrize("word", ["*DELETE*", "two words", ""])
 def test_words_that_a_mesh_cannot_hold_are_refused(word: str) -> None:
     network = ConfusionNetwork.from_bins("a", [[(word, 1.0, None, None)]])
-    with pytest.raises(SymbolError, match=r"a word mesh cannot hold the word .*; write JSON instead"):
+    with pytest.raises(SymbolError, match=r"a word mesh cannot contain the word .*; write JSON instead"):
         write_mesh(network)
 
 

@@ -183,7 +183,7 @@ def test_insertions_raise_the_weight_of_phrases_that_lists_have(counts, factor):
         ("{", "not valid JSON"),
         ('{"version": 2, "edits": []}', "the version is 2, but 1 is supported"),
         ('{"phrase": "a"}', "must follow the edits of its run"),
-        ('{"version": 1, "edits": [1]}', "'edits' must be a list of texts"),
+        ('{"version": 1, "edits": [1]}', "'edits' must be a list of strings"),
         ('{"version": 1, "edits": [], "min_count": 0}', "'min_count' must be an integer of at least 1"),
     ],
 )
@@ -218,7 +218,7 @@ def test_damaged_evidence_about_a_phrase_is_refused(row, message):
         ("{}", 'expected "accepted" and "rejected" changes'),
         ('{"accepted": 1, "rejected": []}', "'accepted' must be a list"),
         ('{"accepted": [], "rejected": [3]}', "'rejected', entry 1: expected an object"),
-        ('{"accepted": [{"phrase": ""}], "rejected": []}', "'phrase' must be a text"),
+        ('{"accepted": [{"phrase": ""}], "rejected": []}', "'phrase' must be a string"),
         ('{"accepted": [{"phrase": "a", "class": "", "before": "b", "utt": "u"}], "rejected": []}', '"begin" must be'),
     ],
 )

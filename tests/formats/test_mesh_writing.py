@@ -342,9 +342,9 @@ def test_a_writer_makes_the_mesh_of_a_lattice_and_counts_what_is_lost(tmp_path):
     [
         (
             row([(1, 0.0, 0.0)], words=SymbolTable.from_words(["<eps>", "two words"])),
-            "cannot hold the word 'two words'",
+            "cannot contain the word 'two words'",
         ),
-        (row([(1, 0.0, 0.0)], words=SymbolTable.from_words(["<eps>", "*DELETE*"])), "cannot hold the word"),
+        (row([(1, 0.0, 0.0)], words=SymbolTable.from_words(["<eps>", "*DELETE*"])), "cannot contain the word"),
         (row([(9, 0.0, 0.0)], words=TABLE), "word id 9 is not in the symbol table"),
         (row([(5, 0.0, 0.0)], words=TABLE).with_key("row 1"), "the key 'row 1' is empty or contains white space"),
     ],

@@ -133,7 +133,7 @@ def test_pfsg_refuses_lattices_that_it_cannot_hold():
         write_pfsg(lattice, SymbolTable.from_words(["<eps>", "a b"]))
     with pytest.raises(SymbolError, match="name of epsilon"):
         write_pfsg(lattice, SymbolTable.from_words(["<eps>", "NULL"]))
-    with pytest.raises(LatticeError, match="beyond the whole numbers"):
+    with pytest.raises(LatticeError, match="exceeds the range of a PFSG"):
         write_pfsg(lattice_of([(0, 1, 1, 1e6, 2.0)], {1: (0, 0)}))
 
 

@@ -190,7 +190,7 @@ FORGED: list[tuple[bytes, str]] = [
     (forged(print), r"an object of the type __builtin__\.print; only these are read"),
     (forged(pickled=pickle.dumps([1], 4)), "the pickle contains FRAME, which torch does not write"),
     (forged(pickled=b"\x80\x02ctorch\nSize\nK\x05R."), "a call without a function"),
-    (forged(pickled=b"\x80\x02ctorch\nFloatStorage\n)R."), "torch.FloatStorage with other arguments"),
+    (forged(pickled=b"\x80\x02ctorch\nFloatStorage\n)R."), "torch.FloatStorage is called with unexpected arguments"),
     (forged(pickled=b"\x80\x02ctorch\nFloatStorage\n)\x81."), "an instance without a class"),
     (forged(pickled=b"\x80\x02K\x05K\x06b."), "a state of an object without state"),
     (forged(pickled=b"\x80\x02]K\x05K\x06s."), "an entry without a dictionary"),

@@ -102,7 +102,7 @@ def test_phones_without_a_name_or_unknown_to_the_dictionary_are_refused(model):
         ArcPhones(model, SymbolTable.from_words(NAMES[:5]), KNOWN)
     with pytest.raises(VocabularyError, match="the phone 'M_E' is neither silence nor a phone"):
         ArcPhones(model, PHONES, ["AA", "T", "SH"])
-    with pytest.raises(OptionError, match="must be given together"):
+    with pytest.raises(OptionError, match="belong together"):
         Augmentation(transition_model="final.mdl")
 
 

@@ -178,7 +178,9 @@ def test_determinize_stays_within_its_bound() -> None:
     lattice = Lattice.from_arrays(
         "wide", begin, dst, word, zero, zero, final, ali_begin=np.arange(len(dst) + 1), ali=label
     )
-    with pytest.raises(LatticeError, match="key 'wide': determinization needs more than 500 arcs, or as much work; prune"):
+    with pytest.raises(
+        LatticeError, match="key 'wide': determinization needs more than 500 arcs, or as much work; prune"
+    ):
         determinize(lattice, max_arcs=500)
 
 

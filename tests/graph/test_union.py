@@ -132,7 +132,9 @@ def test_union_stays_within_its_bounds() -> None:
     def drawn() -> Lattice:  # every word sequence over {1, 2}, at costs of its own
         return from_arcs("wide", src, dst, word, random.normal(0, 10, 2 * length), finals={length: 0.0})
 
-    with pytest.raises(LatticeError, match="key 'wide': determinization of the union needs more than 500 arcs, or as much work"):
+    with pytest.raises(
+        LatticeError, match="key 'wide': determinization of the union needs more than 500 arcs, or as much work"
+    ):
         union([drawn(), drawn()], max_arcs=500)
     assert union([drawn(), drawn()], determinize=False).num_arcs == 4 * length
 

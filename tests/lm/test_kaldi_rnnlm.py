@@ -275,7 +275,7 @@ def test_only_kaldi_models_are_converted(ninja, folder, tmp_path):
         ("words", ["state", "embedding"], torch.full((8, 4), torch.inf), "embedding contains NaN or infinity"),
         ("features", ["state", "features.begin"], torch.arange(9), "are inconsistent"),
         ("features", ["state", "features.begin"], torch.arange(9).int(), "have the wrong type"),
-        ("features", ["state", "features.index"], torch.full((14,), 5).int(), "a feature outside 0 … 4"),
+        ("features", ["state", "features.index"], torch.full((14,), 5).int(), "a feature that is not in 0 to 4"),
         ("features", ["state", "features.value"], torch.ones(13), "are inconsistent"),
     ],
 )

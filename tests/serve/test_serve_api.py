@@ -303,7 +303,7 @@ def test_no_request_opens_a_file(client: Client, tmp_path: Path, monkeypatch: py
         ({"nbest": [], "deadline_ms": -1}, "deadline_ms is -1, but must be above 0"),
         ({"nbest": [], "entities": 3}, "entities is 3, but must be a list of phrases, or an object of lists by class"),
         ({"nbest": [], "url": "x"}, "unknown field 'url'; known: lattice"),
-        ({"nbest": [], "key": ""}, "key is '', but must be a text of 1 to 1024 characters"),
+        ({"nbest": [], "key": ""}, "key is '', but must be a string of 1 to 1024 characters"),
     ],
 )  # fmt: skip
 def test_malformed_requests_are_told_which_field_is_wrong(client: Client, fields: dict, detail: str) -> None:

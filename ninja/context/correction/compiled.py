@@ -69,11 +69,14 @@ class SymbolStrings:
         return cls(alphabet, variants, strings, length, first, index)
 
     def nearest(self, symbols: Sequence[Phones], count: int) -> npt.NDArray[np.int64]:
-        """Return the indices, in increasing order, of the variants of the phrases most similar to any symbol string.
+        """Find the phrases that are most similar to any of the given symbol strings.
 
         Args:
             symbols: Symbol strings of spans of a transcript.
             count: Maximum number of phrases.
+
+        Returns:
+            The indices of all variants of these phrases, in increasing order.
         """
         assert self.index is not None
         phrase = self.index.nearest(LetterGrams().vectors([""] * len(symbols), symbols), count)

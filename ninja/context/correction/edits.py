@@ -145,7 +145,7 @@ def _verdict(is_right: bool, change: Mapping[str, Any], place: _Place) -> Verdic
     for name in ("phrase", "class", "before", "utt"):
         value = change.get(name)
         if not isinstance(value, str) or (name in ("phrase", "before") and not value.strip()):
-            place.refuse(f"{name!r} must be a text, not {value!r}")
+            place.refuse(f"{name!r} must be a string, not {value!r}")
         if any("\ud800" <= char <= "\udfff" for char in value):
             place.refuse(f"{name!r} is {value!r}, which is not valid Unicode")
         texts.append(value)

@@ -248,10 +248,10 @@ class _Row:
         return int(value)
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """Return a list of texts."""
+        """Return a list of strings."""
         values = self.content.get(name)
         if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-            self.refuse(f"{name!r} must be a list of texts")
+            self.refuse(f"{name!r} must be a list of strings")
         return tuple(values)
 
     def refuse(self, reason: str) -> NoReturn:

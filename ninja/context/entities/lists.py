@@ -315,7 +315,7 @@ class _Builder:
         return replace(phrase, weight=min(weight, MAX_WEIGHT), recognised=recognised)
 
     def duplicates_found(self) -> str:
-        """Return the note about duplicates."""
+        """Return a note with the number of duplicate phrases and the first of them."""
         shown, more = "; ".join(self.duplicates[:_SHOWN]), "; …" if len(self.duplicates) > _SHOWN else ""
         count = _counted(self.duplicates, "phrase occurs", "phrases occur", "twice in a list")
         return f"{count}; the second occurrence is ignored: {shown}{more}"

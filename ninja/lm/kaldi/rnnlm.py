@@ -306,5 +306,5 @@ def _stored_features(state: dict[str, Array], num_words: int, fail: Any) -> Feat
     if not valid or len(index) != len(value):
         fail("the features of its words are inconsistent")
     if len(index) and (int(index.min()) < 0 or int(index.max()) >= len(weight)):
-        fail(f"a word has a feature outside 0 … {len(weight) - 1}")
+        fail(f"a word has a feature that is not in 0 to {len(weight) - 1}")
     return Features(weight, begin, index.astype(np.int64), value)

@@ -41,7 +41,7 @@ class Blocks(SingleWorker):
         return warmup + (batches - warmup) // self.workers.size
 
     def full_steps(self, batches: int) -> int:
-        """Return the largest number of batches, at most this, that ends with a full step of all workers."""
+        """Return the largest number of batches up to a limit that ends with a full step of all workers."""
         return batches - max(0, batches - self.warmup) % self.workers.size
 
     def next_synchronization(self, batches: int) -> int:

@@ -53,7 +53,7 @@ class SingleWorker:
         return batches // self.workers.size
 
     def full_steps(self, batches: int) -> int:
-        """Return the largest number of batches, at most this, that gives every worker the same number of steps."""
+        """Return the largest number of batches up to a limit that gives every worker the same number of steps."""
         return batches - batches % self.workers.size
 
     def next_synchronization(self, batches: int) -> int:
