@@ -268,7 +268,10 @@ def table(subject: Set, data: Path) -> Iterator[str]:
     units = len(set(test.groups().tolist()))
     kind = "utterances" if test.half.speakers is None else "speakers"
     share = f"{100 * test.is_correct.mean():.1f} % correct"
-    yield f"{subject.name}: {len(test.keys):,} words, {share}, {units} {kind}; {len(dev.keys):,} words for the fit."
+    fit = f"{len(dev.keys):,} words for the fit"
+    if dev.half.speakers is not None:
+        fit += f", {100 * np.bincount(dev.groups()).max() / len(dev.keys):.0f} % of them of one speaker"
+    yield f"{subject.name}: {len(test.keys):,} words, {share}, {units} {kind}; {fit}."
     yield ""
     yield from head(
         "", "NCE", f"to {POSTERIORS} [95 %]", f"to {KALDI} [95 %]", "ECE [95 %]", "if exact", "AUC", "order kept %"
