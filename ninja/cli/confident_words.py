@@ -18,6 +18,7 @@ from ninja import graph
 from ninja.cli.confidence import ConfidenceSettings
 from ninja.cli.console import current_console, results
 from ninja.cli.normalizer import lexical_forms
+from ninja.cli.options import DEFAULT_FRAME_SHIFT
 from ninja.cli.source import say_default
 from ninja.consensus import Consensus, mbr_decode
 from ninja.consensus.confidence_model import read_confidence_model
@@ -36,7 +37,6 @@ from ninja.pipeline.execution import OnBatches
 if TYPE_CHECKING:
     from ninja.cli.phrase_tags import PhraseTags
 
-DEFAULT_FRAME_SHIFT = 0.01  # seconds, as in Kaldi's tools
 CACHED = 512  # maximum number of lattices without boosts in memory
 Confident = tuple[Consensus, npt.NDArray[np.float64] | None]  # see `with_confidences`
 

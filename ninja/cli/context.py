@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Collection
 from contextlib import nullcontext
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -23,7 +23,6 @@ from ninja.context.augmentation.options import AugmentOptions
 from ninja.context.entities.lists import Entities
 from ninja.context.options import ContextOptions
 from ninja.context.settings import DEFAULT_MODEL, NO_MODEL, Augmentation, Context
-from ninja.context.stage import Contextual
 from ninja.errors import OptionError, counted
 from ninja.files.output import text_output
 from ninja.io.companions import ChosenScales
@@ -34,6 +33,9 @@ from ninja.lm.word_map import WordMapping
 from ninja.pipeline import Output
 from ninja.rescoring.options import HELP
 from ninja.rescoring.report import RescoreReport
+
+if TYPE_CHECKING:
+    from ninja.context.stage import Contextual
 
 OF_RESCORING = ("unk_penalty", "max_unknown")  # options that have the same meaning in rescoring
 OF_AUGMENTING = ("letters_only", "lexicon", "confusion", "transition_model", "phones", "context_model")
@@ -229,6 +231,8 @@ def context(
     Example:
       ninja context lat.ark.gz --entities names.jsonl --class-lm class.arpa --old-lm old.arpa.gz -o context.ark.gz
     """
+    from ninja.context.stage import Contextual
+
     if context.class_lm is None and context.augmentation is None and old_lm is not None:
         raise OptionError("--old-lm requires --class-lm or --augment")
     console = current_console()

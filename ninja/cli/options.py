@@ -16,6 +16,8 @@ from ninja.errors import OptionError
 from ninja.files.output import text_output
 from ninja.files.text import toml_text
 
+DEFAULT_FRAME_SHIFT = 0.01  # seconds, as in Kaldi's tools
+
 
 def reads(
     name: str,

@@ -13,7 +13,6 @@ import click
 
 from ninja.cli.best import best_words
 from ninja.cli.command import config
-from ninja.cli.confident_words import DEFAULT_FRAME_SHIFT
 from ninja.cli.console import current_console, results, use_log, write
 from ninja.cli.context import OF_RESCORING, PhraseCounts, entities, with_acoustic_scale, write_words
 from ninja.cli.models import (
@@ -24,7 +23,7 @@ from ninja.cli.models import (
     map_words,
     prompts_before_utterances,
 )
-from ninja.cli.options import command, from_fields, lattice_output, section, writes
+from ninja.cli.options import DEFAULT_FRAME_SHIFT, command, from_fields, lattice_output, section, writes
 from ninja.cli.source import completes_scales, fitting_acoustic_scale, reads_lattices
 from ninja.errors import OptionError
 from ninja.files.output import text_output

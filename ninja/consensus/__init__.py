@@ -1,26 +1,8 @@
-"""Minimum-Bayes-risk (consensus) decoding, word confidences, confusion networks and CTM output."""
+"""Minimum-Bayes-risk (consensus) decoding, word confidences, confusion networks and CTM output.
 
-from ninja.consensus.confidence import sentence_confidence
-from ninja.consensus.confidence_model import ConfidenceModel, read_confidence_model
-from ninja.consensus.ctm import consensus_ctm, path_ctm
-from ninja.consensus.decode import Consensus, mbr_decode
-from ninja.consensus.network import confusion_network, lattice_mesh, without_empty_bins
-from ninja.consensus.word_confidences import WordConfidenceEstimator, WordConfidences, with_confidences
-from ninja.lattice.network import ConfusionNetwork
+Names are imported on first use; ``__init__.pyi`` lists them.
+"""
 
-__all__ = [
-    "ConfidenceModel",
-    "ConfusionNetwork",
-    "Consensus",
-    "WordConfidenceEstimator",
-    "WordConfidences",
-    "confusion_network",
-    "consensus_ctm",
-    "lattice_mesh",
-    "mbr_decode",
-    "path_ctm",
-    "read_confidence_model",
-    "sentence_confidence",
-    "with_confidences",
-    "without_empty_bins",
-]
+from lazy_loader import attach_stub
+
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

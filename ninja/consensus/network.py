@@ -13,7 +13,7 @@ from ninja.graph.kinds import to_compact
 from ninja.graph.posteriors import posteriors
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.lattice import frozen
-from ninja.lattice.network import ConfusionNetwork
+from ninja.lattice.network import ConfusionNetwork as ConfusionNetwork  # also a name of the package
 from ninja.lattice.symbols import EPSILON, SymbolTable
 from ninja.lattice.times import is_timed, state_times
 

@@ -4,51 +4,22 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from ninja.errors import FormatError
 from ninja.evaluate.entity_forms import as_listed, occurrences, with_forms
-from ninja.evaluate.entity_report import Entity, EntityReport, Insertion, Mention
+from ninja.evaluate.entity_report import EntityReport, Insertion, Mention
 from ninja.evaluate.error_rate import Alignment, Pair, align, count_errors
 from ninja.evaluate.lexical import NormalizerName, lexical_references, lexical_texts
+from ninja.evaluate.phrases import Entity, Phrases
 from ninja.evaluate.records import RecordError, parse_json, read_records
 from ninja.evaluate.scoring import Mode, count_absent, scored_keys
 from ninja.lattice.symbols import SymbolTable
-from ninja.lattice.text import NONE, Normalizer, make_normalizer
+from ninja.lattice.text import NONE, make_normalizer
 
 _RECORD = '{"utt": "…", "true": [{"class": "@name", "text": "tom chen"}]}'
-
-
-class Phrases:
-    """Phrases to search for in word sequences. Utterances with the same list share one object.
-
-    Args:
-        entities: Phrases in written form.
-        normalizer: Normalizer that was applied to the word sequences.
-    """
-
-    __slots__ = ("class_of", "lengths", "written")
-
-    def __init__(self, entities: Iterable[Entity], normalizer: Normalizer = NONE) -> None:
-        """Index phrases by their words; a phrase that occurs in several classes belongs to the first."""
-        self.class_of: dict[tuple[str, ...], str] = {}
-        self.written: dict[tuple[str, ...], set[str]] = {}  # lexical words -> phrases; empty without a normalizer
-        for entity in entities:
-            words = entity.text.split()
-            if not normalizer.is_identity:
-                words = normalizer.words(words)
-                self.written.setdefault(tuple(words), set()).add(entity.text)
-            if words:
-                self.class_of.setdefault(tuple(words), entity.class_name)
-        self.lengths = sorted({len(words) for words in self.class_of}, reverse=True)
-
-    def lexical(self, normalizer: Normalizer) -> Phrases:
-        """Return the phrases indexed by their lexical words."""
-        if normalizer.is_identity:
-            return self
-        return Phrases((Entity(name, " ".join(words)) for words, name in self.class_of.items()), normalizer)
 
 
 def score_entities(

@@ -7,7 +7,8 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from ninja.evaluate.entity_report import Entity, Mention
+from ninja.evaluate.entity_report import Mention
+from ninja.evaluate.phrases import Entity
 from ninja.evaluate.written import written_units
 from ninja.lattice.text import Normalizer
 

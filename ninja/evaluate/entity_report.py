@@ -5,17 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import NamedTuple
 
 from ninja.errors import OptionError
 from ninja.evaluate.error_rate import Counts, ErrorRate, fraction
-
-
-class Entity(NamedTuple):
-    """A phrase of a class."""
-
-    class_name: str  # such as "@name"; empty without a class
-    text: str  # words separated by single spaces
+from ninja.evaluate.phrases import Entity
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping
 
 from ninja.errors import FormatError, OptionError
 from ninja.formats.kaldi.tables import Row, is_stm, read_fields, text_of
+from ninja.formats.kaldi.tables import read_speakers as read_speakers  # names of the package
+from ninja.formats.kaldi.tables import read_text as read_text
 
 IGNORED = "ignore_time_segment_in_scoring"
 TOLERANCE = 0.05  # maximum difference of start and end times, seconds

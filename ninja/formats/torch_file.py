@@ -165,6 +165,35 @@ def load(saved: Saved, names: Collection[str], only: str) -> Any:
         raise FormatError(f"not a file that torch saved, or damaged: {str(error)[:200]}") from error
 
 
+def load_arrays(image: bytes | memoryview, only: str) -> Any:
+    """Load a saved object as plain Python objects and arrays (bfloat16 as float32).
+
+    Args:
+        image: The bytes of the zip file.
+        only: Description of the allowed objects for messages.
+
+    Raises:
+        FormatError: As for ``load``, or the arrays together are larger than the file.
+    """
+    bytes_left = len(image)
+
+    def convert(value: Any, name: str) -> Any:
+        """Convert the tensors of nested containers; `name` is the path of their keys, for messages."""
+        nonlocal bytes_left
+        if isinstance(value, Tensor):
+            bytes_left -= value.size * value.storage.itemsize
+            if value.size > len(value.storage) or bytes_left < 0:
+                raise FormatError(f"{name} uses the same bytes repeatedly, so it is larger than its data")
+            return value.array()
+        if isinstance(value, dict):
+            return {key: convert(inner, f"{name}.{key}" if name else str(key)) for key, inner in value.items()}
+        if isinstance(value, list | tuple):
+            return type(value)(convert(inner, name) for inner in value)
+        return value
+
+    return convert(load(opened(image), PLAIN | set(STORAGES), only), "")
+
+
 class _Interpreter:
     """Interpreter of pickle opcodes, protocol 2."""
 

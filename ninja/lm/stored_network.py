@@ -29,8 +29,7 @@ import numpy.typing as npt
 
 from ninja.errors import FormatError, ModelError
 from ninja.files.stream import mapped
-from ninja.formats import safetensors_file, torch_file
-from ninja.formats.torch_file import PLAIN, STORAGES, Tensor
+from ninja.formats import safetensors_file
 from ninja.lm.word_map import BOS, EOS
 
 Array = npt.NDArray[Any]
@@ -52,7 +51,6 @@ ENDING = ".safetensors"
 VALUES = {"version", "config", "card", "pointer"}  # keys of values that are not strings
 STATE = "state"
 AGAIN = "train it again, or copy it again from its source"  # advice in most messages about damage
-_NAMES = PLAIN | set(STORAGES)
 _ONLY = "Ninja loads only files of weights, as it does not load files that may run code"
 
 
@@ -227,8 +225,9 @@ def read_content(path: str | os.PathLike[str], content: bytes | None = None) -> 
     try:
         if safetensors_file.recognise(bytes(image[:16])):
             return _unflattened(safetensors_file.read(image))
-        saved = torch_file.opened(image)
-        return _Arrays(len(image)).convert(torch_file.load(saved, _NAMES, _ONLY), "")
+        from ninja.formats import torch_file
+
+        return torch_file.load_arrays(image, _ONLY)
     except FormatError as error:
         raise ModelError(f"{error.message}; {AGAIN}", path, byte=error.byte) from error
     except RecursionError as error:
@@ -269,23 +268,3 @@ def _unflattened(content: safetensors_file.Content) -> dict[str, Any]:
         if names and isinstance(value := result[key], dict):
             value[STATE] = {name.removeprefix(f"{key}."): result[STATE].pop(name) for name in names}
     return result
-
-
-class _Arrays:
-    """Converts the tensors of a torch file to arrays, which together must not be larger than the file."""
-
-    def __init__(self, num_bytes: int) -> None:
-        self._bytes_left = num_bytes
-
-    def convert(self, value: Any, name: str) -> Any:
-        """Convert the tensors of nested containers; `name` is the path of their keys, for messages."""
-        if isinstance(value, Tensor):
-            self._bytes_left -= value.size * value.storage.itemsize
-            if value.size > len(value.storage) or self._bytes_left < 0:
-                raise FormatError(f"{name} uses the same bytes repeatedly, so it is larger than its data")
-            return value.array()
-        if isinstance(value, dict):
-            return {key: self.convert(inner, f"{name}.{key}" if name else str(key)) for key, inner in value.items()}
-        if isinstance(value, list | tuple):
-            return type(value)(self.convert(inner, name) for inner in value)
-        return value

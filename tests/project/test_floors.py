@@ -191,6 +191,10 @@ WAITING = {
     ("ninja.cli.console", "ninja.cli.progress_bar"): "imports rich, for terminals only",
     ("ninja.cli.lm", "ninja.lm.checkpoint"): "imports torch",
     ("ninja.cli.lm", "ninja.lm.convert"): "imports torch",
+    (
+        "ninja.lm.stored_network",
+        "ninja.formats.torch_file",
+    ): "for files of torch only: it imports pickletools",
     ("ninja.lm.load", "ninja.lm.checkpoint"): "imports torch",
     ("ninja.lm.load", "ninja.lm.recurrent.array_lstm"): "not where torch computes",
     ("ninja.lm.load", "ninja.lm.kaldi.rnnlm"): "for Kaldi's RNNLMs only",
@@ -205,6 +209,7 @@ WAITING = {
     ("ninja.pipeline", "ninja.pipeline.cluster"): "with shards only",
     ("ninja.pipeline.cluster", "ninja.pipeline.ray_cluster"): "imports ray",
     ("ninja.cli.command", "ninja.pipeline.plan"): "with --shard only",
+    ("ninja.cli.context", "ninja.context.stage"): "its options are also those of rescore, which need not bias",
     ("ninja.cli.rescore", "ninja.context.stage"): "with entities only",
     ("ninja.cli.show", "ninja.context.settings"): "with a context model only",
     ("ninja.rescoring.rescorer", "ninja.rescoring.service"): "for submitted lattices only",

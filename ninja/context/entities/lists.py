@@ -14,8 +14,7 @@ from ninja.context.entities.edit_evidence import NO_EDITS, EditEvidence
 from ninja.context.entities.normalise import AS_TABLE, AsListed, Normalisation, Normaliser
 from ninja.context.entities.parse import EVERYONE, Entry, Section, read_sections, sections_of
 from ninja.errors import counted
-from ninja.evaluate.entities import Phrases
-from ninja.evaluate.entity_report import Entity
+from ninja.evaluate.phrases import Entity, Phrases
 from ninja.files.stream import Guard, identity_of
 from ninja.lattice.symbols import EPSILON, SymbolTable
 from ninja.lattice.text import NONE, Normalizer, unknown_forms

@@ -1,0 +1,45 @@
+"""Phrases of classes, indexed by their words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ninja.lattice.text import NONE, Normalizer
+
+
+class Entity(NamedTuple):
+    """A phrase of a class."""
+
+    class_name: str  # such as "@name"; empty without a class
+    text: str  # words separated by single spaces
+
+
+class Phrases:
+    """Phrases to search for in word sequences. Utterances with the same list share one object.
+
+    Args:
+        entities: Phrases in written form.
+        normalizer: Normalizer that was applied to the word sequences.
+    """
+
+    __slots__ = ("class_of", "lengths", "written")
+
+    def __init__(self, entities: Iterable[Entity], normalizer: Normalizer = NONE) -> None:
+        """Index phrases by their words; a phrase that occurs in several classes belongs to the first."""
+        self.class_of: dict[tuple[str, ...], str] = {}
+        self.written: dict[tuple[str, ...], set[str]] = {}  # lexical words -> phrases; empty without a normalizer
+        for entity in entities:
+            words = entity.text.split()
+            if not normalizer.is_identity:
+                words = normalizer.words(words)
+                self.written.setdefault(tuple(words), set()).add(entity.text)
+            if words:
+                self.class_of.setdefault(tuple(words), entity.class_name)
+        self.lengths = sorted({len(words) for words in self.class_of}, reverse=True)
+
+    def lexical(self, normalizer: Normalizer) -> Phrases:
+        """Return the phrases indexed by their lexical words."""
+        if normalizer.is_identity:
+            return self
+        return Phrases((Entity(name, " ".join(words)) for words, name in self.class_of.items()), normalizer)
