@@ -20,7 +20,7 @@ class Library(NamedTuple):
     install: str  # command that installs it
 
 
-# By import name.
+# Optional libraries by import name.
 LIBRARIES = {
     "torch": Library(
         "networks other than LSTMs and Kaldi RNNLMs, GPUs, training, writing k2 files",

@@ -425,7 +425,7 @@ class LexicalForms:
         self._note = note
         self._lock = threading.Lock()
         self._normalizer = None if name == AUTO else make_normalizer(name)
-        # By the id of their symbol table, which they keep alive; the last MAX_TABLES.
+        # The last MAX_TABLES tables, by the id of their symbol table, which they keep alive.
         self._tables: dict[int, LexicalTable] = {}
         self._unwritten: tuple[SymbolTable | None, int] = None, 0  # the last table without written words, and its size
 

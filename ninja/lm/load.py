@@ -321,7 +321,7 @@ FORMATS = [  # the first that recognises a model opens it
     ModelFormat("an ONNX model", _is_onnx, "imported.onnx:open_model"),
     ModelFormat("a directory of Caffe2 nets", _is_caffe2, "imported.caffe2:open_nets"),
 ]
-# Not in `FORMATS`, as it is no file.
+# Not in `FORMATS`, as it is not a file.
 ENDPOINT = ModelFormat("a completions endpoint", lambda candidate: False, "endpoint.loading:open_endpoint")
 
 

@@ -23,7 +23,7 @@ from ninja.lattice import Lattice
 BLOCK = 1 << 20  # bytes searched at once
 LONGEST_HEAD = 4096 + 128  # maximum number of bytes of a key and a lattice header
 _BLANK_LINE = re.compile(rb"\n[ \t\r]*\n\s*")
-# A key after a lattice, whose last byte is 0: the high byte of a state id or of a number of arcs.
+# Matches a key after a lattice. The last byte of a lattice is 0: the high byte of a state id or of a number of arcs.
 _KEY = re.compile(rb"[\0\s]([^\0\s]{1,4096}[ \t])\Z")
 
 

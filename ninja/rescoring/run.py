@@ -98,7 +98,7 @@ def iterate(
 
 def _run(rescorer: Rescorer, lattices: Iterable[Keyed], report: RescoreReport | None) -> Iterator[Keyed]:
     report = RescoreReport() if report is None else report
-    # Lattices of a list need no thread, without which batches do not depend on the load of the machine.
+    # Lattices of a list are not read by a thread, so that batches do not depend on the load of the machine.
     source = IterableSource(lattices) if isinstance(lattices, Sequence) else Prefetch(lattices)
     results = rescorer._results(source, report)  # refuses conflicting options
 

@@ -131,7 +131,7 @@ def compare(
     )
     if not utterances:
         raise FormatError(
-            "no utterance has a reference and a lattice before and after; do their ids belong to the same data set?"
+            "no utterance has a reference and a lattice both before and after; do the ids belong to the same data set?"
         )
     absences = {
         "failed lattices, before rescoring": failed[0],

@@ -62,7 +62,7 @@ def drawn_panels(path: str | os.PathLike[str], y_labels: Sequence[str], x_label:
                 axes.legend(frameon=False)
         panels[-1].set_xlabel(x_label)
         content = io.BytesIO()
-        # Without date and version, so that equal curves give equal files.
+        # The file contains no date and no version, so that equal curves give equal files.
         metadata = {"Date": None, "Creator": None} if kind == "svg" else {"Software": None}
         picture.savefig(content, format=kind, dpi=150, metadata=metadata)
     with opened(os.fspath(path)) as file:

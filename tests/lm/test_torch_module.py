@@ -118,7 +118,7 @@ def method(name, result):
             ModelError,
             r"initial_state\(1\) returns shape \[2, 1, 6\], whose dimension 0 is not 1; set batch_dim",
         ),
-        (Stepping, {"batch_dim": (1, 1, 1)}, ModelError, "the state has 2 tensors, but batch_dim 3 dimensions"),
+        (Stepping, {"batch_dim": (1, 1, 1)}, ModelError, "the state has 2 tensors, but batch_dim lists 3 dimensions"),
         (Stepping, {"batch_dim": 7}, ModelError, "dimension 7 is not 1"),
         (Stepping, {"batch_dim": 1, "device": "nonsense"}, OptionError, "cannot use the device 'nonsense'"),
         (Stepping, {"batch_dim": 1, "max_batch": 0}, OptionError, "max_batch is 0"),

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from ninja.errors import FormatError, OptionError, VocabularyError
 from ninja.lm.word_map import BOS, EOS, SPECIAL
 
-BLOCK = 1 << 22  # positions of the text, or n-grams, that are sorted at once
+BLOCK = 1 << 22  # number of positions of the text, or of n-grams, that are sorted at once
 MOST = 2**31 - 1  # maximum number of positions, and of n-grams of one length, as their indices are int32
 REPORT = 1_000_000  # number of words between progress reports
 _HALF_CHARACTER = re.compile("[\ud800-\udfff]")  # surrogates, which UTF-8 cannot encode
