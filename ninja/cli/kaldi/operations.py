@@ -51,7 +51,7 @@ def operation(kind: Kind | None = None, *, batches: bool = False) -> Callable[[C
 def project(project_output: bool) -> Operation:
     """Keep only the words, or only the transition ids, of lattices.
 
-    Each resulting arc has the same number as word and as transition id, as in Kaldi's Lattice.
+    The word and the transition id of each resulting arc are the same number, as in Kaldi's Lattice.
 
     \b
     Examples:

@@ -112,7 +112,7 @@ class Spoken:
     times: list[tuple[float, float]] | None = None  # start and end of each word in seconds, not rounded
 
     def hypothesis(self, costs: Costs, line: int | None) -> Hypothesis:
-        """Return a hypothesis with these words and the given costs, graph and acoustic."""
+        """Return a hypothesis with these words and the given graph and acoustic costs."""
         graph, acoustic = costs
         if self.begin is None or self.end is None:
             return sentence(self.words, graph, acoustic, line)

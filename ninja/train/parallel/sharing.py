@@ -49,7 +49,7 @@ class SingleWorker:
         self.forward: torch.nn.Module = learner.module  # computes the outputs
 
     def steps(self, batches: int) -> int:
-        """Return the number of steps that a worker makes until all workers together have taken this many batches."""
+        """Return the number of steps that a worker makes until all workers have taken a number of batches in total."""
         return batches // self.workers.size
 
     def full_steps(self, batches: int) -> int:
