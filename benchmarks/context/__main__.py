@@ -7,6 +7,7 @@ Group(
     "pointer",
     "both",
     "combination",
+    "single_evidence",
     "written",
     "whisper",
     "correct",

@@ -14,7 +14,7 @@ speakers of real are drawn as a whole; the utterances of libri one by one, as it
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -73,10 +73,12 @@ class Trial:
     def name(self) -> str:
         """The name of its cell."""
         weights = {
-            BOTH: f", {self.class_weight:g}, {self.context_weight:g}, {self.boost:g}",
+            CLASS_MODEL: "",
+            CONTEXTUAL: "",
             WITHOUT: f", {self.class_weight:g}, {self.boost:g}",
         }
-        return f"{self.part}, {self.sentences}, {self.size}, {self.method}{weights.get(self.method, '')}"
+        together = f", {self.class_weight:g}, {self.context_weight:g}, {self.boost:g}"
+        return f"{self.part}, {self.sentences}, {self.size}, {self.method}{weights.get(self.method, together)}"
 
     @property
     def words_name(self) -> str:
@@ -118,8 +120,10 @@ def group_counts(cells: Mapping[str, Mapping[str, Any]], trial: Trial, rate: str
     return of_words, errors
 
 
-def within_limits(cells: Mapping[str, Mapping[str, Any]], size: int) -> list[tuple[float, float, float]]:
-    """Return the weights that keep all limits on dev itself.
+def within_limits(
+    cells: Mapping[str, Mapping[str, Any]], size: int, method: str = BOTH
+) -> list[tuple[float, float, float]]:
+    """Return the measured weights that keep all limits on dev itself.
 
     Others keep them in at most about half of the replications, so that their errors by utterance are not needed.
     """
@@ -130,17 +134,26 @@ def within_limits(cells: Mapping[str, Mapping[str, Any]], size: int) -> list[tup
     ]
 
     def keeps(values: tuple[float, float, float]) -> bool:
-        rates = [cells[trial.name] for trial in trials("dev", size, BOTH, values)]
+        rates = [cells[trial.name] for trial in trials("dev", size, method, values)]
         return all(of_set[rate] <= limit[rate] for of_set, limit in zip(rates, limits, strict=True) for rate in LIMITS)
 
-    return list(filter(keeps, weights(size)))
+    return [values for values in weights(size) if is_measured(cells, size, method, values) and keeps(values)]
 
 
-def shares(cells: Mapping[str, Mapping[str, Any]], size: int) -> dict[tuple[float, float, float], float]:
+def is_measured(
+    cells: Mapping[str, Mapping[str, Any]], size: int, method: str, values: tuple[float, float, float]
+) -> bool:
+    """Return whether weights are measured on both sets of dev."""
+    return all(trial.name in cells for trial in trials("dev", size, method, values))
+
+
+def shares(
+    cells: Mapping[str, Mapping[str, Any]], size: int, method: str = BOTH
+) -> dict[tuple[float, float, float], float]:
     """Return the share of replications of dev with all limits, of the weights that keep them on dev itself."""
-    candidates = within_limits(cells, size)
+    candidates = within_limits(cells, size, method)
     alone = [trials("dev", size, method) for method in (CLASS_MODEL, CONTEXTUAL)]
-    together = [trials("dev", size, BOTH, values) for values in candidates]
+    together = [trials("dev", size, method, values) for values in candidates]
     is_within = np.ones((len(candidates), REPLICATIONS), bool)
     for seed, of_set in enumerate(zip(*alone, *together, strict=True)):
         for rate, limit in LIMITS.items():
@@ -181,17 +194,19 @@ class Sentences:
             (name, size): self._parse(lists) for name, sizes in self._biasing.items() for size, lists in sizes.items()
         }
 
-    def rates(self, trial: Trial, lm: LanguageModel, pointer: ContextPointer) -> dict[str, Any]:
-        """Return WER, U-WER and B-WER of a trial, and the errors of each utterance."""
+    def rates(
+        self, trial: Trial, lm: LanguageModel, pointer: ContextPointer, stage: Callable[..., Contextual] = Contextual
+    ) -> dict[str, Any]:
+        """Return WER, U-WER and B-WER of a trial, and the errors of each utterance; `stage` returns its context."""
         has_class_model = trial.method != CONTEXTUAL
         context = Context(
             self._entities[trial.sentences, trial.size],
             self.bed.class_lm if has_class_model else None,
             options=trial.options,
-            context_model=pointer if trial.method in (CONTEXTUAL, BOTH) else None,
+            context_model=None if trial.method in (CLASS_MODEL, WITHOUT) else pointer,
         )
         old_lm = with_unknown(self.bed.old_lm) if has_class_model else None
-        rescorer = Rescorer(lm, RESCORING, context=Contextual(context, old_lm, LM_WEIGHT), old_lm=old_lm)
+        rescorer = Rescorer(lm, RESCORING, context=stage(context, old_lm, LM_WEIGHT), old_lm=old_lm)
         lattices: list[tuple[str, Lattice]] = self._lattices[trial.sentences]
         hypotheses = transcripts(rescorer(iter(lattices)), LIBRI_SCALE, LIBRI_PENALTY)
         utterances = self._scores(trial.sentences, hypotheses)
