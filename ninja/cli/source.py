@@ -58,7 +58,11 @@ def _reads(command: Command) -> Command:
 
 
 def reading_options(*running: Callable[[Command], Command]) -> Callable[[Command], Command]:
-    """Add the input options, which `build_inputs` takes, and the options `running` in the section "Running"."""
+    """Return a decorator that adds the input options of a command, for `build_inputs`.
+
+    Args:
+        running: Decorators of further options for the section "Running".
+    """
     text = "Skip failed lattices and exit with code 1 at the end, or stop at the first failure."
     return section(
         "Input and output",

@@ -224,7 +224,7 @@ LEAST = 64  # minimum number of bytes by which a window grows; readers never loo
 
 
 def numbered_lines(content: Pieces) -> Iterator[tuple[int, bytes, bool]]:
-    """Yield the number of each line, from 1, the line without its newline, and whether it had one."""
+    """Yield the 1-based number of each line, the line without its newline, and whether it had one."""
     number = 0
     for block in _pieces(content):
         lines = block.split(b"\n")
@@ -374,7 +374,9 @@ def first_line(head: bytes) -> bytes:
 
 
 def unended_line(content: bytes, comment: bytes = b"#") -> int:
-    """Return the number of the last line, from 1, if it lacks a newline; 0 if it has one, is blank or is a comment.
+    """Return the 1-based number of an unterminated last line, or 0.
+
+    The result is 0 if the last line ends with a newline, is blank, or is a comment.
 
     Args:
         content: The whole file, or its end.

@@ -58,7 +58,7 @@ def read_k2s(
     Costs are negated scores: lm_scores become the graph cost, and the rest of the score becomes the acoustic cost. Arcs
     into the final state become final costs. If states are not in topological order, the reachable ones are sorted. An
     arc with several words (ragged aux_labels) becomes several arcs, the first of which has the costs. Keys come from
-    Ninja's attribute, else from ``key_of``, which is called with the number of the FSA, from 1.
+    Ninja's attribute, else from ``key_of``, which is called with the 1-based number of the FSA.
 
     Raises:
         FormatError: The file is not a k2 file, is damaged, or contains objects other than tensors, numbers, strings and

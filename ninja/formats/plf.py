@@ -104,7 +104,7 @@ def read_plfs(
     options: PlfOptions = PlfOptions(),
     key_of: Callable[[int], str] = str,
 ) -> Iterator[Lattice | NinjaError]:
-    """Yield the lattices of a PLF file, or their errors; ``key_of`` returns the key for a line number, from 1."""
+    """Yield the lattices of a PLF file, or their errors; ``key_of`` returns the key for a 1-based line number."""
     for number, line, _ in numbered_lines(content):
         key = key_of(number)
         try:

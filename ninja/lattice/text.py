@@ -431,7 +431,7 @@ class LexicalForms:
 
     @property
     def are_identical(self) -> bool:
-        """Whether the normalizer ``none`` was requested, so that every word is its own form."""
+        """Whether the normalizer ``none`` was requested, which leaves words unchanged."""
         return self._normalizer is not None and self._normalizer.is_identity
 
     @property

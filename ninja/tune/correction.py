@@ -47,10 +47,11 @@ def tune_correction(
     max_rate: float = 0.01,
     log: Log | None = None,
 ) -> TunedCorrection:
-    """Choose the threshold with the most corrections whose rate of false corrections is bounded.
+    """Choose the lowest threshold that bounds the rate of false corrections.
 
-    Utterances without phrases are those whose references contain none of the phrases of their lists. The
-    bounded rate is the share of changed utterances in a future set of equally many utterances without phrases.
+    This threshold allows the most corrections. The rate refers to utterances without phrases, those whose references
+    contain none of the phrases in their lists: it is the share of changed utterances in a future set of as many such
+    utterances (see `choose_threshold`).
 
     Args:
         lattices: Hypotheses of a development set.

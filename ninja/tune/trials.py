@@ -28,7 +28,7 @@ Words = dict[str, list[str]]  # recognised words by key
 
 
 class Setting(NamedTuple):
-    """Boosts, the weight of a class model, and scales."""
+    """Values tried for the tuned parameters: boosts, class-model weight, and scales."""
 
     keyword_boost: float
     class_boost: float

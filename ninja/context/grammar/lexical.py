@@ -72,7 +72,7 @@ class LexicalContext:
         return self._written(lattice, lexical, composed, arc_map, lists)
 
     def respelled(self, lattice: Lattice, lexical: LexicalLattice, lists: Sequence[PhraseList]) -> Lattice:
-        """Return the lattice with phrases written as in their lists, see `add_context`, but with unchanged costs."""
+        """Respell the phrases of a lattice as `add_context` does, without changing any costs."""
         return self._written(lattice, lexical, lexical.lattice, np.arange(lexical.lattice.num_arcs), lists)
 
     def _written(

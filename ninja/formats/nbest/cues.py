@@ -134,7 +134,7 @@ def read_cues(
         path: File name for messages.
         syntax: Syntax of the format.
         options: Options of the format.
-        key_of: Returns the key of a cue, given its number, from 1, and the number of cues.
+        key_of: Returns the key of a cue, given its 1-based number and the number of cues.
         document: The document for the origins of the lists.
 
     Yields:
