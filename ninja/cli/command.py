@@ -441,5 +441,5 @@ def _load(
 
 
 config = config_of(
-    None, "Read options from a TOML file such as `ninja tune` writes; command-line options take precedence."
+    None, "Read options from a TOML file like those written by `ninja tune`; command-line options take precedence."
 )

@@ -275,7 +275,10 @@ def recordings(is_on: bool, utt2spk: str | None, segments: str | None, words: in
 
 
 def fitting_weights(inputs: Inputs) -> UsualWeights | None:
-    """Return the usual weights for the first lattice, or None if the user or a scale file sets a weight."""
+    """Return the default weights for the kind of the first lattice.
+
+    The result is None if the user or a scale file sets a weight, or if the kind has no default weights.
+    """
     if "word_penalty" not in inputs.default_scales or not keeps_defaults(("lm_weight", "word_penalty")):
         return None
     lattice = inputs.first_lattice()

@@ -201,7 +201,9 @@ SCALES = (
     inv_acoustic_scale,
     lm_scale,
     word_penalty,
-    config_of(KEYS, "Read scales from a TOML file such as `ninja tune` writes; command-line options take precedence."),
+    config_of(
+        KEYS, "Read scales from a TOML file like those written by `ninja tune`; command-line options take precedence."
+    ),
 )
 
 

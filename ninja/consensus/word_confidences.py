@@ -42,11 +42,11 @@ class WordConfidenceEstimator:
     """Compute confidences of word sequences from lattices.
 
     Args:
-        model: The calibration.  [default: none, confidences are posteriors]
+        model: The calibration; without one, confidences are posteriors.
         surprise: Scores sentences with the language model that the calibration uses; see
             ``ninja.lm.surprise.WordSurprise``.
-        unboosted: Finds the lattice of a key before its words were boosted. The confidence without boosts is that of
-            the same words in this lattice.
+        unboosted: Looks up the lattice of an utterance as it was before its words were boosted. The same words in that
+            lattice give the confidences without boosts.
     """
 
     model: ConfidenceModel | None = None

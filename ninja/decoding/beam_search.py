@@ -176,7 +176,7 @@ def beam_search(
 def make_hypothesis(
     tracker: UnitTracker, start: int, units: tuple[int, ...], score: float, model: float, context: float
 ) -> Hypothesis:
-    """Return a hypothesis, whose words and phrases are determined by a tracker."""
+    """Return a hypothesis with the words and phrases that a tracker assigns to its units."""
     words = tuple((word,) for word in tracker.spell(units))
     return Hypothesis(words, units, score, model, context, tuple(tracker.matches(start, units)))
 

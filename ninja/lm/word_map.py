@@ -379,7 +379,7 @@ def find(path: str, words: SymbolTable | None, text: str | None) -> SymbolTable:
     Args:
         path: Path of the model.
         words: Vocabulary given by the user.
-        text: Vocabulary stored in the model: per line, a word in the order of ids, or a word and its id.
+        text: Vocabulary stored in the model, one word per line: either in the order of ids, or followed by its id.
 
     Raises:
         ModelError: There is no vocabulary, or the one in the model is damaged.

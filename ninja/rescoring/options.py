@@ -93,7 +93,7 @@ LISTS = UsualWeights("n-best lists without graph costs", 0.15, -1.0)
 
 
 def usual_weights(lattice: Lattice) -> UsualWeights | None:
-    """Return the usual weights for a lattice, or None for a kind without development sets, such as CTC lattices."""
+    """Return the default weights for a lattice; None for a kind without default weights, such as CTC lattices."""
     is_list = isinstance(lattice, ListLattice)
     if has_graph_costs(lattice):
         return None if is_list else LATTICES

@@ -121,9 +121,9 @@ class Session:
 
 
 def probable_prefix(lattice: Lattice, scales: Scales, least: float) -> tuple[tuple[str, ...], int]:
-    """Return the words of the best path, and how many of them have a posterior of at least `least` as a prefix.
+    """Return the words of the best path, and the length of their longest prefix with a posterior of at least `least`.
 
-    The posterior of the first n words is the share of all paths, by their probability, that begin with these words.
+    The posterior of a prefix is the total probability of the paths that begin with it.
 
     Raises:
         VocabularyError: The lattice has no symbol table.

@@ -267,7 +267,7 @@ def choose(
 def choose_of(
     points: Points, outcomes: Outcomes, start: Weights, min_words: int = MIN_WORDS
 ) -> tuple[Weights, Weights, Weights, Choice]:
-    """Choose one of several points with known errors, one of which is the initial weights.
+    """Choose among points with known errors, which include the initial weights.
 
     The default is the initial weights, or the first pass if that has fewer expected errors.
 
@@ -285,15 +285,15 @@ def choose_of(
 
 
 def grid(start: Weights, *, scales_vary: bool = True) -> list[Weights]:
-    """Return the points of the search: all combinations of values of each weight, the initial ones among them.
+    """Return the points of a grid search, which include the initial weights.
 
-    LM weight 0, which does not use the models, is only combined with the initial acoustic scale and no word penalty:
-    these are the costs of the first pass, whose own weights `tune_first_pass` chooses.
+    LM weight 0, which does not use the models, is combined only with the initial acoustic scale and no word penalty.
+    That point has the costs of the first pass, which `tune_first_pass` tunes separately.
 
     Args:
         start: The initial weights.
-        scales_vary: False if the sentences have no graph costs, as in n-best lists. In that case only the ratios of
-            acoustic scale, LM weight and word penalty matter, also with an old model, so the scale is fixed.
+        scales_vary: False if the sentences have no graph costs, as in n-best lists. Then, even with an old
+            model, only the ratios of acoustic scale, LM weight and word penalty matter, so the scale is fixed.
     """
     factors = ACOUSTIC_FACTORS if scales_vary else np.ones(1)
     axes = (

@@ -155,8 +155,8 @@ class Entities:
 
         Args:
             path: The file. Paths of phrase files that it names are relative to its directory.
-            words: Symbol table of the lattices, to whose spelling phrases are normalised.
-            rules: Rules of this normalisation.
+            words: Symbol table of the lattices; phrases are normalised to its spelling.
+            rules: Rules for normalising phrases.
             groups: Group of each utterance, in addition to groups in the file; see ``ninja.evaluate.read_speakers``.
             guard: Registers the phrase files that the file names, so that no output overwrites them.
             normalizer: If this is not the identity, phrases are compared by their lexical forms and keep their

@@ -59,7 +59,7 @@ def stem(key: str) -> str:
 
 
 def linear_hypothesis(lattice: Lattice) -> Hypothesis:
-    """Return the only path of a linear lattice as a hypothesis, whose words are ids."""
+    """Return the only path of a linear lattice as a hypothesis with word ids."""
     last = lattice.num_states - 1
     if not (
         np.array_equal(lattice.arc_begin, np.minimum(np.arange(last + 2), last))
