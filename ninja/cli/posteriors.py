@@ -40,7 +40,7 @@ def arc_lines(batch: Batch, min_post: float, scales: Scales) -> list[str]:
 @command
 @click.option("--min-post", type=click.FloatRange(0, 1), default=0.0001, help="Omit arcs with a lower posterior.")
 @scales
-@output_file("Text file for the lines")
+@output_file("Text file for the posteriors")
 @reads_lattices
 def posteriors(inputs: Inputs, output_file: str, min_post: float, scales: Scales) -> None:
     """Print the posterior probability of each arc.
@@ -94,7 +94,7 @@ def posterior_lines(
     "--min-post", type=click.FloatRange(0, 1), default=0.0001, help="Print only arcs with a higher posterior."
 )
 @reads("--model", "Transition model (final.mdl); print the phones that end in each arc.", load=read_transition_model)
-@output_file("Text file for the lines")
+@output_file("Text file for the posteriors")
 @reads_lattices
 def arc_post(inputs: Inputs, output_file: str, print_alignment: bool, **options: Any) -> None:
     """Print the posterior probability of each arc, like Kaldi's lattice-arc-post.

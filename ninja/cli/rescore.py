@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 @lattice_output("Output for the rescored lattices")
 @section(
     "Input and output",
-    writes("--report", "Write the changes of best paths as JSON lines, each with both paths and their costs."),
+    writes("--report", "Write the changes to best paths as JSON lines, each with both paths and their costs."),
 )
 @reads_lattices
 def rescore(

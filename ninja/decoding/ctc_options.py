@@ -17,7 +17,9 @@ class CtcOptions:
 
     beam: int = described(100, "Maximum number of prefixes per frame; 0 means no limit.")
     score_beam: float = described(20.0, "Drop prefixes whose score is lower than the best by more than this, in nats.")
-    max_units: int = described(0, "Extend prefixes by only this many most probable units per frame; 0 uses all units.")
+    max_units: int = described(
+        0, "Extend prefixes only by the most probable units of a frame, at most this many; 0 uses all."
+    )
     min_logprob: float = described(
         -math.inf, "Drop units whose log-probability (nats) is below this, except the best of each frame."
     )

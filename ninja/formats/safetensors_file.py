@@ -131,12 +131,12 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _integer(digits: str) -> int:
     if len(digits) > MAX_DIGITS:
-        raise ValueError(f"a number of {len(digits)} digits")
+        raise ValueError(f"a number has {len(digits)} digits")
     return int(digits)
 
 
 def _refuse_constant(name: str) -> float:
-    raise ValueError(f"a number is {name}")
+    raise ValueError(f"{name} is not a valid number")
 
 
 def _offsets(name: str, entry: Any) -> tuple[int, int]:

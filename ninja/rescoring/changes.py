@@ -69,7 +69,7 @@ class ReportingRescorer:
 
 
 def changes(before: Lattice, after: Lattice, scales: Scales) -> Record | None:
-    """Return the changes of the best path of a lattice; None if its words are the same.
+    """Return the changes to the best path of a lattice; None if its words are the same.
 
     Args:
         before: Lattice with the costs of the first pass.

@@ -149,7 +149,10 @@ class Rescorer:
         return self._results(IterableSource(lattices), log, num_threads)
 
     def vocabulary_check(self, log: RescoreReport) -> VocabularyCheck:
-        """Return the check of the lattices' words, for a caller that reads files and sets ``log.vocabulary`` to it."""
+        """Return a check of how well the models cover the words of the lattices.
+
+        A caller that reads the files itself sets ``log.vocabulary`` to it.
+        """
         return VocabularyCheck(
             lambda words: self._word_maps(words, log),
             self.options.max_unknown,

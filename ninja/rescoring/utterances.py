@@ -125,7 +125,7 @@ class Source(ABC):
     def read_ahead(self, num_arcs: int = 0) -> Sequence[Utterance]:
         """Return the next utterances without consuming them.
 
-        Reads at least one utterance, and more until they have `num_arcs` arcs in total, as far as they are available.
+        Reads at least one utterance, then more until they have `num_arcs` arcs in total or no more are available yet.
         """
         arcs = sum(utterance.lattice.num_arcs for utterance in self._ahead)
         while not self._ahead or arcs < num_arcs:

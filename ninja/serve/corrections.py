@@ -94,7 +94,7 @@ class Corrections:
     def correct(
         self, lattice: ListLattice, lists: Sequence[PhraseList], until: float
     ) -> tuple[ListLattice, CorrectedUtterance]:
-        """Return a corrected utterance and the changes of its best hypothesis; called in one thread only.
+        """Return a corrected utterance and the changes to its best hypothesis; called in one thread only.
 
         The first call loads the models, which takes some seconds.
 
@@ -172,7 +172,7 @@ def write_transcript(transcript: Transcript) -> bytes:
 
 
 def change_records(utterances: Sequence[CorrectedUtterance]) -> list[dict[str, Any]]:
-    """Return the changes of utterances as JSON objects with `CHANGE_FIELDS`."""
+    """Return the changes to utterances as JSON objects with `CHANGE_FIELDS`."""
     return [{name: change[name] for name in CHANGE_FIELDS} for change in records(utterances)]
 
 

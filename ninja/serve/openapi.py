@@ -316,7 +316,7 @@ def _correction_schemas(lists: list[str]) -> dict[str, Any]:
                 },
                 "changes": {
                     "type": "array",
-                    "description": "Changes of the best hypotheses, in order.",
+                    "description": "Changes to the best hypotheses, in order.",
                     "items": {"type": "object", "required": list(change), "properties": change},
                 },
             },

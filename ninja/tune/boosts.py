@@ -141,7 +141,7 @@ def tune_context(
         log: Log of lattices that fail and are ignored; without its ``on_error``, the first failure is raised.
 
     Raises:
-        OptionError: A scale or the allowed rise is out of range, a set has no phrases, or as for `Tracker`.
+        OptionError: A scale or the allowed rise is out of range, a set has no phrases, or `Tracker` raises it.
         FormatError: No lattice of a set has a reference.
         NinjaError: As for `add_context`, if failures are not tolerated.
     """

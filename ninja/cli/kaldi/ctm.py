@@ -76,7 +76,7 @@ def word_lines(
 @switch("--print-silence", False, "Also print bins whose most probable entry is epsilon.")
 @reads("--one-best", "Table of word ids; start from these word sequences instead of the best paths.")
 @normalizer_option
-@output_file("Text file for the lines")
+@output_file("CTM file")
 @confidence_options
 @combines_systems
 def to_ctm_conf(
@@ -142,7 +142,7 @@ def _frame_shift(lattice: Lattice, frame_shift: float | None) -> float:
 @frame_shift_option("Seconds per frame; 0.03 for chain models.")
 @click.option("--precision", type=click.IntRange(0, 100), default=2, help="Decimal places of times.")
 @switch("--print-silence", False, "Also print segments without a word, as <eps> or 0.")
-@output_file("Text file for the lines")
+@output_file("CTM file")
 @reads_lattices
 def nbest_to_ctm(
     inputs: Inputs, output_file: str, frame_shift: float | None, precision: int, print_silence: bool
@@ -180,7 +180,7 @@ def _pronunciation_lines(lattice: Lattice, model: TransitionModel, *, lengths: b
 @command
 @model_option
 @switch("--print-lengths-per-phone", False, "Print the number of frames of each phone, separated by commas.")
-@output_file("Text file for the lines")
+@output_file("Text file for the pronunciations")
 @reads_lattices
 def nbest_to_prons(inputs: Inputs, output_file: str, model: TransitionModel, print_lengths_per_phone: bool) -> None:
     """Print the phones of each word in single-path lattices.

@@ -213,7 +213,7 @@ class Corrector:
     def _spellings(
         self, transcript: Transcript, compiled: Sequence[CompiledList], present: Sequence[tuple[int, int]]
     ) -> list[Change]:
-        """Return the changes of phrases that are present, but spelled differently in their lists.
+        """Return changes to phrases that are present, but spelled differently in their lists.
 
         A phrase is not changed if lists have several spellings of it, if no list has capitals, or if all its words are
         common words, such as "may" and "will".

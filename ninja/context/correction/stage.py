@@ -256,7 +256,7 @@ def corrected_list(
         written: Symbol table of the result.
 
     Returns:
-        The corrected list, and the changes of its best hypothesis.
+        The corrected list, and the changes to its best hypothesis.
     """
     nbest = lattice_nbest(lattice, max(lattice.num_hypotheses, 1), scales)
     hypotheses: list[Hypothesis] = []

@@ -28,15 +28,15 @@ _CORE = re.compile(r"[^\s▁](?:.*[^\s])?", re.DOTALL)  # the text of an item wi
 
 
 class ItemRevision:
-    """The changes of a list of words.
+    """Collect the edits that change words in a list of timed items.
 
-    If one word replaces one other word, only the text of its item changes. Other replacements copy the items that they
-    replace, and divide their time into equal parts. Inserted words copy the preceding item, and get the time between
-    it and the next item.
+    If words are replaced one for one and each has its own item, only the text of the items changes. In other
+    replacements, the new items are copies of the old ones and share their time equally. The item of an inserted word is
+    a copy of the preceding item, in the time between it and the next item.
 
     Args:
         entries: The list.
-        words: The words of the utterance before the changes, which may have another form in the list.
+        words: The words of the utterance before the changes; the list may spell them differently.
         places: The positions of values in the document.
         least_share: Fraction of the words that the list must contain in order; otherwise nothing is changed.
     """

@@ -34,7 +34,7 @@ class ItemSplice(NamedTuple):
 
 @dataclass(slots=True)
 class Edits:
-    """Changes of a document, by the paths of its values."""
+    """Changes to a document, by the paths of its values."""
 
     strings: dict[Path, list[Splice]] = field(default_factory=dict)  # in the order of the string
     values: dict[Path, str] = field(default_factory=dict)  # new JSON texts
@@ -169,12 +169,12 @@ def list_begin(text: str, begin: int) -> int:
 
 
 def item_spans(text: str, begin: int) -> Iterator[tuple[int, int]]:
-    """Yield the start and the end of each item of a list that begins at an index."""
+    """Yield the start and end of each item of the JSON list that begins at `begin`."""
     return ((at, end_of_value(text, at)) for at in _item_begins(text, begin))
 
 
 def end_of_value(text: str, begin: int) -> int:
-    """Return the end of the value that begins at an index."""
+    """Return the end of the JSON value that begins at `begin`."""
     if text[begin] == '"':
         match = _STRING.match(text, begin)
     elif text[begin] in "[{":
@@ -228,7 +228,7 @@ def _string_splices(raw: str, begin: int, splices: Sequence[Splice], *, ascii_on
     Args:
         raw: The string in the document, in quotes.
         begin: Start of the string in the document.
-        splices: Changes of its decoded characters.
+        splices: Changes to its decoded characters.
     """
     bounds = [1]
     for letter in _LETTER.finditer(raw, 1, len(raw) - 1):

@@ -29,7 +29,7 @@ def has_marks(marks: tuple[tuple[str, ...], ...], head: bytes) -> bool:
 
 @lru_cache(maxsize=2)  # all formats examine the same file
 def fields_of(head: bytes) -> frozenset[str]:
-    """Return the paths of the fields in the first bytes of JSON, or of JSON lines."""
+    """Return the paths of the fields that occur in the first bytes of a JSON or JSON Lines file."""
     fields: set[str] = set()
     prefixes = [""]  # path of each open value
     name = ""  # path of the next value

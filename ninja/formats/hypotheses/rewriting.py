@@ -92,7 +92,7 @@ Forms = list[_Form]  # first the form with the words of the utterance
 
 
 class _Revision:
-    """The changes of a document."""
+    """The changes to a document."""
 
     def __init__(self, places: Locator) -> None:
         self.edits = Edits()
@@ -277,7 +277,7 @@ def _base(
 
 
 def _all_changes(forms: Sequence[_Form]) -> list[Change]:
-    """Return the changes of the words of a form of all utterances."""
+    """Return the changes to the words of all utterances in one form, with positions in their concatenation."""
     changes: list[Change] = []
     shift = 0
     for form in forms:

@@ -92,7 +92,7 @@ def _after_spaces(text: str, at: int) -> int:
 def text_splices(
     strings: Sequence[str], words: Sequence[str], changes: Sequence[Change], least_share: float = 0.0
 ) -> tuple[dict[int, list[Splice]], int]:
-    """Return the splices that apply changes of words to strings, which may have the words in another form.
+    """Return the splices that apply word changes to strings, which may spell the words differently.
 
     New words are separated by spaces. If a word is removed, so are the spaces before it, or after the first word of a
     string.
@@ -100,7 +100,7 @@ def text_splices(
     Args:
         strings: Strings that together contain the words.
         words: The words before the changes.
-        changes: Changes of the words, in order.
+        changes: Changes to the words, in order.
         least_share: Fraction of the words that the strings must contain in order; otherwise nothing is changed.
 
     Returns:

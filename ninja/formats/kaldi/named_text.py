@@ -152,7 +152,7 @@ class _Words:
         return self.options.words == "names" or (self.options.words == "auto" and by_content)
 
     def find(self, rows: Iterable[bytes]) -> None:
-        """Look up the words in lines of complete entries."""
+        """Assign ids to the words of complete archive entries, given as lines."""
         ends = True  # whether the next line is a key
         id_of = self.id
         for row in rows:

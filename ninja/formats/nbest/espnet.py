@@ -80,7 +80,7 @@ def read_espnet_folder(path: str | os.PathLike[str], options: EspnetOptions = Es
     """Read the lists of a folder with ``1best_recog``, ``2best_recog`` and so on.
 
     Raises:
-        FormatError: There is no such folder, or as for ``read_espnet``.
+        FormatError: There is no such folder, or ``read_espnet`` raises it.
     """
     name = os.fspath(path)
     try:
