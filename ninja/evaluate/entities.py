@@ -36,8 +36,8 @@ def score_entities(
     """Count the recognised, missed and inserted entities of a test set.
 
     An entity is *said* where the reference contains its words consecutively. If entities overlap, the one that begins
-    first counts, and among those the longest. An entity that is said n times is *found* once for each consecutive
-    occurrence of its words in the hypothesis, but at most n times; further occurrences, with the same rule for
+    first counts, and among those the longest. An entity that is said n times is *found* each time that the
+    hypothesis contains its words consecutively, but at most n times; further occurrences, with the same rule for
     overlaps, are *inserted*.
     *Errors in entities* are counted in the word alignment: deletions and substitutions of the words of an entity, and
     insertions between its first and last word. Insertions before or after an entity count only as sentence errors.

@@ -175,8 +175,8 @@ class Rescorer:
         Returns:
             A future of the rescored lattice. If the deadline expires first, ``is_complete`` of the future is False and
             the result is the best answer so far: the best hypothesis of the search, completed by the first pass, or the
-            lattice with its first-pass costs if the language model has not scored any of it. Errors of the lattice are
-            raised by this future only. Cancelling the future before rescoring begins drops the lattice.
+            lattice with its first-pass costs if the search has no hypothesis yet. Errors of the lattice are raised by
+            this future only. Cancelling the future before rescoring begins drops the lattice.
 
         Raises:
             BusyError: ``max_waiting`` lattices were in flight for as long as `timeout`.
