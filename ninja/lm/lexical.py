@@ -13,14 +13,14 @@ import numpy.typing as npt
 from ninja.lattice.symbols import SymbolTable
 from ninja.lattice.text import BASIC, NONE, Form, LexicalForms, Normalizer
 from ninja.lm.mixture import Mixture
-from ninja.lm.protocol import END_OF_PROMPTS, LanguageModel
+from ninja.lm.protocol import END_OF_PROMPTS, LanguageModel, exclusive
 from ninja.lm.units import Ids, UnitLM
 
 FIRST_FORM = END_OF_PROMPTS  # id of the empty form; larger ids are forms of several words
 LMText = Literal["auto", "written", "lexical"]
 
 
-class LexicalLM(UnitLM):
+class LexicalLM(UnitLM, locks=False):
     """A model of lexical words as a `LanguageModel` of written words; see `UnitLM`.
 
     Words with equal forms have the same id. A word with an empty form does not change the history and has no cost. A
@@ -95,9 +95,13 @@ class LexicalLM(UnitLM):
 
     def advance(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
         """See `LanguageModel.advance`."""
-        plain = words < FIRST_FORM
-        if plain.all():
+        if not self._forms.has_ids or (plain := words < FIRST_FORM).all():
             return self._units.advance(slots, words)
+        return self._advance_forms(slots, words, plain)
+
+    @exclusive
+    def _advance_forms(self, slots: np.ndarray, words: np.ndarray, plain: np.ndarray) -> np.ndarray:
+        """Extend histories by words of which only those marked as `plain` are words of the model."""
         new = np.empty(len(slots), np.int64)
         new[plain] = self._units.advance(slots[plain], words[plain])
         several, is_empty = words > FIRST_FORM, words == FIRST_FORM
@@ -108,8 +112,7 @@ class LexicalLM(UnitLM):
 
     def logprob(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
         """See `LanguageModel.logprob`."""
-        plain = words < FIRST_FORM
-        if plain.all():
+        if not self._forms.has_ids or (plain := words < FIRST_FORM).all():
             return self._units.logprob(slots, words)
         score = np.zeros(len(slots), np.float32)
         score[plain] = self._units.logprob(slots[plain], words[plain])
@@ -119,9 +122,11 @@ class LexicalLM(UnitLM):
 
     def release(self, slots: np.ndarray) -> None:
         """See `LanguageModel.release`."""
-        if not self._shared:
-            self._units.release(slots)
-            return
+        self._units.release(self._last_references(slots) if self._shared else slots)
+
+    @exclusive
+    def _last_references(self, slots: np.ndarray) -> Ids:
+        """Return the slots without other references."""
         last = []
         for slot in slots.tolist():
             if self._shared[slot] > 0:
@@ -129,7 +134,7 @@ class LexicalLM(UnitLM):
             else:
                 last.append(slot)
         self._shared += Counter()  # drops zeros
-        self._units.release(np.array(last, np.int64))
+        return np.array(last, np.int64)
 
     def score_trie(self, parent: npt.NDArray[np.int32], word: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
         """See `LanguageModel.score_trie`."""
@@ -163,13 +168,14 @@ class LexicalLM(UnitLM):
 class _Forms(SymbolTable):
     """The vocabulary of a model, looked up by written words; forms of several words are added on first use."""
 
-    __slots__ = ("_by_form", "_forms", "_inner", "_is_open", "_new_form", "_number", "_units")
+    __slots__ = ("_by_form", "_forms", "_inner", "_is_open", "_new_form", "_number", "_units", "has_ids")
 
     def __init__(self, inner: SymbolTable, forms: LexicalForms, *, is_open: bool) -> None:
         super().__init__((), inner.path)
         self._id, self._word = inner._id, inner._word  # shared, as large tables take long to copy
         self._inner = inner
         self._is_open = is_open  # the model spells words with pieces
+        self.has_ids = False  # whether ids of forms, not smaller than FIRST_FORM, were returned
         self._forms = forms
         self._by_form: dict[Form, int] | None = None  # the model's words that differ from their forms
         self._new_form = threading.Lock()
@@ -197,6 +203,7 @@ class _Forms(SymbolTable):
             return self._inner.id(word)
         form = normalizer(word)
         if not form:
+            self.has_ids = True
             return FIRST_FORM
         if len(form) == 1 and (number := self._inner.id(form[0])) is not None:
             return number
@@ -208,6 +215,7 @@ class _Forms(SymbolTable):
         known = [unit for unit in units if unit is not None]
         if len(known) < len(units):
             return None
+        self.has_ids = True
         with self._new_form:
             if form not in self._number:
                 self._units.append(known)

@@ -31,10 +31,12 @@ DRIVER = "/proc/driver/nvidia/version"  # exists if NVIDIA's driver is loaded
 
 
 class _Lock:
-    """A lock that is not shared with copies or pickles of its object."""
+    """The lock of an object in a process; copies of the object, and forked processes, make locks of their own."""
 
-    def __init__(self) -> None:
-        self.lock = threading.RLock()
+    __slots__ = ("lock", "owner", "process")
+
+    def __init__(self, owner: int = 0) -> None:
+        self.owner, self.process, self.lock = owner, os.getpid(), threading.RLock()
 
     def __reduce__(self) -> tuple[type[_Lock], tuple[()]]:
         return _Lock, ()
@@ -42,8 +44,11 @@ class _Lock:
 
 def _lock_of(shared: object) -> AbstractContextManager[bool]:
     """Return the re-entrant lock of an object."""
-    name = f"_lock_{os.getpid()}_{id(shared)}"  # a copy, or the object in a forked process, has a different lock
-    holder: _Lock = shared.__dict__.get(name) or shared.__dict__.setdefault(name, _Lock())
+    attributes, owner = shared.__dict__, id(shared)
+    holder: _Lock | None = attributes.get("_lock")
+    if holder is None or holder.owner != owner or holder.process != os.getpid():
+        holder = attributes.setdefault(f"_lock_{os.getpid()}_{owner}", _Lock(owner))  # the same for all threads
+        attributes["_lock"] = holder
     return holder.lock
 
 
@@ -92,10 +97,10 @@ class LanguageModel(Protocol):
     fixed_ids: bool = True  # the id of a word in `vocabulary` does not depend on the other words that are looked up
     stateless: bool = False  # slots are plain values, so that concurrent calls need no lock
 
-    def __init_subclass__(cls, **options: Any) -> None:
-        """Make the methods that a subclass defines `exclusive`."""
+    def __init_subclass__(cls, *, locks: bool = True, **options: Any) -> None:
+        """Make the methods that a subclass defines `exclusive`; without `locks`, it uses a model that locks itself."""
         super().__init_subclass__(**options)
-        for name in () if cls.stateless else _GUARDED:
+        for name in _GUARDED if locks and not cls.stateless else ():
             if name in cls.__dict__:
                 setattr(cls, name, exclusive(cls.__dict__[name]))
 

@@ -272,9 +272,11 @@ class WordMap:
 
     def unknown_share(self, lattice: Lattice) -> float:
         """Return the fraction of a lattice's arcs with a word that the model lacks, in [0, 1]."""
-        word = lattice.word[lattice.word < self._known.size]
-        unknown = ~self._known[word]
-        num_words = int(np.count_nonzero(unknown | (self.lm_word[word] != NO_WORD)))
+        word = lattice.word
+        if word.max(initial=0) >= self._known.size:
+            word = word[word < self._known.size]
+        unknown = ~self._known.take(word)
+        num_words = int(np.count_nonzero(unknown | (self.lm_word.take(word) != NO_WORD)))
         return int(np.count_nonzero(unknown)) / max(num_words, 1)
 
     @property

@@ -315,7 +315,7 @@ def with_replaced_costs(
     return connect(changed if used.all() else select_arcs(changed, used))
 
 
-class BatchedLM(LanguageModel):
+class BatchedLM(LanguageModel, locks=False):
     """A language model that is called with at most `limit` histories or words at once; None means no limit.
 
     If a call runs out of memory, the limit becomes half its batch size for the rest of the run, and the call is
