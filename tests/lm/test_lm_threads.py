@@ -29,6 +29,8 @@ from tiny_lstm import VOCABULARY, Stepping, Whole  # noqa: E402
 from ninja.context.deep.context_lm import ContextMixture  # noqa: E402
 from ninja.context.deep.phrase_list_ids import PhraseListIds  # noqa: E402
 from ninja.decoding.pointer_tracker import PointerTracker  # noqa: E402
+from ninja.lattice.text import LexicalForms  # noqa: E402
+from ninja.lm.lexical import LexicalLM  # noqa: E402
 from ninja.lm.recurrent.lstm import LstmLM  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections")
@@ -255,6 +257,29 @@ def test_a_tracker_and_contextual_models_may_be_shared():
         for followed, scored in in_threads(lambda _: (follow(tracker), shared(lm, ids))):
             assert followed == pytest.approx(expected[0], abs=1e-3)
             assert scored == pytest.approx(expected[1], abs=1e-3)
+
+
+def test_threads_share_a_model_of_lexical_words():
+    inner = FakeLM()
+    lm = LexicalLM(inner, LexicalForms("basic"))
+    words = np.array(lm.vocabulary.ids(["W1,", ",", "w2-w3", ",", "W4-w1!", ",", "w5"]), np.int32)
+
+    def score(_: int) -> list[float]:
+        scores, slots = [], [lm.start(1) for _ in range(20)]
+        for place in range(len(slots)):
+            for word in np.split(words, len(words)):
+                scores.append(float(lm.logprob(slots[place], word)[0]))
+                before, slots[place] = slots[place], lm.advance(slots[place], word)
+                lm.release(before)
+            slots.append(lm.advance(slots[place], words[1:2]))  # a second reference to the slot
+        for slot in slots:
+            lm.release(slot)
+        return scores
+
+    expected = score(0)
+    for _ in range(15 * RUNS):
+        assert all(scores == expected for scores in in_threads(score))
+    assert inner.history == {}  # every slot is released once
 
 
 def test_words_numbered_by_several_threads_have_numbers_of_their_own(tmp_path):
