@@ -71,7 +71,7 @@ class ScoreOptions:
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """Options of the algorithms that search with the language model; ``pruned`` and ``trie`` use some of them."""
+    """Options of the search algorithms; ``pruned`` and ``trie`` use only some of them."""
 
     section: ClassVar[str] = "Search"
 
@@ -124,11 +124,11 @@ class EngineOptions(SearchOptions, ScoreOptions):
 
     @property
     def record(self) -> Algorithm:
-        """The selected algorithm; by default the one for lattices."""
+        """The selected algorithm, or the default algorithm for lattices if none is selected."""
         raise NotImplementedError
 
     def for_lattice(self: Options, lattice: Lattice) -> Options:
-        """Return the options with `algorithm` set; if it is None, it becomes the default for this type of lattice."""
+        """Return the options; if `algorithm` is None, replace it with the default for this type of lattice."""
         if self.algorithm is not None:
             return self
         is_list = isinstance(lattice, ListLattice)
@@ -141,7 +141,7 @@ class EngineOptions(SearchOptions, ScoreOptions):
 
     @property
     def history_words(self) -> int:
-        """Number of last words by which histories are compared; 0 compares whole histories."""
+        """Number of final words in which two histories must agree to be merged; 0 compares whole histories."""
         return self.record.history_words(self)
 
     @property
@@ -163,7 +163,7 @@ class EngineOptions(SearchOptions, ScoreOptions):
 
 
 def merge_order(options: EngineOptions) -> int:
-    """Return the number of last words by which histories are compared; 0 compares whole histories."""
+    """Return the number of final words in which histories must agree to be merged; 0 compares whole histories."""
     if options.merge_order is not None:
         return options.merge_order
     return DEFAULT_MERGE_ORDER if options.hypotheses else 0

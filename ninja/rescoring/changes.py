@@ -1,4 +1,4 @@
-"""Changes that rescoring makes to best paths, with the paths and scores that explain them."""
+"""Report the changes that rescoring makes to best paths, with the paths and their scores."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Record = dict[str, Any]  # JSON
 
 
 class ReportingRescorer:
-    """Stage of ``ninja.pipeline`` that rescores, and reports the lattices whose best words change.
+    """Pipeline stage that rescores lattices and reports those whose best word sequence changes.
 
     Args:
         rescorer: Rescores the lattices.
@@ -77,10 +77,11 @@ def changes(before: Lattice, after: Lattice, scales: Scales) -> Record | None:
         scales: Scales of the costs.
 
     Returns:
-        ``utt``; ``changes``, each with the words ``from`` and ``to`` and, in lattices with times, ``begin`` and ``end``
-        in seconds; ``before`` and ``after``, the best paths, each with its ``text`` and its costs in the ``first_pass``
-        and after rescoring (``rescored``): unscaled ``graph`` and ``acoustic`` costs, and their scaled sum ``total``
-        with word penalties. Costs are None if the lattice does not contain the path.
+        A record with ``utt``, the key; ``changes``, a list; and ``before`` and ``after``, the best paths. Each change
+        has the words ``from`` and ``to`` and, in lattices with times, ``begin`` and ``end`` in seconds. Each path has
+        its ``text``, and its costs in the ``first_pass`` and after rescoring (``rescored``): the unscaled ``graph`` and
+        ``acoustic`` costs, and ``total``, their scaled sum with word penalties. Costs are None if the lattice does not
+        contain the path.
     """
     old, new = best_path(before, scales), best_path(after, scales)
     words = [_spelled(lattice, path.words) for lattice, path in ((before, old), (after, new))]

@@ -42,7 +42,7 @@ Result = TypeVar("Result")
 
 
 class InFlight:
-    """Utterances that have been read but whose results have not been returned yet, with the lock of all shared state.
+    """Utterances that were read but not yet returned, and the lock that guards all shared state.
 
     The lock also guards the source, the recording queue, the report, and symbol tables that grow.
     """
@@ -302,7 +302,7 @@ class InThisThread:
 def with_replaced_costs(
     source: Lattice, graph: npt.NDArray[np.float32], final_graph: npt.NDArray[np.float32]
 ) -> Lattice:
-    """Replace graph costs; arcs and final states whose new cost is infinite were not scored and are removed.
+    """Replace the graph costs, and remove the arcs and final states whose new cost is infinite: they were not scored.
 
     Args:
         graph: New graph costs, [num_arcs].

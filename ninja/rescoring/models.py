@@ -147,7 +147,7 @@ class BoundModels:
         maps: Sequence[WordMap] = (),
         prompts: Prompts | None = None,
     ) -> None:
-        """Combine the models, the old one with weight -1; reuse a map in `maps` that was made for this model."""
+        """Combine the new model and, with weight -1, the old one; reuse a map in `maps` that belongs to this model."""
         self._prompts = prompts
         self.graph_share = 1.0 - options.lm_weight if old_lm is None else 1.0
         self.lm_scale = options.lm_weight
@@ -211,10 +211,10 @@ class BoundModels:
         return (self.lm.prompt(text),) if text.strip() and self.lm.takes_prompts else ()
 
     def carried_words(self, lattice: Lattice, words: npt.NDArray[np.int32]) -> list[int]:
-        """Return the words that an utterance adds to its recording's history: its own, then ``<s>`` if it exists.
+        """Return the ids that an utterance adds to its recording's history: its words, then ``<s>`` if available.
 
         With ``<s>`` the model begins the next sentence as in training, but remembers this one. The scores of an n-gram
-        model do not change, as it ignores words before ``<s>``. Words that the model lacks are omitted.
+        model do not change, because it ignores words before ``<s>``. Words that the model lacks are omitted.
 
         Args:
             words: Word ids of the best path, in the lattice's symbol table.

@@ -1,4 +1,4 @@
-"""Rescoring options, the registry of algorithms, and the usual weights for a kind of input."""
+"""Rescoring options, the registry of algorithms, and the default weights for each kind of input."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class RescoreOptions(SentenceOptions, PrunedOptions, EngineOptions):
 
     @property
     def record(self) -> Algorithm:
-        """The selected algorithm; by default the one for lattices."""
+        """The selected algorithm, or the default algorithm for lattices if none is selected."""
         return ALGORITHMS[self.algorithm or DEFAULT_ALGORITHM]
 
 
@@ -76,7 +76,7 @@ HELP: dict[str, str] = {setting.name: setting.metadata["help"] for setting in fi
 
 @dataclass(frozen=True, slots=True)
 class UsualWeights:
-    """Default weights, with which tuning starts, for an acoustic scale of 0.1 (lattices) or 1 (n-best lists)."""
+    """Default weights at an acoustic scale of 0.1 (lattices) or 1 (n-best lists); tuning starts with them."""
 
     kind: str
     lm_weight: float

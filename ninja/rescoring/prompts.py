@@ -20,13 +20,13 @@ class Prompts:
 
     @classmethod
     def from_table(cls, path: str | os.PathLike[str], column: int | str = 2) -> Prompts:
-        r"""Read a table with columns that are separated by tabs; the first is the utterance id.
+        r"""Read a tab-separated table whose first column is the utterance id.
 
         In a prompt, ``\n``, ``\t`` and ``\\`` mean a line break, a tab and a backslash.
 
         Args:
             path: The file, which may be compressed with gzip.
-            column: Column of the prompts: a number from 2, or a name in the first line, which is then a header.
+            column: Column of the prompts: its 1-based number, at least 2, or its name in the header line.
 
         Raises:
             FormatError: The column is missing in a line, an id occurs twice, or the file is not UTF-8.

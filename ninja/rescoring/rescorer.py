@@ -151,7 +151,7 @@ class Rescorer:
     def vocabulary_check(self, log: RescoreReport) -> VocabularyCheck:
         """Return a check of how well the models cover the words of the lattices.
 
-        A caller that reads the files itself sets ``log.vocabulary`` to it.
+        A caller that reads the files itself must assign the check to ``log.vocabulary``.
         """
         return VocabularyCheck(
             lambda words: self._word_maps(words, log),
@@ -213,7 +213,7 @@ class Rescorer:
     def session(self, options: StreamOptions | None = None, *, entities: Any = None) -> Session:
         """Return a session for an utterance whose lattice grows; may be called from any thread.
 
-        The lattices of all sessions share a batch of their own, and the histories that the language model computed.
+        All sessions share one batch, separate from that of `submit`, and a cache of language model histories.
 
         Args:
             options: Conditions under which words are stable.
@@ -270,7 +270,7 @@ class Rescorer:
 
     @property
     def in_flight(self) -> tuple[int, int]:
-        """Numbers of submitted lattices that wait for the batch, and that are in it."""
+        """Number of submitted lattices that wait for the batch, and number of lattices in the batch."""
         service = self._service
         waiting, running = (0, 0) if service is None else (service.num_waiting, service.num_running)
         if self._sessions is not None:

@@ -49,8 +49,8 @@ def rescore(
         ``options.batch_arcs``. Closing or deleting the iterator also closes the source.
 
     Raises:
-        VocabularyError: A model lacks the words of more than ``options.max_unknown`` of the arcs, in the first hundred
-            lattices or in all.
+        VocabularyError: A model lacks the words of more than the fraction ``options.max_unknown`` of the arcs, in the
+            first hundred lattices or in all lattices.
         ModelError: A single step of the model exceeds the memory, or the algorithm scores words but the model can
             score only whole sentences.
         OptionError: No model is given, carry-over or prompts are used with a model that reads backward, or no model
@@ -81,7 +81,7 @@ def iterate(
     Args:
         lattices: As for `rescore`.
         passes: The model and the options of each pass. After ``output="best"``, later passes see only one path.
-        old_lm: The language model of the recogniser, whose scores the first of these passes subtracts.
+        old_lm: The language model of the recogniser; the first pass subtracts its scores.
         carry_over: As for `rescore`, in every pass.
         report: As for `rescore`, for all passes together.
 

@@ -24,7 +24,7 @@ CLOSED = "this Rescorer was closed before the lattice was rescored; create anoth
 
 
 class Service(Source):
-    """Slots for lattices in flight, and the thread that rescores them; also the source that its run reads.
+    """Slots for lattices in flight, and the thread that rescores them; this is also the `Source` that `run` reads.
 
     Args:
         run: Rescores the utterances of a source and sets the results of their futures.
@@ -62,7 +62,7 @@ class Service(Source):
     # May be called from any thread.
 
     def utterance(self, lattice: Lattice, entities: Any, deadline: float | None) -> tuple[Utterance, Submission]:
-        """Return a new utterance and its future, which fails if the lattice cannot be used.
+        """Create an utterance and its future; an invalid lattice makes the future fail.
 
         Raises:
             OptionError: `lattice` is not a `Lattice`, or `deadline` is not above 0.
@@ -163,7 +163,7 @@ class Service(Source):
         raise ClosedError(CLOSED)
 
     def shut(self, timeout: float | None) -> None:
-        """Refuse further lattices and finish those in flight; their futures get an error after a timeout in seconds."""
+        """Refuse further lattices and finish those in flight; unfinished futures fail after `timeout` seconds."""
         if os.getpid() != self._process:  # the lattices belong to the parent process; the lock's state is undefined
             return
         with self._changed:

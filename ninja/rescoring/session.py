@@ -23,7 +23,7 @@ HISTORIES = 50_000  # maximum number of histories per language model that are ca
 @documented
 @dataclass(frozen=True, slots=True)
 class StreamOptions:
-    """Conditions for stable words of a growing lattice; larger values delay words, and fewer of them change."""
+    """Conditions under which words are stable; with larger values, words become stable later and change less often."""
 
     agreement: int = described(
         5, "Number of most recent updates in which a stable word and the words before it are the same."
@@ -81,7 +81,7 @@ class Session:
 
         Args:
             lattice: The lattice from the start of the utterance, with a symbol table that all sessions should share.
-            final: The lattice is complete: all words are stable, and no update follows.
+            final: Whether the lattice is complete, so that all its words are stable and no update follows.
 
         Raises:
             ClosedError: The final lattice has already been submitted, or the Rescorer is closed.
@@ -105,7 +105,7 @@ class Session:
 
         Args:
             rescored: The result of an update, in the order of the updates.
-            final: The lattice is complete.
+            final: Whether the lattice is complete.
         """
         words, probable = probable_prefix(rescored, self._scales, 0.0 if final else self._options.min_posterior)
         self._earlier = [*self._earlier, words][-self._options.agreement :]
