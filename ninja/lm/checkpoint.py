@@ -76,7 +76,7 @@ def open_checkpoint(stored: StoredNetwork, options: LoadOptions) -> LstmLM | Tra
 
 
 def write_atomically(content: dict[str, Any], path: str | os.PathLike[str]) -> None:
-    """Write tensors and plain values to a temporary file, and rename it to `path` when it is complete.
+    """Write tensors and other values to a temporary file, and rename it to `path` when it is complete.
 
     The format is safetensors if the name ends in ``.safetensors`` (see `ninja.lm.stored_network`), and otherwise the
     format of `torch.save`.
@@ -183,7 +183,7 @@ def _module(stored: StoredNetwork) -> Module | KaldiModel:
 
 
 class SkipInitialisation(TorchFunctionMode):
-    """Skip the initialisation of weights, which would import torch's compiler on the meta device and take a second."""
+    """Skip the initialisation of weights: on the meta device, it would import torch's compiler and take a second."""
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         options = kwargs or {}

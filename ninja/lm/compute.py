@@ -23,7 +23,7 @@ EXACT_ROWS, ROUNDED = 32, 8  # batches of more than 32 rows are padded to multip
 
 
 def device_of(name: str) -> torch.device:
-    """Return a device, ``"auto"`` as in `ninja.lm.load`; raise an `OptionError` if torch cannot use it."""
+    """Return the device of a name, which may be ``"auto"``; raise an `OptionError` if torch cannot use it."""
     try:
         return torch.empty(0, device=chosen_device(name)).device
     except (RuntimeError, AssertionError) as error:  # for an unknown or a missing device

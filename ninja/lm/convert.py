@@ -19,7 +19,7 @@ def convert(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> N
         source: A Kaldi RNNLM (its directory or its network, ``final.raw``), or a checkpoint.
         target: For a Kaldi RNNLM, the checkpoint to write. For a ``.pt`` checkpoint, a ``.safetensors`` file, or vice
             versa. For a checkpoint of Ninja's LSTM, also an ONNX file (``.onnx``), or a directory for a pair of Caffe2
-            nets, which ends in ``/`` or exists already.
+            nets; the directory must exist, or its name must end in ``/``.
 
     Raises:
         ModelError: The source cannot be converted to this target, or is incomplete, damaged or not supported.

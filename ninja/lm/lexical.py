@@ -1,4 +1,4 @@
-"""Score written words with a language model of lexical words, by their lexical forms."""
+"""Score written words by their lexical forms, with a language model of lexical words."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class LexicalLM(UnitLM, locks=False):
 
     @property
     def fixed_ids(self) -> bool:  # type: ignore[override]
-        """See `LanguageModel.fixed_ids`; the normalizer ``auto`` depends on all words."""
+        """See `LanguageModel.fixed_ids`; False while the normalizer ``auto`` may still change the forms."""
         return self.forms.is_decided
 
     @property
@@ -259,8 +259,8 @@ def with_lexical_forms(
     """Convert a model of lexical words, or each model of a mixture, to a model of written words.
 
     Args:
-        text: Kind of words that the models score. By default, models of pieces that have capitals and punctuation score
-            written words, and are returned unchanged.
+        text: Kind of words that the models score; a model of written words is returned unchanged. By default, models
+            trained on cased and punctuated text count as models of written words.
     """
     if isinstance(lm, Mixture):
         models = [(with_lexical_forms(model, forms, text), weight) for model, weight in lm.models]

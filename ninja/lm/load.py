@@ -127,7 +127,7 @@ def load(
         words: Symbol table for models that number their words but do not contain their spellings: const-arpa,
             ``G.fst``, and networks of other toolkits. Other models ignore it.  [default: the table in the file, else
             ``words.txt`` or ``words.txt.gz`` in the same directory]
-        oov_score: Score of words that an n-gram model without ``<unk>`` lacks, independent of the history: ``"skip"``
+        oov_score: Score of words that an n-gram model without ``<unk>`` lacks, regardless of the history: ``"skip"``
             for no cost, as in SRILM; ``"spread"`` to share the probability 1 / (vocabulary size) among these words; or
             a natural-log probability. The next word is scored without a history. By default these words are refused.
             Models with ``<unk>`` ignore this.

@@ -98,7 +98,7 @@ class LanguageModel(Protocol):
     stateless: bool = False  # slots are plain values, so that concurrent calls need no lock
 
     def __init_subclass__(cls, *, locks: bool = True, **options: Any) -> None:
-        """Make the methods that a subclass defines `exclusive`; without `locks`, it uses a model that locks itself."""
+        """Make the methods of a subclass `exclusive`; with `locks=False` they are not, as its model locks itself."""
         super().__init_subclass__(**options)
         for name in _GUARDED if locks and not cls.stateless else ():
             if name in cls.__dict__:
@@ -196,11 +196,11 @@ class LanguageModel(Protocol):
         return np.zeros((len(words), self.state_size or 0), np.float32)
 
     def prompt(self, text: str) -> int:
-        """Return the id of a text before an utterance, which may be the first word of histories and is not scored."""
+        """Return the id of a prompt, which can be the first word of histories and is not scored."""
         raise OptionError("this language model reads no prompts; use a causal Hugging Face model")
 
     def score_oovs(self, score: OOVScore) -> None:
-        """Add a word for unknown words to a model without <unk>; see `LoadOptions.oov_score`."""
+        """Add <unk> to a model without <unk>; see `LoadOptions.oov_score`."""
         raise OptionError("oov_score is supported by n-gram models only; omit it for this language model")
 
 

@@ -1,6 +1,6 @@
 r"""Read model files, and the network of a Ninja checkpoint, without torch.
 
-A model file is a dictionary of plain values and arrays, in safetensors or as torch saves it; it contains no code. A
+A model file is a dictionary of arrays and other values, in safetensors or as torch saves it; it contains no code. A
 file whose name ends in ``.safetensors`` is written in that format, see `ninja.formats.safetensors_file`. The arrays of
 the dictionary ``state`` are stored under their names; the names of arrays in an inner dictionary (``pointer``) begin
 with its key and a dot. All other values are stored in the metadata: strings unchanged, the values of `VALUES` as JSON.

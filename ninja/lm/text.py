@@ -36,18 +36,18 @@ class Sentences:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of a text: every n-th sentence, which is held out, or all others."""
+    """A part of a text: either every n-th sentence, which is held out, or all other sentences."""
 
     every: int
     held_out: bool
 
     def has(self, number: int) -> bool:
-        """Return whether a sentence, numbered from 1, belongs to the part."""
+        """Return whether the part contains a sentence, given its 1-based number."""
         return (number % self.every == 0) == self.held_out
 
 
 def held_out_part(path: str | os.PathLike[str]) -> Part:
-    """Select the sentences of a text to hold out: every 20th, or fewer so that they are at most about 5,000.
+    """Select the sentences of a text to hold out: every 20th, or fewer if that is more than about 5,000.
 
     Raises:
         FormatError: The text has fewer than two sentences.

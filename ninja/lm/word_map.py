@@ -135,8 +135,8 @@ class WordMap:
         lm: The language model.
         unk_penalty: Cost added to the cost of <unk> for words that the model lacks. By default the probability of <unk>
             is divided evenly: the penalty is the natural log of the number of distinct words that <unk> replaced in
-            training, or, if unknown, of the number of words of the table that the model lacks; a growing table is
-            completed for this.
+            training. If that number is unknown, it is replaced by the number of words of the table that the model
+            lacks, for which a growing table is completed first.
         map_words: Fallbacks for words that the model lacks: ``"case"`` looks them up in lower and upper case; ``"unk"``
             maps the usual spellings of <unk> to the model's <unk>, which may also have any of these spellings.
         name: Name of the model in messages.
@@ -166,7 +166,7 @@ class WordMap:
         self._cover_table()
 
     def grown(self) -> WordMap:
-        """Return the map for the current words of a table that has grown, as a new `WordMap` would be."""
+        """Return a map that includes the new words of a table that has grown; it equals a new `WordMap`."""
         if not self._has_fixed_ids:
             return WordMap(self.words, self.lm, self._chosen_penalty, map_words=tuple(self.mapped), name=self.name)
         other = copy.copy(self)
@@ -381,7 +381,7 @@ def find(path: str, words: SymbolTable | None, text: str | None) -> SymbolTable:
     Args:
         path: Path of the model.
         words: Vocabulary given by the user.
-        text: Vocabulary stored in the model, one word per line: either in the order of ids, or followed by its id.
+        text: Vocabulary stored in the model, one word per line, either in the order of ids or each followed by its id.
 
     Raises:
         ModelError: There is no vocabulary, or the one in the model is damaged.

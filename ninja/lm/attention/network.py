@@ -155,7 +155,7 @@ class AttentionLM(StatePoolLM):
             embedding: Output embedding, [words, width].
             bias: Output bias, [words].
             cache: Number of cached values per word.
-            gathered: Number of these that attention gathers at once.
+            gathered: Number of cached values of a word that attention gathers at once.
             options: Load options.
         """
         super().__init__(words, embedding, bias, cache + embedding.shape[1], cache, options)
@@ -188,7 +188,7 @@ class AttentionLM(StatePoolLM):
         return self._read(np.empty((len(row), 0), np.int64), words)
 
     def twin(self) -> None:
-        """Return None, as a single matrix product is large enough for all cores; see `LanguageModel.twin`."""
+        """Return None, because a single matrix product already uses all cores; see `LanguageModel.twin`."""
 
     @torch.inference_mode()
     def start(self, count: int) -> np.ndarray:

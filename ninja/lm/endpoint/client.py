@@ -1,7 +1,7 @@
 """HTTP client of a completions endpoint: JSON requests on a few connections, repeated if they fail.
 
-The standard library is used, as no HTTP library is a dependency, and because it follows no redirects and uses no
-proxies: only the host of the URL is contacted.
+Uses `http.client` of the standard library, which needs no dependency, follows no redirects and uses no proxies, so
+that only the host of the URL is contacted.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Client:
     """Send JSON to the paths of a server, within the limits of a run."""
 
     def __init__(self, url: str, options: EndpointOptions) -> None:
-        """Use a server; nothing is sent yet.
+        """Set the server without connecting to it.
 
         Raises:
             OptionError: The URL has no host, an invalid port, or a user name.

@@ -26,7 +26,7 @@ class EndpointPieces(LanguageModel):
     scores_tries = True
 
     def __init__(self, server: Server, cache: ScoreCache) -> None:
-        """Use a server; `cache` has the scores of earlier runs."""
+        """Use a server, and a `cache` with the scores of earlier runs."""
         self.vocabulary = SymbolTable([])
         self.bos: int | None = server.bos
         self.eos = server.eos
@@ -124,12 +124,12 @@ class EndpointPieces(LanguageModel):
 
 
 class ServerTokenizer:
-    """A tokenizer of a server, with the part of the interface of the transformers library that `Spelling` needs."""
+    """A server's tokenizer, with the part of the transformers library's interface that `Spelling` needs."""
 
     unk_token_id = None  # servers do not report it; tokenizers of large models spell any word
 
     def __init__(self, server: Server, cache: ScoreCache) -> None:
-        """Use a server; `cache` has the tokens of earlier runs."""
+        """Use a server, and a `cache` with the tokens of earlier runs."""
         self._server = server
         self._cache = cache
 

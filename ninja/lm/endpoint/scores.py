@@ -1,4 +1,4 @@
-"""`ScoreCache`: scores of earlier runs in a file, so that repeating a stopped run does not cost them again."""
+"""`ScoreCache`: a file with the scores of earlier runs, so that a repeated run does not request them again."""
 
 from __future__ import annotations
 

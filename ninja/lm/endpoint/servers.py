@@ -77,7 +77,7 @@ class Server(ABC):
         """Score the last token of each sequence after the others.
 
         Args:
-            sequences: Distinct sequences of at least two tokens; the first is `bos`.
+            sequences: Distinct sequences of at least two tokens, each of which begins with `bos`.
 
         Returns:
             Natural-log probabilities of `sequences`, and possibly of others; −inf for probability zero.
@@ -128,7 +128,7 @@ class Vllm(Server):
         return self._client.send(f"{self._root}/tokenize", body, _tokens)
 
     def scores(self, sequences: Sequence[Tokens]) -> dict[Tokens, float]:
-        """See `Server.scores`; a sequence that begins another one needs no request."""
+        """See `Server.scores`; a sequence that is a prefix of another needs no separate request."""
         ordered = sorted(sequences)
         following: list[Tokens] = [*ordered[1:], ()]
         whole = [text for text, after in zip(ordered, following, strict=True) if after[: len(text)] != text]
@@ -177,7 +177,7 @@ class LlamaCpp(Server):
         return self._client.send(f"{self._root}/tokenize", {"content": text, "add_special": special}, _tokens)
 
     def scores(self, sequences: Sequence[Tokens]) -> dict[Tokens, float]:
-        """See `Server.scores`; there is a request per history."""
+        """See `Server.scores`; sends one request per history."""
         following: dict[Tokens, list[int]] = defaultdict(list)
         for text in sequences:
             following[text[:-1]].append(text[-1])
@@ -202,7 +202,7 @@ class LlamaCpp(Server):
 
 
 def open_server(client: Client, options: EndpointOptions) -> Server:
-    """Return a server of the kind to which the path of the URL belongs."""
+    """Return a server of the kind that the path of the URL indicates."""
     for kind in (Vllm, LlamaCpp):
         if client.path.endswith(kind.path):
             return kind(client, options)

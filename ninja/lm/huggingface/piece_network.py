@@ -47,7 +47,7 @@ class PieceLM(AttentionLM):
     reading a trie with a custom attention mask.
 
     When a history fills the network's input length L, its first half is dropped. So the first L pieces are predicted
-    from all earlier pieces, and later pieces from the last L/2 to L.
+    from all earlier pieces, and later pieces from the preceding L/2 to L pieces.
     """
 
     def __init__(
@@ -297,7 +297,7 @@ class PieceLM(AttentionLM):
 
 
 class LogitsLM(PieceLM):
-    """A network whose logits are used directly, as it is quantised, wrapped or has another output layer.
+    """A network whose logits are used directly, because it is quantised or wrapped, or has another output layer.
 
     A row stores the natural-log probabilities of all pieces, which take more memory than the rows of `PieceLM`.
     """

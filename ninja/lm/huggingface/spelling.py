@@ -1,4 +1,4 @@
-"""Map words to the pieces of a subword model, when a word is first scored."""
+"""Map words to the pieces of a subword model; each word is split when it is first scored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run language models that are pairs of Caffe2 nets on torch, without Caffe2; docs/networks.md describes the format.
+"""Run pairs of Caffe2 nets as language models on torch, without Caffe2; docs/networks.md describes the format.
 
 A scope before a blob's name is part of the name of a state (``rnn/hidden_t_prev``), but is ignored for scores
 (``rnn/logits`` is ``logits``). The argument `unk_words` of the second net may give the number of distinct words that

@@ -82,7 +82,7 @@ class Fields:
         return self.has(token) and self._take(token, lambda v: isinstance(v, bool), "neither T nor F")
 
     def dim(self, *tokens: str) -> int:
-        """Return a width: the value of the first of these fields that the component has."""
+        """Return the width that the first of these fields gives; fields that the component lacks are skipped."""
         token = next((name for name in tokens if self.has(name)), tokens[0])
         value = self.integer(token)
         if not 0 < value <= LARGEST_DIM:

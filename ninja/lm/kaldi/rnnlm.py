@@ -1,8 +1,9 @@
 """Kaldi's RNNLM directories as language models.
 
     final.raw                     the network (nnet3), binary or text
-    word_embedding.final.mat      a row for each word; or instead of it
-    feat_embedding.final.mat      a row for each feature, and word_feats.txt: the features of each word
+    word_embedding.final.mat      a row for each word; or, instead of this file, the next two
+    feat_embedding.final.mat      a row for each feature
+    word_feats.txt                the features of each word
     special_symbol_opts.txt       --bos-symbol=N --eos-symbol=N --brk-symbol=N; missing options have Kaldi's defaults
     config/words.txt              words and their ids
     config/oov.txt                the word that replaces unknown words; optional

@@ -127,8 +127,8 @@ def count_ngrams(text: Text, order: int, report: Report | None = None) -> list[N
         report: Called with progress messages.
 
     Returns:
-        The n-grams of each length from 1; the unigrams are the whole vocabulary. There are fewer than `order` lengths
-        if no sentence is long enough.
+        The n-grams of each length, starting with the unigrams, which are the whole vocabulary. Lengths that no sentence
+        reaches are omitted.
     """
     num_words = len(text.words)
     zeros = np.zeros(num_words, np.int32)

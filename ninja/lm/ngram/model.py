@@ -1,8 +1,8 @@
 """Back-off n-gram models from ARPA, Kaldi const-arpa and ``G.fst`` files, represented as a compiled automaton.
 
-A slot is the number of a state of the automaton, which represents the longest suffix of the history that affects
-scores, so slots of equal states are equal and never freed. Scores are exact: an n-gram of the model is used even if
-backing off would be more probable.
+A slot is the number of an automaton state, which represents the longest suffix of the history that affects scores.
+Histories with the same state share a slot, and slots are never freed. Scores are exact: an n-gram of the model is used
+even if backing off would be more probable.
 """
 
 from __future__ import annotations

@@ -26,9 +26,9 @@ class ArrayLstm(ArrayPoolLM):
     """An LSTM network on NumPy as a `LanguageModel`.
 
     A row of the pool contains the output and the cell of each layer, as in `ninja.lm.recurrent.lstm.LstmLM`. The gates
-    of a layer are the sum of two products: with the layer's input, and with its output after the history, which is
-    computed once for all continuations of a history. The first layer's input is a word's embedding, whose product is
-    computed once for each word.
+    of a layer are the sum of two products: one with the layer's input, and one with its output for the previous word.
+    The second product is computed once for all continuations of a history. The input of the first layer is a word's
+    embedding, so its product is computed once for each word.
     """
 
     def __init__(self, network: StoredNetwork, options: LoadOptions = DEFAULTS) -> None:

@@ -321,8 +321,8 @@ class ArrayPoolLM(PoolLM):
             output: Offset of the network's output in a row.
             options: Load options; scores are normalised by default.
             first_word: The normaliser excludes words with smaller ids.
-            normaliser: Estimates the log-normalisers of some rows of outputs, float32 [rows, embedding] and int64
-                [n] → [n].  [default: compute them exactly]
+            normaliser: Function that takes outputs, float32 [rows, embedding], and row numbers, int64 [n], and
+                estimates the log-normalisers of these rows, [n].  [default: compute them exactly]
         """
         super().__init__(words, options, estimates=normaliser is not None)
         self._estimate = normaliser
