@@ -33,7 +33,7 @@ def next_lattice_begin(path: str, offset: int, *, text: bool) -> int:
     Args:
         path: An uncompressed file.
         offset: Offset in bytes, ≥ 0.
-        text: The archive is in text format.
+        text: Whether the archive is in text format.
 
     Returns:
         Position in bytes; the size of the file if no lattice begins there.

@@ -1,4 +1,4 @@
-"""``run`` and ``stream``, which apply a stage to the lattices of inputs in order; stages made of functions."""
+"""``run`` and ``stream``, which apply a stage to the lattices of inputs in order; stages built from functions."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def run(
         on_result: Called in order with each lattice, or with its lines, after it is passed to the output.
         progress: Called with the last key, the number of lattices done, and the fraction of the inputs read, in [0, 1],
             or None if it is unknown.
-        may_be_empty: Write an empty output if the inputs contain no lattices, instead of raising an error.
+        may_be_empty: Write an empty output instead of raising an error if the inputs contain no lattices.
 
     Returns:
         Counts, failures and notes of this run; ``inputs.log`` covers all runs on these inputs.
@@ -119,7 +119,7 @@ def stream(
         jobs: See `run`.
         read: See `run`.
         log: Log for pairs, filled while results are read; not allowed for `Inputs`, which have a log.
-        done: Keys of lattices to skip; each is skipped as often as it occurs here.
+        done: Keys of lattices to skip; a key that occurs n times here skips n lattices.
         progress: See `run`.
         may_be_empty: See `run`; None also allows runs in which all lattices have errors.
 
@@ -404,7 +404,7 @@ class OnBatches:
     Args:
         function: Takes a batch, and returns a batch or a result for each lattice. If it raises an error, it is called
             again for each lattice separately, so that errors affect only the lattices that cause them.
-        is_expanding: The function returns any number of lattices for each input lattice.
+        is_expanding: Whether the function may return any number of lattices for each input lattice.
     """
 
     __slots__ = ("function", "is_expanding")
@@ -478,7 +478,7 @@ def call_safely(function: Callable[[Lattice], Result], lattice: Lattice) -> Resu
     """Return the result of a function for a lattice, or the error that it raises.
 
     Raises:
-        OptionError: The function raised it; such an error applies to the whole run.
+        OptionError: Raised by the function; such an error applies to the whole run.
     """
     try:
         return function(lattice)

@@ -1,4 +1,4 @@
-"""Separate outputs for the input files, named after them in a folder or by their numbers."""
+"""Write one output per input file, named after the file in a folder, or by the number in the file's name."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class WriteOne(Protocol):
 
 
 def write_each(output: Output, inputs: Inputs, write: WriteOne, *, may_be_empty: bool) -> None:
-    """Write the results of each input file to an output of its own.
+    """Write the results of each input file to a separate output.
 
     If all lattices of a file fail, its output is not written, but the others are.
 

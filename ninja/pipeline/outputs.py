@@ -111,7 +111,7 @@ class LatticeSink:
     Args:
         writer: The writer of the output.
         inputs: Inputs of the run; their log gets the failures.
-        has_originals: Input files are copied, except for the words that lattices replace.
+        has_originals: Whether the output is a copy of the input files, in which lattices replace only the words.
     """
 
     def __init__(self, writer: LatticeWriter, inputs: Inputs, *, has_originals: bool = False) -> None:
@@ -130,7 +130,7 @@ class LatticeSink:
         self._num_unrecorded = 0  # n-best lists that lost their other fields
 
     def note_source(self, lattice: Lattice) -> None:
-        """Record the fields of an input lattice that a stage may lose, and its place in its file if necessary."""
+        """Record the fields of an input lattice that a stage may lose and, if necessary, its position in its file."""
         key = lattice.key
         self._timed[key] = lattice.time is not None or self._timed.get(key, False)
         if isinstance(lattice, ListLattice):

@@ -32,7 +32,7 @@ MAX_SHARDS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One of ``of`` equal parts of the sources of a run; ``number`` counts from 1."""
+    """One of ``of`` parts of about equal size of the sources of a run; ``number`` is 1-based."""
 
     number: int
     of: int
@@ -54,7 +54,7 @@ class Shard:
 
     @property
     def name(self) -> str:
-        """Prefix of the names of its files, such as ``00003-of-00008``."""
+        """Prefix of the names of the shard's files, such as ``00003-of-00008``."""
         return f"{self.number:05d}-of-{self.of:05d}"
 
 
@@ -78,7 +78,7 @@ def shard_folder_of(output: str) -> str:
 
 
 def renamed(name: str, new_path: Callable[[str], str]) -> str:
-    """Replace the paths in the name of an output, which is a path or a Kaldi wspecifier.
+    """Replace the paths in the name of an output, given as a path or a Kaldi wspecifier.
 
     Args:
         name: Name of the output.
@@ -156,7 +156,7 @@ class Plan:
         }
 
     def tables(self, shard: Shard) -> tuple[Table, ...]:
-        """Return the files, and parts of files, of a shard, in the order of the sources; there may be none.
+        """Return the files and parts of files that a shard reads, possibly none, in the order of the sources.
 
         Raises:
             InputError: A file cannot be read.

@@ -15,7 +15,7 @@ _SCORED = re.compile(r".*\t[-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?")  # a line of NeMo'
 
 
 def detect_transcripts(inputs: Inputs) -> str | None:
-    """Return the transcript format of inputs that are all text files in no other format; None for other inputs.
+    """Return the transcript format if all inputs are text files in no other known format, else None.
 
     The lines of transcripts begin with keys if the first words of all lines look like keys, see `has_keys`.
     """
