@@ -31,7 +31,7 @@ _GRAPHS = os.path.join(os.pardir, "graph*", TABLE_NAMES[0])  # path relative to 
 
 
 def write_table(table: SymbolTable, path: str, guard: Guard | None = None) -> None:
-    """Write a symbol table in the format of Kaldi's ``words.txt``, except words that contain white space."""
+    """Write a symbol table in the format of Kaldi's ``words.txt``, omitting words that contain white space."""
     with opened_as_text(path, guard) as file:
         file.writelines(f"{word} {number}\n" for word, number in table if is_one_field(word))
 
@@ -107,7 +107,7 @@ class TableOutput:
 
     @property
     def is_particular(self) -> bool:
-        """Whether lattices with the same table must be checked one by one."""
+        """Whether every lattice must be checked, even if its table was checked before."""
         return bool(self._unwritable) or self._existing is not None
 
     def take(self, lattice: Lattice) -> None:
@@ -157,7 +157,7 @@ class TableConsistency:
 
     Args:
         words: Symbol table of the output; None uses the table of the first lattice.
-        shared: The output stores ids, so its lattices must share a table.
+        shared: Whether the output stores ids, so that its lattices must share a table.
     """
 
     def __init__(self, words: SymbolTable | None, *, shared: bool) -> None:
@@ -167,7 +167,7 @@ class TableConsistency:
         self._is_settled = self._has_table
 
     def check(self, lattice: Lattice, key: str) -> None:
-        """Raise `SymbolError` if ids of a lattice have other words than in the table of the output."""
+        """Raise `SymbolError` if an id of a lattice has a different word in the table of the output."""
         table = lattice.words
         if table is self._words or not self._is_settled or (table is None and self._has_table):
             return
@@ -354,7 +354,7 @@ class ScalesOutput:
                 self._parts[-1].write(toml_text(self._chosen.values(), [_COMMENT]).encode())
 
     def finish(self) -> None:
-        """Give the scale files their final names, once the output has its name."""
+        """Rename the scale files to their final names, after the output was renamed to its final name."""
         for part in self._parts:
             part.finish()
             self.path = self.path or part.name

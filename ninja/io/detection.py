@@ -42,7 +42,7 @@ Holds = Literal["lattices", "results", "nothing", "damage", "companion"]
 
 
 def other_kind(head: bytes) -> str | None:
-    """Return a message for a file that does not contain lattices, with advice; None if it may be a damaged archive."""
+    """Return a message with advice for a file that contains no lattices; None if it may be a damaged archive."""
     if (kind := kind_of(head)) is not None:
         return f"this is {kind}, not lattices{_NAMED_BY.get(kind, '')}"
     rows = [row.split() for row in first_rows(head)]
@@ -118,7 +118,7 @@ def describe_skipped(folder: str, others: list[str], results: list[str]) -> str:
 
 
 def is_companion(path: str) -> bool:
-    """Return whether, by its name, a file only accompanies lattices, as the script file of an archive does."""
+    """Return whether a file's name shows that it only accompanies lattices, like the script file of an archive."""
     if re.fullmatch(COMPANIONS, os.path.basename(path)):
         return True
     return path.endswith(".scp") and is_file(path.removesuffix(".scp") + ".ark")

@@ -47,8 +47,8 @@ class Inputs:
             first error is raised.
         read_ahead: Read in a thread, ahead of the caller.
         beside: Other sources whose words must be known before the first lattice.
-        are_lattices: The sources contain lattices, whose words can form a symbol table.
-        spells_words: The caller needs the words of ids.
+        are_lattices: Whether the sources contain lattices, whose words can form a symbol table.
+        spells_words: Whether the caller needs words even if the sources contain word ids.
         guard: Registers each file that is read, so that no output replaces it.
     """
 
@@ -111,7 +111,7 @@ class Inputs:
 
     @property
     def share(self) -> float | None:
-        """Fraction of the bytes of the sources up to the last lattice read, in [0, 1]; None if unknown."""
+        """Fraction of the sources' bytes up to the end of the last lattice read, in [0, 1]; None if unknown."""
         return None if self._current is None else self._current.share
 
     @property
@@ -314,7 +314,7 @@ def states_of(sources: Sources, format: str | None = None) -> list[State]:
 
 
 def source_files(sources: Sources, format: str | None) -> Iterator[SourceFile]:
-    """Yield the lattice files of sources, and folders whose format covers the folder as a whole.
+    """Yield the lattice files of sources, and each folder that is read as a whole because of its format.
 
     Raises:
         OptionError: A source is a pipe.

@@ -30,7 +30,7 @@ class Plain:
         return self._encode(item, self._settings)
 
     def end(self) -> bytes:
-        """Return the end of the file, which is empty."""
+        """Return the bytes at the end of the file, which are none."""
         return b""
 
 
@@ -115,7 +115,7 @@ class OneLattice(OneFile):
 
 
 class Folder(LatticeWriter):
-    """Writer for a folder with a file per lattice, named by its key; each file is written atomically at once."""
+    """Writer for a folder with a file per lattice, named by its key; each file is immediately written atomically."""
 
     def __init__(self, output: OutputSettings) -> None:
         super().__init__(output)

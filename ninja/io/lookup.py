@@ -34,7 +34,7 @@ class Lookup:
     Args:
         source: See ``ninja.read``.
         options: Options for reading; None uses the defaults of ``ninja.read``.
-        on_error: Called with the error of each invalid lattice, which counts as missing; with None, it is raised.
+        on_error: Called with the error of each invalid lattice, which counts as missing; None raises the error.
 
     Raises:
         InputError: A file of the source cannot be opened.

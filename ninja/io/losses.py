@@ -117,7 +117,7 @@ def converted(item: Item, format: Format, settings: WriteSettings, *, with_names
         item: A lattice, or an object of the type that the format stores.
         format: The format.
         settings: Options of the format, such as the number of hypotheses in a list, and the scales.
-        with_names: Give hypotheses words and times; set it unless the format stores ids and alignments.
+        with_names: Add words and times to hypotheses; set this unless the format stores ids and alignments.
 
     Returns:
         The converted item, and the names of the fields that are lost.

@@ -1,4 +1,4 @@
-"""``read``, and ``Reading``: one pass over sources in batches, whose ``faults`` have the errors of lattices."""
+"""``read``, and ``Reading``: one pass over sources in batches, whose ``faults`` contain the errors of lattices."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Reading:
 
     @property
     def share(self) -> float | None:
-        """Fraction of all bytes up to the end of the last lattice, in [0, 1]; None if unknown."""
+        """Fraction of all bytes up to the end of the last lattice that was read, in [0, 1]; None if unknown."""
         return min(1.0, self._position / self._size) if self._size and self._position else None
 
     def begin(self) -> SymbolTable | None:

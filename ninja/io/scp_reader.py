@@ -18,7 +18,7 @@ EntriesOf = Callable[[Stream, Place], Entries | None]
 
 
 class ScpReader:
-    """Keeps the last file that is not a Kaldi archive open, for further lines of a script file that name it.
+    """Reader that keeps the last file that is not a Kaldi archive open, as further script file lines may name it.
 
     Args:
         entries_of: Function that returns the entries of an open file, or None for a Kaldi archive.

@@ -37,7 +37,7 @@ def part_of(keys: Sequence[str], num_parts: int, group_of: Mapping[str, str] | N
         group_of: Group (speaker) of each key; all keys of a group are put into the part of its first key.
 
     Returns:
-        Index of the part of each key, counted from 0.
+        The 0-based index of the part of each key.
 
     Raises:
         OptionError: ``num_parts`` is below 1, or more than the number of keys or groups.

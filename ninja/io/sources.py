@@ -1,4 +1,4 @@
-"""Sources of lattices: each name is resolved once, each file is opened once, and their words form one table."""
+"""Sources of lattices: each name is resolved once, each file is opened once, and all words form one table."""
 
 from __future__ import annotations
 
@@ -313,7 +313,7 @@ def as_sources(source: Source | Sources, *, allow_pipes: bool = False) -> Source
 
 
 def recognised(head: bytes, name: str, encoding: str = "utf-8") -> Reader | None:
-    """Return the reader for a file, detected from its first bytes; None for Kaldi archives and unknown formats.
+    """Return the reader for a file, detected by its first bytes; None for Kaldi archives and unknown formats.
 
     Raises:
         FormatError: The file is compressed in an unsupported way, empty, or of a known kind without lattices.

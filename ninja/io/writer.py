@@ -94,8 +94,8 @@ def write(
             (``needs_words``) accepts only lattices that share a table.
         words_out: File for the symbol table; None writes it next to the output if necessary.
         encoding: Encoding of words in text formats other than Kaldi's.
-        scales: Scales with which formats with a single cost, n-best lists and networks combine costs, unless `to` sets
-            them. None uses the scales of `chosen`, or else 1, 1 and 0.
+        scales: Scales for combining the costs in formats with a single cost, in n-best lists and in networks, unless
+            `to` sets them. None uses the scales of `chosen`, or else 1, 1 and 0.
         chosen: Scales chosen for the lattices, for example in rescoring. If costs are written unscaled, the scales are
             written to a file next to the output, where `find_scales` and the commands find them.
         run: Facts on which the lattices depend, see `ninja.io.resume`. With `resume`, an output of another run is
