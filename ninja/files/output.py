@@ -369,7 +369,7 @@ def open_locked(path: str, *, keep: bool) -> int:
 
 
 def is_there(descriptor: int, path: str) -> bool:
-    """Return whether a path still leads to the file of an open descriptor."""
+    """Return whether a path still refers to the file of an open descriptor."""
     try:
         return os.path.samestat(os.fstat(descriptor), os.stat(path))
     except FileNotFoundError:
@@ -448,7 +448,7 @@ def printing() -> Iterator[None]:
 
 
 def write_facts(place: str, facts: Facts, guard: Guard | None = None) -> None:
-    """Write the facts about the run that writes an output; its temporary file must be open."""
+    """Write the facts about the run next to its output, whose temporary file must be open."""
     path = facts_path(place)
     if guard is not None:
         guard.write(path)
@@ -460,12 +460,12 @@ def write_facts(place: str, facts: Facts, guard: Guard | None = None) -> None:
 
 
 def has_facts(place: str) -> bool:
-    """Return whether there is a file of facts about the run that writes an output."""
+    """Return whether an output has a file of facts about its run."""
     return os.path.lexists(facts_path(place))
 
 
 def remove_facts(place: str) -> None:
-    """Remove the file of facts about the run that writes an output."""
+    """Remove the file of facts about the run of an output."""
     with reported(path := facts_path(place)), contextlib.suppress(FileNotFoundError):
         os.remove(path)
 
@@ -478,5 +478,5 @@ def dumped(facts: Facts) -> bytes:
 
 
 def facts_path(place: str) -> str:
-    """Return the path of the file of facts about the run that writes an output."""
+    """Return the path of the file of facts about the run of an output."""
     return part_of(place).removesuffix(".part") + ".run"

@@ -1,4 +1,4 @@
-"""Places of bytes; streams that read them from files, pipes and stdin, and decompress gzip; a guard of the inputs."""
+"""Places to read bytes from; streams that read and decompress them; and a guard that protects the inputs."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ class Stream:
     Args:
         raw: The file, pipe or remote file, which may be gzip.
         name: Name in error messages.
-        size: Size of a regular file in bytes, for which ``seek`` works.
+        size: Size in bytes of a regular file, on which ``seek`` works; None for other files.
         process: Process of the command whose output is read.
         place: Part of the file, if not all of it is read.
     """
@@ -280,7 +280,7 @@ class Stream:
         self._bytes_left = max(0, (size or 0) - offset)
 
     def descriptor(self) -> int:
-        """Return a new descriptor of a local file, at its start; for a part of a file, its position is undefined."""
+        """Return a new descriptor at the start of a local file; for a part of a file, the position is undefined."""
         if self.end is None:
             self.seek(0)
         return os.dup(self._raw.fileno())
@@ -296,7 +296,7 @@ class Stream:
             return None  # sys.stdin was replaced
 
     def close(self) -> None:
-        """Close the file, and terminate the command; the file is closed after a read in another thread."""
+        """Close the file and terminate the command; if another thread is reading, the file is closed afterwards."""
         self._closed = True
         self._close()
         if self._process is not None:

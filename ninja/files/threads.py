@@ -1,4 +1,4 @@
-"""Number of available cores; parallel computation in order, reading ahead and writing of bytes in threads."""
+"""Count the available cores, and use threads to compute in parallel, to read ahead and to write bytes."""
 
 from __future__ import annotations
 
