@@ -27,10 +27,10 @@ class FormFunction(Protocol):
         """Return the lexical form of a word."""
 
     def changes(self, words: Iterable[str]) -> list[tuple[int, str, Form]]:
-        """Return the index, the word and the form of each word that is not its own form."""
+        """Return the index, the word and the form of each word that differs from its form."""
 
     def irregular(self, table: SymbolTable) -> list[str] | None:
-        """Return the words of a symbol table that may differ from their forms; None if this takes long."""
+        """Return the words of a symbol table that may differ from their forms; None if finding them takes long."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,7 +54,7 @@ class FormNumbers:
     """Numbers of the lexical words of the words of a symbol table: equal lexical words have equal numbers.
 
     The number of a lexical word is its id if the table contains it. Each word is normalised when it first occurs,
-    unless it is obvious that it is its own form.
+    unless it obviously equals its form.
     """
 
     def __init__(self, words: SymbolTable, normalizer: FormFunction) -> None:
@@ -72,12 +72,12 @@ class FormNumbers:
     def lattices(
         self, lattices: Lattice | Batch, *, all_changed: bool = False, labels: bool = True
     ) -> NumberedLattices:
-        """Replace words by the numbers of their lexical words in lattices in which different words have equal forms.
+        """Replace words by the numbers of their lexical words, unless all forms in a lattice are distinct single words.
 
         Args:
-            all_changed: Replace them in all lattices with a word that differs from its form, for comparisons with other
-                words.
-            labels: Whether lattices with further arcs, for words with several lexical words, need labels.
+            all_changed: Replace words in all lattices with a word that differs from its form, so that they can be
+                compared with other words.
+            labels: Whether lattices keep their labels if arcs are added for words with several lexical words.
 
         Raises:
             SymbolError: A word id that is at least the size of the symbol table is not in it.
@@ -96,7 +96,7 @@ class FormNumbers:
             return self._numbers_of(list(words))
 
     def of_written(self, ids: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-        """Return the numbers of the lexical words of a sequence of written words' ids."""
+        """Return the numbers of the lexical words of a sequence of written words, given as ids."""
         names = self._words.words_of(ids[ids != EPSILON].tolist())
         return np.array(self.of(part for name in names for part in self._normalizer(name)), np.int32)
 
@@ -108,11 +108,11 @@ class FormNumbers:
         ]
 
     def _learn_regular(self) -> None:
-        """Number the words that are obviously their own forms, so that only other words are normalised later."""
+        """Number the words that obviously equal their forms, so that only other words are normalised later."""
         with self._lock:
             irregular = None if self._words.grows else self._normalizer.irregular(self._words)
             if not self._is_started and irregular is not None:
-                # An id below the size that the table lacks counts as its own form, as without a normalizer.
+                # An id below the size that the table lacks counts as equal to its form, as without a normalizer.
                 code = np.arange(len(self._words), dtype=np.int32)
                 ids = np.array(self._words.ids(irregular), np.int32)
                 code[ids[ids < len(code)]] = UNKNOWN

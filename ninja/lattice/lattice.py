@@ -355,7 +355,7 @@ class Origin(NamedTuple):
 
     document: Any  # ``ninja.formats.hypotheses.document.Document``
     entry: int  # index of the line or block of the file; 0 if the file is read as a whole
-    place: int  # index of the utterance within the entry, from 0
+    place: int  # 0-based index of the utterance within the entry
     words: tuple[str, ...] = ()  # words of the first hypothesis
     begin: float | None = None  # seconds
     end: float | None = None  # seconds

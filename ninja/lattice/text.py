@@ -61,7 +61,7 @@ class Normalizer:
 
     Args:
         name: Name for messages.
-        forms: Function that returns the lexical form of each word. Every word of a form must be its own form.
+        forms: Function that returns the lexical form of each word; it must leave the words of a form unchanged.
     """
 
     def __init__(self, name: str, forms: Callable[[Sequence[str]], list[Form]]) -> None:
@@ -71,7 +71,7 @@ class Normalizer:
 
     @property
     def is_identity(self) -> bool:
-        """Whether every word is its own lexical form."""
+        """Whether every word equals its lexical form."""
         return self.name == "none"
 
     def __call__(self, word: str) -> Form:
@@ -92,7 +92,7 @@ class Normalizer:
         return [known[word] for word in words]
 
     def changes(self, words: Iterable[str]) -> list[tuple[int, str, Form]]:
-        """Return the index, the word and the form of each word that is not its own form."""
+        """Return the index, the word and the form of each word that differs from its form."""
         irregular = irregular_words(words) if self.name == "basic" else list(enumerate(words))
         if not irregular:
             return []
@@ -100,17 +100,17 @@ class Normalizer:
         return [(index, word, form) for (index, word), form in zip(irregular, forms, strict=True) if form != (word,)]
 
     def irregular(self, table: SymbolTable) -> list[str] | None:
-        """Return the words of a symbol table that may differ from their forms; None if this takes long."""
+        """Return the words of a symbol table that may differ from their forms; None if finding them takes long."""
         return table.irregular() if self.name == "basic" else None
 
     def changed(self, table: SymbolTable) -> list[tuple[str, Form]]:
-        """Return the words of a symbol table that are not their own forms, and their forms."""
+        """Return the words of a symbol table that differ from their forms, and these forms."""
         irregular = self.irregular(table)
         names = list(table.names) if irregular is None else irregular
         return [(word, form) for word, form in zip(names, self.forms(names), strict=True) if form != (word,)]
 
     def parts_among(self, words: Collection[str], table: SymbolTable) -> set[str]:
-        """Return the words that occur in the form of a word of a symbol table that is not its own form."""
+        """Return which of `words` occur in the lexical form of a different word of a symbol table."""
         names: Collection[str] = table.names
         if (irregular := self.irregular(table)) is not None:  # forms of printable ASCII words consist of their parts
             pieces = set(_PIECE.findall("\n".join(irregular).lower()))
@@ -159,11 +159,11 @@ def make_normalizer(name: str | os.PathLike[str] | Normalizer) -> Normalizer:
         name: ``none`` compares words unchanged. ``basic`` applies Unicode NFKC and case folding, strips punctuation and
             symbols from both ends, and splits words at hyphens. ``english`` applies the rules of Whisper's evaluation
             for English and spells out numbers. Any other name is the path of a table: each line has a written word and
-            its lexical words, which may be none, separated by white space; words that it lacks are their own form.
+            its lexical words (possibly none), separated by white space; words that it lacks are unchanged.
 
     Raises:
         OptionError: The name is neither a normalizer nor an existing file.
-        FormatError: A word of the table has two entries, or a lexical word has an entry of another form.
+        FormatError: A word of the table has two entries, or a lexical word has an entry with a different form.
         DependencyError: The library for ``english`` is not installed.
 
     Source: Unicode Standard Annex 15 (NFKC); Radford et al. 2022, arXiv:2212.04356, appendix C.
@@ -187,7 +187,7 @@ def read_forms(path: str) -> dict[str, Form]:
     """Read a table of written words and their lexical forms. Lines that begin with ``#`` and a blank are comments.
 
     Raises:
-        FormatError: A word occurs twice, or a lexical word has a different form of its own.
+        FormatError: A word occurs twice, or a lexical word has an entry with a different form.
     """
     forms: dict[str, Form] = {}
     line_of: dict[str, int] = {}
@@ -281,7 +281,7 @@ def looks_written(words: Collection[str]) -> bool:
 
 
 def unknown_forms(words: Iterable[str], table: SymbolTable, normalizer: Normalizer) -> list[str]:
-    """Return the words that have a lexical word missing from the forms of all words of a symbol table."""
+    """Return the words with a lexical word that occurs in no form of the words of a symbol table."""
     form_of = dict(normalizer.changed(table))
     parts = {part for form in form_of.values() for part in form}
     return [
@@ -351,7 +351,7 @@ class LexicalTable:
         return self.lexical.intern(self.normalizer.words(words))
 
     def written_ids(self, words: Iterable[str]) -> list[int]:
-        """Return the ids of lexical words as written words; words that the table lacks get ids above its ids."""
+        """Return the ids of lexical words as written words; words that the table lacks get ids above all of its ids."""
         names = list(words)
         ids = self.words.intern(names)
         if -1 in ids:
@@ -365,7 +365,7 @@ class LexicalTable:
         return self._added.setdefault(word, self._first_added + len(self._added))
 
     def spelling(self, ids: npt.NDArray[np.int32]) -> SymbolTable | None:
-        """Return a symbol table of word ids; None if they are all in the symbol table (see `written_ids`)."""
+        """Return a symbol table for ids from `written_ids`; None if `words` already contains all of them."""
         if not self._added or int(ids.max(initial=EPSILON)) < self._first_added:
             return None
         added = {number: word for word, number in self._added.items()}
@@ -459,7 +459,7 @@ class LexicalForms:
             return self._normalizer
 
     def table(self, lattice: Lattice) -> LexicalTable | None:
-        """Return the lexical table for a lattice; None if every word is its own form.
+        """Return the lexical table for a lattice; None if every word equals its form.
 
         Raises:
             VocabularyError: The lattice has no symbol table, but a normalizer other than ``none`` was requested.
@@ -471,7 +471,7 @@ class LexicalForms:
         return table
 
     def table_of(self, words: SymbolTable | None) -> LexicalTable | None:
-        """Return the lexical table for a symbol table; None if there is no table, or every word is its own form."""
+        """Return the lexical table for a symbol table; None if there is no table, or every word equals its form."""
         normalizer = self.normalizer(words)
         if words is None or normalizer.is_identity:
             return None
@@ -484,7 +484,7 @@ class LexicalForms:
         return table
 
     def common_table(self, lattices: Iterable[Lattice]) -> LexicalTable | None:
-        """Return the lexical table that several lattices share; None if every word is its own form.
+        """Return the lexical table that several lattices share; None if every word equals its form.
 
         Raises:
             LatticeError: The lattices have different symbol tables.
