@@ -17,7 +17,7 @@ def remove_epsilons(lattice: Lattice, acoustic_scale: float = 1.0, max_arcs: int
 
     An arc that follows epsilons is copied to the state where they begin, with their costs added and their alignment
     prepended. If several paths lead from one state to another with the same word, the best one is kept: the one of
-    least total cost, and in case of a tie of least graph minus acoustic cost, as in Kaldi.
+    least total cost; ties are broken by the smaller graph minus acoustic cost, as in Kaldi.
 
     Args:
         lattice: Any lattice.

@@ -138,7 +138,7 @@ def accuracy_posteriors(
         Posteriors, which may be negative, and the expected number of correct frames.
 
     Raises:
-        OptionError: ``criterion`` is neither of the two.
+        OptionError: ``criterion`` is neither "mpfe" nor "smbr".
         LatticeError: A transition id is out of range, a path and the reference differ in length, or there is no path.
 
     Source: Povey 2003, "Discriminative training for large vocabulary speech recognition", chapter 6; Kaldi,

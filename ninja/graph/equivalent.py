@@ -41,7 +41,7 @@ def equivalent(
     Raises:
         LatticeError: As for ``determinize``, for either lattice.
         SymbolError: The lattices have different symbol tables.
-        OptionError: ``delta`` is negative, or ``costs`` is neither of the two.
+        OptionError: ``delta`` is negative, or ``costs`` is neither "total" nor "both".
     """
     check_range("delta", delta, least=0)
     if costs not in ("total", "both"):

@@ -11,8 +11,9 @@ from ninja.lattice.lattice import check_finite
 def push(lattices: Lattices, *, strings: bool = True, weights: bool = True, acoustic_scale: float = 1.0) -> Lattices:
     """Push alignments and costs towards the start; each path keeps its words, its alignment and both costs.
 
-    Labels with which all completions of a state begin move to the arcs that enter it. Costs move so that the best
-    completion of each state but the start has cost 0, with acoustic costs scaled by ``acoustic_scale``.
+    The common prefix of the labels of all completions of a state is moved to the arcs that enter the state. Costs are
+    moved so that the best completion of each state except the start has cost 0, with acoustic costs scaled by
+    ``acoustic_scale``.
 
     Args:
         lattices: A lattice or a batch.

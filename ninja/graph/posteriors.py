@@ -50,7 +50,7 @@ class ProbableArcs(NamedTuple):
 
 
 def probable_arcs(batch: Batch, least: float, scales: Scales = Scales(), *, labels: bool = False) -> ProbableArcs:
-    """Find the arcs of each lattice of a batch whose posterior is at least a threshold, in their order.
+    """Find the arcs whose posterior is at least a threshold in each lattice of a batch; arcs keep their order.
 
     Args:
         batch: Lattices with times.

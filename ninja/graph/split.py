@@ -1,4 +1,4 @@
-"""Operations that split states: expansion to n-grams, and selection of the paths with or without a word sequence."""
+"""Operations that split states: expansion to n-grams, and selection of paths by their word sequence."""
 
 from __future__ import annotations
 

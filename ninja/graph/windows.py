@@ -47,7 +47,7 @@ class Windows:
 
     @classmethod
     def regular(cls, window: float, overlap: float) -> Windows:
-        """Return the times of windows of equal length.
+        """Create a rule for numbered windows of equal length.
 
         Args:
             window: Length of a window in seconds, > 0.

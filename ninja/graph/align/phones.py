@@ -43,7 +43,7 @@ class PhoneAligner:
     def __call__(self, lattice: Lattice) -> Aligned:
         """Align a lattice. For a damaged lattice, return the part that can be aligned, and the fault.
 
-        A word is assigned to the arc of a phone that the lattice has at the same time, which may belong to another
+        A word is placed on the arc of the phone during which the lattice has the word; this phone may belong to another
         word.
 
         Raises:

@@ -59,7 +59,7 @@ def label_table(model: TransitionModel, kind: npt.NDArray[np.uint32] | int) -> n
 
 
 def check_labels(lattice: Lattice, model: TransitionModel, table: npt.NDArray[np.uint32], kinds: str) -> None:
-    """Raise LatticeError if a lattice has no labels, or labels without a phone type; `kinds` names their source."""
+    """Raise LatticeError if a lattice has no labels or a phone without a type; `kinds` names the source of types."""
     if not lattice.has_labels:
         raise LatticeError("the lattice has no alignments (transition ids), which aligning needs", key=lattice.key)
     for labels in (lattice.ali, lattice.final_ali):
@@ -81,7 +81,7 @@ def too_large(lattice: Lattice) -> LatticeError:
 
 
 def unused_words(*used: npt.NDArray[np.int32] | int, num: int = 2) -> tuple[int, ...]:
-    """Return the `num` smallest positive word ids that are not among the used ones."""
+    """Return the `num` smallest positive word ids that do not occur in `used`."""
     ids = np.unique(np.concatenate([np.atleast_1d(words) for words in used]))
     return tuple(np.setdiff1d(np.arange(1, ids.size + num + 1), ids)[:num].tolist())
 

@@ -54,8 +54,8 @@ class WordAligner:
     def __call__(self, lattice: Lattice) -> Aligned:
         """Align a lattice so that each arc is a silence, or a word with the labels of its phones.
 
-        Each word sequence keeps both costs and its labels. As in Kaldi, a damaged lattice is aligned as far as
-        possible; the result then has a fault.
+        Each word sequence keeps both costs and its labels. As in Kaldi, the valid part of a damaged
+        lattice is aligned; the result then has a fault.
 
         Raises:
             LatticeError: A label is not a transition id of the model, its phone has no word-boundary type, there are no
