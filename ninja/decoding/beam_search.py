@@ -83,7 +83,7 @@ def beam_search(
 ) -> list[list[Hypothesis]]:
     """Search for the unit sequences with the best sum of model and context scores.
 
-    With CTC scores, the score of the model is λ · ln p of the CTC model + (1 - λ) · ln p of `step`, λ = `ctc_weight`.
+    With CTC scores, the model score is λ · ln p of the CTC model + (1 - λ) · ln p of `step`, where λ is `ctc_weight`.
     All utterances are searched in one batch; their results do not depend on each other.
 
     Args:
@@ -219,7 +219,7 @@ def _is_over(finished: Sequence[_Finished], length: int, options: BeamOptions) -
 
 
 def most_probable(logprob: Floats, count: int) -> npt.NDArray[np.bool_]:
-    """Return which units are among the `count` most probable of their row, bool [rows, units]; ties are included."""
+    """Return a mask of the `count` most probable units of each row, including ties, bool [rows, units]."""
     least = np.partition(logprob, -count, axis=1)[:, -count]
     return logprob >= least[:, None]
 

@@ -128,8 +128,9 @@ def ctc_lattice(
 
     Hypotheses share arcs as long as their words are equal. The acoustic cost of a path is -ln p of its hypothesis: each
     word has its cost in the best alignment, and the last arc, which has no word, the remainder. Graph costs are 0. The
-    time of a state is that in the best alignment of the first hypothesis through the state; silence is an arc without a
-    word. The label of a frame is its column in this alignment plus 1, which is the blank between words.
+    time of a state is its time in the best alignment of the first hypothesis through the state; silence is an arc
+    without a word. The label of a frame is 1 plus the column that this alignment assigns to the frame; between words,
+    this is the column of the blank.
 
     Args:
         logprob: As for ``ctc_nbest``.
@@ -176,7 +177,7 @@ def from_ctc(
         key: Utterance id.
         matrix: Output of the model, [frames, units]: a numpy array, a torch tensor on any device, or nested lists.
         units: Names of the columns, or the result of `ctc_units`.
-        blank: Name of the blank or its column, counted from 0; -1 is the last column. Ignored if `units` is a
+        blank: Name of the blank or its 0-based column; -1 is the last column. Ignored if `units` is a
             `CtcUnits`.
         scale: Scale of the values: natural log-probabilities, logits or probabilities.
         scheme: How units form words; see `ctc_units`, also for `boundary` and `never`.

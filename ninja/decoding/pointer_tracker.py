@@ -24,7 +24,7 @@ NO_SLOT = -1  # marks states whose last word the model has not read yet
 
 
 class PointerTracker:
-    """Track word histories through a language model with a pointer; it is used like `Tracker`.
+    """Track word histories through a language model with a pointer; has the interface of `Tracker`.
 
     A state is an integer that represents a history. The score of a word is ``context_weight · (ln Q - ln P)``, the
     change of the language model's log-probability due to the phrases, which is 0 for utterances without phrases. With
@@ -48,7 +48,7 @@ class PointerTracker:
             lm: The language model that the pointer was trained for.
             context_model: The pointer and its encoder.
             options: Weights; boosts are not used.
-            scores: ``"gain"`` or ``"all"``, see above.
+            scores: ``"gain"`` or ``"all"``, see `PointerTracker`.
 
         Raises:
             ModelError: The pointer was trained for another language model.

@@ -34,7 +34,7 @@ class _State(NamedTuple):
 
 
 class SpelledTracker:
-    """Track the unit histories of a decoder through a contextual grammar of words; it is used like `Tracker`.
+    """Track the unit histories of a decoder through a contextual grammar of words; has the interface of `Tracker`.
 
     A word is scored when the next word begins, or at the end. Until then its letters get a part of the boost that the
     word would have if it continued a phrase; this partial boost is removed when the word is scored. So the scores of a

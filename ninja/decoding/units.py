@@ -45,7 +45,7 @@ def ctc_units(
 
     Args:
         names: Names of the columns.
-        blank: Name of the blank, or its column, counted from 0; -1 is the last column.
+        blank: Name of the blank, or its 0-based column; -1 is the last column.
         scheme: How units form words. "letters": words end at the boundary; "pieces": a unit that starts with ``▁``
             begins a word, as in sentencepiece, and ``▁`` alone only ends a word; "wordpieces": a unit begins a word
             unless it starts with ``##``; "words": each unit is a word.
