@@ -38,7 +38,7 @@ NO_TABLE = "the lattice contains word ids, but this server was started without -
 class Vocabularies:
     """The symbol table that all requests share; words that they spell are added to it.
 
-    When requests have added `most` words, later requests get a new table, so that its memory is bounded.
+    When requests have added `most` words, later requests get a new table, so that memory use is bounded.
 
     Args:
         base: Symbol table of lattices that contain word ids, or None.
@@ -238,13 +238,13 @@ def output_format(name: str) -> Format:
 
 
 def write_lattice(lattice: Lattice, format: Format, scales: Scales, n: int) -> bytes:
-    """Return a lattice in a format, converted to an n-best list or a confusion network if it stores these.
+    """Encode a lattice in a format, converted to an n-best list or a confusion network if the format requires it.
 
     Args:
         lattice: The lattice.
         format: See `output_format`.
-        scales: Scales with which formats with one cost combine costs, if they have options for them.
-        n: Maximum number of hypotheses of formats of n-best lists.
+        scales: Scales for combining costs in formats with a single cost that have options for scales.
+        n: Maximum number of hypotheses in formats for n-best lists.
 
     Raises:
         LatticeError: The format cannot store the lattice.

@@ -46,16 +46,18 @@ class RequestContext(Contextual):
 class Scorer:
     """Rescores lattices of several kinds with one set of models.
 
-    Lattices of one kind share a batch. As for the commands, n-best lists and lattices without graph costs have the
-    acoustic scale 1, and lists without graph costs the usual weights of lists, unless the user sets them.
+    Lattices of one kind share a batch. Weights that the user does not set have the defaults of the commands: the
+    acoustic scale is 1 for n-best lists and for lattices without graph costs, and n-best lists without graph costs have
+    the LM weight and word penalty of `ninja.rescoring.options.LISTS`.
 
     Args:
-        models: Files of the language models, which are loaded here, or a model; it must not be used elsewhere.
+        models: Files of the language models, which are loaded here, or a loaded model that is not used elsewhere.
         options: Options of the rescoring.
         words: Symbol table of lattices that contain word ids.
         context: Models and options of the phrases of requests; its own phrases are not used.
         lists: Files of phrases by name, which requests refer to.
-        chosen: Options that the user has set, which apply to lattices of all kinds; by default, `max_unknown` is 1.
+        chosen: Names of the options that the user has set, which apply to lattices of all kinds. Unless
+            `max_unknown` is one of them, it is 1.
         correct_options: Options of the corrections of transcripts, which use the lexicon and the confusion costs of
             the context, if it has any.
         max_latency: See `Rescorer`.
@@ -139,7 +141,7 @@ class Scorer:
         return self._rescorer(options).session(when_stable, entities=phrases or None)
 
     def options_for(self, lattice: Lattice) -> RescoreOptions:
-        """Return the options of the rescoring for lattices of the kind of `lattice`."""
+        """Return the rescoring options for lattices of the same kind as `lattice`."""
         options = self.options.for_lattice(lattice)
         if "acoustic_scale" not in self._chosen and (isinstance(lattice, ListLattice) or not has_graph_costs(lattice)):
             options = replace(options, acoustic_scale=1.0)

@@ -113,10 +113,10 @@ def serve(
 
 
 def share_arena() -> None:
-    """Let all threads of this process allocate memory from one arena, before the first of them starts.
+    """Make all threads of this process allocate memory from one arena; call this before the first thread starts.
 
-    By default, glibc creates arenas for threads that allocate at the same time, and memory that one of them has freed
-    is not used for the others, so that the memory of a server under load grows. Other C libraries are not affected.
+    By default, glibc creates arenas for threads that allocate at the same time, and memory that was freed in one arena
+    is not reused by others, so that the memory of a server under load grows. Other C libraries are not affected.
 
     Source: mallopt(3), ``M_ARENA_MAX``.
     """
