@@ -40,8 +40,8 @@ def learn(
         pronouncer: Pronunciations; error regions with words that it lacks are ignored.
         prior: Initial costs, which also determine the costs of rare confusions.
         iterations: Number of iterations, ≥ 1.
-        prior_count: Number of observations per phone that the prior counts as, > 0.
-        sharpness: Nats of probability per unit of the prior costs, > 0.
+        prior_count: Weight of the prior as a number of observations per phone, > 0.
+        sharpness: Nats of log-probability per unit of the prior costs, > 0.
         source: Description of the data, which is stored with the costs.
 
     Raises:

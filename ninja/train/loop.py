@@ -47,9 +47,9 @@ def train(
 
     The checkpoint is written whenever the held-out perplexity falls, and at the start if training starts with another
     checkpoint. An interrupted training is resumed from ``<output>.state``, which is removed at the end; on a CPU, with
-    a synchronous method, the result has the same bits as without the interruption. Several workers are new processes
-    on this machine, so a script must call this function under ``if __name__ == "__main__"``; under torchrun, they are
-    the processes that it has started, all of which call this function.
+    a synchronous method, the result has the same bits as without the interruption. To use several
+    workers, this function starts processes on this machine, so a script must call it under
+    ``if __name__ == "__main__"``; under torchrun, all processes that torchrun has started call this function.
 
     Args:
         train_text: Training text with one sentence per line and words separated by white space; ``.gz`` files are
@@ -57,7 +57,7 @@ def train(
         dev_text: Held-out text of the same format, which determines the best weights and when training stops early.
             [default: every 20th sentence of the training text, at most 5,000, which are excluded from training]
         options: Training options.
-        progress: Called every 50 steps and after each measurement, in the first worker under torchrun.
+        progress: Called every 50 steps and after each measurement; under torchrun, only in the first worker.
 
     Raises:
         OptionError: An option is out of range, a size differs from the checkpoint `TrainOptions.init`, or the

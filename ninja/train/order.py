@@ -19,7 +19,7 @@ class Epoch(NamedTuple):
 
 
 class Order:
-    """Batches of sentences, numbered from 0 across all epochs.
+    """Batches of sentences, with 0-based numbers that continue across epochs.
 
     The seed and the epoch determine which sentences each batch contains. Workers take disjoint batch numbers, so each
     sentence is seen by one worker per epoch. The batches are formed as in `ninja.lm.text.batches`; memory use is 8

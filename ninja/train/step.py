@@ -48,7 +48,7 @@ def learning_rate(options: TrainOptions, step: int, progress: float) -> float:
 
     Args:
         options: Training options.
-        step: Number of the step, from 0.
+        step: 0-based number of the step.
         progress: Completed fraction of the training, 0 to 1.
     """
     return options.learning_rate * min(1.0, (step + 1) / (options.warmup + 1)) * max(0.0, 1.0 - progress)

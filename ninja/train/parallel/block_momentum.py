@@ -32,7 +32,7 @@ from ninja.train.recipe import AtBlockEnd
 
 
 class BlockUpdate:
-    """The recursion above, applied to a vector.
+    """Apply the recursion of this module to a vector.
 
     Args:
         start: Weights before the first block.
@@ -159,7 +159,7 @@ class BlockMomentum(torch.nn.Module):
             self.optimizer.state.clear()
 
     def broadcast(self) -> None:
-        """Continue on all workers with the weights, buffers and optimiser of the first worker."""
+        """Copy the weights, buffers and optimiser state of the first worker to all workers."""
         state = [*moments(self.optimizer), *steps(self.optimizer)]
         self._check_sizes(sum(tensor.numel() for tensor in state))
         self._copy_first([*self._weights, *self.module.buffers(), *state])

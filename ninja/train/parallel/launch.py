@@ -79,7 +79,7 @@ def _store_of_restart(store: dist.Store, rank: int, size: int) -> dist.Store:
 
 @contextlib.contextmanager
 def single_group(device: str) -> Iterator[Workers]:
-    """Make a group of this process alone."""
+    """Create a group that contains only this process."""
     try:
         with _group(Workers(store=dist.HashStore()), device) as workers:
             yield workers
