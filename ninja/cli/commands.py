@@ -15,8 +15,8 @@ class Entry:
         module: Module below ``ninja.cli`` and, after a colon, the function in it; by default, the function has the name
             of the command with underscores.
         help: First line of the help.
-        has_shards: Each result depends on one lattice, so the command can run in shards.
-        scales_costs: The command multiplies the costs that it writes by its scales.
+        has_shards: Whether each result depends on one lattice, so that the command can run in shards.
+        scales_costs: Whether the command multiplies the costs that it writes by its scales.
     """
 
     def __init__(self, module: str, help: str, *, has_shards: bool = True, scales_costs: bool = False) -> None:

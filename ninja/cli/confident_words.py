@@ -72,7 +72,7 @@ def confidence_estimator(
     Loads the models, and opens the lattices without boosts.
 
     Args:
-        combined: Lattices of several systems are decoded.
+        combined: Whether lattices of several systems are combined and decoded.
     """
     if settings.lm is not None and settings.model is None:
         raise click.UsageError("--confidence-lm requires --confidence")

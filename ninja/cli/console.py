@@ -146,7 +146,7 @@ class Console:
 
         Args:
             unit: Plural name of the items counted.
-            to_stdout: The command prints results on stdout.
+            to_stdout: Whether the command prints results on stdout.
             by_reading: `watch_reading` advances the line as lattices are read; otherwise the caller advances it.
         """
         global _shown

@@ -61,10 +61,10 @@ def entities(
     """Add the context options, passed to the command as ``context``; it is None without ``--entities``.
 
     Args:
-        required: The option ``--entities`` is required.
+        required: Whether the option ``--entities`` is required.
         skip: Fields of `ContextOptions` that get no option.
-        points: The command has a language model, so a context model can score phrases together with it.
-        of_requests: Phrases come with requests instead of ``--entities``.
+        points: Whether the command has a language model, together with which a context model can score phrases.
+        of_requests: Whether phrases come with requests instead of ``--entities``.
     """
     skip = (*skip, "map_words", *(() if points else OF_POINTING))
     no_phrases = Entities.from_dict({}) if of_requests else None

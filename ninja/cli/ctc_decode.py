@@ -33,7 +33,7 @@ from ninja.pipeline.execution import OnBatches, call_safely
 
 @dataclass(frozen=True, slots=True)
 class Emission:
-    """A matrix with those attributes of a lattice that the pipeline uses."""
+    """An output matrix of a model, with the attributes of a lattice that the pipeline uses."""
 
     key: str
     matrix: npt.NDArray[Any]
@@ -42,14 +42,14 @@ class Emission:
 
     @property
     def num_arcs(self) -> int:
-        """Number of elements, which the pipeline takes as the amount of work."""
+        """Number of matrix elements, which the pipeline uses as a measure of work."""
         return self.matrix.size
 
 
 def search(
     emission: Any, units: CtcUnits, lexicon: CtcLexicon | None, options: CtcOptions, scale: Scale, nbest: int | None
 ) -> CtcResult:
-    """Return the hypotheses of a matrix, at most ``nbest``, the most probable first.
+    """Return at most ``nbest`` hypotheses of a matrix, the most probable first.
 
     Raises:
         NinjaError: The key or the matrix is invalid, or the search finds no hypothesis. The error names the file.

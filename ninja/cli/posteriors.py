@@ -25,7 +25,7 @@ from ninja.pipeline.execution import OnLattices
 
 
 def arc_lines(batch: Batch, min_post: float, scales: Scales) -> list[str]:
-    """Return lines for the arcs of each lattice whose posterior is at least ``min_post``."""
+    """Return the lines of each lattice of a batch, one per arc whose posterior is at least ``min_post``."""
     arcs = graph.probable_arcs(batch, min_post, scales, labels=True)
     columns: list[Column] = [
         arcs.start,
@@ -60,7 +60,7 @@ def posteriors(inputs: Inputs, output_file: str, min_post: float, scales: Scales
 def posterior_lines(
     batch: Batch, min_post: float, scales: Scales, alignment: bool, model: TransitionModel | None
 ) -> list[str]:
-    """Return lines in Kaldi's format for the arcs of each lattice whose posterior exceeds ``min_post``.
+    """Return the lines of each lattice in Kaldi's format, one per arc whose posterior exceeds ``min_post``.
 
     Args:
         alignment: Include the transition ids of each arc.

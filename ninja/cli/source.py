@@ -43,7 +43,7 @@ def reads_lattices(command: Command) -> Command:
 
 
 def reads_lattices_alone(command: Command) -> Command:
-    """Like `reads_lattices`, but without ``--jobs``, for a command that runs on one thread."""
+    """Add the same as `reads_lattices`, except ``--jobs``, for a command that runs on one thread."""
     return _reads(reading_options()(command))
 
 

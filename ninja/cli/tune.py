@@ -94,12 +94,12 @@ def tune(
     fewer expected word errors on its n-best sentences are chosen, and the set is rescored with these. This is repeated
     until the weights no longer change. The printed word error rate is measured after the last rescoring.
 
-    Without --lm-weight, --word-penalty and --old-lm, the initial weights are the usual ones for the kind of input: 0.8
-    and 0.5 for lattices with graph costs, 0.15 and -1 for n-best lists without graph costs. The initial weights are
-    kept and written unless the set shows that others are better, for which it needs at least 500 words. Among weights
-    within one standard error of the best, the simplest are chosen. LM weight 0 takes the place of the initial weights
-    if the first pass has fewer expected errors. The 95 % interval of the difference to the initial weights is printed,
-    cross-validated by the speakers of --utt2spk or by utterance.
+    Without --lm-weight, --word-penalty and --old-lm, the initial weights are the defaults for the kind of input: LM
+    weight 0.8 and word penalty 0.5 for lattices with graph costs, 0.15 and -1 for n-best lists without graph costs. The
+    initial weights are kept and written unless the set, which needs at least 500 words for this, shows that others are
+    better. Among weights within one standard error of the best, the simplest are chosen. LM weight 0 takes the place of
+    the initial weights if the first pass has fewer expected errors. The 95 % interval of the difference to the initial
+    weights is printed, cross-validated by the speakers of --utt2spk or by utterance.
 
     With --carry-over, the recordings are those of --segments or the speakers of --utt2spk, and there must be only one
     model.

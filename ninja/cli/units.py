@@ -106,7 +106,7 @@ def make_units(
 
     Args:
         names: Name of the unit of each column.
-        has_lexicon: Words come from a lexicon, so units need no separator and may contain white space.
+        has_lexicon: Whether words come from a lexicon, so that units need no separator and may contain white space.
     """
     column = _blank(names, blank)
     names = [*names, ""] if column == len(names) else names

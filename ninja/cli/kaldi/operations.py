@@ -32,7 +32,7 @@ def operation(kind: Kind | None = None, *, batches: bool = False) -> Callable[[C
 
     Args:
         kind: Kind of the output lattices; None keeps the kind of the results.
-        batches: The operation takes batches instead of lattices.
+        batches: Whether the operation takes batches instead of lattices.
     """
 
     def decorate(function: Command) -> Sectioned:
