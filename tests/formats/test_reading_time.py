@@ -30,6 +30,7 @@ from benchmarks.stress import bounds
 from ninja.errors import NinjaError
 from ninja.formats import safetensors_file
 from ninja.formats.format import HEAD, by_mark, formats
+from ninja.formats.hypotheses.marks import fields_of
 from ninja.formats.torch_file import load, opened
 from ninja.io import reading
 from ninja.lattice.symbols import SymbolTable
@@ -167,3 +168,8 @@ def test_files_of_many_rows_are_read_in_time_in_proportion_to_these(name: str, t
         return lambda: bounds.read(kind, tmp_path / file)
 
     assert_linear(reading, SIZE)
+
+
+@pytest.mark.parametrize("piece", [b"[", b'{"a":', b'{"a":[', b'"a":'])
+def test_fields_of_json_are_listed_in_time_in_proportion_to_the_file(piece: bytes) -> None:
+    assert_linear(lambda size: partial(fields_of.__wrapped__, b"{" + piece * (size // len(piece))), SIZE)

@@ -35,11 +35,11 @@ def fields_of(head: bytes) -> frozenset[str]:
     name = ""  # path of the next value
     for count, token in enumerate(_TOKEN.finditer(head)):
         text = token[0]
+        if count > MOST_TOKENS or len(name) > LONGEST_PATH:
+            break
         if text[:1] == b'"':
             if token[3] is not None:
                 name = f"{prefixes[-1]}.{token[1].decode(errors='replace')}".removeprefix(".")
-                if len(name) > LONGEST_PATH or count > MOST_TOKENS:
-                    break
                 fields.add(name)
             elif not token[2] and len(head) >= LONG:
                 fields.add(name + CUT)
