@@ -1,4 +1,4 @@
-"""Lattice file formats, which are recognised by their content.
+"""Lattice file formats, which are detected by content.
 
 ``read_X(content, key, path, words, options)`` takes the decompressed bytes of a file, the utterance id of the lattice,
 the file name for messages, a symbol table that must have its words (by default a new table of the words in the file,

@@ -35,14 +35,14 @@ Column = npt.NDArray[np.integer] | npt.NDArray[np.floating] | Names | Runs
 
 
 def row_texts(prefixes: Sequence[str], begin: npt.NDArray[np.int64], columns: Sequence[Column]) -> list[str]:
-    """Return one text per prefix, with a line for each of its rows: the prefix and the columns, separated by tabs.
+    """Return one string per prefix, with a tab-separated line (prefix and columns) for each of its rows.
 
     Integers must fit into 32 bits. Floats are printed as ``%.7g``, as in Kaldi.
 
     Args:
         prefixes: Prefixes of lines, such as keys.
         begin: Offsets of the rows, [num_prefixes + 1]; prefix i has the rows ``begin[i] : begin[i + 1]``.
-        columns: The columns, with the values of all rows.
+        columns: The columns, each with the values of all rows.
     """
     rows = _tables.Rows(int(begin[-1]))
     for column in columns:

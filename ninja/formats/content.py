@@ -1,4 +1,4 @@
-"""The content of a file for readers, as a whole, in blocks of lines or in a window; conversion of its words to ids."""
+"""Access to the content of a file, as a whole, in blocks of lines or in a window; conversion of its words to ids."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Content:
     Args:
         stream: The file, positioned at its start.
         path: File name; "-" is standard input.
-        late: Allow the error of a damaged lattice to be raised when the lattice is first used.
+        late: Allow readers to check a lattice, and raise its error, only when it is first used.
     """
 
     def __init__(self, stream: Stream, path: str, *, late: bool = False) -> None:
@@ -54,11 +54,11 @@ class Content:
         self._whole: bytes | None = None
 
     def numbered(self, number: int) -> str:
-        """Return the utterance id of the n-th lattice, counted from 1, in a file without keys."""
+        """Return the utterance id of a lattice in a file without keys, given its 1-based number."""
         return f"{self._before_number}{number}"
 
     def note_overlaps(self, count: int) -> None:
-        """Add to the number of words that began before the end of the previous word."""
+        """Add `count` to the number of words that began before the previous word ended."""
         self.num_overlaps += count
 
     def whole(self) -> bytes:
@@ -84,7 +84,7 @@ class Content:
         return self._whole
 
     def first_lines(self) -> bytes:
-        """Return the first complete lines without consuming them; b"" if they are the whole file or exceed 64 MB."""
+        """Return the first complete lines without consuming them; b"" if the file is short or they exceed 64 MB."""
         size = CHUNK
         while size <= LARGEST_HEAD and len(head := self.stream.head(size)) == size:
             if head.count(b"\n") >= FIRST_LINES:
@@ -171,7 +171,7 @@ def _is_nameless(path: str) -> bool:
 
 
 def one_lattice(read: Callable[..., Lattice]) -> Callable[..., Iterator[Entry]]:
-    """Return the function ``entries`` of a format with one lattice per file, given its ``read_X``."""
+    """Create the function ``entries`` of a format with one lattice per file from its function ``read_X``."""
 
     def entries(content: Content, words: SymbolTable | None, options: object) -> Iterator[Entry]:
         key = content.key
@@ -199,7 +199,7 @@ def is_list(head: bytes) -> bool:
 
 
 def names_script(head: bytes) -> bool:
-    """Return whether each of the first lines has a key and an existing file, or an archive with an offset."""
+    """Return whether each of the first lines is a key followed by an existing file or by an archive with an offset."""
     rows = [row.split(None, 1) for row in first_rows(head)]
     return bool(rows) and all(len(row) > 1 and (re.fullmatch(_OFFSET_OF, row[1]) or names_file(row[1])) for row in rows)
 
@@ -237,7 +237,7 @@ def numbered_lines(content: Pieces) -> Iterator[tuple[int, bytes, bool]]:
 
 
 class Window:
-    """A part of a file that grows at its end, while bytes before the next entry are dropped.
+    """A window on a file, which grows at its end and drops the bytes before the next entry.
 
     Args:
         pieces: The content of the file, in pieces of any size.
@@ -250,7 +250,7 @@ class Window:
         self._pieces = iter(_pieces(pieces))
 
     def grow(self) -> bool:
-        """Drop the bytes before the next entry, and double the rest; return False at the end of the file."""
+        """Drop the bytes before the next entry, and read at least as many as remain; return False at the end."""
         size, least = 0, max(len(self.content) - self.at, LEAST)
         pieces: list[bytes] = []
         while size < least and (piece := next(self._pieces, None)) is not None:
@@ -402,8 +402,8 @@ def refuse_unended(content: bytes, path: str | None, key: str | None, comment: b
         content: The whole file, or its end.
         path: File name for the message.
         key: Utterance id of the last lattice, if known.
-        comment: As for ``unended_line``.
-        line: Number of the first line.
+        comment: Prefix of comments; b"" if the format has no comments.
+        line: Number of the first line of `content`.
     """
     last = unended_line(content, comment)
     if last:

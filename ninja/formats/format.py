@@ -1,4 +1,4 @@
-"""File formats, their options and their registry, for detection, ``--from``, ``--to``, extensions and help."""
+"""The registry of file formats and their options, for detection, ``--from``, ``--to``, file extensions and help."""
 
 from __future__ import annotations
 
@@ -125,7 +125,10 @@ class NotingEncoder(Encoder, Protocol):
 
 
 class Write(NamedTuple):
-    """The writer of a format. One of the first three fields is set; none for Kaldi archives, which can be resumed."""
+    """The writer of a format.
+
+    One of the first three fields is set; for Kaldi archives, whose writing can be resumed, none of them is set.
+    """
 
     encode: Callable[[Any, WriteSettings], bytes] | None = None  # for formats whose files are concatenated entries
     encoder: Callable[[WriteSettings], Encoder] | None = None  # for formats with a header, footer or state

@@ -48,8 +48,8 @@ def read_fst(content: bytes, key: str, path: str | None = None, options: Openfst
     has the same label on both sides. Arcs of infinite weight (the zero of the semiring) are dropped.
 
     Raises:
-        FormatError: The file is not a vector or const FST with one of the three arc types, is damaged, is incomplete,
-            or continues after the FST.
+        FormatError: The file is not a vector or const FST with the arc type standard, log or log64, is damaged, is
+            incomplete, or continues after the FST.
         LatticeError: The FST has a cycle, no start, no final state, a weight of NaN or -infinity, or a negative label.
 
     Source: OpenFst 1.8.4, vector-fst.h (VectorFstImpl::Read), const-fst.h (ConstFstImpl::Read), fst.cc (FstHeader).
@@ -128,7 +128,7 @@ def write_fst(
         arc_type: Arc type, which determines the semiring and the precision of weights.
         costs: Weight of an arc: "total" for ``acoustic_scale * acoustic + graph``, else the "graph" or "acoustic" cost.
         acoustic_scale: Factor applied to acoustic costs in "total"; must be 1 otherwise.
-        symbols: Symbol table of the words, to be written for both labels.
+        symbols: Symbol table to write as the input and the output symbols.  [default: none]
 
     Raises:
         OptionError: An argument has an invalid value.

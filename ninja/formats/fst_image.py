@@ -1,4 +1,4 @@
-"""OpenFst's binary images: vector and const FSTs with the arc types standard, log and log64, as ``Fst``."""
+"""Conversion between ``Fst`` and OpenFst's binary images: vector and const FSTs; arc types standard, log, log64."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def parse_transducer(content: bytes, path: str | None = None) -> Fst:
     """Parse the bytes of an OpenFst file. The FST may have cycles; arcs are sorted by input label.
 
     Raises:
-        FormatError: The file is not a vector or const FST with one of the three arc types, is damaged, is incomplete,
-            or continues after the FST.
+        FormatError: The file is not a vector or const FST with the arc type standard, log or log64, is damaged, is
+            incomplete, or continues after the FST.
         LatticeError: The FST has no start, a NaN or infinite weight, or a negative label.
     """
     error, byte, fields = _core.parse_machine(content)

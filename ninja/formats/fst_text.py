@@ -62,7 +62,7 @@ def read_fst_text(
 
     Output labels become the words, and input labels are dropped. Weights become graph costs, and acoustic costs are 0.
     The source state of the first line is the start. If states are not in topological order, the reachable ones are
-    sorted. Without `words` (``--osymbols``), ids remain ids, and words get a new symbol table.
+    sorted. Without `words` (``--osymbols``), integer labels are used as ids, and names get a new symbol table.
 
     The file has no end mark: a truncated file is detected only if its last line lacks a newline, or a state has no line
     although an arc enters it (fstprint writes at least one line per state).
@@ -113,7 +113,7 @@ def _error(fault: int, line: int, field: bytes, count: int, naming: Naming, kind
 
 
 def _is_acceptor(content: bytes, naming: Naming, options: FstTextOptions, line: int) -> bool:
-    """Return whether arcs have one label, from the options or the lines.
+    """Return whether arcs have a single label, according to the options or, if unspecified, the lines.
 
     Arcs with four fields are ambiguous: they have two labels, or a label and a weight.
     """
@@ -143,7 +143,7 @@ def _shown(text: bytes) -> str:
 def _ids(
     labels: list[tuple[bytes, int]], naming: Naming, options: FstTextOptions
 ) -> tuple[npt.NDArray[np.int32], SymbolTable | None]:
-    """Return the word id of each label, int32 [num_labels + 1] with labels counted from 1, and the symbol table."""
+    """Return the word ids, int32 [num_labels + 1], epsilon followed by the id of each label, and the symbol table."""
     ids = options.labels == "ids" or (
         options.labels == "auto" and all(_INTEGER.fullmatch(label) for label, _ in labels)
     )
@@ -240,7 +240,7 @@ def begins_fst_text(head: bytes) -> bool:
 
 
 def all_fst_text(head: bytes) -> bool:
-    """Return whether all lines are arcs or states, which is not the case for other tables of numbers."""
+    """Return whether all lines are arcs or states, to distinguish an FST from other tables of numbers."""
     head = head[: head.rfind(b"\n") + 1] if len(head) == HEAD else head
     rows = [fields for row in head.split(b"\n") if (fields := row.split())]
     return len(rows[0]) > 2 and all(map(_fits, rows))

@@ -1,4 +1,4 @@
-"""FSAs of k2 as arrays, read from a dictionary of tensors that torch saved, without k2 or torch."""
+"""k2 FSAs as arrays; dictionaries of tensors saved by ``torch.save`` are read without k2 or torch."""
 
 from __future__ import annotations
 

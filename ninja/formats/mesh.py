@@ -75,8 +75,8 @@ def read_mesh_lattices(
 
     The boundaries of positions become states, and words become arcs from one boundary to the next. Graph costs are
     negative logarithms of posteriors; ``*DELETE*`` becomes epsilon. States have times if all words have times that
-    agree. A mesh without positions is the empty sentence. A mesh without a name gets the key, with a number from 1 if
-    the file has several meshes.
+    agree. A mesh without positions is the empty sentence. An unnamed mesh gets the key, followed by its 1-based
+    number among the unnamed ones if the file has several meshes.
 
     Yields:
         The lattice of each mesh, or its error: FormatError for an unknown line or a last line without a newline,
@@ -299,7 +299,8 @@ def write_mesh(mesh: ConfusionNetwork | Lattice) -> str:
 
     Raises:
         LatticeError: The state times are inconsistent.
-        SymbolError: A word is missing from the symbol table, is ``*DELETE*``, or contains white space; or the key does.
+        SymbolError: A word is missing from the symbol table, is ``*DELETE*``, or contains white space, or the key
+            contains white space.
 
     Source: SRILM, wlat-format(5); lm/src/WordMesh.cc and NBest.cc (NBestWordInfo::write).
     """

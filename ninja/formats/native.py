@@ -44,8 +44,8 @@ class NativeFile:
     Args:
         source: The path of a file, which is mapped, or the bytes of a file.
         path: File name for messages, if the source is not a path.
-        check: When a lattice is checked: "use": when one of its arrays is first used; "all": when it is read; "none":
-            never, for trusted files only. The extents of its lists are always checked.
+        check: When to check a lattice: "use" (when one of its arrays is first used), "all" (when it is read) or "none"
+            (never; for trusted files only). The extents of its lists are always checked.
 
     Raises:
         FormatError: The file has another format or a newer version, or is damaged.

@@ -82,10 +82,10 @@ def arrow() -> Any:
 
 
 class MappedTable(SymbolTable):
-    """A symbol table from an Arrow array of words, indexed by id with null for unused ids; converted on first use.
+    """A symbol table that is converted, on first use, from an Arrow array of words by id, with nulls for unused ids.
 
     Raises (on first use):
-        FormatError: The checksum of the words differs.
+        FormatError: The words do not match their checksum.
         SymbolError: A word has two ids.
     """
 
@@ -224,7 +224,8 @@ def checked(schema: Any, path: str | None) -> Schema:
 def is_table(head: bytes) -> bool:
     """Return whether the first bytes are those of an Arrow file that is not a lattice file.
 
-    The schema must be within these bytes; only lattice files, with a symbol table in the schema, may have a larger one.
+    The result is False if the schema exceeds these bytes, because only lattice files have such large schemas, which
+    contain a symbol table.
     """
     if not head.startswith(MAGIC) or len(head) < 16:
         return False

@@ -16,7 +16,7 @@ def write_network(network: ConfusionNetwork, others: Mapping[str, Any] | None = 
     """Encode a network, and additional fields of the utterance, as one line of JSON.
 
     Each bin is a list of entries ``{"word", "posterior", "start", "duration"}``, the most probable one first. ``word``
-    is null in the entry for no word; times are in seconds, and are omitted if unknown.
+    is null in the entry for the absence of a word; times are in seconds, and are omitted if unknown.
     """
     bins = []
     for place in range(network.num_bins):

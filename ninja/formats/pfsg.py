@@ -79,7 +79,7 @@ def read_pfsgs(
     """Yield the lattices of a PFSG file, or their errors. Names without durations become the keys.
 
     Raises:
-        FormatError: As for ``read_pfsg``; the rest of the file cannot be read.
+        FormatError: ``read_pfsg`` would raise it, and the rest of the file cannot be read.
     """
     window, line, first = Window(content), 1, True
     while window.at < len(window.content) or window.grow():

@@ -72,7 +72,7 @@ def read_plf(
         line: Line number for messages.
 
     Raises:
-        FormatError: The line is not a PLF lattice, is truncated, or has other scores than ``options`` says.
+        FormatError: The line is not a PLF lattice, is truncated, or its scores do not match ``options``.
         LatticeError: No path leads from the first state to the last, or a cost exceeds float32.
         SymbolError: A word is not in ``words``.
 

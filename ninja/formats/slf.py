@@ -81,7 +81,7 @@ class SlfOptions:
             raise OptionError("each field can be used only once, for one of the costs")
 
     def costs(self) -> list[tuple[bytes, int, bool]]:
-        """Return ``(field, list index or -1, is acoustic)`` of the fields of both costs, with long and short names."""
+        """Return ``(field, list index or -1, is acoustic)`` for each field that is part of a cost, in any spelling."""
         result = []
         for names, acoustic in (
             (self.graph or ("l", "r", "language"), False),

@@ -1,4 +1,4 @@
-"""Functions shared by writers of text formats: words of ids, times, single costs."""
+"""Functions shared by writers of text formats: conversion of ids to words, times, and combination of costs."""
 
 from __future__ import annotations
 

@@ -173,12 +173,12 @@ def load_arrays(image: bytes | memoryview, only: str) -> Any:
         only: Description of the allowed objects for messages.
 
     Raises:
-        FormatError: As for ``load``, or the arrays together are larger than the file.
+        FormatError: ``load`` raises it, or the arrays together are larger than the file.
     """
     bytes_left = len(image)
 
     def convert(value: Any, name: str) -> Any:
-        """Convert the tensors of nested containers; `name` is the path of their keys, for messages."""
+        """Convert the tensors of nested containers to arrays; `name` is the path of a tensor for messages."""
         nonlocal bytes_left
         if isinstance(value, Tensor):
             bytes_left -= value.size * value.storage.itemsize

@@ -15,7 +15,7 @@ def word_entries(
     without_boosts: Sequence[float] | None = None,
     times: Sequence[Sequence[float]] | None = None,
 ) -> list[dict[str, Any]]:
-    """Return an object for each word: ``word``, ``start``, ``end``, ``confidence``, ``confidence_without_boosts``.
+    """Return an object per word with ``word``, ``start``, ``end``, ``confidence`` and ``confidence_without_boosts``.
 
     Args:
         words: The words.

@@ -1,4 +1,4 @@
-"""Conversion of lattices with words on arcs to graphs with words on nodes, for formats that need it."""
+"""Conversion of lattices to graphs with words on nodes instead of arcs, for formats that require them."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class Correspondence:
     Args:
         words: The words of the text.
         others: The words of the other form, such as one without capitals and punctuation.
-        least_share: Fraction of the words that must agree in order; otherwise no words correspond.
+        least_share: Minimum fraction of the words that must match in order; below it, no words correspond.
     """
 
     def __init__(self, words: Sequence[str], others: Sequence[str], least_share: float = 0.0) -> None:

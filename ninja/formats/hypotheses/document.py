@@ -51,7 +51,7 @@ class Document:
         return replace(document, content=BOM + whole if has_mark else whole)
 
     def entries(self) -> Iterator[tuple[int, bytes]]:
-        """Yield the number and the bytes of each entry, which together are the file.
+        """Yield the number and the bytes of each entry; the concatenated bytes are the file.
 
         Raises:
             InputError: The file cannot be read again.
@@ -77,7 +77,7 @@ def _lines(lines: Iterator[tuple[int, bytes, bool]]) -> Iterator[tuple[int, byte
 
 
 class Rewritten(NamedTuple):
-    """An entry of a document with corrections."""
+    """An entry of a document after corrections."""
 
     content: bytes
     num_utterances: int  # number of utterances of the entry
@@ -134,7 +134,7 @@ class DocumentEncoder:
         return content
 
     def end(self) -> bytes:
-        """Return the rest of the file, and the files of which no utterance was added."""
+        """Return the rest of the file, followed by the remaining files, to which no utterance was added, unchanged."""
         return self._rest() + self._before(None)
 
     def notes(self) -> list[str]:
@@ -195,7 +195,7 @@ class DocumentEncoder:
         return b"".join(pieces)
 
     def _before(self, document: Document | None) -> bytes:
-        """Return the files before a document, or all remaining files, unchanged: none of their utterances was added."""
+        """Return the files before a document, or all remaining files; they are unchanged, as no utterance was added."""
         pieces = []
         is_known = document is None or document.path in self._originals
         while is_known and self._originals:
@@ -210,7 +210,7 @@ class DocumentEncoder:
 
 
 def origin_of(nbest: NBest, format: str) -> Origin:
-    """Return the origin of a list.
+    """Return the origin of an n-best list, which refers to the file from which it was read.
 
     Raises:
         LatticeError: The list is not from a file of this format.
@@ -224,7 +224,7 @@ def origin_of(nbest: NBest, format: str) -> Origin:
 
 @dataclass(frozen=True, slots=True)
 class DocumentOptions(ListOptions):
-    """Options for writing documents: the scales with which the best hypotheses are selected."""
+    """Options for writing documents: scales for selecting the best hypothesis."""
 
     def most(self, lattice: Lattice) -> int:
         """Return the number of hypotheses of the utterance in its file."""

@@ -38,7 +38,7 @@ class ItemRevision:
         entries: The list.
         words: The words of the utterance before the changes; the list may spell them differently.
         places: The positions of values in the document.
-        least_share: Fraction of the words that the list must contain in order; otherwise nothing is changed.
+        least_share: Minimum fraction of the words that the list must contain in order; below it, nothing is changed.
     """
 
     def __init__(self, entries: ItemList, words: Sequence[str], places: Locator, least_share: float = 0.0) -> None:
@@ -79,7 +79,7 @@ class ItemRevision:
             self._replace(begin, end, new)
 
     def _form(self, path: Path) -> Callable[[str], str]:
-        """Return the function that converts new words to the form that a field of the items has."""
+        """Return the function that converts new words to the form in which a field of the items stores words."""
         name = next(part for part in reversed(path) if isinstance(part, str))
         if name not in self._forms:
             texts = [text for item in self._entries.items for place, text in item.texts if _is_named(place, name)]
@@ -209,7 +209,7 @@ def _span(items: Sequence[Item]) -> Times | None:
 
 
 def spelled_time(old: Any, seconds: float, unit: float) -> str:
-    """Return the JSON text of a time, in the form and with the number of decimals of another time."""
+    """Format a time as JSON text in the form of another time, with the same number of decimals."""
     if isinstance(old, dict):
         whole, rest = divmod(round(seconds * 1e9), 10**9)
         return json.dumps({SECONDS: str(whole), NANOS: rest})

@@ -194,7 +194,7 @@ def _spelled_by(items: Sequence[Item], words: Sequence[str]) -> list[tuple[int, 
 
 
 def piece_of(text: str) -> str:
-    """Return a piece of a word with a space instead of "▁", and without the continuation mark."""
+    """Return a subword piece with "▁" replaced by a space, and without its continuation mark."""
     return text.replace(PIECE_MARK, " ").removesuffix(GOES_ON)
 
 
@@ -204,7 +204,7 @@ def _whole(text: str) -> str:
 
 
 def item_times(entries: ItemList) -> list[Times | None]:
-    """Return the times of each word of a list; the words of one item divide its time equally."""
+    """Return the times of each word of a list; if an item has several words, they share its time equally."""
     times: list[Times | None] = []
     place = 0
     while place < len(entries.words):

@@ -34,7 +34,7 @@ class ItemSplice(NamedTuple):
 
 @dataclass(slots=True)
 class Edits:
-    """Changes to a document, by the paths of its values."""
+    """Changes to a document, by the paths of the changed values."""
 
     strings: dict[Path, list[Splice]] = field(default_factory=dict)  # in the order of the string
     values: dict[Path, str] = field(default_factory=dict)  # new JSON texts
@@ -44,13 +44,13 @@ class Edits:
         return bool(self.strings or self.values or self.items)
 
     def add(self, others: Edits) -> None:
-        """Add changes of other values."""
+        """Add changes to other values."""
         self.strings.update(others.strings)
         self.values.update(others.values)
         self.items.update(others.items)
 
     def below(self, path: Path) -> Edits:
-        """Return the changes within a value, by their paths relative to it."""
+        """Return the changes within a value, with paths relative to this value."""
         depth = len(path)
         return Edits(
             {inner[depth:]: splices for inner, splices in self.strings.items()},
@@ -64,8 +64,8 @@ def rewritten(text: str, edits: Edits, *, ascii_only: bool) -> str:
 
     Args:
         text: A valid document.
-        edits: Changes, none of which is within a replaced item.
-        ascii_only: Escape other letters in new text.
+        edits: Changes; they must not be within a replaced item.
+        ascii_only: Escape non-ASCII characters in new text.
     """
     places = spans(text, [*edits.strings, *edits.values, *edits.items])
     pieces: list[Splice] = []
@@ -95,7 +95,7 @@ class Locator:
 
     Args:
         text: A valid document.
-        bases: Paths of values within which others will be located; they are located in one pass.
+        bases: Paths of values that contain the values to locate; these containers are located in one pass.
     """
 
     def __init__(self, text: str, bases: Iterable[Path]) -> None:
@@ -133,7 +133,7 @@ def spans(text: str, paths: Iterable[Path], begin: int = 0) -> dict[Path, tuple[
     Args:
         text: A valid document without duplicate fields on the paths.
         paths: Paths of the values, which must exist.
-        begin: Start, in the document, of the value that the paths are relative to.
+        begin: Start in `text` of the value to which the paths are relative.
 
     Raises:
         KeyError: A value does not exist.

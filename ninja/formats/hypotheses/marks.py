@@ -14,11 +14,11 @@ LONG = 1 << 15  # bytes
 
 
 def has_marks(marks: tuple[tuple[str, ...], ...], head: bytes) -> bool:
-    """Return whether the first bytes of a file contain all fields of one of several tuples.
+    """Return whether the first bytes of a file contain all fields of at least one tuple of `marks`.
 
     Args:
-        marks: Paths of fields, such as ``segments[].words[].probability``; relative to the object of a line in JSON
-            lines, and beginning with ``[]`` in a list of objects.
+        marks: Tuples of field paths, such as ``segments[].words[].probability``. In JSON lines, paths are relative to
+            the object of a line; in a list of objects, they begin with ``[]``.
         head: The first bytes.
     """
     if _BEGIN.match(head) is None:

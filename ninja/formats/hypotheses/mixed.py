@@ -1,4 +1,4 @@
-"""Encoder that rewrites files of a format, or writes new files for lists of other formats."""
+"""Encoder that rewrites files of a format, or writes a new file for lists that were read from other formats."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TIMES_OF_WORDS = "times of single words"  # name in messages about losses
 
 
 class MixedEncoder:
-    """Encoder of rewritten documents or of a new file, depending on the first list.
+    """Encoder that rewrites documents or writes a new file, depending on the first list.
 
     Args:
         form: Name of the format.

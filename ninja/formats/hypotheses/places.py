@@ -65,7 +65,7 @@ class PlacedUtterance:
 
 @dataclass(slots=True)
 class PlacedDocument:
-    """The utterances of a document, or the error of each."""
+    """The utterances of a document, or their errors, and the texts and lists of words that all of them share."""
 
     utterances: list[PlacedUtterance | FormatError]
     texts: list[list[Text]]  # texts of all utterances
@@ -199,7 +199,7 @@ class Attributes:
 def attributes_of(hypothesis: PlacedHypothesis) -> Attributes:
     """Return the times, confidences and speakers of the words of a hypothesis.
 
-    If the list has the words in another form, such as without punctuation, they are aligned with those of the text.
+    If the list spells the words differently, for example without punctuation, it is aligned with the text.
     Times are returned only if all words have times.
     """
     entries = hypothesis.lists[0] if hypothesis.lists else hypothesis.all_words

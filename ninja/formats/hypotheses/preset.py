@@ -17,8 +17,8 @@ Meaning = Literal["probability", "logprob"]
 class WordFields:
     """The path of the words of a hypothesis, and their fields.
 
-    Fields are paths relative to an item; if there are several, the first that an item has is read. A number in a field
-    whose name ends in ``Milliseconds`` has this unit.
+    Fields are paths relative to an item; of several paths, the first that exists in the item is read. If the name of a
+    field ends in ``Milliseconds``, its numbers are in milliseconds.
     """
 
     items: str  # path of the items in the hypothesis; empty if the fields below are lists of equal length

@@ -53,7 +53,7 @@ class PresetOptions:
 
 
 def chosen_preset(document: Any, presets: Sequence[Preset], options: PresetOptions | None) -> Preset:
-    """Return the variant of a format that a document has, with the field names set by the user."""
+    """Return the first preset that applies to a document, with the field names that the user has set."""
     preset = next((preset for preset in presets if preset.applies(document)), presets[0])
     if options is not None and options.key is not None:
         preset = replace(preset, key=(options.key,))

@@ -244,7 +244,7 @@ def _forms(hypothesis: PlacedHypothesis) -> Forms:
 
 
 def _shifted(form: _Form, part: str, string: str, begin: int) -> list[Splice]:
-    """Return the splices of a form for a string that contains it from a given character on."""
+    """Return the splices that apply the changes of a form to a string that contains it from `begin` on."""
     end = begin + len(part)
     new = form.new[0].strip()
     if not new:

@@ -23,7 +23,7 @@ class Word(NamedTuple):
 
 
 def words_of(strings: Sequence[str]) -> list[Word]:
-    """Return the words of strings, which are separated by ASCII spaces."""
+    """Split strings into words at ASCII spaces."""
     return [
         Word(number, match.start(), match.end(), match[0])
         for number, string in enumerate(strings)
@@ -32,9 +32,10 @@ def words_of(strings: Sequence[str]) -> list[Word]:
 
 
 def form_of(words: Sequence[str], others: Sequence[str]) -> Callable[[str], str]:
-    """Return the function that converts a new word to the form of other words.
+    """Return the function that converts a new word to the form in which other words are written.
 
-    This is the lexical form, without capitals and punctuation, if the other words differ and all have this form.
+    If `others` differ from `words` and have neither capitals nor punctuation, the function removes both; otherwise it
+    returns words unchanged.
     """
     if list(words) != list(others) and others and all(word == lexical(word) for word in others):
         return lexical
@@ -60,7 +61,7 @@ def word_like(old: str, other: str, new: str) -> str:
 
 
 def places_within(strings: Sequence[str], parts: Sequence[str]) -> list[tuple[int, int]] | None:
-    """Return the string and the index at which each part begins; None if the strings do not consist of the parts.
+    """Return the string number and the index at which each part begins; None if the strings have other contents.
 
     Args:
         strings: Strings that contain all parts, separated only by spaces.
@@ -94,17 +95,17 @@ def text_splices(
 ) -> tuple[dict[int, list[Splice]], int]:
     """Return the splices that apply word changes to strings, which may spell the words differently.
 
-    New words are separated by spaces. If a word is removed, so are the spaces before it, or after the first word of a
-    string.
+    New words are separated by spaces. Removing a word also removes the spaces before it or, for the first word of a
+    string, the spaces after it.
 
     Args:
         strings: Strings that together contain the words.
         words: The words before the changes.
         changes: Changes to the words, in order.
-        least_share: Fraction of the words that the strings must contain in order; otherwise nothing is changed.
+        least_share: Minimum fraction of the words that the strings must contain in order; below it, nothing is changed.
 
     Returns:
-        The splices by the index of the string, and the number of changes whose position in the strings is unknown.
+        The splices by string number, and the number of changes that have no known position in the strings.
     """
     present = words_of(strings)
     texts = [word.text for word in present]

@@ -1,4 +1,4 @@
-"""Check values in the JSON of recognisers: texts, numbers, times, names."""
+"""Checks of values in the JSON of recognisers: texts, numbers, times and names."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def listed(value: Any, path: str, begin: Path = ()) -> Iterator[tuple[Path, Any]
 
 
 def reached(value: Any, name: str, begin: Path) -> list[tuple[Path, Any]]:
-    """Return the first value that matches a path, if any."""
+    """Return the path and the value of the first match of a path, as a list with at most one item."""
     return [*values_at(value, parsed_path(name), begin)][:1]
 
 
@@ -59,7 +59,7 @@ def texts_of(value: Any, begin: Path, name: str) -> list[Text]:
 
 
 def text_of(value: Any, path: Path, *, may_be_cut: bool = False) -> str:
-    """Check that a value is a string that can be encoded; with `may_be_cut`, letters may be split between strings."""
+    """Return a value after checking that it is valid text; with `may_be_cut`, it may end within a character."""
     try:
         if not isinstance(value, str):
             raise ValueError
@@ -134,7 +134,7 @@ def seconds_of(value: Any, unit: float, path: Path) -> float:
 
 
 def unit_of(name: str, unit: float) -> float:
-    """Return the unit of a field in seconds; the name of the field may contain it."""
+    """Return the unit of a field in seconds: that in the name of the field, if any, else `unit`."""
     return 0.001 if name.endswith("Milliseconds") else unit
 
 
@@ -157,6 +157,6 @@ def bounds_of(
 
 
 def spelled_path(path: Path) -> str:
-    """Return a path as a user writes it, with items counted from 0."""
+    """Return a path as a user writes it, with 0-based indices of items."""
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
     return repr(text.removeprefix(".") or "the document")

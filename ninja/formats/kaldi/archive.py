@@ -62,7 +62,7 @@ class Vocabulary(NamedTuple):
         return cls(words, known)
 
     def reader(self, name: str) -> TableReader:
-        """Return a parser for an archive with this file name."""
+        """Create a parser for an archive; `name` is its file name for messages."""
         return TableReader(name, self.known, self.words)
 
     def attach(self, lattice: Lattice) -> Lattice:
@@ -81,7 +81,7 @@ class Vocabulary(NamedTuple):
 
 
 def plain_file(stream: Stream, vocabulary: Vocabulary) -> Iterator[Batch]:
-    """Yield the lattices of a plain file, which a thread reads ahead without holding the GIL."""
+    """Yield the lattices of an uncompressed archive file; a thread reads ahead without holding the GIL."""
     with starting_threads():
         reader = FileBatches(
             stream.name,
@@ -153,7 +153,7 @@ def script(
 
     Args:
         script: The script file.
-        vocabulary: Returns the symbol table of the ids; called when the first Kaldi archive is read.
+        vocabulary: Function that returns the symbol table; it is called when the first Kaldi archive is read.
         foreign: Reader of other formats, which is closed at the end.
         permissive: Skip lattices that cannot be read.
         guard: Called for each file that is read.

@@ -1,4 +1,4 @@
-"""Kaldi text archives with words in place of ids (``int2sym.pl -f 3``), or with keys of several words."""
+"""Kaldi text archives with words in place of ids (``int2sym.pl -f 3``), or with keys that contain spaces."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def read_named_text(
 
 
 def _stretches(blocks: Iterable[bytes]) -> Iterator[tuple[list[bytes], int, bool]]:
-    """Yield lines of complete entries, the number of the first line, and whether these are the last lines."""
+    """Yield the lines of complete entries, with the number of the first line and whether they are the last ones."""
     pending: list[bytes] = []  # lines of an incomplete entry
     first, tail = 1, b""
     for block in blocks:

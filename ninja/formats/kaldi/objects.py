@@ -122,7 +122,7 @@ class ObjectReader:
         self.fail(f"the file ends within {within}; it is truncated, copy it again", end)
 
     def begin_object(self) -> None:
-        """Begin an object, and skip the mark of a binary object."""
+        """Begin an object; determine whether it is binary, and skip the mark if it is."""
         self.binary = self._has(len(BINARY)) and self._buffer.startswith(BINARY, self._at)
         if self.binary:
             self._at += len(BINARY)
@@ -164,7 +164,7 @@ class ObjectReader:
         return not self._has(1)
 
     def at(self, token: str) -> bool:
-        """Return whether the next bytes are a token, or the start of a longer one."""
+        """Return whether the next bytes are `token`, which may also be the start of a longer token."""
         self.skip_spaces()
         return self._has(len(token)) and self._buffer.startswith(token.encode(), self._at)
 
@@ -229,7 +229,7 @@ class ObjectReader:
         return value
 
     def count(self, of: str) -> int:
-        """Read a count, 0 or more; `of` names the counted objects in the message."""
+        """Read a count, which must be 0 or more; `of` names the counted objects in the error message."""
         place, value = self.place, self.integer()
         if value < 0:
             self.fail(f"the file claims {value} {of}", place)

@@ -33,11 +33,11 @@ def captions(words: Sequence[str], begins: Sequence[float], ends: Sequence[float
     """Divide words with times into captions.
 
     A caption ends at the end of a sentence, before a pause of a second, and before a word that would make it longer
-    than two lines of 42 characters or 7 seconds; in the last case, it ends after its last comma if the comma is in its
-    second half. The end of a sentence does not end a caption if the next word begins within a second of the caption's
-    start. A caption is shown from the start of its first word to the end of its last word. A caption that is followed
-    by another one is shown longer if necessary, for a second per 20 characters, at least 1 and at most 7 seconds, but
-    not after the next one begins.
+    than two lines of 42 characters or 7 seconds. In the last case, it ends after its last comma instead if the comma is
+    in its second half. The end of a sentence does not end a caption if the next word begins within a second of the
+    caption's start. A caption is shown from the start of its first word to the end of its last word. If this is less
+    than a second per 20 characters (at least 1 and at most 7 seconds), a caption that is followed by another one is
+    shown for that time, but not after the next caption begins.
 
     Args:
         words: The words.
@@ -84,7 +84,7 @@ def wrapped(words: Sequence[str]) -> list[str]:
 
 
 def balanced(words: Sequence[str]) -> tuple[str, ...]:
-    """Divide words into as many lines as ``wrapped`` does; if there are two, minimise the length of the longer one."""
+    """Divide words into as many lines as ``wrapped`` does; of two lines, the longer one is as short as possible."""
     lines = wrapped(words)
     if len(lines) != 2:
         return tuple(lines)

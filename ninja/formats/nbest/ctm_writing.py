@@ -1,4 +1,4 @@
-"""Writer of CTM files: the lines of a file with new words, or new lines for other lists with times."""
+"""Writer of CTM files, which rewrites the lines of an input CTM file, or creates lines for other lists with times."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TO_WORD = re.compile(r"([ \t\v\f]*(?:[^ \t\v\f]+[ \t\v\f]+){4})[^ \t\v\f]+")  #
 
 @dataclass(frozen=True, slots=True)
 class CtmLine:
-    """A line of a file."""
+    """A line of a CTM file."""
 
     row: str
     has_word: bool  # False for <eps>
@@ -33,7 +33,7 @@ class CtmLine:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CtmLines:
-    """The lines of an utterance, used as the document of an origin."""
+    """The CTM lines of an utterance; they are the document of its ``Origin``."""
 
     name: str  # file name
     key: str
@@ -44,10 +44,10 @@ class CtmLines:
 
 
 class CtmEncoder:
-    """Encoder of CTM lines: the lines of a file that was read, with new words, or new lines for other lists with times.
+    """Encoder that writes new words into the lines of an input CTM file, or creates lines for other lists with times.
 
-    A word that replaces another word gets its time and confidence. Words that replace fewer or more words get the times
-    of the lattice, and no confidence (``NA``).
+    Words that replace as many words keep the times and confidences of the lines. Words that replace fewer or more words
+    get the times of the lattice, and no confidence (``NA``).
 
     Source: NIST, SCTK, doc/infmts.htm, the format ctm.
     """
@@ -61,7 +61,7 @@ class CtmEncoder:
         """Encode the best hypothesis of a list, and return its lines.
 
         Raises:
-            LatticeError: A word has no time, or the segments lack the utterance.
+            LatticeError: A word has no time, or the utterance is missing from the segments file.
         """
         words = spelled(nbest.hypotheses[0], self._settings.words, nbest.key)
         lines = lines_of(nbest)
@@ -159,6 +159,6 @@ def lines_of(nbest: NBest) -> CtmLines | None:
 
 
 def lost_of_ctm(nbest: NBest, settings: WriteSettings) -> list[str]:
-    """Report the fields that are lost if the list was read from another format."""
+    """Report the fields that CTM cannot store; a list that was read from CTM loses none."""
     has_others = nbest.record is not None and nbest.record.others - {"channel", "confidence"}
     return [FIELDS["fields"]] if has_others and lines_of(nbest) is None else []

@@ -1,4 +1,4 @@
-"""Writers of subtitle files: replace the words of an input file, or write captions for other lists with times."""
+"""Writers of subtitle files, which replace the words of an input file, or create captions for lists with times."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def cue_encoder(settings: WriteSettings, syntax: Syntax) -> MixedEncoder:
 
 
 class CaptionEncoder:
-    """Encoder of captions (`captions`).
+    """Encoder that divides the best hypotheses of lists into captions, see `captions`.
 
-    If only the utterance has times, but not its words, the list becomes one cue. A list without words becomes no cue.
+    If the utterance has times, but its words have none, the list becomes a single cue. A list without words is omitted.
     """
 
     def __init__(self, settings: WriteSettings, syntax: Syntax) -> None:
@@ -49,7 +49,7 @@ class CaptionEncoder:
         return self.end() + content
 
     def end(self) -> bytes:
-        """Return the header if there are no captions."""
+        """Return the header if it has not been written, because there are no captions."""
         header, self._header = self._header, b""
         return header
 

@@ -127,15 +127,15 @@ def read_cues(
 ) -> Iterator[NBest | FormatError]:
     """Yield each cue of a file as a list with one hypothesis, or its error.
 
-    Words have times if each has a time tag in the text (``<00:00:01.000>``), which the first word may lack.
+    Words have times if each word, except possibly the first, has a time tag in the text (``<00:00:01.000>``).
 
     Args:
         content: The whole file.
         path: File name for messages.
         syntax: Syntax of the format.
         options: Options of the format.
-        key_of: Returns the key of a cue, given its 1-based number and the number of cues.
-        document: The document for the origins of the lists.
+        key_of: Function that returns the key of a cue, given its 1-based number and the number of cues.
+        document: Document to which the origins of the lists refer, for rewriting.
 
     Yields:
         Each cue, or its first error: it has no times or negative times, ends before it begins, begins before the cue

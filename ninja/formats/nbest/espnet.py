@@ -43,9 +43,9 @@ def read_espnet(
     score_as: ScoreAs = "acoustic",
     encoding: str = "utf-8",
 ) -> list[NBest]:
-    """Read lists from the contents of ``text`` (or ``token``) and ``score`` of each rank, from 1.
+    """Read lists from the contents of the files ``text`` (or ``token``) and ``score`` of each 1-based rank.
 
-    The score is a natural log-probability, higher is better: the weighted sum over all models of the search.
+    The score is the weighted sum of the natural log-probabilities of all models in the search; higher is better.
 
     Raises:
         FormatError: A line is invalid, the last line lacks a newline, or an utterance has no score or occurs twice.

@@ -23,7 +23,7 @@ SCORE, AM_SCORE, LM_SCORE = "score", "am_score", "lm_score"
 
 @dataclass(frozen=True, slots=True)
 class ObjectFields:
-    """Names of the fields, and the meaning of the scores.
+    """Names of the fields of JSON objects, and the meaning of their scores.
 
     Scores whose names are joined by ``+`` are added. If the user sets `score`, it is used even if ``am_score`` and
     ``lm_score`` are present, unless the user also sets one of these.
@@ -66,7 +66,7 @@ class ObjectFields:
 
     @property
     def models_apart(self) -> bool:
-        """Whether the scores of single models are used, which is not the case if the user sets only `score`."""
+        """Whether separate scores of the two models are used if present; False if the user sets only `score`."""
         return self.score in (None, SCORE) or (self.am_score, self.lm_score) != (AM_SCORE, LM_SCORE)
 
 
@@ -122,7 +122,7 @@ class Spoken:
 
 
 def listed_of(entry: dict[str, Any], fields: ObjectFields, where: ObjectPlace) -> Any:
-    """Return the list of hypotheses of an object, to which scores from separate lists are added."""
+    """Return the list of hypotheses of an object; texts and scores in separate lists are combined to objects."""
     if fields.nbest is None:
         return [entry]
     listed = entry.get(fields.nbest)
@@ -173,7 +173,7 @@ def _is_words(value: object) -> bool:
 
 
 def _joined(pieces: list[tuple[Spoken, Costs | None]], frame_shift: float, where: ObjectPlace) -> Hypothesis:
-    """Concatenate the parts of a hypothesis and add their costs; all parts or none must have costs."""
+    """Concatenate the parts of a hypothesis and add their costs; either all parts or none must have costs."""
     scored = [costs for _, costs in pieces if costs is not None]
     if scored and len(scored) < len(pieces):
         missing = len(pieces) - len(scored)

@@ -26,7 +26,7 @@ KEY = "key"  # default field of the utterance id
 def record_of(
     entry: Mapping[str, Any], listed: Sequence[Any], hypotheses: Sequence[Hypothesis], fields: ObjectFields
 ) -> ListRecord | None:
-    """Store the fields of an object for the writer; return None if it has no additional fields.
+    """Store the fields of an object for the writer; return None if there are no fields to store.
 
     Args:
         entry: The object; empty for a list that is not in an object.
@@ -91,12 +91,12 @@ def objects_of(nbest: NBest, words: SymbolTable | None = None, options: ListOpti
 
 
 def with_new_words(record: ListRecord, nbest: NBest, changed: Iterable[tuple[Hypothesis, Hypothesis]]) -> ListRecord:
-    """Return a record whose hypotheses have other words and keep their fields.
+    """Return a copy of a record with entries for changed hypotheses, which keep their other fields.
 
     Args:
         record: The record of `nbest`.
         nbest: The list with the new words.
-        changed: Hypotheses before and after the change.
+        changed: Each changed hypothesis, before and after the change.
     """
     layout = record.layout if isinstance(record.layout, ObjectFields) else ObjectFields()
     hypotheses = dict(record.hypotheses)

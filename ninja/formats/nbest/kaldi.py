@@ -96,8 +96,8 @@ def read_kaldi_names(content: Pieces, path: str | None = None, *, encoding: str 
     empty, followed by ``state`` or ``state graph,acoustic,labels``.
 
     Raises:
-        FormatError: A line does not have this form, a key has no number, or the last line lacks a newline. The lists
-            before it have been yielded.
+        FormatError: A line does not have this form, a key has no number, or the last line lacks a newline. It is raised
+            after the preceding lists have been yielded.
 
     Source: Kaldi, lat/kaldi-lattice.cc (WriteCompactLattice, text mode).
     """

@@ -39,7 +39,7 @@ def read_nemo(
 
     Args:
         content: The whole decompressed file, or a function that yields blocks of complete lines on each call.
-        keys: Utterance ids in the order of the manifest (``manifest_keys``).  [default: numbers from 1]
+        keys: Utterance ids in the order of the manifest (``manifest_keys``).  [default: 1-based numbers]
         beam: Number of lines per utterance.  [default: the number of lines divided by the number of keys]
         path: File name for messages.
         score_as: Type of cost that the score becomes. The score is a natural log-probability, higher is better, of the
@@ -133,7 +133,7 @@ def write_nemo(
 
 
 def costs(cost: float, score_as: ScoreAs) -> tuple[float, float]:
-    """Return the graph and acoustic costs of a sentence that has a single cost; the other cost is 0."""
+    """Use a single cost as the graph or acoustic cost; return both costs, of which the other is 0."""
     return (cost, 0.0) if score_as == "graph" else (0.0, cost)
 
 

@@ -318,7 +318,7 @@ def _kept(keeps: frozenset[Field], options: SrilmWriteOptions) -> frozenset[Fiel
 
 
 def _also_lost(nbest: NBest, settings: WriteSettings) -> list[str]:
-    """Report the loss of silent words, times of words of duration 0, and graph costs of sentence ends."""
+    """Report losses: silent words, times of words of duration 0, and graph costs of sentence ends."""
     lost = [] if SILENT.isdisjoint(used_names(nbest, settings.words)) else [SILENCES]
     if settings.options.variant == SECOND:
         for hypothesis in nbest.hypotheses:

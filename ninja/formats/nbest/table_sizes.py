@@ -35,7 +35,7 @@ def check_parquet(metadata: Any, size: int, path: str | None) -> None:
 
 
 def checked_batches(file: Any, num_rows: int, size: int, path: str | None) -> Iterator[Any]:
-    """Yield the batches of a Parquet file, after computing the size of each from its encoded values.
+    """Yield the batches of a Parquet file, after checking the size of each by its dictionary-encoded values.
 
     Args:
         file: Function that opens the file as ``pyarrow.parquet.ParquetFile`` with options.
@@ -62,11 +62,11 @@ def checked_batches(file: Any, num_rows: int, size: int, path: str | None) -> It
 
 
 def check_batch(batch: Any, row: int, size: int, path: str | None) -> None:
-    """Check the number of values and the bytes of strings of a batch.
+    """Check the number of values in a batch, and the number of bytes of its strings.
 
     Args:
         batch: ``pyarrow.RecordBatch``.
-        row: Number of its first row, from 0.
+        row: 0-based number of the first row of the batch in the file.
         size: Size of the file in bytes.
 
     Raises:

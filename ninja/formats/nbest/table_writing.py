@@ -1,4 +1,4 @@
-"""Writer of n-best lists as Parquet: the rows of a table with new lists, or a new table of ids and lists."""
+"""Writer of n-best lists as Parquet, which rewrites the rows of an input table, or creates a table of ids and lists."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ class TableEncoder:
         """Encode a list, and return the next bytes of the file.
 
         Raises:
-            LatticeError: The table of the list has other columns than the first one, or a column cannot store its new
-                value.
+            LatticeError: The columns of the row of the list differ from those of the first row, or a column cannot
+                store its new value.
         """
         row = row_of(nbest)
         schema = self._plain_schema() if row is None else row.row.schema

@@ -56,15 +56,15 @@ def _errors(path: str | None, what: str) -> Iterator[None]:
 
 
 def read_table(content: Content, options: ObjectFields = DEFAULT) -> Iterator[NBest | FormatError]:
-    """Yield the lists of a table, or their errors, whose line numbers are row numbers.
+    """Yield the lists of a table, or their errors, which give row numbers as line numbers.
 
     Args:
         content: The file.
         options: Names of columns and of the fields of structs. By default, the column of the key may also be ``id``,
-            ``utt_id`` and others; without a column `nbest`, a row is a hypothesis, whose cost is 0 without a score.
+            ``utt_id`` and others. If there is no column `nbest`, a row is a hypothesis, with cost 0 if it has no score.
 
     Raises:
-        FormatError: The file is damaged, has lattices, or lacks the columns.
+        FormatError: The file is damaged, contains lattices, or lacks a required column.
     """
     source = content.mapped()
     path = content.name

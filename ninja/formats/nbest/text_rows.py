@@ -1,4 +1,4 @@
-"""Lines, words and numbers of text files, with line numbers in errors; grouping of the lines of an utterance."""
+"""Readers of lines, words and numbers of text files, whose errors have line numbers; grouping of lines by utterance."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def split(text: str) -> list[str]:
 
 
 def number(text: str, name: str, path: str | None = None, line: int | None = None, key: str | None = None) -> float:
-    """Parse a finite number; raise FormatError, saying that `name` was expected, for any other text."""
+    """Parse a finite number; for any other text, raise FormatError with the message that `name` was expected."""
     if len(text) <= LONGEST_NUMBER and _NUMBER.fullmatch(text):
         value = float(text)
         if math.isfinite(value):

@@ -76,7 +76,7 @@ class TimedWords:
         """Return the times of the best hypothesis of a list; `words` are its words as text.
 
         Raises:
-            LatticeError: The segments file lacks the utterance.
+            LatticeError: The utterance is missing from the segments file.
         """
         recording, offset = None, 0.0
         begin = end = None
@@ -110,9 +110,9 @@ class TimedWords:
 
 
 def confidences_of(origin: Origin, words: Sequence[str]) -> list[float | None] | None:
-    """Return the confidences of words, taken from the file of their utterance; None if it has no confidences.
+    """Return the confidences of words from the file of their utterance; None if the file has no confidences.
 
-    A word that replaces another word gets its confidence; words that replace fewer or more words get None.
+    Words that replace as many words get the confidences of these; words that replace fewer or more words get None.
     """
     if not origin.confidences:
         return None

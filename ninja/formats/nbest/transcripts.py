@@ -1,4 +1,4 @@
-"""Transcripts: a line for each utterance, with or without its key; only selected by name."""
+"""Transcripts: a line for each utterance, with or without its key. The format is not detected and must be named."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def text_begin(line: str, options: TranscriptOptions) -> int:
 def has_keys(lines: list[str]) -> bool:
     """Return whether the first words of lines look like keys.
 
-    They are distinct, and each contains a digit, a hyphen or an underscore, or is followed by a tab.
+    Keys are distinct. All of them contain a digit, a hyphen or an underscore, or all of them are followed by a tab.
     """
     rows = [line for line in lines if line.strip()]
     keys = [row.split(None, 1)[0] for row in rows]
@@ -92,7 +92,7 @@ def rewrite_line(content: bytes, corrections: Corrections, document: Document) -
 
 
 class _Lines:
-    """Encoder of lines of a key and words."""
+    """Encoder of lines that consist of a key and words."""
 
     def __init__(self, settings: WriteSettings) -> None:
         self._settings = settings

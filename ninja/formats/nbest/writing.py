@@ -1,4 +1,4 @@
-"""Options, scores and words, shared by the writers of n-best lists."""
+"""Options, and conversion of scores and words, shared by the writers of n-best lists."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ListOptions:
 
 
 def scaled(nbest: NBest, options: ListOptions) -> NBest:
-    """Scale both costs of a list, for formats with one score."""
+    """Scale the graph and acoustic costs of a list, for formats that store only their sum."""
     graph, acoustic = options.lm_scale, options.acoustic_scale
     if graph == acoustic == 1.0:
         return nbest
