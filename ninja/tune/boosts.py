@@ -1,4 +1,4 @@
-"""Choose the boosts with the fewest errors on utterances with phrases, without raising the errors on others."""
+"""Choose boosts that minimise errors on utterances with phrases, without raising errors on other utterances."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class ContextSettings:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Error rates of both sets under some settings."""
+    """Error rates of both development sets with the same settings."""
 
     contextual_wer: float  # percent
     general_wer: float  # percent
@@ -65,7 +65,7 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A point of the trade-off curve of both error rates."""
+    """A point on the curve of the trade-off between both error rates."""
 
     keyword_boost: float
     figures: Figures
@@ -88,7 +88,7 @@ class TunedContext:
 
     @property
     def evidence(self) -> str:
-        """Message about whether entities lower the contextual WER, and how many words would show it."""
+        """Message that says whether entities lower contextual WER and, if uncertain, how many words could show it."""
         text = f"difference of contextual WER to the best without entities: {self.difference} (95 % interval)"
         needed = self.difference.words_needed
         if self.difference.is_significant or needed is None or needed <= self.difference.num_words:
@@ -116,34 +116,36 @@ def tune_context(
 ) -> TunedContext:
     """Choose boosts, the weight of a class model, the acoustic scale and the word penalty.
 
-    First, the best class weight, scale and penalty without entities are determined, with the fewest word errors in both
-    sets together. Then all settings are chosen with entities, with the fewest errors in the contextual set, among those
-    that do not raise general WER by more than the allowed rise above the WER without context, above the WER of
-    the best run without entities, and above the WER of the same run without entities. Ties are broken by general
+    First, the class weight, scale and penalty that give the fewest word errors in both sets together without entities
+    are determined. Then the settings that give the fewest errors in the contextual set with entities are chosen. Their
+    general WER must not exceed any of the following by more than the allowed rise: the WER without context, the WER of
+    the best settings without entities, and the WER of the chosen settings without entities. Ties are broken by general
     errors, then by the smaller boost or the middle of a range of ties. Lattices are not pruned, and the result is
     deterministic.
 
     Args:
-        contextual: Utterances with phrases of their lists.
-        general: Utterances without phrases of their lists, for false alarms; the lists are of the same kind.
-        class_lm: As in `Tracker`.
-        options: Options that are not chosen (``max_tokens``, ``unk_penalty``, ``max_arcs``), and initial boosts.
-        old_lm: As in `Tracker`.
-        acoustic_scale: Initial factor of acoustic costs, above 0; half to twice as much is tried.
+        contextual: Utterances that contain phrases of their lists.
+        general: Utterances that contain no phrase of their lists, to count false alarms. The lists must be of the same
+            kind as in the contextual set.
+        class_lm: Class model, as in `Tracker`.
+        options: Options that are not tuned (``max_tokens``, ``unk_penalty``, ``max_arcs``), and initial boosts.
+        old_lm: Language model of the first pass, as in `Tracker`.
+        acoustic_scale: Initial factor of acoustic costs, above 0. Factors from half to twice this one are tried.
         word_penalty: Initial cost of each word.
         max_general_rise: Allowed rise of general WER, percent absolute, ≥ 0.
         margin: Safety margin in nats, ≥ 0: general WER must stay within the allowed rise even if the keyword boost is
             larger by the margin.
-        fixed: Names of the fields of ``Setting`` to keep.
-        speakers: Speaker by key of the contextual set; intervals are by utterance without it.
+        fixed: Names of the fields of ``Setting`` that keep their initial values.
+        speakers: Speaker of each utterance of the contextual set, by key; without it, intervals are by utterance.
         min_words: Number of reference words of the contextual set below which the initial settings are kept, if they
             do not raise general WER too far.  [default: 500]
-        log: Log of lattices that fail and are ignored; without its ``on_error``, the first failure is raised.
+        log: Log for the errors of lattices, which are then ignored. Without ``log.on_error``, the first error is
+            raised.
 
     Raises:
         OptionError: A scale or the allowed rise is out of range, a set has no phrases, or `Tracker` raises it.
         FormatError: No lattice of a set has a reference.
-        NinjaError: As for `add_context`, if failures are not tolerated.
+        NinjaError: `add_context` raises it, and ``log.on_error`` is not set.
     """
     Scales(acoustic_scale, word_penalty=word_penalty)  # checks them
     check_range("acoustic_scale", acoustic_scale, above=0)
@@ -266,7 +268,7 @@ class _Without(_Search):
         super().__init__(trials, [name for name in names if name in grids], grids, start)
 
     def ranks(self, points: Sequence[Setting]) -> list[tuple[int, int]]:
-        """Return the rank of each point: the errors of both sets together, then the general errors."""
+        """Return the rank of each point: the sum of the errors of both sets, then the general errors."""
         return [(sum(errors), errors[1]) for errors in self.trials.errors_without(points)]
 
 
@@ -294,7 +296,7 @@ class _With(_Search):
         return min(self._general_reference, self.trials.errors(setting).general_without) + self.allowed
 
     def excess(self, setting: Setting) -> int:
-        """Return the number of general errors above the bound, the larger of those with and without the margin."""
+        """Return the number of general errors above the bound, with or without the margin, whichever is larger."""
         errors = self.trials.errors(setting)
         return max(errors.general - self.most(setting), errors.general_beyond - self.most(setting), 0)
 

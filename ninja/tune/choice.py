@@ -1,4 +1,4 @@
-"""Choose a point of a search by its expected word errors, and change the defaults only as far as the data justify."""
+"""Choose a point of a search by its expected word errors; leave the defaults unless the data justify a change."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Outcomes:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The chosen point, and the evidence for it."""
+    """The chosen point and the evidence for its choice."""
 
     point: int
     candidate: int  # the simplest point within one standard error of the best
@@ -55,18 +55,18 @@ class Choice:
 
     @property
     def expected_difference(self) -> Interval:
-        """Cross-validated difference of the chosen point to the defaults, percent absolute."""
+        """Cross-validated WER difference between the chosen point and the defaults, percent absolute."""
         return self.difference.interval if self.reason == "better" else Interval(0.0, 0.0)
 
 
 def choose_point(outcomes: Outcomes, num_moved: npt.NDArray[np.int64], default: int, min_words: int) -> Choice:
-    """Choose the simplest point that is as good as the best, or the defaults if the set cannot tell them apart.
+    """Choose the simplest point that is about as good as the best, or the defaults if they are not significantly worse.
 
-    The best point has the fewest expected errors. Among the points within one standard error of it, those with the
-    fewest weights moved from the defaults are the simplest; the one with the fewest expected errors is the candidate.
-    The defaults are kept unless (1) the best point has significantly fewer expected errors, at 95 %, and (2) candidates
-    that are chosen on other folds have fewer errors than the defaults, at 90 % one-sided. Differences are paired by
-    group, and folds consist of whole groups.
+    The best point has the fewest expected errors. The simplest points within one standard error of it are those with
+    the fewest weights that differ from the defaults; among these, the one with the fewest expected errors is the
+    candidate. The defaults are kept unless (1) the best point has significantly fewer expected errors, at 95 %, and (2)
+    in cross-validation, candidates that are chosen on the other folds have fewer errors than the defaults, at 90 %
+    one-sided. Differences are paired by group, and folds consist of whole groups.
 
     Args:
         outcomes: Errors of all points on a development set.
@@ -130,8 +130,8 @@ def explain(choice: Choice, candidate: str, num_words: int, unit: str, default: 
     Args:
         candidate: The settings of ``choice.candidate``.
         num_words: Number of reference words of the set.
-        unit: Unit of the cross-validation.
-        default: Name of the defaults.
+        unit: Unit of the cross-validation, such as "speaker".
+        default: Name of the defaults in the sentence.
     """
     if choice.reason == "best":
         return f"the {default} are kept: no others have significantly fewer expected errors"

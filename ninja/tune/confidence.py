@@ -50,7 +50,7 @@ class TunedConfidence:
 
     @property
     def evidence(self) -> tuple[str, ...]:
-        """Quality of posteriors and of calibrated confidences, and the reason for the map, as lines."""
+        """Lines with the quality of posteriors and calibrated confidences, and the reason for the choice of map."""
         if self.model.map == "raw":
             return f"posteriors: {self.before}", self.reason
         return f"posteriors: {self.before}", f"calibrated: {self.after}, {self.reason}"
@@ -124,18 +124,18 @@ def tune_confidence(
         references: Reference words by key.
         scales: Weights of the total cost, for decoding and for the posteriors.
         method: Kind of the map.
-        surprise: Scores sentences with a language model; see ``ninja.lm.surprise.WordSurprise``.
-        lm: Name of this model, which is stored.
-        unboosted: Finds the lattice of a key before its words were boosted.
-        speakers: Speaker of each utterance. If there are at least 5, folds of the cross-validation are of speakers, and
-            each word of a speaker with many words has a smaller weight in the logistic map.  [default: folds are of
+        surprise: Function that scores sentences with a language model; see ``ninja.lm.surprise.WordSurprise``.
+        lm: Name of this language model, which is stored in the result.
+        unboosted: Function that returns the lattice of a key from before its words were boosted.
+        speakers: Speaker of each utterance. With at least 5 speakers, cross-validation folds consist of whole speakers,
+            and words of speakers with many words have smaller weights in the logistic map.  [default: folds consist of
             utterances]
         forms: Lexical forms, by which words are compared.
         log: Log of lattices that fail.
 
     Raises:
         FormatError: No lattice has a reference, or an utterance has no speaker.
-        NinjaError: A lattice has no path, or no lattice without boosts, and there is no log.
+        NinjaError: There is no log, and a lattice has no path or has no counterpart without boosts.
     """
     words = _decoded(
         lattices, references, scales, WordConfidenceEstimator(None, surprise, unboosted), speakers, forms, log or Log()
@@ -207,7 +207,7 @@ def _batch_features(
 
 
 def _tolerant(batch: Batch, function: Callable[[Batch], list[WordFeatures]], log: Log) -> list[WordFeatures]:
-    """Call a function for a batch; if it fails, for each lattice, so that only lattices with errors are lost."""
+    """Call a function for a batch or, if that fails, for each lattice, so that only lattices with errors are lost."""
     try:
         return function(batch)
     except NinjaError:

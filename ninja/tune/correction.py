@@ -17,7 +17,7 @@ from ninja.tune.false_corrections import CONFIDENCE, BoundedRate, choose_thresho
 
 @dataclass(frozen=True, slots=True)
 class TunedCorrection:
-    """A threshold of corrections, and the results with it."""
+    """A threshold of corrections, and the results on the development set with this threshold."""
 
     bound: BoundedRate | None  # None if no threshold keeps the rate below its maximum
     max_rate: float
@@ -49,14 +49,14 @@ def tune_correction(
 ) -> TunedCorrection:
     """Choose the lowest threshold that bounds the rate of false corrections.
 
-    This threshold allows the most corrections. The rate refers to utterances without phrases, those whose references
-    contain none of the phrases in their lists: it is the share of changed utterances in a future set of as many such
-    utterances (see `choose_threshold`).
+    This threshold allows the most corrections. *Utterances without phrases* are those with references that contain none
+    of the phrases in their lists. The rate of false corrections is the share of such utterances that are changed, in a
+    future set of the same size; see `choose_threshold`.
 
     Args:
         lattices: Hypotheses of a development set.
-        references: Words of each utterance; utterances without a reference are skipped.
-        stage: The corrections, with threshold 0.
+        references: Reference words of each utterance; utterances without a reference are skipped.
+        stage: The correction stage, with threshold 0.
         max_rate: Maximum rate of false corrections, in (0, 1).
         log: Log of the run.
 
@@ -96,7 +96,7 @@ def tune_correction(
 
 @dataclass(frozen=True, slots=True)
 class ListComparison:
-    """Word errors of a development set with two phrase lists, and how many utterances they correct differently."""
+    """Word errors of a development set with two phrase lists, and the number of utterances they correct differently."""
 
     before: ErrorRate
     after: ErrorRate
@@ -123,13 +123,13 @@ def compare_lists(
     after: Correction,
     log: Log | None = None,
 ) -> ListComparison:
-    """Compare the corrections by two lists of phrases on a development set.
+    """Compare the corrections with two phrase lists on a development set.
 
     Args:
         lattices: Hypotheses.
-        references: Words of each utterance; utterances without a reference are skipped.
-        before: Corrections by the first list.
-        after: Corrections by the second list.
+        references: Reference words of each utterance; utterances without a reference are skipped.
+        before: The correction stage with the first list.
+        after: The correction stage with the second list.
         log: Log of the run.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Expected word errors of n-best sentences at any weights, and the weights themselves."""
+"""Rescoring weights, and the expected word errors of n-best sentences with any weights."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ def rounded_shares(shares: Sequence[float] | Doubles) -> tuple[float, ...]:
 def utterance_groups(keys: Sequence[str], speakers: Mapping[str, str] | None) -> tuple[Int64s, bool]:
     """Number the groups of utterances for bootstrap samples and cross-validation.
 
-    Groups are speakers if at least MIN_GROUPS of them are known, else utterances. If there are more than MAX_GROUPS
-    speakers or utterances, every MAX_GROUPS-th is in the same group, to limit memory.
+    Groups are speakers if at least MIN_GROUPS of them are known, else utterances. More than MAX_GROUPS
+    speakers or utterances are assigned to MAX_GROUPS groups in turn, to limit memory.
 
     Returns:
-        Group of each utterance, int64 [keys]; and whether groups are of speakers.
+        Group of each utterance, int64 [keys]; and whether groups consist of speakers.
 
     Raises:
         FormatError: An utterance has no speaker.

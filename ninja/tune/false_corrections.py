@@ -1,4 +1,4 @@
-"""The threshold of corrections, chosen so that the rate of false corrections is bounded with high confidence."""
+"""Choice of a correction threshold that bounds the rate of false corrections with high confidence."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ THRESHOLDS = tuple(round(1 - number / 100, 2) for number in range(1, 100))  # st
 
 @dataclass(frozen=True, slots=True)
 class BoundedRate:
-    """A threshold and the false corrections that were counted with it."""
+    """A threshold, the false corrections counted with it, and the bound of their rate."""
 
     threshold: float
     changed: int  # utterances without phrases that are changed
@@ -32,19 +32,19 @@ def choose_threshold(
     num_future: int | None,
     confidence: float = CONFIDENCE,
 ) -> BoundedRate | None:
-    """Return the lowest threshold whose rate of false corrections is bounded; None if there is none.
+    """Return the lowest threshold that bounds the rate of false corrections; None if there is none.
 
-    The null hypotheses that the rate exceeds `max_rate` are tested from the strictest threshold on, each at level
-    ``1 - confidence``, until one is not rejected (Learn-then-Test with a fixed sequence).
+    Starting with the strictest threshold, the null hypothesis that the rate exceeds `max_rate` is tested at the level
+    ``1 - confidence`` for each threshold, until it is not rejected (Learn-then-Test with a fixed sequence).
 
     The rate refers to a future set of utterances: if they are exchangeable with those of `scores`, the probability
-    that more than the share `max_rate` of them is changed is at most ``1 - confidence``. Of the changed utterances of
+    that more than a fraction `max_rate` of them is changed is at most ``1 - confidence``. Of the changed utterances of
     both sets, the number in the set of `scores` has a hypergeometric distribution. As fewer utterances are changed with
     each stricter threshold, this test holds for all thresholds at once. With an infinite set, it becomes the exact
     binomial test.
 
     Args:
-        scores: Largest probability of a change in each utterance without phrases; 0 for no candidate.
+        scores: Probability of the most probable change in each utterance without phrases; 0 if it has no candidate.
         max_rate: Maximum rate of changed utterances, in (0, 1).
         num_future: Number of utterances of the future set, ≥ 1; None for an infinite set.
         confidence: Confidence of the bound, in (0, 1).
@@ -76,12 +76,12 @@ def choose_threshold(
 
 
 def num_needed(max_rate: float, confidence: float = CONFIDENCE, *, is_finite: bool) -> int:
-    """Return the minimum number of utterances that bound a rate if none of them is changed.
+    """Return the minimum number of utterances needed to bound a rate if none of them is changed.
 
     Args:
         max_rate: Maximum rate, in (0, 1).
         confidence: Confidence of the bound, in (0, 1).
-        is_finite: Whether the rate refers to a future set of the same size, not to an infinite set.
+        is_finite: Whether the rate refers to a future set of the same size, instead of an infinite set.
     """
     check_range("max_rate", max_rate, above=0)
     if not max_rate < 1 or not 0 < confidence < 1:

@@ -1,6 +1,6 @@
-"""Cost components of n-best sentences, which can be weighted again without running language models.
+"""Cost components of n-best sentences, which can be combined with other weights without running language models.
 
-The score of a single model follows from the cost of a sentence in the rescored lattice; several models score each
+The score of a single model is computed from the cost of a sentence in the rescored lattice. Several models score each
 sentence once.
 """
 
@@ -40,7 +40,7 @@ Doubles = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Features:
-    """The sentences of several lattices.
+    """The n-best sentences of several lattices, with their costs and errors.
 
     Models have one score per *token*. With several models, which may be mixed by word, a token is a word or ``</s>``;
     with a single model it is a whole sentence.
@@ -70,11 +70,11 @@ class Features:
         return np.add.reduceat(of_tokens, self.token_begin[:-1], axis=-1, dtype=np.float64)
 
     def wer(self, errors: Int64s) -> float:
-        """Return errors, [lattices], in percent of the reference words."""
+        """Return the word error rate in percent, given the number of errors in each lattice."""
         return 100.0 * int(errors.sum()) / max(int(self.reference_words.sum()), 1)
 
     def united(self, earlier: Features) -> Features:
-        """Add the sentences that only an earlier rescoring of the same lattices found."""
+        """Return these sentences and those that only an earlier rescoring of the same lattices has found."""
         number = {key: place for place, key in enumerate(self.keys)}
         texts = [_sentence_texts(part) for part in (self, earlier)]
         known = set(zip(self.lattice.tolist(), texts[0], strict=True))
@@ -117,7 +117,7 @@ def _sentence_texts(sentences: Features) -> list[bytes]:
 
 
 def _places(sizes: Int64s, items: Int64s) -> Int64s:
-    """Return the indices of the parts of some items in an array in which item i has ``sizes[i]`` parts."""
+    """Return the indices of the parts of the given items, in an array in which item i has ``sizes[i]`` parts."""
     begin = np.concatenate([[0], np.cumsum(sizes)])
     chosen = sizes[items]
     shift = begin[items] - np.concatenate([[0], np.cumsum(chosen)])[:-1]
@@ -140,8 +140,8 @@ def features(
 ) -> Features:
     """Collect the n best sentences of the lattices that `rescored` returns, with their cost components.
 
-    Lattices without a reference are ignored. Costs are those of the best first-pass path of the words. Without models,
-    the sentences are those of the first pass, whose graph costs are multiplied by the LM scale.
+    Lattices without a reference are ignored. The costs of a sentence are those of the best path with its words in the
+    first pass. Without models, the sentences are those of the first pass, with graph costs multiplied by `lm_scale`.
     """
     pending: deque[Keyed] = deque()
 

@@ -39,12 +39,12 @@ class TunedScales:
 
     @property
     def difference(self) -> Interval:
-        """Cross-validated difference of WER to the initial scales, 95 % interval, percent absolute."""
+        """Cross-validated difference of WER from the initial scales, 95 % interval, percent absolute."""
         return self.tuned.difference
 
     @property
     def edges(self) -> tuple[str, ...]:
-        """Scales at the ends of their ranges."""
+        """Descriptions of the scales that are at the ends of their ranges."""
         return self.tuned.edges
 
     @property
@@ -54,7 +54,7 @@ class TunedScales:
 
     @property
     def story(self) -> str:
-        """Word error rates before and after."""
+        """Word error rates before and after tuning, as text."""
         return f"WER {self.wer_before:.2f} with the initial scales, {self.wer:.2f} with these"
 
 
@@ -79,10 +79,10 @@ def tune_first_pass(
             ignored.
         references: Reference words by key.
         start: The initial scales; the LM scale is kept.
-        speakers: As in `tune_weights`.
-        min_words: As in `tune_weights`.
+        speakers: Speaker of each utterance, by key; without it, intervals and cross-validation are by utterance.
+        min_words: Number of reference words below which the initial scales are kept.
         forms: Lexical forms, by which words are compared.
-        log: Log of lattices without a path.
+        log: Log for lattices without a path, which are then ignored.
 
     Raises:
         FormatError: No lattice has a reference, or an utterance has no speaker.

@@ -51,9 +51,9 @@ def fit_logistic(
         table: Features, float64 [num_rows, num_features]. The penalty applies to weights of standardised features.
         words: Words of the rows.
         is_correct: Target of each row.
-        penalty: Factor of half the squared weights of features, > 0; a number or float64 [num_features].
-        word_penalty: Factor of half the squared weights of words that occur at least `MIN_COUNT` times; None fits no
-            such weights.
+        penalty: Factor of half the sum of the squared weights of features, > 0; a number or float64 [num_features].
+        word_penalty: Factor of half the sum of the squared weights of words that occur at least `MIN_COUNT` times. If
+            it is None, no weights of words are fitted.
         row_weight: Factor of the loss of each row, > 0.  [default: 1]
 
     Source: Hastie, Tibshirani and Friedman, 2009, "The Elements of Statistical Learning", section 4.4.

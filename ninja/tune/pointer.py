@@ -1,4 +1,4 @@
-"""Choose the weights of a context model that minimise errors on utterances with phrases, but do not raise others."""
+"""Choose context model weights that minimise errors on utterances with phrases, without raising other errors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Count = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PointerSet:
-    """Development set for the weights; never a test set."""
+    """Development set for the weights, which must not be a test set."""
 
     lattices: Sequence[Keyed]
     references: Mapping[str, Sequence[str]]  # by key
@@ -42,7 +42,7 @@ class PointerSet:
     def errors(
         self, lm: Model, options: RescoreOptions, context: ContextOptions
     ) -> tuple[tuple[str, ...], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Return the keys, the word errors and the reference words of the utterances with some weights."""
+        """Rescore with the weights of `context`; return the keys, word errors and numbers of reference words."""
         rescorer = Rescorer(lm, replace(options, output="best"), context=self.stage(context))
         keys: list[str] = []
         counts: list[tuple[int, int]] = []
@@ -99,21 +99,22 @@ def tune_pointer(
 ) -> TunedPointer:
     """Choose ``context_prior`` and ``context_weight`` for the fewest word errors.
 
-    The lattices are rescored for each pair of weights. Among the pairs that hardly raise general WER, the simplest one
-    within a standard error of the best is chosen, if the set shows that it is better than the initial pair, see
-    ``choose_point``. Errors are counted on the best paths.
+    The lattices are rescored for each pair of weights. Among the pairs that raise general WER by at most
+    `max_general_rise`, the simplest one within a standard error of the best is chosen if the set shows that it is
+    better than the initial pair; see ``choose_point``. Errors are counted on the best paths.
 
     Args:
-        contextual: Utterances with phrases of their lists.
-        general: Optional utterances without phrases of their lists; the lists are of the same kind.
+        contextual: Utterances that contain phrases of their lists.
+        general: Optional utterances that contain no phrase of their lists. The lists must be of the same kind as in the
+            contextual set.
         context: Options with the initial weights.
-        max_general_rise: Allowed rise of general WER above that without lists, percent absolute.
-        speakers: Speaker by key of the contextual set, as in ``tune_weights``.
+        max_general_rise: Allowed rise of general WER above the WER without lists, percent absolute.
+        speakers: Speaker of each utterance of the contextual set, as in ``tune_weights``.
         min_words: Number of reference words of the contextual set below which the initial weights are kept.
 
     Raises:
         FormatError: No lattice of a set has a reference, or an utterance has no speaker.
-        NinjaError: As for `Rescorer`.
+        NinjaError: `Rescorer` raises it.
     """
 
     def trial(prior: float, weight: float) -> tuple[PointerTrial, Count, Count, tuple[str, ...]]:

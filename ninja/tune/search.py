@@ -43,7 +43,7 @@ class Axis:
         return list(dict.fromkeys(map(self.rounded, values.tolist())))
 
     def inside(self, values: Iterable[float], start: float) -> list[float]:
-        """Return values rounded and clipped to the range, and the initial value."""
+        """Round values and clip them to the range; return them and the initial value, sorted and without duplicates."""
         return sorted({*(float(np.clip(self.rounded(value), self.low, self.high)) for value in values), start})
 
     def rounded(self, value: float) -> float:
@@ -79,7 +79,7 @@ class Search(ABC, Generic[Point]):
 
     @abstractmethod
     def preference(self, point: Point) -> Any:
-        """Return the tie-breaker of a grid point; of equal ranks, the lowest wins, then the first point."""
+        """Return the tie-breaker of a grid point: of points with equal ranks, the lowest wins, then the first one."""
 
     @abstractmethod
     def value(self, point: Point, axis: int) -> float:
@@ -90,7 +90,7 @@ class Search(ABC, Generic[Point]):
         """Return the point with another value on an axis."""
 
     def middle(self, values: Sequence[float], ranges: Sequence[Sequence[int]], current: float) -> int:
-        """Return the index of the best value of a line: the middle of the longest range of ties, the lower of two."""
+        """Return the index of the best value of a line: the (lower) middle of the longest range of ties."""
         longest = max(ranges, key=len)
         return longest[(len(longest) - 1) // 2]
 

@@ -1,4 +1,4 @@
-"""Development sets in memory, and their word errors with any boosts."""
+"""Development sets in memory, and their word errors with different boosts."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Setting(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DevSet:
-    """Development set for boosts; never a test set."""
+    """Development set for boosts, which must not be a test set."""
 
     lattices: Iterable[Keyed]
     references: Mapping[str, Sequence[str]]  # by key
@@ -86,13 +86,13 @@ class LoadedSet:
         return sum(len(utterance.reference) for utterance in self.utterances)
 
     def wer(self, errors: int) -> float:
-        """Return errors in percent of the reference words."""
+        """Return the word error rate in percent, given the number of errors."""
         return 100.0 * errors / max(self.num_words, 1)
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Errors:
-    """Word errors of one setting, compared by contextual, then by general errors."""
+    """Word errors of one setting; they are compared by contextual errors, then by general errors."""
 
     contextual: int
     general: int
@@ -101,7 +101,7 @@ class Errors:
 
 
 class Trials:
-    """Word errors of settings on both sets."""
+    """Word errors of settings on the contextual and the general development set."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class Trials:
         margin: float = 0.0,
         log: Log | None = None,
     ) -> None:
-        """Read both sets."""
+        """Read both development sets into memory."""
         self.words = words
         self.class_lm = class_lm
         self._old_lm = old_lm

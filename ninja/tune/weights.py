@@ -1,4 +1,4 @@
-"""Choose rescoring weights on n-best sentences whose cost components are known."""
+"""Choose rescoring weights on n-best sentences with known cost components."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ Points = Sequence[Weights]
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
-    """The result of ``tune_weights``; word error rates in percent, all on the same lattices."""
+    """The result of ``tune_weights``. Word error rates are in percent, and all refer to the same lattices."""
 
     weights: Weights
     start: Weights  # the initial weights
@@ -66,12 +66,12 @@ class Tuned:
 
     @property
     def difference(self) -> Interval:
-        """Cross-validated difference of WER to `default`, 95 % interval, percent absolute."""
+        """Cross-validated difference of WER from `default`, 95 % interval, percent absolute."""
         return self.choice.expected_difference
 
     @property
     def story(self) -> str:
-        """Word error rates before and after."""
+        """Word error rates before and after tuning, as text."""
         searched = "" if f"{self.wer:.2f}" == f"{self.wer_rescored:.2f}" else f" ({self.wer:.2f} among the sentences)"
         return (
             f"WER {self.wer_first_pass:.2f} before rescoring, {self.wer_before:.2f} with the initial weights, "
@@ -80,12 +80,12 @@ class Tuned:
 
     @property
     def basis(self) -> str:
-        """Size of the set."""
+        """Size of the development set, as text."""
         return f"{counted(self.num_sentences, 'sentence')} of {counted(self.num_lattices, 'lattice')}"
 
     @property
     def evidence(self) -> str:
-        """Message about whether the weights are better than the default, and how many words would show it."""
+        """Message that says whether the weights beat the default and, if uncertain, how many words could show it."""
         unit = "speaker" if self.by_speaker else "utterance"
         is_first_pass = self.default.lm_weight == 0 < self.start.lm_weight
         default = "weights of the first pass" if is_first_pass else "initial weights"
@@ -108,29 +108,29 @@ def tune_weights(
     """Choose LM weight, acoustic scale, word penalty and mixture weights for the fewest expected word errors.
 
     The lattices are rescored with the initial weights, and each model of a mixture scores the n best sentences once.
-    `choose` then needs no network, since other weights only change the order of these sentences. The lattices are
-    rescored with the chosen weights, their n best sentences join the others, and weights are chosen again, at most four
-    times, until a rescoring with the chosen weights has already been done. The initial weights, or LM weight 0 if the
-    first pass has fewer expected errors, are kept unless the set shows that others are better, see
-    ``ninja.tune.choice.choose_point``.
+    `choose` then needs no network, since other weights only change the order of these sentences. The lattices are then
+    rescored with the chosen weights, the new n best sentences are added to the others, and weights are chosen again.
+    This is repeated, at most four times, until the chosen weights are ones that were used before. The default is the
+    initial weights, or LM weight 0 if the first pass has fewer expected errors; it is kept unless the set shows that
+    other weights are better, see ``ninja.tune.choice.choose_point``.
 
     Args:
-        lattices: A development set with symbol tables, which is kept in memory; never a test set.
+        lattices: A development set (never a test set) with symbol tables, which is kept in memory.
         references: Reference words by key.
         lm: The language model, or a mixture, whose weights are chosen as well.
         options: Options of the rescoring, with the initial weights.
         old_lm: The language model of the first pass, as in ``rescore``.
         num_best: Number of sentences per lattice, ≥ 1.
-        speakers: Speaker by key; intervals and cross-validation are by utterance without it.
+        speakers: Speaker of each utterance, by key; without it, intervals and cross-validation are by utterance.
         carry_over: Recordings of the utterances, as in ``rescore``, for a single model. Where the LM weight is below
             0.05, the model scores the sentences without a history.
         min_words: Number of reference words below which the initial weights are kept.
-        report: As in ``rescore``.
+        report: Report of the rescoring, as in ``rescore``.
 
     Raises:
         OptionError: ``num_best`` is below 1, or ``carry_over`` is given for a mixture.
         FormatError: No lattice has a reference, or an utterance has no speaker.
-        NinjaError: As for ``rescore``.
+        NinjaError: ``rescore`` raises it.
     """
     if num_best < 1:
         raise OptionError(f"num_best is {num_best}, but must be 1 or more")
@@ -183,11 +183,11 @@ def choose_repeatedly(
 ) -> Tuned:
     """Choose weights among the best sentences at the initial weights, then also among those at the chosen weights.
 
-    This ends when a rescoring with the chosen weights has already been done, or after MAX_ROUNDS rescorings with chosen
-    weights.
+    This ends when the lattices have already been rescored with the chosen weights, or after MAX_ROUNDS rescorings with
+    chosen weights.
 
     Args:
-        sentences_at: Returns the best sentences at some weights, and logs failures of lattices.
+        sentences_at: Function that returns the best sentences at the given weights, and logs errors of lattices.
     """
     sentences = sentences_at(start, log)
     wer_first_pass = sentences.wer(sentences.first_pass_errors)
@@ -235,9 +235,9 @@ def choose(
 ) -> Tuned:
     """Choose weights of a grid around the initial ones, without rescoring.
 
-    The weights have few expected errors, see `WordErrors`, and are simple, see ``choose_point``. Of several models, the
-    best one is chosen alone unless a mixture has significantly fewer expected errors. The rates at the initial and at
-    the chosen weights are those of the sentences.
+    The chosen weights balance expected errors (see `WordErrors`) and simplicity (see ``choose_point``). Of several
+    models, only the best one is used unless a mixture has significantly fewer expected errors. The word error rates at
+    the initial and chosen weights are computed on the sentences.
     """
     points = grid(start, scales_vary=bool(sentences.graph.any()))
     groups, by_speaker = utterance_groups(sentences.keys, speakers)
@@ -269,7 +269,7 @@ def choose_of(
 ) -> tuple[Weights, Weights, Weights, Choice]:
     """Choose among points with known errors, which include the initial weights.
 
-    The default is the initial weights, or the first pass if that has fewer expected errors.
+    The default is the initial weights, or the weights of the first pass if these have fewer expected errors.
 
     Returns:
         The chosen weights, the best simple weights, the default, and the choice among the points of the same models.
@@ -287,8 +287,8 @@ def choose_of(
 def grid(start: Weights, *, scales_vary: bool = True) -> list[Weights]:
     """Return the points of a grid search, which include the initial weights.
 
-    LM weight 0, which does not use the models, is combined only with the initial acoustic scale and no word penalty.
-    That point has the costs of the first pass, which `tune_first_pass` tunes separately.
+    LM weight 0, which does not use the models, is combined only with the initial acoustic scale and word penalty 0.
+    This point has the costs of the first pass, which `tune_first_pass` tunes separately.
 
     Args:
         start: The initial weights.
