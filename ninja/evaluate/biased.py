@@ -1,4 +1,4 @@
-"""Word error rates on the rare words of biasing lists and on all other words, and the reader of such lists."""
+"""Word error rates on the rare words of biasing lists and on all other words; reader of biasing lists."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class BiasingList:
 class BiasedRate(Counts):
     """Word errors on rare words and on other words. Rates can be added, as in ``sum(rates, BiasedRate())``.
 
-    Each rate counts all sentences; its sentence errors are the sentences with an error of its kind.
+    Each of the three rates counts all sentences; its sentence errors are the sentences with an error in its words.
     """
 
     overall: ErrorRate = field(default_factory=ErrorRate)

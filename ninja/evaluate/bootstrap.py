@@ -82,17 +82,17 @@ def bootstrap(
     the outputs of the two systems for any utterance does not affect the distribution of errors.
 
     Args:
-        references: As for ``score``.
-        hypotheses: As for ``score``.
-        others: Hypotheses of a second system.
-        mode: Treatment of references for which a system has no hypothesis, as for ``score``.
+        references: Reference words by utterance id.
+        hypotheses: Words recognised by the system, by utterance id.
+        others: Words recognised by a second system, by utterance id.
+        mode: Treatment of references for which a system has no hypothesis; see ``score``.
         replications: Number of replications, at least 1.
         seed: Seed of the random generator, 0 or more; the same seed gives the same results.
         speakers: Speaker of each utterance, by utterance id. If given, whole speakers are drawn and exchanged instead
             of utterances, because the errors of a speaker are not independent.
 
     Raises:
-        FormatError: As for ``score``, the references contain no word, or an utterance has no speaker.
+        FormatError: ``score`` raises it, the references contain no word, or an utterance has no speaker.
         OptionError: ``replications`` is below 1, ``seed`` is below 0, or ``mode`` is unknown.
 
     Source: Bisani and Ney, 2004, "Bootstrap estimates for confidence intervals in ASR performance evaluation"; Kaldi,
@@ -132,7 +132,7 @@ def sum_by_speaker(counts: Sequence[Counts], keys: Sequence[str], speakers: Mapp
         speakers: Speaker of each utterance, by utterance id.
 
     Returns:
-        Counts of each speaker, int64 [num_speakers] each, in the order of the first utterance of each speaker.
+        Counts of each speaker, int64 [num_speakers] each; speakers are in the order of their first utterances.
 
     Raises:
         FormatError: An utterance has no speaker.

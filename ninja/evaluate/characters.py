@@ -57,11 +57,11 @@ def score_characters(
     Args:
         references: Reference words by utterance id.
         hypotheses: Recognised words by utterance id.
-        mode: As for ``score``.
-        normalizer: As for ``score``.
+        mode: Treatment of references without a hypothesis; see ``score``.
+        normalizer: Normalizer applied before characters are compared; see ``score``.
 
     Raises:
-        NinjaError: As for ``score``.
+        NinjaError: ``score`` would raise it.
 
     Source: jiwer, ``process_characters`` and its ``cer_default``; Kaldi, util/edit-distance-inl.h, for ties.
     """

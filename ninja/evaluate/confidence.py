@@ -22,7 +22,7 @@ Doubles = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class ReliabilityBin:
-    """The words whose confidences are in an interval."""
+    """Counts of the words with confidences in an interval."""
 
     num_words: int
     num_correct: int
@@ -58,18 +58,19 @@ def score_confidences(
 ) -> ConfidenceScores:
     """Measure how well the confidences of words predict which of them are correct.
 
-    The normalised cross entropy is (H_max + Σ log2 p) / H_max, where p is the confidence of a correct word, one minus
-    the confidence of a wrong word, and H_max the entropy of the share of correct words. It is NaN if all words are
-    correct or all are wrong, as is the area under the ROC curve (AUC). Confidences are clipped to 0.0001 … 0.9999
-    for the cross entropy only. The expected calibration error is the mean difference between the mean confidence and
-    the share of correct words over 10 bins of equal width, weighted by their numbers of words.
+    The normalised cross entropy is (H_max + Σ log2 p) / H_max. The sum is over all words; p is the confidence of a
+    correct word, or one minus the confidence of a wrong word; and H_max is the number of words times the entropy of the
+    share of correct words. If all words are correct or all are wrong, the normalised cross entropy and the area under
+    the ROC curve (AUC) are NaN. Confidences are clipped to 0.0001 … 0.9999
+    for the cross entropy only. The expected calibration error is the mean absolute difference between the
+    mean confidence and the share of correct words over 10 bins of equal width, weighted by their numbers of words.
 
     Args:
         confidences: Confidences in [0, 1].
         is_correct: Whether each word is correct.
 
     Raises:
-        OptionError: A confidence is not in [0, 1], or there are no words, or the lengths differ.
+        OptionError: A confidence is not in [0, 1], there are no words, or the lengths of the arguments differ.
 
     Source: NIST, SCTK, doc/sclite.htm, for the normalised cross entropy; Naeini, Cooper and Hauskrecht, 2015,
         "Obtaining well calibrated probabilities using Bayesian binning", for the expected calibration error.
@@ -127,17 +128,17 @@ def label_words(
     """Align hypotheses with references, and return the confidence of each word and whether it is correct.
 
     A word is correct if the alignment with the fewest edits pairs it with an equal word of the reference. With a
-    normalizer, lexical words are compared, which have the confidence of the written word that they are part of. Words
+    normalizer, lexical words are compared; each has the confidence of the written word to which it belongs. Words
     without a confidence are ignored.
 
     Args:
         references: Reference words by utterance id.
         hypotheses: Recognised words by utterance id.
-        mode: As for ``score``.
-        normalizer: As for ``score``.
+        mode: Treatment of references without a hypothesis; see ``score``.
+        normalizer: Normalizer applied before words are compared; see ``score``.
 
     Raises:
-        FormatError: As for ``score``; or no word of the scored utterances has a confidence.
+        FormatError: ``score`` would raise it, or no word of the scored utterances has a confidence.
     """
     normalizer = make_normalizer(normalizer)
     lexical: dict[str, list[str]] = {}

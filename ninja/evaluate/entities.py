@@ -36,9 +36,10 @@ def score_entities(
     """Count the recognised, missed and inserted entities of a test set.
 
     An entity is *said* where the reference contains its words consecutively. If entities overlap, the one that begins
-    first counts, and among those the longest. An entity that is said n times is *found* each time that the
-    hypothesis contains its words consecutively, but at most n times; further occurrences, with the same rule for
-    overlaps, are *inserted*.
+    first counts; if several begin there, the longest counts. An entity that is said n times is *found* each time the
+    hypothesis contains its words consecutively, but at most n times. Further occurrences, for which the same rule
+    resolves overlaps, are *inserted*.
+
     *Errors in entities* are counted in the word alignment: deletions and substitutions of the words of an entity, and
     insertions between its first and last word. Insertions before or after an entity count only as sentence errors.
 
@@ -50,11 +51,11 @@ def score_entities(
         truth: Entities said in each utterance; utterances without an entry have none.  [default: the entities of
             ``phrases`` that the reference contains]
         before: Words recognised without context, for comparison.
-        words: Symbol table of the recogniser; entities with a word that it lacks are counted separately.
-        mode: Treatment of references without a hypothesis (here or in ``before``), as for ``ninja.evaluate.score``.
-        normalizer: Normalizer applied before words are compared, as for ``ninja.evaluate.score``. An entity that is
-            found is *in form* if it is written as in its list, ignoring punctuation around it and a capital letter at
-            the start of a sentence.
+        words: Symbol table of the recogniser; entities with out-of-vocabulary words are counted separately.
+        mode: Treatment of references without a hypothesis (also in ``before``); see ``ninja.evaluate.score``.
+        normalizer: Normalizer applied before words are compared; see ``ninja.evaluate.score``. An entity that is found
+            is *in form* if it is written as in its list. Punctuation around it and a capital letter at the start of a
+            sentence are ignored.
 
     Raises:
         FormatError: An entity of ``truth`` is not in its reference, no utterance of ``truth`` has a reference, or

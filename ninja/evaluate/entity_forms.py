@@ -22,16 +22,16 @@ def with_forms(
     hypothesis: Sequence[str],
     normalizer: Normalizer,
 ) -> list[Mention]:
-    """Set ``in_form`` of each mention: whether the hypothesis contains the entity as written in its list.
+    """Return mentions with ``in_form`` set to whether the hypothesis contains the entity as it is written in its list.
 
     Args:
         mentions: Entities of an utterance, as lexical words.
         lists: Written phrases of the utterance.
         hypothesis: Written words of the utterance.
-        normalizer: Maps written to lexical words.
+        normalizer: Normalizer that converts written words to lexical words.
 
     Returns:
-        The mentions; the text of each entity is its written phrase in the lists.
+        New mentions, in which the text of each entity is its written phrase in the lists.
     """
     lexical, written, owner = written_units(hypothesis, normalizer)
     outcomes: dict[str, list[bool]] = {}
@@ -48,7 +48,7 @@ def with_forms(
 
 
 def as_listed(entity: Entity, lists: Lists) -> Entity:
-    """Replace the lexical words of an entity by the text of its list; of several texts, by the alphabetically first."""
+    """Replace the lexical words of an entity by its written form in the lists, the alphabetically first of several."""
     words = tuple(entity.text.split())
     return entity._replace(
         text=min((min(texts) for of_list in lists if (texts := of_list.get(words))), default=entity.text)
@@ -69,7 +69,7 @@ def occurrences(words: Sequence[str], phrase: Sequence[str]) -> list[int]:
 
 
 def _has_form(written: Sequence[str], owner: Sequence[int], place: tuple[int, int], forms: set[str]) -> bool:
-    """Return whether lexical words are written as one of several phrases.
+    """Return whether the text of lexical words is one of several written phrases.
 
     At the start of a sentence, a capital letter is always correct.
     """

@@ -103,7 +103,7 @@ class EntityReport:
         }
 
     def vocabulary(self, inside: bool) -> EntityRate:
-        """Count the entities with all words in the symbol table, or the others if not `inside`; 0 without a table."""
+        """Count the entities with all words in the symbol table or, if not `inside`, the others; 0 without a table."""
         return _rate(finding for finding in self._findings if finding.in_vocabulary is inside)
 
     @property

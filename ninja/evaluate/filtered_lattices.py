@@ -1,4 +1,4 @@
-"""Application of transcript filters to the words of lattices."""
+"""Transcript filters applied to the words of lattices."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class LatticeFilter:
         self._changed: dict[str, tuple[int, ...]] = {}  # word -> ids of the words that replace it
 
     def check(self, references: Mapping[str, Sequence[str]]) -> None:
-        """Check with the references that the filter changes each word independently of its context.
+        """Check that the filter changes each word of the references independently of its context.
 
         Raises:
             OptionError: The filter depends on the context.
-            NinjaError: As for ``WordFilter.lines``.
+            NinjaError: ``WordFilter.lines`` raises it.
         """
         if self.filter.script is None:
             return

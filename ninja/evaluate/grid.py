@@ -75,13 +75,13 @@ def score_grid(
 
     Args:
         references: Reference words by utterance id.
-        hypotheses: Transcripts under these scales by utterance id.
+        hypotheses: Best transcripts under each of the scales, by utterance id.
         scales: The scales, in the order of ``Hypotheses.under``.
-        mode: As for ``score``.
-        normalizer: As for ``score``.
+        mode: Treatment of references without a hypothesis; see ``score``.
+        normalizer: Normalizer applied before words are compared; see ``score``.
 
     Raises:
-        NinjaError: As for ``score``.
+        NinjaError: ``score`` would raise it.
         OptionError: There are no scales.
     """
     absent = count_absent(references, hypotheses)

@@ -18,10 +18,10 @@ def lexical_texts(texts: Mapping[str, Text], normalizer: NormalizerName) -> dict
 
     Args:
         texts: Written words by utterance id.
-        normalizer: As for ``ninja.lattice.text.make_normalizer``; ``none`` returns the words unchanged.
+        normalizer: Name of a normalizer, see ``ninja.lattice.text.make_normalizer``; ``none`` keeps the words.
 
     Raises:
-        NinjaError: As for ``make_normalizer``.
+        NinjaError: ``make_normalizer`` raises it.
     """
     normalizer = make_normalizer(normalizer)
     if normalizer.is_identity:
@@ -34,7 +34,7 @@ def lexical_references(references: Mapping[str, Text], normalizer: NormalizerNam
 
     Raises:
         FormatError: The references have words, but none of them has a lexical form.
-        NinjaError: As for ``lexical_texts``.
+        NinjaError: ``lexical_texts`` raises it.
     """
     normalizer = make_normalizer(normalizer)
     lexical = lexical_texts(references, normalizer)
@@ -48,6 +48,6 @@ def lexical_references(references: Mapping[str, Text], normalizer: NormalizerNam
 def choose_normalizer(
     forms: LexicalForms, references: Mapping[str, Text], hypotheses: Mapping[str, Text]
 ) -> Normalizer:
-    """Return the normalizer for a test set; ``auto`` selects ``basic`` if one side looks like written text."""
+    """Return the normalizer for a test set; ``auto`` selects ``basic`` if either side looks like written text."""
     forms.normalizer_of(list(chain.from_iterable(references.values())))
     return forms.normalizer_of(list(chain.from_iterable(hypotheses.values())))

@@ -1,4 +1,4 @@
-"""Paired comparison of two systems: the difference of their word error rates, its interval, and the power of a set."""
+"""Paired comparison of two systems: difference of word error rates, its interval, and the words needed to show it."""
 
 from __future__ import annotations
 
@@ -34,10 +34,11 @@ class PairedDifference:
 
     @property
     def words_needed(self) -> int | None:
-        """Number of reference words with which a true difference of this size is found in four tests of five.
+        """Number of reference words with which a true difference of this size is significant in four of five tests.
 
         The squared standard error is inversely proportional to the number of words N, so the required number is
-        N · ((z(0.975) + z(0.8)) · standard error / difference)². None if the difference is 0 or has no standard error.
+        N · ((z(0.975) + z(0.8)) · standard error / difference)². It is None if the difference is 0 or has no standard
+        error.
 
         Source: http://micquality.com/six_sigma_glossary/sample_size_hypothesis.htm, with quantiles of the normal
             distribution.
@@ -55,7 +56,7 @@ class PairedDifference:
 def paired_difference(first: Values, second: Values, words: Values) -> PairedDifference:
     """Estimate the difference of two word error rates from errors on the same groups of utterances.
 
-    Groups are speakers where these are known, else utterances: errors within a group may depend on each other. The
+    Groups are speakers if they are known, else utterances; errors within a group may depend on each other. The
     variance is estimated as for a ratio of sums, and the interval uses the quantile of Student's t for the number of
     groups.
 
@@ -92,12 +93,12 @@ def student_quantile(probability: float, freedom: int) -> float:
     """Return a quantile of Student's t distribution.
 
     Args:
-        probability: Between 0 and 1.
+        probability: Probability of the quantile, between 0 and 1.
         freedom: Degrees of freedom, ≥ 1.
 
     Returns:
-        The quantile, exact for one and two degrees of freedom; its error is below 1 % from three on, for
-        probabilities from 0.01 to 0.99.
+        The quantile. It is exact for one and two degrees of freedom; for more, its error is below 1 % for probabilities
+        from 0.01 to 0.99.
 
     Source: Abramowitz and Stegun, 1964, "Handbook of Mathematical Functions", formula 26.7.5.
     """

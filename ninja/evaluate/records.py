@@ -14,7 +14,7 @@ Value = TypeVar("Value")
 
 
 class RecordError(Exception):
-    """An invalid line; ``read_records`` adds the file and the line number."""
+    """The error of an invalid line, to which ``read_records`` adds the file and the line number."""
 
 
 def read_records(
@@ -24,7 +24,7 @@ def read_records(
 
     Args:
         path: The file.
-        parser: Takes the whole text, and returns a function that parses a line to an utterance id and a value.
+        parser: Function that takes the whole text, and returns a function that converts a line to ``(id, value)``.
 
     Raises:
         FormatError: The file is empty, a line is invalid, or an id occurs twice.

@@ -31,7 +31,7 @@ _DIGITS = len(str(LARGEST_ID))
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Numbered:
-    """References converted to word ids, and their words without an id."""
+    """References converted to word ids, and the words that have no id."""
 
     ids: Mapping[str, npt.NDArray[np.int32]]  # word ids by utterance id
     unknown: Mapping[str, tuple[str, ...]]  # words without an id, by utterance id
@@ -61,7 +61,7 @@ def number(
     Args:
         references: Reference words by utterance id; without a symbol table, decimal ids.
         words: Symbol table of the lattices. If it grows, words are looked up when ``of`` is called.
-        oov: Id for words that are not in the table: -1 matches nothing; Kaldi's recipes use that of ``<unk>``.
+        oov: Id for words that are not in the table: -1 matches no word; Kaldi's recipes use the id of ``<unk>``.
         forms: Lexical forms of the words in the table; the result then has the ids of lexical words.
 
     Raises:
@@ -96,13 +96,13 @@ def number(
 
 
 def lexical_ids(reference: Sequence[str], forms: LexicalTable, oov: int = NEVER) -> npt.NDArray[np.int32]:
-    """Return the ids of the lexical words of a reference; words that the table lacks become the form of `oov`."""
+    """Return the ids of the lexical words of a reference; out-of-vocabulary words become the lexical form of `oov`."""
     numbers = forms.ids(reference)
     return _with_oov(numbers, [] if oov == NEVER else forms.missing(numbers), forms, oov)
 
 
 def _with_oov(numbers: Sequence[int], missing: Collection[int], forms: LexicalTable, oov: int) -> npt.NDArray[np.int32]:
-    """Return ids in which the form of `oov` replaces missing words."""
+    """Replace missing words by the lexical form of `oov`, and return the ids."""
     if missing and oov != NEVER:
         other = forms.form(oov)
         numbers = [part for number in numbers for part in (other if number in missing else [number])]
@@ -138,7 +138,7 @@ def score(
         hypotheses: Recognised words by utterance id; ids without a reference are counted, but not scored.
         mode: Treatment of references without a hypothesis: "strict" raises an error, "all" scores an empty hypothesis,
             and "present" ignores the reference.
-        normalizer: Normalizer applied before words are compared, as for ``make_normalizer``.
+        normalizer: Name of a normalizer applied before words are compared; see ``make_normalizer``.
 
     Raises:
         FormatError: A reference has no hypothesis (mode "strict"), no reference has a hypothesis, or no reference has a
@@ -199,7 +199,7 @@ def oracle_score(
     word_filter: WordFilter | None = None,
     normalizer: NormalizerName | LexicalForms = NONE,
 ) -> ErrorRate:
-    """Count the errors of the best path of each lattice for its reference, which is a lower bound for rescoring.
+    """Count the errors of the path in each lattice that is closest to the reference, a lower bound for rescoring.
 
     For very long lattices, the search may be limited and the number of errors too large; see ``ninja.graph.Oracle``.
 
@@ -207,11 +207,11 @@ def oracle_score(
         lattices: The lattices; those without a reference are counted, but not scored.
         references: Reference words by utterance id; those without a lattice are counted as missing, but not scored.
         words: Symbol table for lattices that have none.
-        unknown: Id for words that are not in the table: -1 matches nothing; Kaldi's recipes use that of ``<unk>``.
+        unknown: Id for words that are not in the table: -1 matches no word; Kaldi's recipes use the id of ``<unk>``.
         wildcards: Word ids that are never errors; see ``ninja.graph.oracle``.
         word_filter: Filter applied to the words of lattices. The references must already be filtered; `unknown` and
             `wildcards` are then ignored.
-        normalizer: Normalizer applied after the filter, as for ``ninja.lattice.text.LexicalForms``.
+        normalizer: Normalizer applied after the filter; see ``ninja.lattice.text.LexicalForms``.
 
     Raises:
         LatticeError: A lattice has no path from the start to a final state.

@@ -1,4 +1,4 @@
-"""References in NIST's STM format, matched with the utterances of Kaldi's ``segments``.
+"""References in NIST's STM format, which are matched with the utterances in Kaldi's ``segments``.
 
 A line has a file, channel, speaker, start, end, an optional label such as ``<o,f0,male>``, and words. Lines that begin
 with ``;;`` are comments.
@@ -24,7 +24,7 @@ def read_transcripts(
     """Read transcripts in Kaldi's format (``read_text``), or in STM format, for which `segments` are needed.
 
     Raises:
-        FormatError: As for ``read_text`` and ``read_stm``.
+        FormatError: ``read_text`` or ``read_stm`` raises it.
         OptionError: The file is in STM format, and there are no segments.
     """
     return transcripts_of(list(read_fields(path)), path, segments)

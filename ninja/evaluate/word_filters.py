@@ -24,7 +24,7 @@ _BETWEEN_WORDS = re.compile(r"\[\s*\]\s*__\s*\[\s*\]")
 
 @dataclass(frozen=True, slots=True)
 class GlobalMapping:
-    """Rules of a global mapping file. Going from left to right, the first rule that matches is applied at each word."""
+    """Rules of a global mapping file. At each word, from left to right, the first rule that matches is applied."""
 
     rules: Mapping[str, Sequence[Rule]]  # by first word, in file order
     case_sensitive: bool = False
@@ -78,7 +78,7 @@ class WordFilter:
         return [[word for word in sentence if word not in ignored] for sentence in words]
 
     def texts(self, texts: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-        """Apply the filters to transcripts by key; for the errors, see ``lines``."""
+        """Apply the filters to transcripts by key; the errors are those of ``lines``."""
         return dict(zip(texts, self.lines(list(texts.items())), strict=True))
 
 

@@ -22,8 +22,8 @@ _DIVIDERS = frozenset("-‐‑‒–—―−⁻/⁄_﹣－…")  # characters t
 class WrittenRate(Counts):
     """Counts of errors in written forms. Rates can be added, as in ``sum(rates, WrittenRate())``.
 
-    A unit is a reference word whose lexical words are all correct, or several such words if the hypothesis has them as
-    one word, as in *twenty three* and *twenty-three*.
+    A unit is a reference word with lexical words that are all correct, or several such words if the hypothesis writes
+    them as one word, for example *twenty-three* for *twenty three*.
     """
 
     words: ErrorRate = field(default_factory=ErrorRate)  # errors of the written words, including case and punctuation
@@ -53,7 +53,7 @@ class WrittenRate(Counts):
 
     @property
     def punctuation_error_rate(self) -> float:
-        """Percentage of the units with punctuation in the reference or hypothesis whose punctuation is wrong."""
+        """Of the units with punctuation in the reference or the hypothesis, the percentage with wrong punctuation."""
         return percent(self.punctuation_errors, self.punctuated)
 
     def __str__(self) -> str:
@@ -89,11 +89,11 @@ def score_written(
     Args:
         references: Written reference words by utterance id.
         hypotheses: Written recognised words by utterance id.
-        mode: As for ``score``.
-        normalizer: As for ``score``.
+        mode: Treatment of references without a hypothesis; see ``score``.
+        normalizer: Normalizer that determines the lexical forms; see ``score``.
 
     Raises:
-        NinjaError: As for ``score``.
+        NinjaError: ``score`` would raise it.
 
     Source: Meister et al. 2023, "LibriSpeech-PC", arXiv:2310.02943; NeMo, collections/common/metrics/punct_er.py.
     """
@@ -116,8 +116,8 @@ def differing_forms(
     Args:
         references: Reference words by utterance id.
         hypotheses: Recognised words by utterance id.
-        rate: Errors of the unnormalised words.
-        mode: As for ``score``.
+        rate: Errors before normalization.
+        mode: Treatment of references without a hypothesis; see ``score``.
 
     Returns:
         The errors after normalization, or None if at least half of the errors remain.
@@ -135,10 +135,10 @@ def differing_forms(
 
 
 def written_units(words: Sequence[str], normalizer: Normalizer) -> tuple[list[str], list[str], list[int]]:
-    """Return the lexical words, the written words, and for each lexical word the index of its written word.
+    """Return the lexical words, the written words, and the index of the written word of each lexical word.
 
-    Written words without a lexical form are joined to the preceding word, those at the beginning to the first
-    word that has one.
+    Written words without a lexical form are joined to the preceding word or, at the beginning, to the first word that
+    has a lexical form.
     """
     lexical: list[str] = []
     written: list[str] = []
@@ -160,7 +160,7 @@ def written_units(words: Sequence[str], normalizer: Normalizer) -> tuple[list[st
 def _correct_units(
     reference: Sequence[str], hypothesis: Sequence[str], normalizer: Normalizer
 ) -> Iterator[tuple[str, str]]:
-    """Yield the written text of each correct unit, as in the reference and as in the hypothesis."""
+    """Yield the text of each correct unit in the reference and in the hypothesis."""
     sides = [written_units(words, normalizer) for words in (reference, hypothesis)]
     num_words, begin = [0, 0], [0, 0]  # number of lexical words so far; index of the first written word of the unit
     is_correct = True
@@ -176,7 +176,7 @@ def _correct_units(
 
 
 def _end(owner: Sequence[int], num_words: int) -> int | None:
-    """Return the number of written words that the first lexical words make up; None if the last one is incomplete."""
+    """Return the number of written words that consist of the first lexical words; None if the last is incomplete."""
     if num_words == 0:
         return 0
     is_inside = num_words < len(owner) and owner[num_words] == owner[num_words - 1]
