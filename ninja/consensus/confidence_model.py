@@ -39,12 +39,12 @@ class ConfidenceModel:
 
     @property
     def needs_lm(self) -> bool:
-        """Whether features of a language model are used."""
+        """Whether the model uses features that need a language model."""
         return any(name in OF_LM for name in self.weights)
 
     @property
     def needs_unboosted(self) -> bool:
-        """Whether features of lattices without boosts are used."""
+        """Whether the model uses features that need lattices without boosts."""
         return any(name in OF_BOOSTS for name in self.weights)
 
     def confidences_of(self, features: WordFeatures) -> Doubles:

@@ -85,7 +85,7 @@ def mbr_decode(
 
     The best path minimises the expected sentence error; this sequence minimises the expected word error. Both depend on
     the probabilities of the lattice, and thus on the acoustic scale. Times are those of words only if each arc has the
-    labels of its word (``align_words``).
+    alignment labels of its word; see ``align_words``.
 
     If states × words are at most 262,144, all states are compared with all words. For longer recordings, time and
     memory grow linearly: each state is compared with at least 32 words on both sides of its time, or of its position if
@@ -136,7 +136,7 @@ def decode_with_limits(
     *limits: int,
     forms: LexicalTable | None = None,
 ) -> list[Consensus]:
-    """Decode lattices as ``mbr_decode`` does, with limits on comparisons that replace the defaults of the kernel."""
+    """Decode lattices as ``mbr_decode`` does, optionally with other limits on the number of comparisons."""
     lattices = to_compact(lattices)  # type: ignore[type-var]  # gives each arc all labels of its word
     arcs = None if forms is None else arc_forms(lattices, forms, all_changed=hypotheses is not None)
     start = None
@@ -193,7 +193,7 @@ def _with_written_words(lexical: Consensus, arcs: ArcForms, forms: BinForms) -> 
 
 
 def _split(begin: npt.NDArray[np.int64], *columns: npt.NDArray[Any]) -> list[list[npt.NDArray[Any]]]:
-    """Split columns, which have the values of all lattices, by lattice."""
+    """Split columns with the values of all lattices by lattice."""
     return [runs(column, begin) for column in columns]
 
 

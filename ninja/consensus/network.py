@@ -58,15 +58,15 @@ def confusion_network(
 def lattice_mesh(
     lattice: Lattice, scales: Scales = Scales(), frame_shift: float = ASSUMED_SHIFT
 ) -> tuple[Lattice | ConfusionNetwork, bool]:
-    """Convert a lattice to a word mesh, which has the posteriors of the words at each position.
+    """Convert a lattice to a word mesh with the posteriors of the words at each position.
 
     If all paths of the lattice go through the same states, as in a lattice that was read from a mesh, its positions are
     kept, and the result is a lattice whose graph costs are negative logarithms of posteriors. Any other lattice is
     aligned by ``mbr_decode``, and the result is a network without the bins that contain no word.
 
-    Graph costs are regarded as posteriors of a mesh if there are no other costs, the LM scale is 1, and the words of
-    each position are distinct with a sum of 0.5 to 1.01. Otherwise arc posteriors are computed, and those of the same
-    word at a position are added.
+    Graph costs are regarded as negative logarithms of the posteriors of a mesh if there are no other costs, the LM
+    scale is 1, and the words of each position are distinct and have posteriors with a sum of 0.5 to 1.01. Otherwise arc
+    posteriors are computed, and those of the same word at a position are added.
 
     Args:
         lattice: Any lattice.
@@ -74,7 +74,7 @@ def lattice_mesh(
         frame_shift: Seconds per frame, > 0, if the lattice has no frame shift.
 
     Returns:
-        The mesh, for ``ninja.formats.mesh.write_mesh``; and whether it has the same paths and costs as the lattice.
+        The mesh, for ``ninja.formats.mesh.write_mesh``, and whether it has the same paths and costs as the lattice.
 
     Raises:
         LatticeError: No path leads from the start to a final state, or state times are inconsistent.

@@ -1,4 +1,4 @@
-"""Confidences of decoded words: posteriors or calibrated probabilities, also without boosts."""
+"""Confidences of decoded words, with and without boosts: posteriors or calibrated probabilities."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ class WordConfidenceEstimator:
 
     Args:
         model: The calibration; without one, confidences are posteriors.
-        surprise: Scores sentences with the language model that the calibration uses; see
+        surprise: Function that scores sentences with the language model that the calibration uses; see
             ``ninja.lm.surprise.WordSurprise``.
-        unboosted: Looks up the lattice of an utterance as it was before its words were boosted. The same words in that
-            lattice give the confidences without boosts.
+        unboosted: Function that returns the lattice of an utterance from before its words were boosted. Confidences
+            without boosts are those of the same words in this lattice.
     """
 
     model: ConfidenceModel | None = None
@@ -67,11 +67,11 @@ class WordConfidenceEstimator:
             lattices: The lattices in which the words were decoded.
             words: Word ids for each lattice, such as those of ``mbr_decode`` or of the best path.
             scales: Weights of the total cost; with a calibration, its scales are used.
-            forms: As for ``mbr_decode``. The confidence of a word with several lexical words is the smallest of theirs.
+            forms: Lexical forms; see ``mbr_decode``. The confidence of a word is the smallest one of its lexical words.
 
         Raises:
-            LatticeError: As for `word_features`; or times, a language model or a lattice without boosts are missing.
-            SymbolError: As for `word_features`.
+            LatticeError: `word_features` raises it; or times, a language model or a lattice without boosts are missing.
+            SymbolError: `word_features` raises it.
         """
         only_posteriors = self.model is None or self.model.map != "logistic"
         boosted, plain = self.features(lattices, words, scales, forms=forms, only_posteriors=only_posteriors)
@@ -94,7 +94,7 @@ class WordConfidenceEstimator:
     ) -> tuple[list[WordFeatures], list[WordFeatures] | None]:
         """Return the features of word sequences in the lattices, and in the lattices without boosts.
 
-        Arguments are those of `__call__` and of `word_features`.
+        The arguments are those of `__call__` and of `word_features`.
         """
         scales = scales if self.model is None else self.model.scales
         lexical = [lexical_words(*pair, forms) for pair in zip(lattices, words, strict=True)]
@@ -136,20 +136,20 @@ def with_confidences(
     *,
     forms: LexicalForms | None = None,
 ) -> list[tuple[Consensus, Doubles | None]]:
-    """Replace the confidences of decoded words; words without lexical words and silence keep theirs.
+    """Replace the confidences of decoded words, except those of silence and of words without lexical words.
 
     Args:
         results: Results of ``mbr_decode`` for the lattices.
         lattices: The lattices.
         estimator: Computes the confidences.
-        scales: As for the estimator.
-        forms: As for the estimator.
+        scales: Weights of the total cost, which are passed to the estimator.
+        forms: Lexical forms, which are passed to the estimator.
 
     Returns:
         Each result with the new confidences, and its confidences without boosts, float64 [num_words], or None.
 
     Raises:
-        NinjaError: As for the estimator.
+        NinjaError: The estimator raises it.
     """
     estimates = estimator(lattices, [result.words for result in results], scales, forms=forms)
     replaced = []

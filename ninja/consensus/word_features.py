@@ -112,8 +112,8 @@ def word_features(
     """Compute features of word sequences from lattices.
 
     Posteriors are computed by ``mbr_decode`` with the words as its hypothesis, at the given scales and at smaller
-    scales. Other features describe the bins of the words, their lengths, times and neighbours, and the utterance by
-    means over its words. Probabilities are given as logits or logarithms.
+    scales. Other features describe the bins, lengths, times and neighbours of the words, and their means over the
+    utterance. Probabilities are given as logits or logarithms.
 
     Args:
         lattices: The lattices.
@@ -182,13 +182,13 @@ def unboosted_features(unboosted: WordFeatures) -> dict[str, Doubles]:
 
 
 def logit(probability: Doubles) -> Doubles:
-    """Return log-odds, damped so that those of 0 and 1 are finite."""
+    """Convert probabilities to log-odds, damped so that those of 0 and 1 are finite."""
     odds: Doubles = np.log(probability + DAMPER) - np.log(1.0 - probability + DAMPER)
     return odds
 
 
 def sigmoid(logits: Doubles) -> Doubles:
-    """Return probabilities of log-odds; log-odds are clipped, so that probabilities are neither 0 nor 1."""
+    """Convert log-odds to probabilities; log-odds are clipped, so that probabilities are neither 0 nor 1."""
     probability: Doubles = 1.0 / (1.0 + np.exp(-np.clip(logits, -LARGEST_LOGIT, LARGEST_LOGIT)))
     return probability
 

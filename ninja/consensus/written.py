@@ -20,7 +20,7 @@ Floats = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ArcForms:
-    """A batch with numbers of lexical words instead of words in some lattices, and the written forms of their arcs."""
+    """A batch in which some lattices have numbers of lexical words in place of words, and their arcs' written forms."""
 
     table: LexicalTable
     changed: npt.NDArray[np.int64]  # indices of these lattices
@@ -37,7 +37,7 @@ def arc_forms(lattices: Lattice | Batch, table: LexicalTable, *, all_changed: bo
     """Return lattices with lexical words; None if different words have different lexical forms in each lattice.
 
     Args:
-        all_changed: As for ``FormNumbers.lattices``.
+        all_changed: Convert all lattices with words that differ from their forms; see ``FormNumbers.lattices``.
 
     Raises:
         SymbolError: A word id is not in the symbol table.
@@ -81,7 +81,7 @@ class BinForms:
 
     @property
     def are_words(self) -> bool:
-        """Whether each written form corresponds to one lexical word."""
+        """Whether each written form corresponds to exactly one lexical word."""
         return not self.mark.any() and bool((self.form >= 0).all()) and bool((self.entry >= 0).all())
 
     def entries(self, arcs: ArcForms, word: Integers) -> Integers:
@@ -131,7 +131,7 @@ class BinForms:
 
 
 def _num_parts(arcs: ArcForms, form: Sequence[int], first: int) -> int:
-    """Return the number of words from `first` on that are all lexical words of one written word; at least 1."""
+    """Return the number of words from `first` on that together form one written word; at least 1."""
     if form[first] >= 0:
         return 1
     number, piece = arcs.parts[-1 - form[first]].tolist()
