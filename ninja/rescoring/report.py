@@ -25,14 +25,14 @@ class VocabularyCheck:
     """Count the words that models lack, per file and over the run, and refuse files with too many.
 
     A file is refused if a model lacks the words of too large a fraction of its arcs. This is tested after the first
-    hundred lattices and at the end of the file. Files that contain a single lattice are tested together, as one lattice
-    may have several rare words.
+    hundred lattices and at the end of the file. Files that contain a single lattice are tested together, because
+    one lattice may have many rare words.
 
     Args:
         word_maps: Returns the map from a symbol table to the words of each model.
         max_unknown: The largest allowed fraction of arcs, 0 to 1.
         cover: Called with the coverage of each file's words by each model.
-        other_maps: Returns further maps, whose coverage is reported but not tested.
+        other_maps: Returns additional maps; their coverage is reported, but not tested.
     """
 
     def __init__(

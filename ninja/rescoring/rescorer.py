@@ -75,7 +75,7 @@ class Rescorer:
     Args:
         lm: A language model (see ``ninja.lm.load``), a mixture, or None to only subtract the old model; or model
             files, which are loaded when the first lattice arrives.
-        old_lm: The first-pass language model, as for `rescore`; not allowed with model files.
+        old_lm: The first-pass language model, see `rescore`; not allowed with model files.
         carry_over: Recordings of the utterances, for a model that reads the words of earlier utterances.
         prompts: Texts that the model reads before the words of utterances, for causal Hugging Face models.
         context: Stage that runs before rescoring, such as ``ninja.context.Contextual``.
@@ -217,7 +217,7 @@ class Rescorer:
 
         Args:
             options: Conditions under which words are stable.
-            entities: Phrases of this utterance, as for `submit`.
+            entities: Phrases of this utterance; see `submit`.
 
         Raises:
             OptionError: Entities are given without a context, the Rescorer has several passes, or the model reads

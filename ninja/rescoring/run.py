@@ -79,11 +79,11 @@ def iterate(
     of models that read sentences from the end.
 
     Args:
-        lattices: As for `rescore`.
+        lattices: See `rescore`.
         passes: The model and the options of each pass. After ``output="best"``, later passes see only one path.
         old_lm: The language model of the recogniser; the first pass subtracts its scores.
-        carry_over: As for `rescore`, in every pass.
-        report: As for `rescore`, for all passes together.
+        carry_over: See `rescore`; applies to every pass.
+        report: See `rescore`; covers all passes together.
 
     Returns:
         An iterator over ``(key, lattice)`` in input order, computed lazily.

@@ -64,7 +64,7 @@ class SentenceOptions(EngineOptions):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Unfolded:
-    """An unfolded lattice, whose states and arcs are copies, and the word trie that scores its arcs."""
+    """A lattice unfolded into copies of its states and arcs, and the word trie that scores the copied arcs."""
 
     state_map: Int32s  # [num_states], source state of each copy
     arc_begin: Int64s  # [num_states + 1]
@@ -367,7 +367,7 @@ class TrieEngine(SentenceEngine):
         return Unfolding(utterance, lattice, extra, unfold_prefixes(lattice, lm_word, self.models.lm.eos, self.options))
 
     def prune(self, result: Lattice) -> Lattice:
-        """See `SentenceEngine.prune`; this also removes paths outside the beam, of which a trie may have many."""
+        """See `SentenceEngine.prune`; also removes paths outside the beam, because a trie may have many of them."""
         return prune(result, self.options.search_beam, self.options.scales)
 
 

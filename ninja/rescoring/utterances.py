@@ -97,7 +97,7 @@ class Utterance:
 
 
 class Source(ABC):
-    """An ordered stream of utterances, the next of which may not be available yet."""
+    """An ordered stream of utterances; the next one may not be available yet."""
 
     def __init__(self) -> None:
         self.has_ended = False  # no utterance follows those that were read ahead
@@ -242,7 +242,7 @@ def _read(lattices: Iterator[Keyed], requests: SimpleQueue[bool], items: SimpleQ
 
 
 def is_ambiguous(lattice: Lattice) -> bool:
-    """Return whether most arcs have no word, or most have the same word as another arc that leaves the same state."""
+    """Return whether most arcs have no word, or most share their word with another arc that leaves the same state."""
     if lattice.num_arcs < MIN_ARCS:
         return False
     num_epsilons = int(np.count_nonzero(lattice.word == EPSILON))
