@@ -42,7 +42,7 @@ def linear(
 ) -> Callable[[torch.Tensor], torch.Tensor]:
     """Return the function x ↦ x weightᵀ + bias, from float32 to float32.
 
-    On a CPU, this calls oneDNN with a prepacked weight, as ``torch.compile`` does, which is 2 to 3 times as fast as the
+    On a CPU, this calls oneDNN with a prepacked weight, as ``torch.compile`` does. That is 2 to 3 times as fast as the
     BLAS behind ``torch.addmm`` (measured on AMD Zen 5 for 1 to 256 rows), and twice as fast again with bfloat16. With
     AVX2 or later, the result for a row has the same bits in any batch.
 
@@ -112,7 +112,7 @@ def as_tensor(numbers: np.ndarray, device: torch.device) -> torch.Tensor:
 
 
 class Threads(RowThreads):
-    """Threads, by default as many as torch has, that compute on separate rows of a batch.
+    """Compute on separate rows of a batch with several threads, by default as many as torch has.
 
     torch itself would divide every operation among its threads and wait for the slowest one. Dividing the rows instead
     saves a fifth of the time on two cores.

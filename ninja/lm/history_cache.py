@@ -45,7 +45,7 @@ class HistoryCache(LanguageModel):
         capacity: Maximum number of histories that are kept, >= 1; histories in use are always kept.
 
     Raises:
-        OptionError: The model reads phrase lists, whose histories cannot be kept, or scores only whole sentences.
+        OptionError: The model reads phrase lists, so its histories cannot be kept, or scores only whole sentences.
     """
 
     def __init__(self, lm: LanguageModel, capacity: int) -> None:

@@ -322,7 +322,7 @@ FIRST_CAPACITY = 256  # initial number of slots; doubled when they run out
 
 
 class SlotPool:
-    """A stack of free slots, of which the most recently freed is reused first."""
+    """A stack of free slots; the most recently freed slot is reused first."""
 
     def __init__(self, grow: Callable[[int], None]) -> None:
         """Start without slots; `grow` is called with a number of slots to allocate states for."""

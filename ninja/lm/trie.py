@@ -92,7 +92,7 @@ def below(parent: Int32s, root: npt.NDArray[np.integer]) -> list[tuple[int, Int6
     """Divide a trie into the tries below some of its top nodes.
 
     Args:
-        parent: Parent of each node, as for `score_trie`.
+        parent: Parent of each node; see `score_trie`.
         root: Top nodes, int [roots].
 
     Returns:
@@ -131,7 +131,7 @@ def sentence_logprobs(lm: LanguageModel, sentences: Sequence[Sequence[int]]) -> 
 
 
 def word_logprobs(lm: LanguageModel, sentences: Sequence[Sequence[int]]) -> list[np.ndarray]:
-    """Score each word of sentences; arguments and errors as for `sentence_logprobs`.
+    """Score each word of sentences; for arguments and errors, see `sentence_logprobs`.
 
     Returns:
         For each sentence, the natural-log probabilities of its words and of ``</s>``, float32 [words + 1].

@@ -74,7 +74,7 @@ class Server(ABC):
 
     @abstractmethod
     def scores(self, sequences: Sequence[Tokens]) -> dict[Tokens, float]:
-        """Score the last token of each sequence after the others.
+        """Score the last token of each sequence, given the tokens before it.
 
         Args:
             sequences: Distinct sequences of at least two tokens, each of which begins with `bos`.

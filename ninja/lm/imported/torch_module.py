@@ -41,7 +41,7 @@ def from_module(
         unk: The word for unknown words, if the vocabulary has one.
         unk_words: Number of distinct words that `unk` replaced in the training text, if known.
         device: Torch device.
-        normalize: Normalise the scores to log-probabilities; False if the module returns log-probabilities.
+        normalize: Normalise the scores to log-probabilities; set to False if the module already returns these.
         max_batch: Maximum number of histories per call of the module.  [default: no limit]
 
     Raises:

@@ -1,4 +1,4 @@
-"""The components of nnet3 networks on NumPy, as functions of one step's input for batches of rows.
+"""The components of nnet3 networks on NumPy: functions that compute one step for a batch of rows.
 
 They are the same functions as in `ninja.models.nnet3_operations`, which cites the sources.
 """

@@ -8,9 +8,9 @@
     config/words.txt              words and their ids
     config/oov.txt                the word that replaces unknown words; optional
 
-Files may be compressed with gzip. The network maps the embedding of a word to a vector, whose product with the
-embedding of the next word is approximately that word's log-probability, as training keeps it normalised. Kaldi uses
-the product unchanged, and so does Ninja by default.
+Files may be compressed with gzip. The network maps the embedding of a word to a vector. The product of this vector and
+the embedding of the next word is approximately the log-probability of that word, because training keeps it normalised.
+Kaldi uses the product unchanged, and so does Ninja by default.
 
 A Ninja checkpoint stores
 

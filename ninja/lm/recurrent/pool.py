@@ -34,9 +34,9 @@ Floats = npt.NDArray[np.float32]
 class PoolLM(LanguageModel, ABC):
     """A network as a `LanguageModel` whose histories are rows of a pool.
 
-    A row contains the network's output after the history's last word, whose product with a word's embedding is that
-    word's score. The log-normaliser of a history, exact or estimated by a trained network, is computed once, when its
-    first word is scored. Subclasses choose the library that computes.
+    A row contains the network's output after the last word of a history; the product of the output and a word's
+    embedding is the score of that word. The log-normaliser of a history, exact or estimated by a trained network, is
+    computed once, when the first word after the history is scored. Subclasses choose the library that computes.
     """
 
     _num_parameters: int | None = None
