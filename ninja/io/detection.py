@@ -125,7 +125,7 @@ def is_companion(path: str) -> bool:
 
 
 def holds_by_name(path: str) -> Holds:
-    """Detect the kind of a file in a folder by its name alone, for a format that the user has set."""
+    """Detect the kind of a file in a folder by its name alone, because the user has set the format."""
     return "companion" if is_companion(path) else "lattices"
 
 

@@ -124,7 +124,7 @@ class Inputs:
         return self._begin().single_scores()
 
     def first_lattice(self) -> Lattice | None:
-        """Return the first lattice, or None if there is none; reads the first lattices."""
+        """Return the first lattice, or None if there is none; this starts reading the sources."""
         return self._begin().first_lattice()
 
     def table(self) -> SymbolTable | None:

@@ -1,4 +1,4 @@
-"""The base class of all writers, which checks and converts lattices and notes losses; the writer for Kaldi archives."""
+"""The base class of writers, which checks and converts lattices and records losses; the writer for Kaldi archives."""
 
 from __future__ import annotations
 

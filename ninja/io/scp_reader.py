@@ -18,7 +18,7 @@ EntriesOf = Callable[[Stream, Place], Entries | None]
 
 
 class ScpReader:
-    """Reader that keeps the last file that is not a Kaldi archive open, as further script file lines may name it.
+    """Reader that keeps the last file open, unless it is a Kaldi archive, for later script lines that name it.
 
     Args:
         entries_of: Function that returns the entries of an open file, or None for a Kaldi archive.

@@ -401,8 +401,8 @@ class Words:
         table: Symbol table. If it grows, the words that files spell are added to it; otherwise it must contain them.
         of_ids: Function that finds the symbol table of sources that contain ids, called when the first of them is
             read. None uses `table`, unless it grows.
-        keep_tables: Lattices of a file that contains a symbol table keep that table, and some files may contain ids
-            while others contain words.
+        keep_tables: Let lattices keep the symbol table of their file if it contains one, and allow some files to
+            contain ids while others contain words.
     """
 
     def __init__(

@@ -68,7 +68,7 @@ def write(
     """Open a file or folder for lattices; use the result in a ``with`` block.
 
     The output gets its name when the block ends without an exception; otherwise it is removed. It may have the name of
-    a source, whose reader continues to read the old file.
+    a source; the reader of the source then continues to read the old file.
 
         with ninja.write("ark,t:out.txt") as output:
             output.write(lattice)
