@@ -448,7 +448,7 @@ def printing() -> Iterator[None]:
 
 
 def write_facts(place: str, facts: Facts, guard: Guard | None = None) -> None:
-    """Write the facts about the run next to its output, whose temporary file must be open."""
+    """Write the facts about the run next to its output; the temporary file of the output must be open."""
     path = facts_path(place)
     if guard is not None:
         guard.write(path)

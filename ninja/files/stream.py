@@ -251,8 +251,8 @@ class Stream:
 
         Args:
             size: Number of bytes; fewer are returned if the stream ends.
-            enough: Called with the bytes read so far after each read, as pipes may be slow; if it returns a true value,
-                these bytes are returned.
+            enough: Called with the bytes read so far after each read; if it returns a true value, these bytes are
+                returned without waiting for more, because pipes may be slow.
         """
         buffer = bytearray(size)
         count = 0
