@@ -88,7 +88,7 @@ class SymbolTable:
 
         Raises:
             FormatError: A line is not a word and an integer, the file is not UTF-8, or its gzip stream is damaged.
-            SymbolError: As for the constructor.
+            SymbolError: See the constructor.
 
         Source: OpenFst, SymbolTable::ReadText; Kaldi data preparation, "words.txt".
         """

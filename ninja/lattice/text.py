@@ -411,12 +411,12 @@ class LexicalForms:
     """The normalizer of a run, with a lexical table per symbol table.
 
     Args:
-        name: As for `make_normalizer`, or ``auto``, which applies ``none`` until a symbol table looks like written
+        name: See `make_normalizer`; or ``auto``, which applies ``none`` until a symbol table looks like written
             text, and ``basic`` from then on.
         note: Called with a one-line message when ``auto`` selects ``basic``.
 
     Raises:
-        NinjaError: As for `make_normalizer`.
+        NinjaError: See `make_normalizer`.
     """
 
     def __init__(
@@ -488,7 +488,7 @@ class LexicalForms:
 
         Raises:
             LatticeError: The lattices have different symbol tables.
-            VocabularyError: As for `table`.
+            VocabularyError: See `table`.
         """
         tables = {}
         for lattice in lattices:
