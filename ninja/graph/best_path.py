@@ -71,8 +71,8 @@ def path_lattice(lattice: Lattice, path: Path) -> Lattice:
 def random_paths(lattice: Lattice, n: int, seed: int = 0) -> list[Lattice]:
     """Draw n paths with replacement, and return them as linear lattices.
 
-    At each state, all arcs are equally probable regardless of their costs, as is stopping if the state is final. The
-    paths depend only on the lattice, its key and the seed.
+    At each state, all arcs and, if the state is final, stopping are equally probable, regardless of costs. The paths
+    depend only on the lattice, its key and the seed.
 
     Raises:
         OptionError: ``n`` is below 1.

@@ -19,7 +19,7 @@ Integers = Sequence[int] | npt.NDArray[np.int32]
 
 
 def top_sort(arc_begin: npt.ArrayLike, dst: npt.ArrayLike, start: int = 0, key: str = "") -> npt.NDArray[np.int32]:
-    """Number the states that are reachable from the start in topological order, as OpenFst's TopSort does.
+    """Number the reachable states in topological order, as OpenFst's TopSort does.
 
     Args:
         arc_begin: Offsets of the arcs of each state, as in a lattice, [num_states + 1].
@@ -48,7 +48,7 @@ def arc_order(
     """Number states in topological order, and sort arcs by the new number of their source state.
 
     States keep their numbers if ``start`` is 0 and every arc leads to a larger number; otherwise see ``top_sort``. The
-    arcs of a state keep their order. The arguments are as for ``from_arcs``.
+    arcs of a state keep their order. For the arguments, see ``from_arcs``.
 
     Returns:
         The new number of each state, int32 [num_states], with -1 for unreachable states; and the old indices of the

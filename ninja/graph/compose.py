@@ -77,7 +77,7 @@ def interp(first: Lattice, second: Lattice, alpha: float = 0.5, *, max_arcs: int
         max_arcs: Maximum number of arcs of the result.
 
     Raises:
-        LatticeError: As for ``compose``.
+        LatticeError: See ``compose``.
         OptionError: ``alpha`` is out of range.
 
     Source: Kaldi, latbin/lattice-interp.cc.

@@ -48,12 +48,12 @@ def select_arcs(
     """Keep the arcs that are selected by a mask, and connect the result.
 
     Args:
-        lattices: As for ``connect``.
+        lattices: See ``connect``.
         keep: Whether to keep each arc, bool [num_arcs]; for a batch, the arcs of all lattices are concatenated.
-        return_arc_map: As for ``connect``.
+        return_arc_map: See ``connect``.
 
     Returns:
-        As for ``connect``.
+        See ``connect``.
 
     Raises:
         LatticeError: No path remains in a single lattice, or ``keep`` has another length.

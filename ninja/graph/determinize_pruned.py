@@ -74,7 +74,7 @@ def determinize_pruned(
     *,
     minimize: bool = False,
 ) -> tuple[Lattice, DeterminizeReport]:
-    """Keep the best path of each word sequence within the beam, with both costs and its alignment.
+    """Keep the best path of each word sequence within the beam, with its costs and alignment.
 
     Epsilons and arcs with several labels are allowed; state-level lattices of a decoder become compact. Costs are added
     in single precision in Kaldi's order, so that the choice between nearly equal paths is Kaldi's. The search is
@@ -89,8 +89,8 @@ def determinize_pruned(
         minimize: Minimize the result.
 
     Returns:
-        A connected compact lattice without epsilons, in which no two arcs of a state have the same word and times
-        follow from the alignments; and the report.
+        A connected compact lattice without epsilons, and the report. No two arcs of a state have the same word; times
+        follow from the alignments.
 
     Raises:
         LatticeError: No path leads from the start to a final state, none was complete within the limits, or epsilons
@@ -153,10 +153,10 @@ def determinize_phone_pruned(
         minimize: Minimize the result.
 
     Returns:
-        As for ``determinize_pruned``; the report describes the pass with the smaller effective beam.
+        See ``determinize_pruned``; the report describes the pass with the smaller effective beam.
 
     Raises:
-        LatticeError: As for ``determinize_pruned``, or a label is not a transition id of the model.
+        LatticeError: See ``determinize_pruned``; or a label is not a transition id of the model.
         OptionError: An option is out of range, or both passes are disabled.
 
     Source: Kaldi, lat/determinize-lattice-pruned.cc, DeterminizeLatticePhonePruned.
@@ -205,10 +205,10 @@ def determinize_retrying(
         prune_result: Prune the result with the last beam.
 
     Returns:
-        As for ``determinize_pruned``; the effective beam is infinite, or the beam of the last retry.
+        See ``determinize_pruned``; the effective beam is infinite, or the beam of the last retry.
 
     Raises:
-        LatticeError: As for ``determinize_pruned``, or every attempt exceeded a limit.
+        LatticeError: See ``determinize_pruned``; or every attempt exceeded a limit.
         OptionError: An option is out of range.
 
     Source: Kaldi, latbin/lattice-determinize.cc.

@@ -24,7 +24,7 @@ def equivalent(
     costs: Literal["total", "both"] = "total",
     max_arcs: int = 1_000_000,
 ) -> bool:
-    """Return whether two lattices have the same word sequences, each with the same cost of its best path.
+    """Return whether two lattices have the same word sequences with the same best-path costs.
 
     Both lattices are determinized. OpenFst compares the unweighted word acceptors and pairs the arcs of equal word
     sequences; the largest cost difference over all paths is then computed in float64. (OpenFst's Equivalent rounds
@@ -39,7 +39,7 @@ def equivalent(
         max_arcs: Maximum number of arcs of the determinized lattices.
 
     Raises:
-        LatticeError: As for ``determinize``, for either lattice.
+        LatticeError: See ``determinize``; applies to either lattice.
         SymbolError: The lattices have different symbol tables.
         OptionError: ``delta`` is negative, or ``costs`` is neither "total" nor "both".
     """

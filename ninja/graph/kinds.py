@@ -73,7 +73,7 @@ def to_raw(lattice: Lattice) -> Lattice:
 
 
 def to_compact(lattices: Lattices) -> Lattices:
-    """Merge each chain of arcs, of which only the first may have a word, into one arc with all labels of the chain.
+    """Merge each chain of arcs with at most one word, on the first arc, into one arc with all labels of the chain.
 
     Costs are summed in float64; nothing is determinized. A lattice that is already compact is returned unchanged.
 

@@ -71,7 +71,7 @@ def lattice_nbest(
         n: Maximum number of word sequences, at least 1.
         scales: Weights of the total cost.
         words: Symbol table. If there is none, words are ids.  [default: the table of the lattice]
-        forms: Lexical forms, as for ``nbest``.
+        forms: Lexical forms; see ``nbest``.
 
     Returns:
         Hypotheses with unscaled costs, and with times and labels if the lattice has them. If the lattice was read from

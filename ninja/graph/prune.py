@@ -26,7 +26,7 @@ def prune(
 def prune(
     lattices: Lattices, beam: float = 10.0, scales: Scales = Scales(), *, return_arc_map: bool = False
 ) -> Lattices | tuple[Lattices, npt.NDArray[np.int64]]:
-    """Drop the arcs and final states whose best path costs more than the best path of the lattice plus the beam.
+    """Drop the arcs and final states through which no path has a cost within the beam of the best path.
 
     Scales are used only for the comparison; the costs of the result are unscaled. Scaled costs are rounded to single
     precision as in Kaldi, so that the same arcs are kept.

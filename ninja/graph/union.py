@@ -31,20 +31,20 @@ def union(
     delta: float = DELTA,
     max_arcs: int = 1_000_000,
 ) -> Lattice:
-    """Unite lattices, keeping the best path of each word sequence with both costs and its alignment.
+    """Unite lattices, keeping the best path of each word sequence with its costs and alignment.
 
     Equal parts of the lattices are merged. Paths with the same words but different alignments or costs stay separate up
     to the state at which the better one is known. For lattices of different recognisers this is nearly everywhere, and
     the result is large; for consensus decoding, use ``determinize=False``, which keeps all paths.
 
     Args:
-        lattices: One or more lattices. The key and symbol table are those of the first; the frame shift is kept if all
-            have the same.
+        lattices: One or more lattices. The result has the key and symbol table of the first; the frame shift is kept if
+            all lattices have the same.
         acoustic_scale: Factor applied to acoustic costs when paths are compared; ties are broken as in ``determinize``.
         determinize: Merge paths with the same words. Otherwise all paths, epsilons and times given by a format are
             kept.
         delta: Residual costs are equal if they round to the same multiple of this, > 0; the cost of a path may change
-            by as much where lattices differ. (Kaldi: 2^-10.)
+            by up to this much where lattices differ. (Kaldi: 2^-10.)
         max_arcs: Maximum number of arcs that determinization may create; also limits its work.
 
     Returns:
@@ -89,8 +89,8 @@ def combine(
     of the result is system combination.
 
     Args:
-        lattices: One lattice per system. None for a system without a lattice, whose weight is then missing from the
-            total probability.
+        lattices: One lattice per system, or None for a system without a lattice; the total probability then lacks the
+            weight of that system.
         weights: Weight of each system, > 0; normalised to sum to 1.  [default: equal weights]
         scales: Weights of the total cost, which are applied to the costs of the result.
         exponents: Raise the path probabilities of system k to the power ``weights[k]`` and normalise each lattice to 1,
