@@ -96,7 +96,7 @@ def beam_search(
         options: Beams and weights.
         bos: Unit that `step` reads first.
         eos: Unit that ends a hypothesis.
-        ctc: Output of a CTC model for each utterance, whose columns are the units of `step`.
+        ctc: Output of a CTC model for each utterance; its columns are the units of `step`.
 
     Returns:
         The finished hypotheses of each utterance, best first, at most `BeamOptions.beam`; an empty list if every

@@ -46,7 +46,7 @@ def ctc_nbest(
         units: Units of the columns.
         lexicon: The allowed words.  [default: any word]
         options: Beams and weights.
-        tracker: The context, whose units are the columns; its states are cleared first. The search with a tracker is
+        tracker: The context; its units are the columns, and its states are cleared first. The search with a tracker is
             implemented in Python, does not support a lexicon, and distinguishes sequences by their units.
         lists: The phrase lists of the utterance, for the tracker.
         key: Utterance id, for messages.
@@ -79,7 +79,7 @@ def ctc_search(
     options: CtcOptions | None = None,
     key: str | None = None,
 ) -> CtcResult:
-    """Search without a tracker and return the result as arrays; arguments and errors as for ``ctc_nbest``."""
+    """Search without a tracker and return the result as arrays; for arguments and errors, see ``ctc_nbest``."""
     options = options or CtcOptions()
     if options.length_reward:
         raise OptionError("length_reward needs a tracker; omit it")
@@ -133,7 +133,7 @@ def ctc_lattice(
     this is the column of the blank.
 
     Args:
-        logprob: As for ``ctc_nbest``.
+        logprob: See ``ctc_nbest``.
         units: Units of the columns.
         key: Utterance id.
         lexicon: The allowed words.  [default: any word]
@@ -145,7 +145,7 @@ def ctc_lattice(
     Raises:
         LatticeError: The lexicon allows no hypothesis.
         SymbolError: A word is not in ``words``.
-        ModelError: As for ``ctc_nbest``.
+        ModelError: See ``ctc_nbest``.
     """
     result = ctc_search(logprob, units, lexicon, options, key=key)
     if not len(result):

@@ -64,7 +64,7 @@ class CtcStream:
 
         Args:
             logprob: Natural log-probabilities of all units at each new frame, [frames, units]; may have no frames.
-            final: These are the last frames, so that all words are complete.
+            final: Whether these are the last frames, so that all words are complete.
 
         Raises:
             ModelError: `logprob` does not contain log-probabilities, or not one per unit; the frames are not added.

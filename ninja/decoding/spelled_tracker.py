@@ -37,8 +37,8 @@ class SpelledTracker:
     """Track the unit histories of a decoder through a contextual grammar of words; has the interface of `Tracker`.
 
     A word is scored when the next word begins, or at the end. Until then its letters get a part of the boost that the
-    word would have if it continued a phrase; this partial boost is removed when the word is scored. So the scores of a
-    sentence's units have the same sum as the scores of its words.
+    word would have if it continued a phrase; this partial boost is removed when the word is scored. The scores
+    of the units of a sentence therefore have the same sum as the scores of its words.
 
     The vocabulary is open: words of phrases are added to it, even if the class model lacks them; all other words that
     the class model lacks are scored as its ``<unk>``.
