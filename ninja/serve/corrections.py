@@ -58,7 +58,7 @@ class Corrections:
 
     Args:
         lists: Files of phrases by name.
-        correcting: Files and options; its own phrases and scales are not used.
+        correcting: Files and options of corrections; its phrases and scales are ignored.
 
     Raises:
         NinjaError: A file cannot be read.

@@ -54,7 +54,7 @@ class Scorer:
         models: Files of the language models, which are loaded here, or a loaded model that is not used elsewhere.
         options: Options of the rescoring.
         words: Symbol table of lattices that contain word ids.
-        context: Models and options of the phrases of requests; its own phrases are not used.
+        context: Models and options for the phrases of requests; its phrases are ignored.
         lists: Files of phrases by name, which requests refer to.
         chosen: Names of the options that the user has set, which apply to lattices of all kinds. Unless
             `max_unknown` is one of them, it is 1.
