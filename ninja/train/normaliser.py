@@ -39,7 +39,7 @@ def with_normaliser(
     """Return a copy of a trained network with layers that estimate its log-normaliser; its weights do not change.
 
     Args:
-        module: The network, whose weights are rounded as when they are stored; see `ninja.lm.checkpoint.as_stored`.
+        module: The network, with its weights rounded as in a file; see `ninja.lm.checkpoint.as_stored`.
         sentences: Training text, as word ids of the network.
         width: Size of the two hidden layers.
         start: Initial weights by name, from layers of this width that were trained for similar weights of the network.

@@ -1,7 +1,7 @@
 """Training data of the phrase encoder: phrases and their plausible misrecognitions.
 
-A word is misrecognised as a similar word of the dictionary, with a probability that decreases with the distance of
-their phones, or as its own phones with simulated errors.
+A word is replaced either by a similar word of the dictionary, with a probability that decreases with the distance of
+their phones, or by its own phones with simulated errors.
 """
 
 from __future__ import annotations

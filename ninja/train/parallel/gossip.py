@@ -1,8 +1,9 @@
 """Asynchronous decentralised SGD (ADPSGD), and its hierarchical variant with nodes of synchronous workers (H-ADPSGD).
 
-A learner is a worker, or a node of several workers that average their gradients as in synchronous SGD and whose first
-worker stores the weights. Each learner takes the next batch when it is ready, so slow learners take fewer batches.
-After each step it averages its weights with those of one partner, while the next gradient is computed.
+A learner is either a single worker or a node of several workers. The workers of a node average their gradients as in
+synchronous SGD, and the first of them stores the weights. Each learner takes the next batch when it is ready, so slow
+learners take fewer batches. After each step, a learner averages its weights with the weights of one partner, while the
+next gradient is computed.
 
 Source: Lian and others, ICML 2018 (see `exchange`); Zhang and others, "A highly efficient distributed deep learning
 system for automatic speech recognition", Interspeech 2019 (nodes).
