@@ -113,7 +113,7 @@ class LatticeFile(OutputFile):
     """An output for lattices: one file, a folder, or several files.
 
     Args:
-        per_input: Each input file may have a separate output.
+        per_input: Whether each input file may have a separate output.
     """
 
     content = "lattices"

@@ -147,7 +147,7 @@ class Console:
         Args:
             unit: Plural name of the items counted.
             to_stdout: Whether the command prints results on stdout.
-            by_reading: `watch_reading` advances the line as lattices are read; otherwise the caller advances it.
+            by_reading: Whether `watch_reading` advances the line as lattices are read, instead of the caller.
         """
         global _shown
         if to_stdout and sys.stdout.isatty():
@@ -253,7 +253,7 @@ def results(
     """Yield the key and the result of each lattice, and show progress on a terminal; see ``ninja.pipeline.stream``.
 
     Args:
-        to_stdout: The command prints results on stdout.
+        to_stdout: Whether the command prints results on stdout.
         how: Further arguments of ``ninja.pipeline.stream``.
     """
     console = current_console()

@@ -14,7 +14,7 @@ def lexical_forms(name: str) -> LexicalForms:
     """Return the lexical forms selected by the option ``--normalizer``; an automatic choice is printed.
 
     Raises:
-        NinjaError: As for `make_normalizer`.
+        NinjaError: See `make_normalizer`.
     """
     console = current_console()
     return LexicalForms(name, lambda line: console.log.note(line))  # the log of the run may be set later
