@@ -65,7 +65,7 @@ def row_texts(prefixes: Sequence[str], begin: npt.NDArray[np.int64], columns: Se
 
 
 def words_column(word: npt.NDArray[np.int32], words: SymbolTable | None) -> Column:
-    """Return a column of words, or of word ids without a symbol table."""
+    """Return a column of words or, without a symbol table, of word ids."""
     if words is None:
         return word
     ids, number = np.unique(word, return_inverse=True)

@@ -158,7 +158,7 @@ class Content:
 def key_of(path: str) -> str:
     """Return the utterance id of a lattice without a key: the file name without its extension and .gz.
 
-    For standard input and for ``<(command)``, whose descriptor numbers vary, it is "stdin".
+    It is "stdin" for standard input, and for ``<(command)``, because the numbers of descriptors vary.
     """
     if _is_nameless(path):
         return "stdin"
@@ -187,7 +187,7 @@ def one_lattice(read: Callable[..., Lattice]) -> Callable[..., Iterator[Entry]]:
 
 
 def keyed(results: Iterable[Lattice | NinjaError]) -> Iterator[Entry]:
-    """Yield lattices and errors with their keys."""
+    """Yield ``(key, lattice or error)`` for each result of a reader."""
     for result in results:
         yield result.key or "", result
 
@@ -390,7 +390,7 @@ def unended_line(content: bytes, comment: bytes = b"#") -> int:
 
 
 def cut_short(path: str | None, key: str | None, line: int) -> FormatError:
-    """Return the error for a last line without a newline, whose last word or number may be incomplete."""
+    """Return the error for a last line without a newline, which may end within a word or a number."""
     message = "the last line has no newline, so the file may be truncated; if it is complete, add a newline"
     return FormatError(message, path, key=key, line=line)
 

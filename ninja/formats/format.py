@@ -226,7 +226,7 @@ def by_name(name: str, purpose: Literal["read", "write"]) -> Format:
 
 
 def by_extension(path: str | os.PathLike[str]) -> list[Format]:
-    """Return the formats with the longest extension that matches a file name without ``.gz``.
+    """Return the formats with the longest extension that matches a file name, ignoring ``.gz``.
 
     Formats that only rewrite files are not returned, because they share the extensions of others.
     """

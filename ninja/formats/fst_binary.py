@@ -44,8 +44,8 @@ def read_fst(content: bytes, key: str, path: str | None = None, options: Openfst
     """Read a lattice from the bytes of an OpenFst file.
 
     By default, output labels become the words, and input labels are dropped. Weights become graph costs, and acoustic
-    costs are 0. An attached output symbol table becomes that of the lattice, as does an input symbol table if every arc
-    has the same label on both sides. Arcs of infinite weight (the zero of the semiring) are dropped.
+    costs are 0. An output symbol table in the file becomes that of the lattice; so does an input symbol table if both
+    labels of every arc are equal. Arcs of infinite weight (the zero of the semiring) are dropped.
 
     Raises:
         FormatError: The file is not a vector or const FST with the arc type standard, log or log64, is damaged, is

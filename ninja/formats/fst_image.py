@@ -26,7 +26,7 @@ class Image:
 
 
 def write_image(fst: Fst, arc_type: ArcType = "standard", symbols: bytes = b"") -> bytes:
-    """Encode an FST whose start is state 0 as a binary image."""
+    """Encode an FST with start state 0 as a binary image."""
     return _core.write_image(
         arc_type, fst.arc_begin, fst.dst, fst.ilabel, fst.olabel, fst.cost, fst.final_cost, symbols
     )

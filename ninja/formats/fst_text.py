@@ -64,8 +64,8 @@ def read_fst_text(
     The source state of the first line is the start. If states are not in topological order, the reachable ones are
     sorted. Without `words` (``--osymbols``), integer labels are used as ids, and names get a new symbol table.
 
-    The file has no end mark: a truncated file is detected only if its last line lacks a newline, or a state has no line
-    although an arc enters it (fstprint writes at least one line per state).
+    The format has no end mark. A truncated file is detected only if its last line lacks a newline, or if an arc enters
+    a state that has no line (fstprint writes at least one line per state).
 
     Args:
         content: The whole file, or a part of it.
@@ -228,7 +228,7 @@ def _digits(cost: npt.NDArray[np.float64]) -> list[str]:
 def begins_fst_text(head: bytes) -> bool:
     """Return whether the first line of a file is an arc, or its only line is a state.
 
-    A line with four fields, of which the last is a pair of costs, is an arc of a Kaldi lattice, not of an FST.
+    A line with four fields that ends with a pair of costs is an arc of a Kaldi lattice, not of an FST.
     """
     rows = [fields for row in head.split(b"\n", 100) if (fields := row.split())][:2]
     if not rows or not _fits(rows[0]):

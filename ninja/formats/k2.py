@@ -53,7 +53,7 @@ def read_k2s(
     options: K2Options = K2Options(),
     key_of: Callable[[int], str] = str,
 ) -> Iterator[Lattice | NinjaError]:
-    """Read all lattices of a k2 file. A ``Path`` is mapped, and must not change while its lattices are in use.
+    """Read all lattices of a k2 file. The file of a ``Path`` is mapped, and must not change while lattices are in use.
 
     Costs are negated scores: lm_scores become the graph cost, and the rest of the score becomes the acoustic cost. Arcs
     into the final state become final costs. If states are not in topological order, the reachable ones are sorted. An
@@ -70,7 +70,7 @@ def read_k2s(
 
 
 def k2_lattices(fsa: Any, options: K2Options = K2Options(), keys: Sequence[str] | None = None) -> list[Lattice]:
-    """Convert a ``k2.Fsa``, or the dictionary of its ``as_dict()``, as ``read_k2s`` does.
+    """Convert a ``k2.Fsa``, or the dictionary that its ``as_dict()`` returns, to lattices, as ``read_k2s`` does.
 
     Raises:
         OptionError: The number of keys differs from the number of lattices.

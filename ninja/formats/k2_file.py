@@ -101,7 +101,7 @@ def read(content: bytes | os.PathLike[str], path: str | None = None) -> Machines
 
 
 def from_fsa(fsa: Any) -> Machines:
-    """Convert a ``k2.Fsa`` in memory, or the dictionary of its ``as_dict()``.
+    """Convert a ``k2.Fsa`` in memory, or the dictionary that its ``as_dict()`` returns.
 
     Raises:
         FormatError: The argument is neither an Fsa nor such a dictionary, or its arcs and attributes are inconsistent.

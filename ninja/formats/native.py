@@ -2,7 +2,7 @@
 
 Each array of ``Lattice`` is a column of lists. Lattices that are read are views of the file, and can be accessed by
 key. Arrow tools (pyarrow, Polars, DuckDB, pandas) read the same columns. The column ``word`` is dictionary-encoded with
-the symbol table: other tools show words, Ninja uses their ids.
+the symbol table, so that other tools show words; Ninja uses their ids.
 """
 
 from __future__ import annotations

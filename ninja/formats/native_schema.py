@@ -136,7 +136,7 @@ def plain(values: Any, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
 
 
 def words_sum(values: Any) -> int:
-    """Return the CRC-32 of a symbol table: offsets of words (int32), their bytes, and the mask of used ids (bytes)."""
+    """Return the CRC-32 of the offsets of words (int32), the bytes of words, and the mask of used ids (bytes)."""
     begin, content = strings(values)
     checksum = isal_zlib.crc32(np.ascontiguousarray(begin - begin[0]))
     checksum = isal_zlib.crc32(content[begin[0] : begin[-1]], checksum)

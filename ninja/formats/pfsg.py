@@ -76,7 +76,7 @@ def read_pfsgs(
     words: SymbolTable | None = None,
     options: PfsgOptions = PfsgOptions(),
 ) -> Iterator[Lattice | NinjaError]:
-    """Yield the lattices of a PFSG file, or their errors. Names without durations become the keys.
+    """Yield the lattices of a PFSG file, or their errors. Keys are names without the durations that SRILM appends.
 
     Raises:
         FormatError: ``read_pfsg`` would raise it, and the rest of the file cannot be read.

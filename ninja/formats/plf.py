@@ -60,8 +60,8 @@ def read_plf(
 
     The columns become states, and a final state follows the last one. The first score of an arc becomes its graph cost;
     other scores are ignored unless ``options`` selects them. By default, scores are probabilities, as in Moses, if all
-    are in (0, 1] and those of the first column sum to 1 or all are 1, else natural log-probabilities, as in Joshua. A
-    line without columns, or an empty line, is the empty sentence. There are no times.
+    are 1, or if all are in (0, 1] and those of the first column sum to 1. Otherwise they are natural log-probabilities,
+    as in Joshua. A line without columns, or an empty line, is the empty sentence. There are no times.
 
     Args:
         content: The line, with or without its newline.

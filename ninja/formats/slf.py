@@ -112,8 +112,8 @@ def read_slf(
 
     Missing words and scores are errors: if some links have words, each link or its node must have one (``W=``), and if
     some links have a score that is part of a cost, each link with a word, or its node, must have it. Only the null word
-    and the words of ``options.silent`` may lack scores, because SRILM does not write them. For words that it has split
-    or inserted (``-split-multiwords``, ``-insert-pause``), whose probability is 1, SRILM does not write scores either;
+    and the words of ``options.silent`` may lack scores, because SRILM does not write them. Nor does SRILM write scores
+    for words that it has split or inserted (``-split-multiwords``, ``-insert-pause``), because their probability is 1;
     read such files with ``missing_score=0``. The first and last node need no word. Links into the first node or out of
     the last node are errors.
 

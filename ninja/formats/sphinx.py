@@ -60,9 +60,9 @@ def read_sphinx(
 ) -> Lattice:
     """Read a lattice from the bytes of a Sphinx file.
 
-    Nodes become states at the frame in which their word begins, and edges become arcs with the word of the node they
-    leave and its acoustic score. Pronunciation numbers are removed ("to(2)" becomes "to"), and fillers become epsilon.
-    There are no language model scores, so graph costs are 0.
+    Nodes become states at the frame in which their word begins, and edges become arcs with their acoustic scores and
+    the word of the node that they leave. Pronunciation numbers are removed ("to(2)" becomes "to"), and fillers become
+    epsilon. There are no language model scores, so graph costs are 0.
 
     Raises:
         FormatError: The file is not a Sphinx lattice, is damaged or truncated, or an edge leaves the last node or

@@ -122,7 +122,7 @@ class Saved:
 
 
 def opened(content: bytes | memoryview) -> Saved:
-    """Open a zip file written by ``torch.save``; raise FormatError if it is another file or damaged."""
+    """Open a zip file written by ``torch.save``; raise FormatError for a damaged file or any other file."""
     try:
         whole = memoryview(content).obj
         file: Any = whole if isinstance(whole, mmap.mmap) else io.BytesIO(whole)

@@ -92,7 +92,7 @@ Rewrite = Callable[[bytes, Corrections, Document], Rewritten]
 
 
 class DocumentEncoder:
-    """Encoder that rewrites documents with the best words of the lattices of their utterances.
+    """Encoder that rewrites documents with the words of the best hypotheses of their utterances.
 
     Utterances that are not added keep their words. The utterances of an entry may be added in any order.
     """
@@ -227,7 +227,7 @@ class DocumentOptions(ListOptions):
     """Options for writing documents: scales for selecting the best hypothesis."""
 
     def most(self, lattice: Lattice) -> int:
-        """Return the number of hypotheses of the utterance in its file."""
+        """Return the number of hypotheses to compute: `n`, else as many as the utterance has in its file."""
         if self.n is None:
             return max(lattice.num_hypotheses, 1) if isinstance(lattice, ListLattice) else 1
         return self.n

@@ -31,8 +31,8 @@ class ItemRevision:
     """Collect the edits that change words in a list of timed items.
 
     If words are replaced one for one and each has its own item, only the text of the items changes. In other
-    replacements, the new items are copies of the old ones and share their time equally. The item of an inserted word is
-    a copy of the preceding item, in the time between it and the next item.
+    replacements, the new items are copies of the old ones and divide the time of these equally. The item of an inserted
+    word is a copy of the preceding item, in the time between it and the next item.
 
     Args:
         entries: The list.

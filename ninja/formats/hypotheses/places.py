@@ -148,8 +148,8 @@ def alternative_costs(
 ) -> list[float | None]:
     """Return the cost of each alternative of an utterance, in nats; None if it has no score.
 
-    Services list alternatives best first, though a confidence may exceed the confidence of the previous one. So if
-    scores are confidences, an alternative costs at least one step of a float32 more than those before it.
+    Services list the best alternative first, even if a later one has a higher confidence. If scores are confidences,
+    each alternative therefore costs at least one float32 step more than those before it.
 
     Args:
         missing_score: Log-probability of alternatives without a score.

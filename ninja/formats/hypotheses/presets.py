@@ -49,7 +49,7 @@ def _is_list(document: Any) -> bool:
 
 
 def _listed(preset: Preset) -> Preset:
-    """Return the variant of a preset whose document is a list of the documents of the preset."""
+    """Return the variant of a preset for a document that is a list of the documents of the preset."""
 
     def below(fields: WordFields) -> WordFields:
         return replace(fields, items=f"[].{fields.items}")

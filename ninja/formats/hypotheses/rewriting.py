@@ -36,7 +36,7 @@ LEAST_SHARE = 0.75  # fraction of the words of all utterances that the text of a
 def rewrite(
     content: bytes, corrections: Corrections, document: Document, presets: Sequence[Preset], options: ListOptions
 ) -> Rewritten:
-    """Return an entry of a document with corrected words; see ``document.Rewrite``.
+    """Rewrite an entry of a document with corrected words; see ``document.Rewrite``.
 
     Raises:
         FormatError: The entry cannot be read.
@@ -258,7 +258,7 @@ def _shifted(form: _Form, part: str, string: str, begin: int) -> list[Splice]:
 def _base(
     candidates: Sequence[Sequence[_Form]], strings_or_words: Sequence[str]
 ) -> tuple[list[str], list[Change], float]:
-    """Return the form of all utterances that matches a text of the file.
+    """Return the form in which the words of all utterances match a text of the file.
 
     Args:
         candidates: Forms of all utterances, in order of preference.
@@ -277,7 +277,7 @@ def _base(
 
 
 def _all_changes(forms: Sequence[_Form]) -> list[Change]:
-    """Return the changes to the words of all utterances in one form, with positions in their concatenation."""
+    """Return the changes to the words of all utterances in one form, at their positions in the concatenated words."""
     changes: list[Change] = []
     shift = 0
     for form in forms:
@@ -289,7 +289,7 @@ def _all_changes(forms: Sequence[_Form]) -> list[Change]:
 
 
 def _has_order(ranked: Sequence[_Ranked], distinct: Sequence[list[str]]) -> bool:
-    """Return whether new sentences are the sentences of a list in the same order, with single words changed."""
+    """Return whether new sentences are those of a list in the same order, except that single words have changed."""
     if len(ranked) != len(distinct):
         return False
     changed = [(old, new) for old, (new, _) in zip(distinct, ranked, strict=True) if old != new]

@@ -1,4 +1,4 @@
-"""Kaldi tables read in batches: archives and script files, binary and text."""
+"""Readers of Kaldi tables of lattices in batches: archives and script files, binary and text."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def script(
         vocabulary: Function that returns the symbol table; it is called when the first Kaldi archive is read.
         foreign: Reader of other formats, which is closed at the end.
         permissive: Skip lattices that cannot be read.
-        guard: Called for each file that is read.
+        guard: Registers each file that is read, so that no output replaces it.
     """
     entries: list[Entry] = []
     position = size = 0  # byte offset in the script file, and number of bytes of lattices
@@ -208,7 +208,7 @@ def rows(script: Stream) -> Iterator[tuple[int, str]]:
 
 
 class _LastFile:
-    """The file that the last line of a script file refers to, which stays open for the next line."""
+    """The file of the last line that was read from a script file; it stays open for the next line."""
 
     def __init__(
         self, listed_in: str, vocabulary: Callable[[], Vocabulary], foreign: NonKaldiReader, guard: Guard | None

@@ -62,8 +62,8 @@ def read_named_text(
 
     The format is Kaldi's text format, except that words may be names, keys may have spaces (as in TheanoLM), and the
     empty line after the last lattice may be missing if that lattice has all its states. A large archive is read twice,
-    because only the whole archive determines whether its words are names. Without `words`, the names get a new symbol
-    table.
+    because the whole archive is needed to decide whether its words are names. Without `words`, the names get a new
+    symbol table.
 
     Yields:
         ``(key, lattice or error)`` pairs; an incomplete last lattice is an error.

@@ -263,7 +263,7 @@ class ObjectReader:
         return integers
 
     def table(self, num_rows: int, num_columns: int, end: str) -> npt.NDArray[np.int32]:
-        """Read integers that are stored with their sizes, up to a closing token, int32 [num_rows, num_columns]."""
+        """Read a table of integers, each stored with its size, int32 [num_rows, num_columns]; text ends with `end`."""
         place = self.place
         if self.binary:
             values = self.integer_items(num_rows * num_columns)
@@ -278,7 +278,7 @@ class ObjectReader:
         return values.reshape(num_rows, num_columns).astype(np.int32)
 
     def integer_items(self, count: int) -> npt.NDArray[np.int32]:
-        """Read binary integers that are stored with their sizes, int32 [count]."""
+        """Read binary integers, each of which is stored with its size, int32 [count]."""
         place, items = self.place, self._items(count, _ITEM)
         if (items["size"] != 4).any():
             bad = int(np.flatnonzero(items["size"] != 4)[0])

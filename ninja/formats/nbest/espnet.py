@@ -43,7 +43,7 @@ def read_espnet(
     score_as: ScoreAs = "acoustic",
     encoding: str = "utf-8",
 ) -> list[NBest]:
-    """Read lists from the contents of the files ``text`` (or ``token``) and ``score`` of each 1-based rank.
+    """Read lists from the contents of ``text`` (or ``token``) and ``score``, which are given for each 1-based rank.
 
     The score is the weighted sum of the natural log-probabilities of all models in the search; higher is better.
 

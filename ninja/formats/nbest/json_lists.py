@@ -7,10 +7,10 @@ The schema, with the default names of ``ObjectFields``::
 A file has one such object per line (JSON lines), a list of objects, lists of lists (dialogues with turns), or an object
 that maps keys to lists of hypotheses. A hypothesis has ``score``, or ``am_score`` and ``lm_score``, and optionally
 words with times in seconds: ``"words": [{"word": "a", "start": 0.1, "end": 0.2}, …]``. The text may be a list of words.
-A hypothesis may also be only a text, with its score in a separate list. In ESPnet, icefall, SpeechBrain and Whisper,
-users choose the names of fields; options specify them.
+A hypothesis may also be only a text, with its score in a separate list. ESPnet, icefall, SpeechBrain and Whisper
+have no fixed names of fields; options specify them.
 
-An empty list is an empty sentence: the recogniser output no words.
+An empty list is read as an empty sentence, because the recogniser output no words.
 
 Other fields are kept for the writer of JSON (``json_records``). A combined score is ignored if there are
 scores of single models. Times are ignored if a word of the hypothesis, or a hypothesis of the list, lacks them.

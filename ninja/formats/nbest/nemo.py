@@ -133,7 +133,7 @@ def write_nemo(
 
 
 def costs(cost: float, score_as: ScoreAs) -> tuple[float, float]:
-    """Use a single cost as the graph or acoustic cost; return both costs, of which the other is 0."""
+    """Return a single cost as ``(graph, acoustic)`` costs, with 0 for the cost that `score_as` does not select."""
     return (cost, 0.0) if score_as == "graph" else (0.0, cost)
 
 

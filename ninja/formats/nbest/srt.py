@@ -50,7 +50,7 @@ def scan_srt(content: bytes, path: str | None = None) -> Iterator[Cue | FormatEr
 
 
 def _cut_cue(lines: list[bytes], head: int, first: int, stop: int) -> int | None:
-    """Return the index of a line with the number of a truncated next cue, whose times are missing or incomplete.
+    """Return the index of the line with the number of a truncated next cue, which lacks complete times.
 
     Args:
         lines: The lines of the file.

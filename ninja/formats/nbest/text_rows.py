@@ -108,8 +108,8 @@ class Block(Generic[T]):
 def blocks(lines: Iterable[Line[T]], path: str | None) -> Iterator[Block[T]]:
     """Group consecutive lines by their keys, and yield each group when it is complete.
 
-    The error of a line belongs to the utterance with its key, or to the utterance whose lines surround it; any other
-    error is a separate group. An utterance whose lines are not consecutive is an error.
+    The error of a line belongs to the utterance with the key of the line, or to the utterance with the lines around it.
+    Any other error is a separate group. It is an error if the lines of an utterance are not consecutive.
     """
     keys: set[str] = set()
     last: Block[T] | None = None
