@@ -241,7 +241,7 @@ class _Search(Search[Setting]):
         return [Setting(*values) for values in product(*self._grid)]
 
     def preference(self, point: Setting) -> tuple[Any, ...]:
-        """Prefer class boosts near the initial one, then small keyword boosts, then the nearest to the start."""
+        """Prefer class boosts near the initial one, then small keyword boosts, then points near the initial point."""
         distance = math.hypot(
             (point.class_weight - self._start.class_weight) / 0.25,
             math.log2(point.acoustic_scale / self._start.acoustic_scale) / 0.5,

@@ -112,12 +112,12 @@ def tune_confidence(
 ) -> TunedConfidence:
     """Fit a map from features of decoded words to the probability that they are correct.
 
-    The words of minimum Bayes risk decoding are aligned with the references, which labels each as correct or wrong. The
-    logistic map uses posteriors at several scales, the bins, the length and the times of the word, means over the
-    utterance, and, if they are available, its surprise and its posterior without boosts; its L2 penalties are chosen by
+    Words from minimum Bayes risk decoding are aligned with the references, and labelled as correct or wrong. The
+    logistic map uses posteriors at several scales, the bins, lengths and times of words, means over the utterance and,
+    if available, the surprise of words and their posteriors without boosts. The L2 penalties of this map are chosen by
     cross-validation. The monotone map uses the posterior only and keeps the order of words. Posteriors are kept if the
-    set has fewer than 300 words, or fewer than 30 correct or wrong words, or if the map is not better than they are in
-    cross-validation.
+    set has fewer than 300 words, or fewer than 30 correct or wrong words, or if the map is not better than posteriors
+    in cross-validation.
 
     Args:
         lattices: A development set. Lattices without a reference are ignored.
@@ -131,7 +131,7 @@ def tune_confidence(
             and words of speakers with many words have smaller weights in the logistic map.  [default: folds consist of
             utterances]
         forms: Lexical forms, by which words are compared.
-        log: Log of lattices that fail.
+        log: Log for the errors of lattices, which are then ignored.
 
     Raises:
         FormatError: No lattice has a reference, or an utterance has no speaker.
