@@ -19,7 +19,7 @@ _COUNTS = ("#SENT", "#WORD", "Corr", "Sub", "Ins", "Del", "Err", "S.Err")
 def align_text(reference: Sequence[str], hypothesis: Sequence[str]) -> Alignment:
     """Align a hypothesis with its reference as Kaldi's align-text does.
 
-    The number of edits is the same as for ``align``. In case of a tie, going backwards from the end, pairs of words are
+    The number of edits is the same as for ``align``. Ties are broken from the end backwards: pairs of words are
     preferred to deletions, and deletions to insertions.
 
     Source: Kaldi, util/edit-distance-inl.h, LevenshteinAlignment.

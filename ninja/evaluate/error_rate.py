@@ -52,7 +52,7 @@ class ErrorRate(Counts):
 
     @property
     def wer(self) -> float:
-        """Word error rate in percent; if the references are empty, 0 without errors, else infinity."""
+        """Word error rate in percent. For empty references, it is 0 without errors, else infinity."""
         return percent(self.errors, self.words)
 
     @property
@@ -118,8 +118,8 @@ def align_at_costs(
 ) -> Alignment:
     """Align a hypothesis with its reference at the least cost, given the costs of the edits.
 
-    In case of a tie, going backwards from the end, pairs of words are preferred to insertions, and insertions to
-    deletions. kaldialign breaks ties differently, which affects the errors of individual words.
+    Ties are broken from the end backwards: pairs of words are preferred to insertions, and insertions to deletions.
+    kaldialign breaks ties differently, which affects the errors of individual words.
     """
     ids: dict[str, int] = {}
     first, second = (

@@ -71,8 +71,8 @@ class LatticeFilter:
 def relabel(lattice: Lattice, mapping: Mapping[int, Sequence[int]]) -> Lattice:
     """Replace each word of a lattice by any number of words.
 
-    An arc whose word is replaced by several words becomes a chain of arcs, the first of which has the costs; the result
-    then has neither alignments nor times.
+    If a word is replaced by several words, its arc becomes a chain of arcs. The first arc has the costs, and the result
+    has neither alignments nor times.
     """
     if all(len(words) < 2 for words in mapping.values()):
         ids = np.array(sorted({EPSILON, *mapping}))
