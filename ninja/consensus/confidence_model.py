@@ -65,7 +65,7 @@ class ConfidenceModel:
         return sigmoid(logits)
 
     def text(self, comments: Iterable[str] = ()) -> str:
-        """Return the content of the file, which begins with comments."""
+        """Return the content of a TOML file with this model, after the given comments."""
         values: dict[str, Any] = {
             "version": VERSION,
             "map": self.map,

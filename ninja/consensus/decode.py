@@ -102,11 +102,11 @@ def mbr_decode(
         hypothesis: Word ids of the initial hypothesis; zeros are skipped. For a batch, one sequence per lattice.
             [default: the best path]
         forms: Lexical forms by which words are compared. Bins then contain lexical words, each replaced by its most
-            probable written form in the bin, and in case of a tie by the smaller id. If a written word with several
-            lexical words, such as "twenty-three", is the most probable form of all of them, it appears once in the
-            decoded sequence; otherwise, and in bins, the lexical words are used. A written word without lexical words,
-            such as a comma, appears in the decoded sequence, but not in bins: the most probable one between two words
-            is kept if it is more probable than none.  [default: words are compared unchanged]
+            probable written form in the bin; of equally probable forms, the one with the smaller id is used. If a
+            written word with several lexical words, such as "twenty-three", is the most probable form of all of them,
+            it appears once in the decoded sequence; otherwise, and in bins, the lexical words are used. A written word
+            without lexical words, such as a comma, appears in the decoded sequence, but not in bins: the most probable
+            one between two words is kept if it is more probable than none.  [default: words are compared unchanged]
 
     Returns:
         The words and their network; for a batch, one result per lattice. If a lattice has a single path, all
