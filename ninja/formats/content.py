@@ -64,8 +64,8 @@ class Content:
     def whole(self) -> bytes:
         """Return all bytes, decompressed and without a byte order mark.
 
-        The limit is 16 GB. For a gzip file it is 256 MB or 100 times the compressed size, whichever is larger; for
-        standard input and command output, whose compressed size is unknown, it is 16 GB. The bytes are cached.
+        The limit is 16 GB. For a gzip file, it is 256 MB or 100 times the compressed size, whichever is larger, unless
+        the compressed size is unknown, as for standard input and command output. The bytes are cached.
 
         Raises:
             FormatError: The limit is exceeded, or the gzip stream is damaged.
@@ -84,7 +84,7 @@ class Content:
         return self._whole
 
     def first_lines(self) -> bytes:
-        """Return the first complete lines without consuming them; b"" if the file is short or they exceed 64 MB."""
+        """Return the first complete lines without consuming them; b"" for a file below 1 MB or lines above 64 MB."""
         size = CHUNK
         while size <= LARGEST_HEAD and len(head := self.stream.head(size)) == size:
             if head.count(b"\n") >= FIRST_LINES:

@@ -127,7 +127,7 @@ class NotingEncoder(Encoder, Protocol):
 class Write(NamedTuple):
     """The writer of a format.
 
-    One of the first three fields is set; for Kaldi archives, whose writing can be resumed, none of them is set.
+    One of the first three fields is set, except for Kaldi archives, because these can be resumed.
     """
 
     encode: Callable[[Any, WriteSettings], bytes] | None = None  # for formats whose files are concatenated entries
@@ -174,7 +174,7 @@ class Reader(NamedTuple):
 
     @classmethod
     def of(cls, format: Format, values: dict[str, str], encoding: str = "utf-8") -> Reader:
-        """Create a reader from option values as text.
+        """Create a reader from option values that are given as text.
 
         Raises:
             OptionError: An option is unknown, or its value is invalid.
@@ -315,7 +315,7 @@ def split_options(text: str) -> tuple[str, dict[str, str]]:
 def fill_options(
     options: Callable[..., Options] | None, values: Mapping[str, str], name: str, **defaults: Any
 ) -> Options | None:
-    """Create an options dataclass from the texts of its fields; return None if the format has no options.
+    """Create an options dataclass from values given as text; return None if the format has no options.
 
     List items are separated by ``+``, and ``none`` means None. `defaults` for fields that do not exist are ignored.
     """

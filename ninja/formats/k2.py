@@ -57,7 +57,7 @@ def read_k2s(
 
     Costs are negated scores: lm_scores become the graph cost, and the rest of the score becomes the acoustic cost. Arcs
     into the final state become final costs. If states are not in topological order, the reachable ones are sorted. An
-    arc with several words (ragged aux_labels) becomes several arcs, the first of which has the costs. Keys come from
+    arc with several words (ragged aux_labels) becomes several arcs; the first one has the costs. Keys come from
     Ninja's attribute, else from ``key_of``, which is called with the 1-based number of the FSA.
 
     Raises:
@@ -222,7 +222,7 @@ class K2Encoder:
 
 
 def k2_attributes(lattices: Sequence[Lattice]) -> dict[str, npt.NDArray[Any]]:
-    """Convert lattices to the arrays of an FsaVec, named as for ``k2.Fsa.from_dict``; see `K2Encoder`.
+    """Convert lattices to the arrays of an FsaVec, with the names in ``k2.Fsa.from_dict``; see `K2Encoder`.
 
     Raises:
         LatticeError: A lattice has no final state, or costs or counts exceed the types of k2.

@@ -39,7 +39,7 @@ class Ragged:
 
 @dataclass(frozen=True, slots=True)
 class Machines:
-    """FSAs whose states and arcs are concatenated."""
+    """FSAs with concatenated states and arcs."""
 
     arcs: Int32  # [4 * num_arcs], source, destination, label and bits of the score of each arc
     state_begin: Int64  # [num_fsas + 1], offsets of the states of each FSA
@@ -212,7 +212,7 @@ def scores(machines: Machines, name: str, path: str | None) -> npt.NDArray[np.fl
 
 
 def one_word_each(machines: Machines, words: Array | Ragged | None, path: str | None) -> tuple[Machines, Int32 | None]:
-    """Split each arc with several words into several arcs, the first of which has the scores.
+    """Split each arc with several words into several arcs; the first one gets the scores.
 
     Returns:
         The FSAs, and the word of each of their arcs, int32 [num_arcs], or None without `words`.

@@ -172,7 +172,7 @@ class Mesh:
     _bins: dict[int, dict[str, list[float | None]]] = field(default_factory=dict)
 
     def bins(self) -> list[list[Word]]:
-        """Return the words of each position; posteriors are divided by the total of the mesh."""
+        """Return the words of each position; posteriors are divided by the total posterior of the mesh."""
         if self.size is None:
             raise self._refused("the mesh has no numaligns line")
         bins: list[list[Word]] = []
@@ -295,7 +295,7 @@ def write_mesh(mesh: ConfusionNetwork | Lattice) -> str:
 
     The graph costs of such a lattice become posteriors, which are read as the same costs. Words with times get an
     ``info`` line with the start and duration in seconds, acoustic and language model scores of 0, and no phones.
-    Positions whose posteriors do not sum to 1 get a ``posterior`` line.
+    Positions with posteriors that do not sum to 1 get a ``posterior`` line.
 
     Raises:
         LatticeError: The state times are inconsistent.

@@ -140,7 +140,7 @@ def _refuse_constant(name: str) -> float:
 
 
 def _offsets(name: str, entry: Any) -> tuple[int, int]:
-    """Return the start and end of the bytes of an array, counted from the start of the first array."""
+    """Return the start and end of the bytes of an array, relative to the start of the first array."""
     if not isinstance(entry, dict) or set(entry) != ENTRY:
         raise FormatError(f"array {name[:60]!r}: expected {', '.join(sorted(ENTRY))} and nothing else", byte=LENGTH)
     offsets = entry["data_offsets"]

@@ -166,7 +166,7 @@ def refuse_empty(lattice: Lattice) -> None:
 
 
 def text_encoder(write: Callable[..., bytes]) -> Callable[[Lattice, WriteSettings], bytes]:
-    """Return the function ``encode`` of a format, given its ``write_X(lattice, words, options, encoding)``."""
+    """Create the function ``encode`` of a format from its ``write_X(lattice, words, options, encoding)``."""
 
     def encode(lattice: Lattice, settings: WriteSettings) -> bytes:
         return write(lattice, settings.words, settings.options, settings.encoding)

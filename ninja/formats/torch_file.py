@@ -37,7 +37,7 @@ _LOCAL_HEADER = 30  # bytes
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """A tensor whose elements stay in the file."""
+    """A tensor; its elements stay in the file."""
 
     storage: Array  # [num_elements], read-only
     begin: int  # index of the first element in the storage
@@ -75,7 +75,7 @@ class Tensor:
 
 @dataclass(slots=True)
 class Instance:
-    """An object of a class of another package, with its state."""
+    """An instance of a class from another package, with its state."""
 
     name: str  # qualified name of the class
     state: Any = None
@@ -147,7 +147,7 @@ def opened(content: bytes | memoryview) -> Saved:
 
 
 def load(saved: Saved, names: Collection[str], only: str) -> Any:
-    """Load the saved object, which consists of ``Tensor``, ``Instance`` and plain Python objects.
+    """Load the saved object, which consists of ``Tensor``, ``Instance`` and built-in Python objects.
 
     Args:
         saved: The zip file.
@@ -166,7 +166,7 @@ def load(saved: Saved, names: Collection[str], only: str) -> Any:
 
 
 def load_arrays(image: bytes | memoryview, only: str) -> Any:
-    """Load a saved object as plain Python objects and arrays (bfloat16 as float32).
+    """Load a saved object as built-in Python objects and arrays (bfloat16 as float32).
 
     Args:
         image: The bytes of the zip file.

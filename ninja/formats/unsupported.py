@@ -38,7 +38,7 @@ def is_utf_16(head: bytes) -> bool:
 
 
 def refusal(head: bytes) -> str | None:
-    """Return the message for an unsupported file, or None."""
+    """Return the error message for an unsupported file, or None for any other file."""
     if is_utf_16(head):
         return "the file is UTF-16; convert it with iconv -f UTF-16 -t UTF-8"
     return next((message for mark, message in _MARKS if re.match(mark, head, re.DOTALL)), None)

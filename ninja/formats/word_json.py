@@ -1,4 +1,4 @@
-"""Words with times and confidences as JSON; the format ``ninja-words``."""
+"""The format ``ninja-words``: words with times and confidences as JSON."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ GROWTH = 64  # maximum number of links per arc
 
 @dataclass(frozen=True, slots=True)
 class WordNodes:
-    """A graph whose nodes have words, and whose links have costs."""
+    """A graph with words on nodes and costs on links."""
 
     state: npt.NDArray[np.int64]  # [num_nodes], state at which the word begins (or ends); num_states for the end node
     word: npt.NDArray[np.int64]  # [num_nodes], index of an arc with the word of the node; -1 for no word

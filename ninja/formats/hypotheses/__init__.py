@@ -1,1 +1,1 @@
-"""Hypothesis files of recognisers, which are read by presets and rewritten with new words in their original format."""
+"""Hypothesis files of recognisers: presets for reading them, and writers that change only the words."""

@@ -53,7 +53,7 @@ def changed_words(old: Sequence[str], new: Sequence[str]) -> list[Change]:
 
 
 def applied(old: Sequence[str], changes: Sequence[Change]) -> list[str]:
-    """Apply changes to old words."""
+    """Return the words that result from applying changes to old words."""
     words: list[str] = []
     at = 0
     for begin, end, replacement in changes:
@@ -63,7 +63,7 @@ def applied(old: Sequence[str], changes: Sequence[Change]) -> list[str]:
 
 
 class Correspondence:
-    """Correspondence between the words of a text and the words of another form of the same text.
+    """Correspondence between the words of two forms of a text.
 
     Args:
         words: The words of the text.

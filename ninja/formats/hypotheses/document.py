@@ -21,7 +21,7 @@ CHANGED = "the file has changed since it was read; run the command again"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Document:
-    """A file whose utterances were read and that will be rewritten.
+    """A file from which utterances were read, and which will be rewritten.
 
     A file is a sequence of entries: its lines, or one entry for the whole file.
     """
@@ -115,7 +115,7 @@ class DocumentEncoder:
         Raises:
             LatticeError: The lattice is not from a file of this format, or later entries of its file were already
                 written.
-            OutputError: The lattice is from a second file, and such files cannot be joined.
+            OutputError: The lattice is from a second file, and files of this format cannot be joined.
             InputError: The file has changed since it was read.
         """
         origin = origin_of(nbest, self._format)

@@ -147,7 +147,7 @@ def _with_words(entries: ItemList, words: Sequence[str] | None) -> ItemList:
     """Combine the items of a list into words.
 
     Args:
-        words: The words of the text, whose parts may be separate items.
+        words: The words of the text; parts of a word may be separate items.
     """
     join = entries.fields.join
     if join in ("text", "spelled"):

@@ -1,4 +1,4 @@
-"""The presets of recognisers, and their formats."""
+"""Presets for the JSON of recognisers, and the formats that use them."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ class ObjectReader:
             self.cut_short("the mark of a binary object")
 
     def begin_entry(self, key: str) -> None:
-        """Begin the object of an entry whose key is already known, for example from a script file."""
+        """Begin the object of an entry with a key that is already known, for example from a script file."""
         self.key, self._counts_lines = key, False
         self.begin_object()
 

@@ -1,4 +1,4 @@
-"""Kaldi text tables, whose lines have a key and fields, as in ``text``, ``utt2spk`` and ``segments``.
+"""Kaldi text tables, which have a key and fields on each line, as in ``text``, ``utt2spk`` and ``segments``.
 
 Fields are separated by ASCII spaces only, because some vocabularies have words that contain Unicode spaces.
 

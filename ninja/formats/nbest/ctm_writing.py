@@ -46,7 +46,7 @@ class CtmLines:
 class CtmEncoder:
     """Encoder that writes new words into the lines of an input CTM file, or creates lines for other lists with times.
 
-    Words that replace as many words keep the times and confidences of the lines. Words that replace fewer or more words
+    New words that replace an equal number of old words get the times and confidences of the old words. Other new words
     get the times of the lattice, and no confidence (``NA``).
 
     Source: NIST, SCTK, doc/infmts.htm, the format ctm.
@@ -72,7 +72,7 @@ class CtmEncoder:
         return encoded("".join(f"{row}\n" for row in rows), encoding, nbest.key)
 
     def end(self) -> bytes:
-        """Return no bytes."""
+        """Return no bytes, because CTM has no footer."""
         return b""
 
     def _rows(self, nbest: NBest, words: Sequence[str]) -> list[str]:

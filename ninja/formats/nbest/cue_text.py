@@ -1,4 +1,4 @@
-"""Find the words in the text of a cue, between tags, line breaks and spaces, and replace them."""
+"""Find and replace the words between the tags, line breaks and spaces in the text of a cue."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def _skipped(text: str, at: int) -> int:
 
 
 def _with_edits(text: str, edits: Iterable[Edit]) -> str:
-    """Apply edits, each of which is within a line, and remove the lines that become empty."""
+    """Apply edits, which must not extend over several lines, and remove the lines that become empty."""
     lines: list[str] = []
     pending = list(edits)[::-1]
     begin = 0

@@ -49,7 +49,7 @@ class CaptionEncoder:
         return self.end() + content
 
     def end(self) -> bytes:
-        """Return the header if it has not been written, because there are no captions."""
+        """Return the header if no caption has been written, else no bytes."""
         header, self._header = self._header, b""
         return header
 

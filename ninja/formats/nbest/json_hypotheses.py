@@ -25,7 +25,7 @@ SCORE, AM_SCORE, LM_SCORE = "score", "am_score", "lm_score"
 class ObjectFields:
     """Names of the fields of JSON objects, and the meaning of their scores.
 
-    Scores whose names are joined by ``+`` are added. If the user sets `score`, it is used even if ``am_score`` and
+    Scores with names that are joined by ``+`` are added. If the user sets `score`, it is used even if ``am_score`` and
     ``lm_score`` are present, unless the user also sets one of these.
     """
 
@@ -122,7 +122,7 @@ class Spoken:
 
 
 def listed_of(entry: dict[str, Any], fields: ObjectFields, where: ObjectPlace) -> Any:
-    """Return the list of hypotheses of an object; texts and scores in separate lists are combined to objects."""
+    """Return the list of hypotheses of an object; texts and scores in separate lists are combined into objects."""
     if fields.nbest is None:
         return [entry]
     listed = entry.get(fields.nbest)
@@ -206,7 +206,7 @@ def _missing(entry: dict[str, Any], fields: ObjectFields, where: ObjectPlace) ->
 
 
 def _likely_score(entry: dict[str, Any]) -> str:
-    """Return the name of a numeric field, preferably one whose name suggests a score."""
+    """Return the name of a numeric field, preferably a name that suggests a score."""
     numbers = [
         name
         for name, value in entry.items()

@@ -17,7 +17,7 @@ LARGEST_FRAME = 2**31 - 1
 
 
 def nbest_lattice(nbest: NBest, words: SymbolTable | None = None, path: str | None = None) -> Lattice:
-    """Create a lattice whose paths are the hypotheses of a list, with their costs.
+    """Create a lattice with one path, including the costs, for each hypothesis of a list.
 
     Hypotheses share arcs as long as their words, costs, times and labels are equal; equal hypotheses share a path. Gaps
     between words become arcs without a word. Costs are rounded to single precision.

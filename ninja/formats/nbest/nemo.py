@@ -194,7 +194,7 @@ class NemoWriteOptions(ListOptions):
 
 
 class _Encoder:
-    """Encoder of lists, all of which must have the same number of hypotheses."""
+    """Encoder of lists, which must all have the same number of hypotheses."""
 
     def __init__(self, settings: WriteSettings) -> None:
         self._settings = settings
@@ -214,7 +214,7 @@ class _Encoder:
         return content
 
     def end(self) -> bytes:
-        """Return no bytes."""
+        """Return no bytes, because the format has no footer."""
         return b""
 
 

@@ -56,8 +56,8 @@ def read_srilm(content: bytes, key: str, path: str | None = None, options: Srilm
 
     * ``NBestList1.0``: ``(score) words``; the header is optional. As in SRILM, the combined score of both models, in
       bytelogs, becomes the acoustic cost.
-    * ``NBestList2.0``: each word has times and the scores of both models in bytelogs. Phones and states, whose times
-      are within those of their word, are dropped. The rest of the score of the line is the acoustic cost of the end.
+    * ``NBestList2.0``: each word has times and the scores of both models in bytelogs. Phones and states, which have
+      times within those of their word, are dropped. The rest of the score of the line is the acoustic cost of the end.
     * No header: ``acoustic graph number-of-words words``, with logarithms to base 10. The number is not used, because
       SRILM's language model may not count pauses, noises and tags, and may count multiwords (``you_know``) as several
       words. Hypotheses of probability 0 are dropped.

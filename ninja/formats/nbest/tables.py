@@ -1,6 +1,6 @@
-"""N-best lists in Parquet and Arrow tables, in which a row is an utterance or a hypothesis; written as Parquet.
+"""N-best lists in tables, which are read from Parquet and Arrow files, and written as Parquet.
 
-Columns have the names and meanings of the fields in JSON (``json_lists``)::
+A row is an utterance or a hypothesis. Columns have the names and meanings of the fields in JSON (``json_lists``)::
 
     id: string    text: string                                                     a row is a hypothesis
     id: string    nbest: list of strings    score: list of numbers
@@ -171,7 +171,7 @@ def _lists(batches: Iterator[Any], columns: ObjectFields, content: Content) -> I
 
 
 def _values(batch: Any, path: str | None) -> dict[str, list[Any]]:
-    """Return the values of the columns whose types JSON can represent."""
+    """Return the values of the columns with types that JSON can represent."""
     values = {}
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         if _is_plain(column.type):

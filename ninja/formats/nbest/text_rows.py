@@ -1,4 +1,4 @@
-"""Readers of lines, words and numbers of text files, whose errors have line numbers; grouping of lines by utterance."""
+"""Reading of lines, words and numbers of text files, with line numbers in errors; grouping of lines by utterance."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class TimedOptions(BestOptions):
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """The times of an utterance in seconds from the start of its recording, where known."""
+    """The times of an utterance in seconds from the start of its recording; unknown values are None."""
 
     recording: str | None  # name from the segments file
     begin: float | None
@@ -112,7 +112,7 @@ class TimedWords:
 def confidences_of(origin: Origin, words: Sequence[str]) -> list[float | None] | None:
     """Return the confidences of words from the file of their utterance; None if the file has no confidences.
 
-    Words that replace as many words get the confidences of these; words that replace fewer or more words get None.
+    New words that replace an equal number of old words get the confidences of the old words; other new words get None.
     """
     if not origin.confidences:
         return None
