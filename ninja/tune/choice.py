@@ -24,7 +24,7 @@ Reason = Literal["better", "best", "too few words", "chance"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcomes:
-    """Word errors of each point of a search on each group of utterances."""
+    """Word errors at each point of a search, for each group of utterances."""
 
     expected: Doubles  # [points, groups], expected errors over the posteriors of the sentences
     errors: Doubles  # [points, groups], errors of the best sentences
@@ -39,7 +39,7 @@ class Outcomes:
         return Outcomes(self.expected[points], self.errors[points], self.words)
 
     def wer(self, point: int) -> float:
-        """Return the word error rate of the best sentences, percent."""
+        """Return the word error rate of the best sentences at a point, in percent."""
         return 100.0 * float(self.errors[point].sum()) / max(int(self.words.sum()), 1)
 
 

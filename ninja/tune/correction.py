@@ -27,7 +27,7 @@ class TunedCorrection:
 
     @property
     def story(self) -> str:
-        """The result in one line."""
+        """A one-line summary of the result."""
         if self.bound is None:
             return f"no threshold keeps the rate of false corrections below {self.max_rate:g}"
         bound = self.bound
@@ -110,7 +110,7 @@ class ListComparison:
 
     @property
     def story(self) -> str:
-        """The result in one line."""
+        """A one-line summary of the result."""
         utterances = counted(self.num_utterances, "utterance")
         rates = f"WER {self.before.wer:.2f} before, {self.after.wer:.2f} after"
         return f"development set: {rates}; {self.num_differences} of {utterances} differ"

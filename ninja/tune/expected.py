@@ -47,7 +47,7 @@ class Weights:
 
 
 def rounded_shares(shares: Sequence[float] | Doubles) -> tuple[float, ...]:
-    """Round the shares of a mixture, which still sum to 1."""
+    """Round the shares of a mixture so that they still sum to 1."""
     rounded = [round(float(share), DIGITS) for share in shares]
     last = max(place for place, share in enumerate(rounded) if share > 0)
     rounded[last] = round(1.0 - sum(share for place, share in enumerate(rounded) if place != last), DIGITS)

@@ -29,7 +29,7 @@ class TunedScales:
 
     @property
     def wer(self) -> float:
-        """Word error rate of the best paths at the scales."""
+        """Word error rate of the best paths at the chosen scales."""
         return self.tuned.wer_rescored
 
     @property

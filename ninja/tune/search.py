@@ -47,7 +47,7 @@ class Axis:
         return sorted({*(float(np.clip(self.rounded(value), self.low, self.high)) for value in values), start})
 
     def rounded(self, value: float) -> float:
-        """Round a value to the significant digits."""
+        """Round a value to the number of significant digits of the axis."""
         return value if self.digits is None else float(f"{value:.{self.digits}g}")
 
     def edge(self, value: float) -> str | None:
@@ -87,7 +87,7 @@ class Search(ABC, Generic[Point]):
 
     @abstractmethod
     def moved(self, point: Point, axis: int, value: float) -> Point:
-        """Return the point with another value on an axis."""
+        """Return a copy of a point with another value on an axis."""
 
     def middle(self, values: Sequence[float], ranges: Sequence[Sequence[int]], current: float) -> int:
         """Return the index of the best value of a line: the (lower) middle of the longest range of ties."""

@@ -28,7 +28,7 @@ Words = dict[str, list[str]]  # recognised words by key
 
 
 class Setting(NamedTuple):
-    """Values tried for the tuned parameters: boosts, class-model weight, and scales."""
+    """A combination of values of the tuned parameters: boosts, class-model weight, and scales."""
 
     keyword_boost: float
     class_boost: float

@@ -1,4 +1,4 @@
-"""Word errors of the paths of a lattice against its reference, by lexical forms."""
+"""Word errors of lattice paths against a reference, in words or in lexical forms."""
 
 from __future__ import annotations
 
