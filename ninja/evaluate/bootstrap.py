@@ -151,7 +151,7 @@ def sum_by_speaker(counts: Sequence[Counts], keys: Sequence[str], speakers: Mapp
 def paired_test(differences: Counts, replications: int = REPLICATIONS, seed: int = 0) -> float:
     """Compute the two-sided p-value of the hypothesis that two systems are equally good.
 
-    The sign of each difference is assigned at random. The p-value is the fraction of assignments whose sum is at least
+    The sign of each difference is assigned at random. The p-value is the fraction of assignments with a sum at least
     as far from zero as the observed sum. With at most ``EXACT_UNITS`` non-zero differences, all assignments are
     enumerated.
 

@@ -47,7 +47,7 @@ class ConfidenceScores:
     bins: tuple[ReliabilityBin, ...]  # bins of equal width
 
     def __str__(self) -> str:
-        """Return a line in the style of a word error rate."""
+        """Return the scores on one line, followed by the counts in brackets."""
         counts = f"{self.num_correct} correct of {self.num_words} words"
         nce = round(self.nce, 3) + 0.0  # converts -0.0 to 0.0
         return f"NCE {nce:.3f}, ECE {self.ece:.3f}, AUC {self.auc:.3f} [ {counts} ]"

@@ -142,7 +142,7 @@ class EntityReport:
         )
 
     def __str__(self) -> str:
-        """Return Kaldi's three lines, the lines of the entities, and a table of classes."""
+        """Return the three lines of Kaldi's compute-wer, the lines of the entities, and a table of classes."""
         lines = [str(self.overall)]
         parts = {"CONTEXTUAL": self.contextual(), "GENERAL": self.general()}
         if all(part.rates for part in parts.values()):

@@ -59,8 +59,8 @@ def number(
     """Convert references to word ids.
 
     Args:
-        references: Reference words by utterance id; without a symbol table, decimal ids.
-        words: Symbol table of the lattices. If it grows, words are looked up when ``of`` is called.
+        references: Reference words by utterance id. Without a symbol table, words must be decimal ids.
+        words: Symbol table of the lattices. If it is still growing, words are looked up when ``of`` is called.
         oov: Id for words that are not in the table: -1 matches no word; Kaldi's recipes use the id of ``<unk>``.
         forms: Lexical forms of the words in the table; the result then has the ids of lexical words.
 
