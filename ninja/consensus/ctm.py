@@ -1,4 +1,4 @@
-"""CTM output: one line per word with its time, as scoring tools expect it."""
+"""CTM output for scoring tools, which has one line per word with its time."""
 
 from __future__ import annotations
 
@@ -62,11 +62,11 @@ def path_ctm(
     """Return the CTM lines of a lattice that is a single path: key, channel 1, start, duration, word.
 
     Args:
-        lattice: A linear lattice whose arcs have the labels of their words.
+        lattice: A linear lattice in which each arc has the alignment labels of its word.
         frame_shift: Seconds per frame (per label), > 0.
         precision: Number of digits after the decimal point, 0 to 100.
         words: Symbol table. Without one, word ids are printed.
-        print_silence: Also print a line for each arc without a word.
+        print_silence: Also return a line for each arc without a word.
 
     Raises:
         LatticeError: The lattice is not a single path, or has no times.

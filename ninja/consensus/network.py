@@ -61,7 +61,7 @@ def lattice_mesh(
     """Convert a lattice to a word mesh with the posteriors of the words at each position.
 
     If all paths of the lattice go through the same states, as in a lattice that was read from a mesh, its positions are
-    kept, and the result is a lattice whose graph costs are negative logarithms of posteriors. Any other lattice is
+    kept, and the result is a lattice with negative logarithms of posteriors as graph costs. Any other lattice is
     aligned by ``mbr_decode``, and the result is a network without the bins that contain no word.
 
     Graph costs are regarded as negative logarithms of the posteriors of a mesh if there are no other costs, the LM

@@ -80,7 +80,7 @@ class WordFeatures:
         return np.array(columns, np.float64).reshape(len(names), len(self.lexical.words)).T
 
     def with_values(self, values: Mapping[str, Doubles]) -> WordFeatures:
-        """Return the features with additional ones."""
+        """Return a copy with additional features."""
         return WordFeatures(self.key, self.lexical, self.posterior, {**self.values, **values})
 
 
