@@ -120,7 +120,7 @@ class Inputs:
         return None if self._current is None else self._current.file
 
     def single_scores(self) -> str | None:
-        """Return the kind of lattices if their paths have a single score, else None; see `Reading.single_scores`."""
+        """Describe the lattices if each path has a single score, else return None; see `Reading.single_scores`."""
         return self._begin().single_scores()
 
     def first_lattice(self) -> Lattice | None:

@@ -149,7 +149,7 @@ class Folder(LatticeWriter):
         ):
             raise OutputError("the key is not a valid file name; use another key", self.name, key=key)
         if identity_of(self._path(key)) in self._written:
-            raise OutputError("the file of this key was already written; keys must be unique", self.name, key=key)
+            raise OutputError("the file for this key was already written; keys must be unique", self.name, key=key)
 
     def _put(self, key: str, item: Any) -> None:
         assert self._write.encode is not None

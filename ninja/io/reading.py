@@ -100,9 +100,9 @@ class Reading:
         return self.options.words.known
 
     def single_scores(self) -> str | None:
-        """Return the kind of the lattices for messages if their paths have a single score, or None if they have two.
+        """Describe the lattices for a message if each path has a single score; return None otherwise.
 
-        The lattices that `begin` has read determine the result. N-best lists count as having a single score.
+        Only lattices that `begin` has read are examined. N-best lists always count as having a single score.
         """
         if any(name != KALDI and by_name(name, "read").holds == "nbest" for name in self.options.formats):
             return "n-best lists"

@@ -282,7 +282,7 @@ class Sources:
         return selection
 
     def reopened(self) -> Sources:
-        """Return the same files for a further pass, which may overlap with this one."""
+        """Return new sources of the same files, so that two passes can run at the same time."""
         return Sources([file.table for file in self.files], guard=self._guard)
 
     def of(self, name: Name) -> list[SourceFile]:

@@ -385,7 +385,7 @@ def test_a_folder_may_hold_many_formats(rescore, bed, home):
     assert all(spelled(each) == ["two", "one", "café"] for each in found)
     code, errors = rescore("in", "-o", "out", "--to", "slf", "--words", "in/words.txt")
     assert code == 1
-    message = "the file of this key was already written; keys must be unique"
+    message = "the file for this key was already written; keys must be unique"
     assert sum(message in error and "more like" not in error for error in errors) == 3
     assert sum(message in error and "failed: 5 more like" in error for error in errors) == 1
     assert sorted(os.listdir("out")) == ["a.slf", "b.slf", "lattices.scales.toml"]

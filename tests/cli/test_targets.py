@@ -286,7 +286,7 @@ def test_files_do_not_fall_together():
         for key in ("A", "b"):
             output.write(ONE, key=key)
         for key in ("A", "a", "b"):
-            with pytest.raises(OutputError, match="the file of this key was already written; keys must be unique"):
+            with pytest.raises(OutputError, match="the file for this key was already written; keys must be unique"):
                 output.write(ONE, key=key)
     assert listed() == ["out/A.fst", "out/a.fst", "out/b.fst"]
     put("out", [ONE.with_key("b")], to="openfst")  # files of an earlier run are replaced

@@ -227,7 +227,8 @@ class AttentionLM(StatePoolLM):
     def score_trie(self, parent: npt.NDArray[np.int32], word: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
         """See `LanguageModel.score_trie`.
 
-        Every node with children is read in exactly one run; a block also reads the path to the first node of its run.
+        The nodes with children are divided into runs; each block consists of the path to the first node of a run,
+        followed by the run.
         """
         return self._score_below(self._root(), parent, word)
 

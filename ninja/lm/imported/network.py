@@ -64,7 +64,7 @@ class StepNetwork:
 
     @torch.inference_mode()
     def count_words(self, device: torch.device) -> int:
-        """Return the number of words that have scores, by running the network on word 0."""
+        """Run the network on word 0 and return the number of words that it scores."""
         size = self.batch or 1
         state = tuple(part.start.to(device).expand(size, *part.start.shape) for part in self.parts)
         return self.step(torch.zeros(size, dtype=torch.int64, device=device), state)[0].shape[1]
@@ -96,7 +96,7 @@ class HistoryNetwork:
 
     @torch.inference_mode()
     def count_words(self, device: torch.device) -> int:
-        """Return the number of words that have scores, by running the network on word 0 twice."""
+        """Run the network on the history (0, 0) and return the number of words that it scores."""
         return self.score(torch.zeros(self.batch or 1, 2, dtype=torch.int64, device=device)).shape[1]
 
 
