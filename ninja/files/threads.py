@@ -192,13 +192,13 @@ class Buffer(Protocol):
 
 
 class WriteQueue:
-    """Writes buffers to an output in a thread, in the order of the calls of `put`.
+    """Writes buffers to an output in a thread, in the order of the calls to `put`.
 
-    After an error nothing more is written; the error is raised by the next call of `put`, or by `wait`. The thread
+    After an error nothing more is written; the error is raised by the next call to `put`, or by `wait`. The thread
     starts with the first buffer, and ends in `wait` and `stop`; it may start again.
 
     Args:
-        file: The output. Others may use it only after `wait` or `stop`, until the next call of `put`.
+        file: The output. Others may use it only after `wait` or `stop`, until the next call to `put`.
         spare: List to which each buffer is added, cleared, once its bytes are written or, after an error, discarded.
     """
 

@@ -102,7 +102,7 @@ class SearchOptions:
     )
     max_active: int = option(
         256,
-        "Maximum number of active hypotheses of a lattice in all states at the same depth (number of arcs on the "
+        "Maximum number of active hypotheses per lattice, over all states of the same depth (number of arcs on the "
         "longest path from the start); 0 means no limit.",
         0,
         LARGEST,

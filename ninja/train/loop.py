@@ -30,7 +30,7 @@ from ninja.train.parallel.workers import Workers
 from ninja.train.recipe import CHANGEABLE, Progress, Trained, TrainOptions
 from ninja.train.step import gradient, learning_rate, make_sampler, update, uses_bfloat16
 
-REPORT_STEPS = 50  # number of steps between two calls of `progress`
+REPORT_STEPS = 50  # number of steps between two calls to `progress`
 # Number of batch shapes for which oneDNN caches code, half a megabyte each. With its default of 1024, the memory of
 # workers grew by gigabytes, since batches of sentences have many different shapes.
 ONEDNN_SHAPES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")

@@ -76,8 +76,8 @@ class Client:
         self._local = threading.local()  # a connection per thread
         self._lock = threading.Lock()
         self._pool = ThreadPoolExecutor(options.connections, "endpoint")
-        self._seconds = 0.0  # time of completed calls of `map`
-        self._num_calls = 0  # calls of `map` in progress
+        self._seconds = 0.0  # time of completed calls to `map`
+        self._num_calls = 0  # calls to `map` in progress
         self._started = 0.0  # start of the first call in progress, by `time.monotonic`
         self.num_requests = 0
         self.num_tokens = 0

@@ -77,7 +77,7 @@ class BlockUpdate:
 class BlockMomentum(torch.nn.Module):
     """Train a module on several workers that average their weights after blocks of steps (BMUF, or model averaging).
 
-    It wraps a module as torch's DistributedDataParallel does. Each worker calls ``optimizer.step()`` on its own
+    Like torch's DistributedDataParallel, it wraps a module. Each worker calls ``optimizer.step()`` on its own
     batches; after each block, the weights of all workers are averaged and filtered by the block momentum. All workers
     must make the same number of steps. At the end, call `synchronize`, and store the weights within `result`. The
     state of every worker is in `state_dict`; with that and the state of its optimiser, training resumes bit for bit.
@@ -88,9 +88,9 @@ class BlockMomentum(torch.nn.Module):
         optimizer: Any torch optimiser of the weights. Weights that it does not update are not averaged.
         momentum: Block momentum η, in [0, 1).  [default: 1 - 1/workers]
         rate: Block learning rate ζ, above 0; with a momentum of 0 and a rate of 1, weights are averaged.
-            [default: workers · (1 - momentum), with which a block counts for the sum of the workers' updates]
+            [default: workers · (1 - momentum), at which each block eventually contributes the sum of all updates]
         classical: Use classical instead of Nesterov block momentum.
-        block_steps: Number of steps of each worker per block, at least 1; None if only calls of `synchronize` end
+        block_steps: Number of steps of each worker per block, at least 1; None if only calls to `synchronize` end
             blocks.
         warmup: Number of steps before the first block; after them all workers continue with the weights, buffers and
             optimiser of the first worker.
