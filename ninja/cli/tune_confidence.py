@@ -94,7 +94,10 @@ def fits_confidences(command: Command) -> Command:
             default="logistic",
             help="With --confidence: type of the map; monotone uses only posteriors and preserves their order.",
         ),
-        reads("--confidence-lm", "With --confidence: language model whose surprisal is a feature (english-ngram)."),
+        reads(
+            "--confidence-lm",
+            "With --confidence: add the word surprisals of a language model, such as english-ngram, as features.",
+        ),
         unboosted_option,
     )
     @functools.wraps(command)

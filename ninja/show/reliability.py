@@ -25,7 +25,7 @@ def check_svg(path: str | os.PathLike[str]) -> None:
 
 
 def plot_reliability(path: str | os.PathLike[str], scores: ConfidenceScores) -> None:
-    """Plot the share of correct words against their mean confidence, and a histogram of the confidences below.
+    """Plot the share of correct words against mean confidence, above a histogram of the confidences.
 
     Args:
         path: File to write, ``.svg``.

@@ -55,7 +55,7 @@ class Choice:
 
     @property
     def expected_difference(self) -> Interval:
-        """Cross-validated WER difference between the chosen point and the defaults, percent absolute."""
+        """Cross-validated change in WER from the defaults to the chosen point, in percent absolute."""
         return self.difference.interval if self.reason == "better" else Interval(0.0, 0.0)
 
 

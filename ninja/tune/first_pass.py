@@ -39,7 +39,7 @@ class TunedScales:
 
     @property
     def difference(self) -> Interval:
-        """Cross-validated difference of WER from the initial scales, 95 % interval, percent absolute."""
+        """Cross-validated change in WER from the initial scales, with its 95 % interval, in percent absolute."""
         return self.tuned.difference
 
     @property

@@ -66,7 +66,7 @@ class Tuned:
 
     @property
     def difference(self) -> Interval:
-        """Cross-validated difference of WER from `default`, 95 % interval, percent absolute."""
+        """Cross-validated change in WER from `default`, with its 95 % interval, in percent absolute."""
         return self.choice.expected_difference
 
     @property

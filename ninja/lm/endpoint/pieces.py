@@ -40,7 +40,7 @@ class EndpointPieces(LanguageModel):
 
     @property
     def normalized(self) -> bool:
-        """True, as servers return probabilities."""
+        """True: servers return normalised probabilities."""
         return True
 
     @property
