@@ -138,8 +138,8 @@ def table(both: Cells, cells: Cells) -> Iterator[str]:
         "phrases", "evidence", "weights tried", "`--context-weight`", "`--context-boost`",
         "replications within the limits", "sum of the WERs of dev",
     )  # fmt: skip
+    stored = {**both, **cells}
     for size, method in product(SIZES, (BOTH, *STAGES)):
-        stored = {**both, **cells}
         share = shares(stored, size, method)
         wer = {v: sum(stored[trial.name]["wer"] for trial in trials("dev", size, method, v)) for v in share}
         best = min(share, key=lambda values: (-share[values], wer[values]))

@@ -34,9 +34,9 @@ def rescore(
     not change.
 
     Args:
-        lattices: ``(key, lattice)`` pairs with symbol tables, as ``ninja.read`` yields them. They are read one at a
-            time in a thread: while a slow source, such as a decoder, computes its next lattice, all earlier lattices
-            are rescored and returned.
+        lattices: ``(key, lattice)`` pairs with symbol tables, as ``ninja.read`` yields them. If they are not in a list
+            or tuple, they are read one at a time in a thread: while a slow source, such as a decoder, computes its next
+            lattice, all earlier lattices are rescored and returned.
         lm: A language model (see ``ninja.lm.load``), a mixture, or None to only subtract the old model.
         old_lm: The first-pass language model.
         carry_over: Recordings of the utterances, for a model that reads the words of earlier utterances.

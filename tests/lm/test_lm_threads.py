@@ -157,7 +157,7 @@ def test_threads_that_rescore_with_one_model_get_its_costs(build, tmp_path):
     for name in ("alone", "shared"):
         (tmp_path / name).mkdir()
     slow = build in (causal, multiwords)
-    lattices = LATTICES[:2] if slow else LATTICES
+    lattices = LATTICES[:3] if slow else LATTICES
     expected = best(build(tmp_path / "alone"), lattices)
     lm = build(tmp_path / "shared")
     for _ in range(1 if slow else RUNS):

@@ -287,11 +287,9 @@ def test_a_node_of_all_workers_is_synchronous(trained):
 @pytest.mark.parametrize("name", GOSSIP)
 def test_asynchronous_workers_take_every_batch_and_go_on_from_a_state(trained, name):
     folder, _, _, reports, resumed = trained
-    num_words = len(checkpoint.read(folder / "ssgd.pt").words)
     for found in (reports[name][-1], resumed[name][-1]):
         assert (found.step, found.epoch) == (found.num_steps, reports["ssgd"][-1].epoch)
-        # On a busy machine one worker may fall behind, and old gradients teach less; uniform scores have `num_words`.
-        assert found.perplexity < (1.3 * reports["ssgd"][-1].perplexity if found.staleness < 3 else num_words)
+        assert found.perplexity < 1.3 * reports["ssgd"][-1].perplexity
     assert len(resumed[name]) < len(reports[name])
     state = state_of(folder / f"{name}.pt.end")
     learners = state["sharing"]["learners"]
