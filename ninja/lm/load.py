@@ -17,7 +17,8 @@ from ninja.files.gzip import GZIP_MAGIC, unpack_head
 from ninja.files.text import kind_of
 from ninja.formats import safetensors_file
 from ninja.lattice.symbols import SymbolTable
-from ninja.libraries import needed_for
+from ninja.libraries import explained, needed_for
+from ninja.lm.multiwords import MultiwordLM
 from ninja.lm.ngram.class_model import with_classes
 from ninja.lm.ngram.model import NgramLM
 from ninja.lm.protocol import (
@@ -32,7 +33,6 @@ from ninja.lm.protocol import (
     is_endpoint,
 )
 from ninja.lm.stored_network import KALDI, LSTM, read_network
-from ninja.lm.units import MultiwordLM
 from ninja.models import ENGLISH, ENGLISH_NGRAM
 
 if TYPE_CHECKING:
@@ -85,8 +85,10 @@ class ModelFormat:
     def open(self, path: str, options: LoadOptions) -> LanguageModel:
         """Open a model of this format."""
         module, _, function = self.opener.partition(":")
-        with needed_for(self.name, path):
+        try:
             opener = getattr(importlib.import_module(f"ninja.lm.{module}"), function)
+        except ImportError as error:
+            raise explained(error, self.name, path) from error
         lm: LanguageModel = opener(path, *self.arguments(options))
         if options.classes is not None and isinstance(lm, NgramLM):
             lm = with_classes(lm, options.classes)

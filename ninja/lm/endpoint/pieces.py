@@ -12,8 +12,8 @@ from ninja.lattice.symbols import SymbolTable
 from ninja.lm.endpoint.scores import ScoreCache
 from ninja.lm.endpoint.servers import Server, Tokens
 from ninja.lm.huggingface.spelling import Spelling
+from ninja.lm.lexical import Ids
 from ninja.lm.protocol import LanguageModel
-from ninja.lm.units import Ids
 
 
 class EndpointPieces(LanguageModel):

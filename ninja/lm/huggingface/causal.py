@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from ninja.errors import ModelError
 from ninja.lm.huggingface.spelling import Spelling
+from ninja.lm.lexical import Ids, UnitLM
 from ninja.lm.protocol import FIRST_PROMPT, LanguageModel, are_prompts
 from ninja.lm.trie import below
-from ninja.lm.units import Ids, UnitLM
 
 MAX_PROMPTS = 8  # prompts whose states are kept while no history needs them
 

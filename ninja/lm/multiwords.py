@@ -1,0 +1,84 @@
+"""Language models of multiwords, such as ``new_york``, whose parts are scored by another model."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja.lattice.symbols import SymbolTable
+from ninja.lm.lexical import Ids, UnitLM
+from ninja.lm.protocol import LanguageModel
+
+
+class MultiwordLM(UnitLM):
+    """A model of words as a `LanguageModel` of multiwords; see `UnitLM`.
+
+    A word that contains the joining character is always split, even if the model knows the whole word. A multiword is
+    known if the model knows every part.
+
+    Source: SRILM, ngram(1), ``-multiwords`` and ``-multi-char``; lm/src/MultiwordVocab.cc.
+    """
+
+    def __init__(self, lm: LanguageModel, multi_char: str) -> None:
+        """Wrap a model of words; `multi_char` joins the parts of multiwords."""
+        super().__init__(lm)
+        self.scores_tries = lm.scores_tries
+        self.bos, self.eos, self.unk, self.unk_words = lm.bos, lm.eos, lm.unk, lm.unk_words
+        self.classes = lm.classes
+        self.oov_score, self.takes_oov_score = lm.oov_score, lm.takes_oov_score
+        self._parts = _Multiwords(lm.vocabulary, multi_char)
+        self.vocabulary = self._parts
+
+    def _at_start(self, slots: Ids) -> npt.NDArray[np.bool_]:
+        return np.zeros(len(slots), np.bool_)
+
+    def _places(
+        self, words: npt.NDArray[np.integer], first: npt.NDArray[np.bool_]
+    ) -> tuple[Ids, Ids, npt.NDArray[np.integer]]:
+        parts = [self._parts.parts(word) for word in words.tolist()]
+        count = np.array([len(part) for part in parts], np.int64)
+        units = np.fromiter((unit for part in parts for unit in part), np.int64, int(count.sum()))
+        return np.cumsum(count) - count, count, units
+
+
+class _Multiwords(SymbolTable):
+    """Symbol table of a model's words, to which multiwords are added when they are first looked up."""
+
+    __slots__ = ("_inner", "_multi_char", "_numbering", "_split")
+
+    def __init__(self, inner: SymbolTable, multi_char: str) -> None:
+        super().__init__(inner, inner.path)
+        self._inner = inner
+        self._multi_char = multi_char
+        self._numbering = threading.Lock()  # two words must not get the same id
+        self._split: dict[int, list[int]] = {}  # parts by multiword
+
+    def parts(self, number: int) -> list[int]:
+        """Return the ids of a word's parts."""
+        return self._split.get(number) or [number]
+
+    def id(self, word: str) -> int | None:
+        """Return the id of a word; None if the model lacks one of its parts."""
+        if self._multi_char not in word:
+            return super().id(word)
+        parts = self._inner.ids(part for part in word.split(self._multi_char) if part)
+        if not parts or -1 in parts:
+            return None
+        with self._numbering:
+            known = super().id(word)
+            number = len(self) if known is None else known
+            self._split[number] = parts  # before other threads can look up the id
+            if known is None:
+                self._add(word, number)
+        return number
+
+    def ids(self, words: Iterable[str]) -> list[int]:
+        """Return the id of each word; -1 if the model lacks one of its parts."""
+        ids = [self.id(word) for word in words]
+        return [-1 if number is None else number for number in ids]
+
+    def __contains__(self, word: object) -> bool:
+        return isinstance(word, str) and self.id(word) is not None
