@@ -17,7 +17,7 @@ from ninja.cli.command import CommandFiles, config, given_on_command_line
 from ninja.cli.console import current_console, results, use_log, write
 from ninja.cli.models import map_words, word_options
 from ninja.cli.normalizer import normalizer_option
-from ninja.cli.options import command, from_fields, lattice_output, reads, section, writes
+from ninja.cli.options import command, from_fields, grouped, lattice_output, reads, section, writes
 from ninja.cli.source import completes_scales, fitting_acoustic_scale, reads_lattices_alone
 from ninja.context.augmentation.options import AugmentOptions
 from ninja.context.entities.lists import Entities
@@ -67,7 +67,10 @@ def entities(
         of_requests: Whether phrases come with requests instead of ``--entities``.
     """
     skip = (*skip, "map_words", *(() if points else OF_POINTING))
-    no_phrases = Entities.from_dict({}) if of_requests else None
+    boosts = tuple(name for name in BOOSTS if name not in skip)
+    of_phrases = () if of_requests else ("entities", "utt2group")
+    names = (*of_phrases, "class_lm", *boosts, "augment", *AUGMENTING, *OF_AUGMENTING)
+    make = functools.partial(_context, boosts=boosts, points=points)
 
     def add(command: Callable[..., None]) -> Callable[..., None]:
         files = (
@@ -78,14 +81,13 @@ def entities(
             ),
             reads("--utt2group", "Group of each utterance, for phrases listed by group; in the format of utt2spk."),
         )
-
-        @section(
+        boosting = section(
             "Context",
             *(() if of_requests else files),
             reads("--class-lm", "N-gram model with class words such as @name."),
             from_fields(ContextOptions, skip=skip),
         )
-        @section(
+        adding = section(
             "Phrases added to lattices",
             click.option("--augment", is_flag=True, help="Add phrases that sound like words in the lattice."),
             from_fields(AugmentOptions, skip=WITHOUT_OPTION, prefix="augment"),
@@ -96,53 +98,53 @@ def entities(
             reads("--phones", "With --transition-model: symbol table of its phones (phones.txt)."),
             reads("--context-model", POINTER_HELP if points else ENCODER_HELP),
         )
-        @functools.wraps(command)
-        def with_context(
-            class_lm: str | None,
-            augment: bool,
-            entities: str | Entities | None = no_phrases,
-            utt2group: str | None = None,
-            **options: Any,
-        ) -> None:
-            boosts = ContextOptions(**{name: options.pop(name) for name in BOOSTS if name not in skip})
-            augment_options = {name.removeprefix("augment_"): options.pop(name) for name in AUGMENTING}
-            files = {name: options.pop(name) for name in OF_AUGMENTING}
-            model = files["context_model"] if points and files["context_model"] != NO_MODEL else None
-            if files["context_model"] == DEFAULT_MODEL:
-                files["context_model"] = None
-            augmentation = None
-            if model is None:
-                _require("--context-model", OF_POINTING)
-            elif flags := given_on_command_line(OF_BOOSTING):
-                raise OptionError(f"{', '.join(flags)} cannot be used with --context-model; use --context-boost")
-            if augment or options.get("correct"):  # corrections share the pronunciation options
-                augmentation = Augmentation(
-                    AugmentOptions(acoustic_scale=options["acoustic_scale"], **augment_options), **files
-                )
-            else:
-                _require(
-                    "--augment",
-                    [*(name for name in OF_AUGMENTING if model is None or name != "context_model"), *AUGMENTING],
-                )
-            if class_lm is None:
-                _require("--class-lm", OF_CLASSES)
-            context = None
-            if entities is not None:
-                command_files: CommandFiles = click.get_current_context().obj
-                context = Context(
-                    entities, class_lm, utt2group, boosts, augmentation, context_model=model, guard=command_files.guard
-                )
-            elif model is not None:
-                raise OptionError("--context-model requires --entities")
-            else:
-                _require(
-                    "--entities", ["class_lm", "utt2group", "augment", *(name for name in BOOSTS if name not in skip)]
-                )
-            command(context=context, **options)
-
-        return with_context
+        return boosting(adding(grouped("context", names, make, always=of_requests)(command)))
 
     return add
+
+
+def _context(
+    chosen: dict[str, Any], others: dict[str, Any], *, boosts: Collection[str], points: bool
+) -> Context | None:
+    """Return the context of the chosen options; None without ``--entities``, unless phrases come with requests.
+
+    Raises:
+        OptionError: An option lacks the option that it depends on.
+    """
+    entities: str | Entities | None = chosen["entities"] if "entities" in chosen else Entities.from_dict({})
+    augment_options = {name.removeprefix("augment_"): chosen[name] for name in AUGMENTING}
+    files = {name: chosen[name] for name in OF_AUGMENTING}
+    model = files["context_model"] if points and files["context_model"] != NO_MODEL else None
+    if files["context_model"] == DEFAULT_MODEL:
+        files["context_model"] = None
+    augmentation = None
+    if model is None:
+        _require("--context-model", OF_POINTING)
+    elif flags := given_on_command_line(OF_BOOSTING):
+        raise OptionError(f"{', '.join(flags)} cannot be used with --context-model; use --context-boost")
+    if chosen["augment"] or others.get("correct"):  # corrections share the pronunciation options
+        augmentation = Augmentation(AugmentOptions(acoustic_scale=others["acoustic_scale"], **augment_options), **files)
+    else:
+        _require(
+            "--augment", [*(name for name in OF_AUGMENTING if model is None or name != "context_model"), *AUGMENTING]
+        )
+    if chosen["class_lm"] is None:
+        _require("--class-lm", OF_CLASSES)
+    if entities is not None:
+        command_files: CommandFiles = click.get_current_context().obj
+        return Context(
+            entities,
+            chosen["class_lm"],
+            chosen.get("utt2group"),
+            ContextOptions(**{name: chosen[name] for name in boosts}),
+            augmentation,
+            context_model=model,
+            guard=command_files.guard,
+        )
+    if model is not None:
+        raise OptionError("--context-model requires --entities")
+    _require("--entities", ["class_lm", "utt2group", "augment", *boosts])
+    return None
 
 
 def _require(option: str, dependent: Collection[str]) -> None:

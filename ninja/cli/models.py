@@ -1,10 +1,8 @@
-"""Options for language models: files, mixture, and history across utterances."""
+"""Options for language models: files, mixture, words, and completions endpoints."""
 
 from __future__ import annotations
 
 import functools
-import os
-import re
 from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any, Literal, cast, get_args
@@ -12,17 +10,14 @@ from typing import Any, Literal, cast, get_args
 import click
 
 from ninja.cli.command import Command, InputFile
-from ninja.cli.options import ListType, from_fields, keeps_defaults, reads, section
+from ninja.cli.options import ListType, from_fields, grouped, keeps_defaults, reads, section
 from ninja.errors import OptionError
-from ninja.files.text import read_named
 from ninja.io.inputs import Inputs
 from ninja.lm.mixture import How
 from ninja.lm.protocol import Backend, EndpointOptions, LoadOptions, OOVScore, TextTransform, is_endpoint
 from ninja.lm.word_map import WordMapping
-from ninja.rescoring.carry_over import MAX_WORDS, CarryOver
 from ninja.rescoring.models import Direction, ModelFiles
 from ninja.rescoring.options import UsualWeights, usual_weights
-from ninja.rescoring.prompts import Prompts
 
 NO_MODEL = "none"
 WEIGHTS = ListType(float, "numbers")
@@ -40,7 +35,7 @@ BACKEND_HELP = (
 )
 backend_option = click.option("--backend", type=click.Choice(get_args(Backend)), default="auto", help=BACKEND_HELP)
 NOT_OPTIONS = ("retries", "batch", "connections")  # fields of EndpointOptions without options
-ENDPOINT_FIELDS = tuple(field.name for field in fields(EndpointOptions) if field.name not in NOT_OPTIONS)
+ENDPOINT = tuple(f"endpoint_{field.name}" for field in fields(EndpointOptions) if field.name not in NOT_OPTIONS)
 ITERATE_HELP = "Rescore with one model after the other, each in its direction D: forward or backward."
 
 
@@ -138,6 +133,7 @@ def language_models(command: Callable[..., None]) -> Callable[..., None]:
     )
     @from_fields(EndpointOptions, skip=NOT_OPTIONS, prefix="endpoint")
     @section("Running", click.option("--device", default="auto", help=DEVICE_HELP), backend_option)
+    @grouped("endpoint", ENDPOINT, _endpoint)
     @functools.wraps(command)
     def collected(
         rnnlm: tuple[str, ...],
@@ -145,100 +141,16 @@ def language_models(command: Callable[..., None]) -> Callable[..., None]:
         normalize: bool | None,
         backend: Backend,
         load_options: LoadOptions,
+        endpoint: EndpointOptions | None,
         **options: Any,
     ) -> None:
         how = (options.pop(name) for name in ("mixture", "mixture_weights", "iterate", "device"))
         models = ModelFiles(_files(rnnlm), old_lm, *how)
-        endpoint = EndpointOptions(**{name: options.pop(f"endpoint_{name}") for name in ENDPOINT_FIELDS})
         load_options = replace(load_options, normalize=normalize, backend=backend, endpoint=endpoint)
         models = replace(models, load_options=load_options)
         command(models=models, **options)
 
     return collected
-
-
-_CARRY_OVER = click.option(
-    "--carry-over", is_flag=True, help="Use the preceding words of the recording as history of the models."
-)
-_SEGMENTS = reads("--segments", "With --carry-over: recording and times of each utterance (Kaldi's segments).")
-_CARRY_WORDS = click.option(
-    "--carry-words",
-    type=click.IntRange(0),
-    default=MAX_WORDS,
-    help="With --carry-over: maximum number of preceding words; 0 for no limit.",
-)
-history_of_speakers = section("History across utterances", _CARRY_OVER, _SEGMENTS, _CARRY_WORDS)
-
-
-def history_across_utterances(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options for history across utterances, passed to the command as ``carry_over``."""
-
-    @section(
-        "History across utterances",
-        _CARRY_OVER,
-        reads(
-            "--utt2spk", "With --carry-over: speaker of each utterance; the utterances of a speaker are one recording."
-        ),
-        _SEGMENTS,
-        _CARRY_WORDS,
-    )
-    @functools.wraps(command)
-    def collected(
-        carry_over: bool, utt2spk: str | None, segments: str | None, carry_words: int, **options: Any
-    ) -> None:
-        command(carry_over=recordings(carry_over, utt2spk, segments, carry_words), **options)
-
-    return collected
-
-
-class PromptType(InputFile):
-    """A text, or a file that contains it."""
-
-    name = "text|file"
-
-    def is_file(self, name: str) -> bool:
-        """Return whether a value is the name of an existing file."""
-        return os.path.isfile(name)
-
-
-def prompts_before_utterances(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options for prompts, passed to the command as ``prompts``."""
-
-    @section(
-        "History across utterances",
-        click.option(
-            "--prompt",
-            type=PromptType(),
-            help="Text that causal Hugging Face models read before each utterance, such as its topic, names or "
-            "previous turns; or a file that contains it.",
-        ),
-        click.option(
-            "--prompt-column",
-            metavar="N|NAME",
-            help="With --prompt FILE: column of the prompts in FILE, a table whose columns are separated by tabs: its "
-            "number N, or its NAME in the header. The first column is the utterance id.",
-        ),
-    )
-    @functools.wraps(command)
-    def collected(prompt: str | None, prompt_column: str | None, **options: Any) -> None:
-        command(prompts=prompts_of(prompt, prompt_column), **options)
-
-    return collected
-
-
-def prompts_of(prompt: str | None, column: str | None) -> Prompts | None:
-    """Return the prompts of ``--prompt`` and ``--prompt-column``; None without these options."""
-    if prompt is None:
-        if column is not None:
-            raise OptionError("--prompt-column requires --prompt with the name of a table")
-        return None
-    if not PromptType().is_file(prompt):
-        if column is not None or (not any(map(str.isspace, prompt)) and re.search(r"[/.]\w", prompt)):
-            raise OptionError(f"{prompt}: no such file; give --prompt an existing file, or a text with a space")
-        return Prompts(prompt)
-    if column is not None:
-        return Prompts.from_table(prompt, int(column) if column.isdecimal() else column)
-    return Prompts(read_named(prompt))
 
 
 map_words = section(
@@ -253,25 +165,16 @@ map_words = section(
 )
 
 
+def _endpoint(chosen: dict[str, Any], others: dict[str, Any]) -> EndpointOptions:
+    return EndpointOptions(**{name.removeprefix("endpoint_"): value for name, value in chosen.items()})
+
+
 def _files(rnnlm: tuple[str, ...]) -> tuple[str | None, ...]:
     if NO_MODEL not in rnnlm:
         return rnnlm or (None,)
     if len(rnnlm) > 1:
         raise OptionError(f"--rnnlm {NO_MODEL} cannot be used with other models")
     return ()
-
-
-def recordings(is_on: bool, utt2spk: str | None, segments: str | None, words: int) -> CarryOver | None:
-    """Return the recordings of ``--carry-over``; None without this option."""
-    if not is_on:
-        if utt2spk or segments:
-            raise OptionError("--utt2spk and --segments require --carry-over")
-        return None
-    if utt2spk and segments:
-        raise OptionError("--utt2spk cannot be used with --segments; both define recordings")
-    if utt2spk:
-        return CarryOver.from_utt2spk(utt2spk, words)
-    return CarryOver.from_segments(segments, words) if segments else CarryOver(max_words=words)
 
 
 def fitting_weights(inputs: Inputs) -> UsualWeights | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import types
 import typing
 from collections.abc import Callable, Collection, Mapping
@@ -207,6 +208,34 @@ def from_fields(options: type[Any], *, skip: Collection[str] = (), prefix: str =
             option = click.option(f"--{name.replace('_', '-')}", name, **attributes)
             command = section(sections[field.name], option)(command) if sections else option(command)
         return command
+
+    return add
+
+
+def grouped(
+    argument: str,
+    names: Collection[str],
+    make: Callable[[dict[str, Any], dict[str, Any]], object],
+    *,
+    always: bool = False,
+) -> Callable[[Command], Command]:
+    """Pass the named options to the command as one argument, which is None if no option of the group is set.
+
+    Args:
+        argument: Name of the argument.
+        names: Names of the options.
+        make: Function that takes the values of these options and of the other options, and returns the argument.
+        always: Call `make` even if no option is set.
+    """
+
+    def add(command: Command) -> Command:
+        @functools.wraps(command)
+        def collected(**options: Any) -> Any:
+            chosen = {name: options.pop(name) for name in names}
+            value = make(chosen, options) if always or not keeps_defaults(names) else None
+            return command(**{argument: value}, **options)
+
+        return collected
 
     return add
 

@@ -15,13 +15,12 @@ from ninja.cli.best import best_words
 from ninja.cli.command import config
 from ninja.cli.console import current_console, results, use_log, write
 from ninja.cli.context import OF_RESCORING, PhraseCounts, entities, with_acoustic_scale, write_words
+from ninja.cli.history import history_across_utterances, prompts_before_utterances
 from ninja.cli.models import (
     NO_MODEL,
     fitting_weights,
-    history_across_utterances,
     language_models,
     map_words,
-    prompts_before_utterances,
 )
 from ninja.cli.options import DEFAULT_FRAME_SHIFT, command, from_fields, lattice_output, section, writes
 from ninja.cli.source import completes_scales, fitting_acoustic_scale, reads_lattices

@@ -12,14 +12,13 @@ import click
 from ninja.cli.command import Lattices, given_on_command_line
 from ninja.cli.console import current_console, use_log
 from ninja.cli.context import AUGMENTING, BOOSTS, OF_AUGMENTING, OF_RESCORING, entities
+from ninja.cli.history import history_of_speakers, recordings
 from ninja.cli.models import (
     NO_MODEL,
     WORD_OPTIONS,
     fitting_weights,
-    history_of_speakers,
     language_models,
     map_words,
-    recordings,
 )
 from ninja.cli.options import command, from_fields, output_file, reads, section, write_config, writes
 from ninja.cli.source import completes_scales, fitting_acoustic_scale, reads_lattices_alone

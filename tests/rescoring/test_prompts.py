@@ -4,8 +4,8 @@ import pytest
 from fake_lm import FakeLM
 from rescoring_cases import random_lattice
 
+from ninja.cli.history import prompts_of
 from ninja.cli.main import main
-from ninja.cli.models import prompts_of
 from ninja.errors import FormatError, LatticeError, OptionError
 from ninja.rescoring import Prompts, RescoreOptions, Rescorer, rescore
 
