@@ -31,7 +31,7 @@ from ninja.lattice import Lattice, Scales
 from ninja.lm.protocol import LoadOptions
 from ninja.lm.word_map import WordMapping
 from ninja.pipeline import Output
-from ninja.rescoring.options import HELP
+from ninja.rescoring.algorithms import HELP
 from ninja.rescoring.report import RescoreReport
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from ninja.lattice.text import NORMALIZER_HELP
 from ninja.pipeline import Output
 from ninja.pipeline.outputs import format_of_file
 from ninja.pipeline.transcripts import detect_transcripts
-from ninja.rescoring.options import HELP
+from ninja.rescoring.algorithms import HELP
 from ninja.show import correction_page
 
 PAGE = (".html", ".htm")

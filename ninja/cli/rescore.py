@@ -30,10 +30,11 @@ from ninja.io.companions import ChosenScales
 from ninja.io.inputs import Inputs
 from ninja.lattice import Lattice
 from ninja.pipeline import Output
+from ninja.rescoring.algorithms import RescoreOptions
 from ninja.rescoring.carry_over import CarryOver
 from ninja.rescoring.changes import Record, ReportingRescorer
 from ninja.rescoring.models import ModelFiles
-from ninja.rescoring.options import LISTS, RescoreOptions
+from ninja.rescoring.options import LISTS
 from ninja.rescoring.prompts import Prompts
 from ninja.rescoring.report import RescoreReport
 from ninja.rescoring.rescorer import Rescorer

@@ -17,8 +17,8 @@ from ninja.context.correction.options import CorrectOptions
 from ninja.context.settings import Context
 from ninja.errors import OptionError
 from ninja.lattice.symbols import SymbolTable
+from ninja.rescoring.algorithms import RescoreOptions
 from ninja.rescoring.models import ModelFiles
-from ninja.rescoring.options import RescoreOptions
 from ninja.serve.options import ServeOptions
 from ninja.serve.scorer import Scorer
 from ninja.serve.server import Listener, share_arena

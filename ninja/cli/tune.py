@@ -30,9 +30,9 @@ from ninja.errors import OptionError, counted
 from ninja.evaluate import read_speakers, read_text
 from ninja.io.inputs import Inputs
 from ninja.lattice.text import LexicalForms
+from ninja.rescoring.algorithms import RescoreOptions
 from ninja.rescoring.carry_over import CarryOver
 from ninja.rescoring.models import ModelFiles
-from ninja.rescoring.options import RescoreOptions
 from ninja.rescoring.report import RescoreReport
 from ninja.tune.first_pass import tune_first_pass
 from ninja.tune.weights import Tuned, tune_weights

@@ -24,7 +24,7 @@ from ninja.io.inputs import Inputs
 from ninja.lattice import Scales
 from ninja.lm.load import load
 from ninja.lm.surprise import WordSurprise, name_of_lm
-from ninja.rescoring.options import RescoreOptions
+from ninja.rescoring.algorithms import RescoreOptions
 from ninja.tune.confidence import Method, tune_confidence
 
 # Options of `ninja tune` that apply to the fit of a confidence model.

@@ -31,8 +31,8 @@ from ninja.lattice import Lattice, Scales
 from ninja.lattice.text import NONE, LexicalForms, LexicalTable
 from ninja.lm import LanguageModel
 from ninja.lm.ngram.model import NgramLM
+from ninja.rescoring.algorithms import RescoreOptions
 from ninja.rescoring.models import ModelFiles
-from ninja.rescoring.options import RescoreOptions
 from ninja.rescoring.report import RescoreReport
 from ninja.tune.boosts import ContextSettings, DevSet, TunedContext, tune_context
 from ninja.tune.plot import check_picture, plot_trade_off

@@ -19,7 +19,7 @@ from ninja.io.inputs import Inputs
 from ninja.lattice import Scales
 from ninja.lattice.text import BASIC
 from ninja.pipeline.transcripts import detect_transcripts
-from ninja.rescoring.options import RescoreOptions
+from ninja.rescoring.algorithms import RescoreOptions
 from ninja.tune.correction import tune_correction
 
 PRONUNCIATIONS = ("letters_only", "lexicon", "confusion")

@@ -15,8 +15,8 @@ from ninja.lattice import Lattice, Scales
 from ninja.lm import LanguageModel
 from ninja.lm.lexical import with_lexical_forms
 from ninja.log import Log
+from ninja.rescoring.algorithms import RescoreOptions
 from ninja.rescoring.models import BoundModels
-from ninja.rescoring.options import RescoreOptions
 
 Floats = npt.NDArray[np.float32]
 

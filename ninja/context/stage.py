@@ -27,8 +27,8 @@ from ninja.lm.lexical import LexicalLM
 from ninja.lm.ngram.model import NgramLM
 from ninja.lm.word_map import WordMap
 from ninja.log import Log
+from ninja.rescoring.algorithms import RescoreOptions
 from ninja.rescoring.models import Model, ModelFiles
-from ninja.rescoring.options import RescoreOptions
 from ninja.rescoring.report import RescoreReport, VocabularyCheck
 from ninja.rescoring.utterances import Utterance
 

@@ -2,7 +2,7 @@
 
 from .carry_over import CarryOver as CarryOver
 from .models import ModelFiles as ModelFiles, coverage as coverage
-from .options import RescoreOptions as RescoreOptions
+from .algorithms import RescoreOptions as RescoreOptions
 from .prompts import Prompts as Prompts
 from .report import RescoreReport as RescoreReport
 from .rescorer import Rescorer as Rescorer

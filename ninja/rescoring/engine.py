@@ -27,8 +27,8 @@ from ninja.graph import best_path, connect, path_lattice, reverse, select_arcs
 from ninja.lattice import Lattice
 from ninja.lattice.lattice import as_list_of, frozen
 from ninja.lm import LanguageModel
-from ninja.rescoring.algorithm import EngineOptions
 from ninja.rescoring.models import BoundModels
+from ninja.rescoring.options import EngineOptions
 from ninja.rescoring.report import RescoreReport
 from ninja.rescoring.utterances import RecordingQueue, Source, Utterance
 

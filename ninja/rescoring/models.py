@@ -24,7 +24,7 @@ from ninja.lm.mixture import How, Mixture, MixtureLM
 from ninja.lm.protocol import DEFAULTS, LoadOptions, describe_devices
 from ninja.lm.word_map import Coverage, WordMap
 from ninja.log import Log
-from ninja.rescoring.algorithm import EngineOptions, Options
+from ninja.rescoring.options import EngineOptions, Options
 from ninja.rescoring.prompts import Prompts
 
 Direction = Literal["forward", "backward"]

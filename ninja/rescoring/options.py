@@ -1,61 +1,150 @@
-"""Rescoring options, the registry of algorithms, and the default weights for each kind of input."""
+"""Options of all rescoring algorithms, the record of an algorithm, and the default weights of kinds of input."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
-from typing import ClassVar, get_args
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar, Literal, TypeVar, get_args
 
-from ninja.errors import OptionError, documented
-from ninja.lattice import Lattice
+from ninja.errors import OptionError
+from ninja.lattice import Lattice, Scales
 from ninja.lattice.lattice import ListLattice, has_graph_costs
+from ninja.lattice.text import AUTO, NORMALIZER_HELP
+from ninja.lm.lexical import LMText
 from ninja.lm.word_map import WordMapping
-from ninja.rescoring.algorithm import (
-    DEFAULT_ALGORITHM,
-    DEFAULT_LIST_ALGORITHM,
-    LARGEST,
-    Algorithm,
-    EngineOptions,
-    LookAhead,
-    Output,
-    option,
-)
-from ninja.rescoring.search import ARCBEAM, PRUNED, PUSHFORWARD, PrunedOptions
-from ninja.rescoring.sentences import COVER, NBEST, TRIE, SentenceOptions
 
-ALGORITHMS = {algorithm.name: algorithm for algorithm in (ARCBEAM, PUSHFORWARD, PRUNED, NBEST, COVER, TRIE)}
-CHOICES = {"output": get_args(Output), "look_ahead": get_args(LookAhead)}
+Output = Literal["lattice", "input", "best"]
+LookAhead = Literal["calibrated", "first-pass", "none"]
+
+LARGEST = 2**31 - 1  # the kernel counts in int32
+MAX_ARCS = 10_000_000  # maximum number of arcs per expanded lattice, to limit memory
+DEFAULT_ALGORITHM = "arcbeam"
+DEFAULT_LIST_ALGORITHM = "nbest"  # for n-best lists
+DEFAULT_MERGE_ORDER = 5
+
+Default = TypeVar("Default")
+Options = TypeVar("Options", bound="EngineOptions")
 
 
-@documented
+def option(
+    default: Default,
+    help: str,
+    low: float = -math.inf,
+    high: float = math.inf,
+    *,
+    or_zero: bool = False,
+    choices: tuple[str, ...] = (),
+) -> Default:
+    """Define a dataclass field with its help text, and its range, to which 0 may be added, or its choices."""
+    metadata = {"help": help, "low": low, "high": high, "or_zero": or_zero, "choices": choices}
+    option_field: Default = field(default=default, metadata=metadata)
+    return option_field
+
+
 @dataclass(frozen=True)
-class RescoreOptions(SentenceOptions, PrunedOptions, EngineOptions):
-    """Options of ``ninja.rescore``.
+class ScoreOptions:
+    """Options that determine the new scores; all costs are natural-log costs at LM scale 1."""
 
-    Options that the selected algorithm does not use have no effect.
-    """
+    section: ClassVar[str] = "Models"
+
+    backward: bool = option(False, "The models read sentences backward, last word first.")
+    lm_weight: float = option(0.5, "Weight of the language model in the graph cost, 0 to 1.", 0, 1)
+    acoustic_scale: float = option(
+        0.1,
+        "Factor applied to acoustic costs; use 1 for chain models decoded without --post-decode-acwt 10. The default "
+        "for n-best lists and CTC lattices is 1.",
+        0,
+    )
+    word_penalty: float = option(0.0, "Cost per word during the search only; it is not included in the output.")
+    unk_penalty: float | None = option(
+        None,
+        "Cost added to the cost of <unk> for an unknown word.  [default: ln of the number of words that map to <unk>]",
+    )
+    max_unknown: float = option(
+        0.5, "Reject a file if more than this fraction of its arcs have words that are unknown to the model.", 0, 1
+    )
+    map_words: tuple[WordMapping, ...] = option(
+        (), "Look up unknown words in lower or upper case (case), or map other spellings of <unk> to it (unk)."
+    )
+    normalizer: str = option(AUTO, NORMALIZER_HELP)
+    lm_text: LMText = option(
+        "auto",
+        "Text that the models score: words as written in the lattice, or their lexical forms.  "
+        "[default: written for subword models that distinguish case, else lexical]",
+        choices=get_args(LMText),
+    )
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """Options of the search algorithms; ``pruned`` and ``trie`` use only some of them."""
 
     section: ClassVar[str] = "Search"
 
-    algorithm: str | None = option(
+    max_hyps: int | None = option(
         None,
-        "Search algorithm: "
-        f"{', '.join(f'{algorithm.name} ({algorithm.about})' for algorithm in ALGORITHMS.values())}.  "
-        f"[default: {DEFAULT_ALGORITHM}; {DEFAULT_LIST_ALGORITHM} if the first lattice is an n-best list]",
-        choices=tuple(ALGORITHMS),
+        "Maximum number of active hypotheses per arc or state; 0 means no limit.  [default: 4 per arc, 5 per state]",
+        0,
+        LARGEST,
     )
+    beam: float | None = option(
+        None,
+        "Keep hypotheses whose cost exceeds that of the best by at most this; inf keeps all.  "
+        "[default: 6; 8 for nbest, cover and trie]",
+        0,
+    )
+    prune_beam: float | None = option(
+        None,
+        "Before the search, drop arcs whose best path costs more than the best path by more than this.  "
+        "[default: beam + 2; 5 for cover]",
+        0,
+    )
+    merge_order: int | None = option(
+        None,
+        "Merge hypotheses whose last N history words are equal; 0 compares whole histories.  "
+        "[default: 5; 0 if --max-hyps is 0]",
+        0,
+        LARGEST,
+    )
+    max_active: int = option(
+        256,
+        "Maximum number of active hypotheses per lattice, over all states of the same depth (number of arcs on the "
+        "longest path from the start); 0 means no limit.",
+        0,
+        LARGEST,
+    )
+    look_ahead: LookAhead = option(
+        "calibrated", "Estimate of the cost from a state to the end of the lattice.", choices=get_args(LookAhead)
+    )
+
+
+@dataclass(frozen=True)
+class EngineOptions(SearchOptions, ScoreOptions):
+    """Options that every engine receives; subclasses add the options of particular algorithms."""
+
+    section: ClassVar[str] = "Search"
+    algorithms: ClassVar[Mapping[str, Algorithm]] = {}  # by name; set by `RescoreOptions`
+
+    algorithm: str | None = option(None, "Search algorithm.")  # described in `RescoreOptions`
+    output: Output = option(
+        "lattice",
+        "Write the expanded lattice, the input lattice with new graph costs, or the best path.",
+        choices=get_args(Output),
+    )
+    batch_arcs: int = option(200_000, "Maximum number of arcs in the lattices that are processed at once.", 1)
 
     def __post_init__(self) -> None:
         """Validate the values."""
         for setting in fields(self):
-            value, low, high = getattr(self, setting.name), setting.metadata["low"], setting.metadata["high"]
-            if isinstance(value, int | float) and not low <= value <= high:  # also rejects NaN
-                raise OptionError(f"{setting.name} is {value}, but must lie in [{low}, {high}]")
-            choices = setting.metadata["choices"] or CHOICES.get(setting.name)
+            value, limits = getattr(self, setting.name), setting.metadata
+            low, high, is_zero = limits["low"], limits["high"], limits["or_zero"] and value == 0
+            if isinstance(value, int | float) and not (low <= value <= high or is_zero):  # also rejects NaN
+                zero = "be 0 or " if limits["or_zero"] else ""
+                raise OptionError(f"{setting.name} is {value}, but must {zero}lie in [{low}, {high}]")
+            choices = limits["choices"]
             if choices and value not in choices and (value is not None or setting.default is not None):
                 raise OptionError(f"{setting.name} is {value!r}, but must be one of {', '.join(choices)}")
-        if self.max_ngram_order == 1:
-            raise OptionError(f"max_ngram_order is 1, but must be 0 or lie in [2, {LARGEST}]")
         for name in ("acoustic_scale", "word_penalty", "unk_penalty"):
             if not math.isfinite(getattr(self, name) or 0.0):
                 raise OptionError(f"{name} is {getattr(self, name)}, but must be finite")
@@ -68,10 +157,63 @@ class RescoreOptions(SentenceOptions, PrunedOptions, EngineOptions):
     @property
     def record(self) -> Algorithm:
         """The selected algorithm, or the default algorithm for lattices if none is selected."""
-        return ALGORITHMS[self.algorithm or DEFAULT_ALGORITHM]
+        return self.algorithms[self.algorithm or DEFAULT_ALGORITHM]
+
+    def for_lattice(self: Options, lattice: Lattice) -> Options:
+        """Return the options; if `algorithm` is None, replace it with the default for this type of lattice."""
+        if self.algorithm is not None:
+            return self
+        is_list = isinstance(lattice, ListLattice)
+        return replace(self, algorithm=DEFAULT_LIST_ALGORITHM if is_list else DEFAULT_ALGORITHM)
+
+    @property
+    def hypotheses(self) -> int:
+        """Maximum number of active hypotheses per arc or state; 0 means no limit."""
+        return self.record.max_hyps if self.max_hyps is None else self.max_hyps
+
+    @property
+    def history_words(self) -> int:
+        """Number of final words in which two histories must agree to be merged; 0 compares whole histories."""
+        return self.record.history_words(self)
+
+    @property
+    def scales(self) -> Scales:
+        """Scales of the costs of a path."""
+        return Scales(self.acoustic_scale, word_penalty=self.word_penalty)
+
+    @property
+    def search_beam(self) -> float:
+        """Beam of the search: the maximum cost of a hypothesis relative to the best one."""
+        return self.record.beam if self.beam is None else self.beam
+
+    @property
+    def first_pass_beam(self) -> float:
+        """Beam on first-pass costs; arcs outside it are dropped before the search."""
+        if self.prune_beam is not None:
+            return self.prune_beam
+        return self.search_beam + 2.0 if self.record.prune_beam is None else self.record.prune_beam
 
 
-HELP: dict[str, str] = {setting.name: setting.metadata["help"] for setting in fields(RescoreOptions)}
+def merge_order(options: EngineOptions) -> int:
+    """Return the number of final words in which histories must agree to be merged; 0 compares whole histories."""
+    if options.merge_order is not None:
+        return options.merge_order
+    return DEFAULT_MERGE_ORDER if options.hypotheses else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Algorithm:
+    """A rescoring algorithm; `ninja.rescoring.algorithms.ALGORITHMS` lists them."""
+
+    name: str
+    options: type[Any]  # a base class of `RescoreOptions`; its `section` is the heading in the help
+    make_engine: Callable[..., Any]  # takes the arguments of `Engine` and returns an `Engine`
+    about: str  # for the help
+    beam: float = 6.0  # default
+    prune_beam: float | None = None  # default; None means beam + 2
+    max_hyps: int = 0  # default
+    scores_sentences: bool = False  # works with models that can score only whole sentences
+    history_words: Callable[[Any], int] = merge_order
 
 
 @dataclass(frozen=True, slots=True)

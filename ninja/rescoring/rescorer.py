@@ -20,10 +20,10 @@ from ninja.lattice.text import LexicalForms, LexicalTable
 from ninja.lm.history_cache import cached
 from ninja.lm.lexical import LexicalLM, models_of, with_lexical_forms
 from ninja.lm.word_map import WordMap
+from ninja.rescoring.algorithms import RescoreOptions
 from ninja.rescoring.carry_over import CarryOver
 from ninja.rescoring.engine import Engine
 from ninja.rescoring.models import BoundModels, Model, ModelFiles, refuse_words
-from ninja.rescoring.options import RescoreOptions
 from ninja.rescoring.prompts import Prompts
 from ninja.rescoring.report import RescoreReport, VocabularyCheck, unknown_words
 from ninja.rescoring.session import HISTORIES, Session, StreamOptions

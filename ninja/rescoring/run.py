@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 
 from ninja.lattice.batch import Keyed
+from ninja.rescoring.algorithms import RescoreOptions
 from ninja.rescoring.carry_over import CarryOver
 from ninja.rescoring.models import Model
-from ninja.rescoring.options import RescoreOptions
 from ninja.rescoring.prompts import Prompts
 from ninja.rescoring.report import RescoreReport
 from ninja.rescoring.rescorer import Pass, Rescorer

@@ -17,8 +17,8 @@ from ninja import _search
 from ninja.errors import LatticeError, ModelError, NinjaError
 from ninja.graph import best_path, path_lattice, reverse
 from ninja.lattice import Lattice
-from ninja.rescoring.algorithm import LARGEST, MAX_ARCS, Algorithm, EngineOptions, SearchOptions, option
 from ninja.rescoring.engine import Answers, BatchedLM, Engine, InThisThread, with_replaced_costs
+from ninja.rescoring.options import LARGEST, MAX_ARCS, Algorithm, EngineOptions, SearchOptions, option
 from ninja.rescoring.utterances import Utterance
 
 
@@ -29,7 +29,7 @@ class PrunedOptions(EngineOptions):
     section: ClassVar[str] = "Search: pruned"
 
     max_ngram_order: int = option(
-        3, "pruned: merge histories whose last N-1 words are equal; 0 merges no histories.", 0, LARGEST
+        3, "pruned: merge histories whose last N-1 words are equal; 0 merges no histories.", 2, LARGEST, or_zero=True
     )
     max_arcs: int = option(
         100_000, "pruned: stop expanding a lattice at this many arcs if it has a complete path.", 1, MAX_ARCS

@@ -25,8 +25,8 @@ from ninja.graph.split import copied_lattice
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.lattice import ListLattice
 from ninja.lm.trie import score_trie
-from ninja.rescoring.algorithm import DEFAULT_MERGE_ORDER, LARGEST, MAX_ARCS, Algorithm, EngineOptions, option
 from ninja.rescoring.engine import BatchedLM, Engine, out_of_memory, with_replaced_costs
+from ninja.rescoring.options import DEFAULT_MERGE_ORDER, LARGEST, MAX_ARCS, Algorithm, EngineOptions, option
 from ninja.rescoring.utterances import Utterance
 
 TOO_MANY_WORDS = (

@@ -21,8 +21,9 @@ from ninja.lattice.symbols import SymbolTable
 from ninja.lattice.text import AUTO, BASIC, NONE, LexicalForms, Normalizer, looks_written
 from ninja.lm.mixture import Mixture
 from ninja.lm.word_map import WordMap
+from ninja.rescoring.algorithms import RescoreOptions
 from ninja.rescoring.models import Model, ModelFiles
-from ninja.rescoring.options import LISTS, RescoreOptions, usual_weights
+from ninja.rescoring.options import LISTS, usual_weights
 from ninja.rescoring.report import RescoreReport
 from ninja.rescoring.rescorer import Rescorer
 from ninja.rescoring.session import Session, StreamOptions

@@ -16,7 +16,7 @@ import numpy as np
 from ninja.decoding.ctc_stream import CtcStream
 from ninja.errors import ModelError
 from ninja.lattice import Lattice
-from ninja.rescoring.options import RescoreOptions
+from ninja.rescoring.algorithms import RescoreOptions
 from ninja.rescoring.session import Partial, Session
 from ninja.serve.answers import answer
 from ninja.serve.lattices import read_lattice, unpacked

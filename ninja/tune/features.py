@@ -25,7 +25,7 @@ from ninja.lm import LanguageModel, Mixture
 from ninja.lm.trie import WordTrie, score_trie
 from ninja.lm.word_map import NO_WORD, WordMap
 from ninja.log import Log
-from ninja.rescoring.options import RescoreOptions
+from ninja.rescoring.algorithms import RescoreOptions
 from ninja.tune.word_errors import Reference
 
 MAX_TOKENS = 500_000  # number of words scored at once

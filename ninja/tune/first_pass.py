@@ -11,7 +11,7 @@ from ninja.lattice import Scales
 from ninja.lattice.batch import Keyed
 from ninja.lattice.text import LexicalForms
 from ninja.log import Log
-from ninja.rescoring.options import RescoreOptions
+from ninja.rescoring.algorithms import RescoreOptions
 from ninja.tune.choice import MIN_WORDS
 from ninja.tune.expected import Weights
 from ninja.tune.features import Features, features

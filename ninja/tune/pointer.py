@@ -16,7 +16,7 @@ from ninja.lattice import Lattice
 from ninja.lattice.text import LexicalForms
 from ninja.lm import LanguageModel
 from ninja.lm.mixture import Mixture
-from ninja.rescoring.options import RescoreOptions
+from ninja.rescoring.algorithms import RescoreOptions
 from ninja.rescoring.rescorer import Rescorer
 from ninja.rescoring.utterances import ContextStage
 from ninja.tune.choice import MIN_WORDS, Outcomes, choose_point, explain

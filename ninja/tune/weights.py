@@ -22,8 +22,8 @@ from ninja.lm import LanguageModel, Mixture
 from ninja.lm.lexical import with_lexical_forms
 from ninja.lm.mixture import How
 from ninja.log import Log
+from ninja.rescoring.algorithms import RescoreOptions
 from ninja.rescoring.carry_over import CarryOver
-from ninja.rescoring.options import RescoreOptions
 from ninja.rescoring.report import RescoreReport
 from ninja.rescoring.run import rescore
 from ninja.tune.choice import MIN_WORDS, Choice, Outcomes, choose_point, explain

@@ -20,7 +20,7 @@ from ninja.errors import FormatError, InputError, OptionError, VocabularyError
 from ninja.graph import best_path, from_arcs
 from ninja.lattice.symbols import SymbolTable
 from ninja.rescoring import ModelFiles, Rescorer, RescoreReport
-from ninja.rescoring.options import RescoreOptions
+from ninja.rescoring.algorithms import RescoreOptions
 
 TABLE = SymbolTable.from_words(["<eps>", "a", "b", "c"])
 UNIGRAM = SlowNgram(1, {("<s>",): (-99.0, 0.0), ("</s>",): (-0.5, 0.0), ("<unk>",): (-1.25, 0.0), ("a",): (-0.75, 0.0)})

@@ -6,7 +6,7 @@ import re
 from recipes import ROOT, PackageCopy, recipe_code, recipe_files
 
 import ninja
-from ninja.rescoring.options import ALGORITHMS
+from ninja.rescoring.algorithms import ALGORITHMS
 
 TOY_LATTICE = "TOY\nhello 1.5\nworld -2\n"
 CONVERT_IN_PYTHON = """
@@ -66,7 +66,7 @@ def test_an_algorithm_is_added_by_its_recipe(tmp_path):
     package = PackageCopy(tmp_path)
     (module,) = recipe_code("Add an algorithm")
     package.add("ninja/rescoring/toy.py", module)
-    options = "ninja/rescoring/options.py"
+    options = "ninja/rescoring/algorithms.py"
     package.replace(options, "\nALGORITHMS", "from ninja.rescoring.toy import TOY, ToyOptions\n\nALGORITHMS")
     package.replace(options, "(ARCBEAM,", "(TOY, ARCBEAM,")
     package.replace(options, "class RescoreOptions(", "class RescoreOptions(ToyOptions, ")

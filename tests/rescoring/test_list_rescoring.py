@@ -19,8 +19,8 @@ from ninja.graph import lattice_nbest
 from ninja.lattice import Scales
 from ninja.lattice.lattice import ListLattice
 from ninja.lattice.nbest import NBest, sentence
+from ninja.rescoring.algorithms import RescoreOptions
 from ninja.rescoring.options import LISTS as LISTS_OF_ATTENTION
-from ninja.rescoring.options import RescoreOptions
 from ninja.rescoring.report import RescoreReport
 from ninja.rescoring.utterances import merge_equal_texts
 

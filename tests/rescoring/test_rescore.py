@@ -18,7 +18,7 @@ import ninja
 from ninja.errors import LatticeError, ModelError, OptionError, SymbolError, VocabularyError
 from ninja.lattice import Lattice
 from ninja.rescoring import RescoreOptions, RescoreReport, rescore
-from ninja.rescoring.algorithm import LookAhead
+from ninja.rescoring.options import LookAhead
 
 ALGORITHMS = ("arcbeam", "pushforward")
 

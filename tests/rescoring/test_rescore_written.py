@@ -16,7 +16,7 @@ from ninja.lattice.symbols import SymbolTable
 from ninja.lattice.text import BASIC, LOOKS_WRITTEN
 from ninja.lm.mixture import Mixture
 from ninja.rescoring import RescoreOptions, RescoreReport
-from ninja.rescoring.options import ALGORITHMS
+from ninja.rescoring.algorithms import ALGORITHMS
 from ninja.rescoring.rescorer import Rescorer
 from ninja.rescoring.run import rescore
 

@@ -14,7 +14,7 @@ import numpy as np
 from fake_lm import FakeLM
 
 from ninja.lattice import Lattice
-from ninja.rescoring.options import RescoreOptions
+from ninja.rescoring.algorithms import RescoreOptions
 
 FINAL = -1  # instead of an arc
 

@@ -11,7 +11,7 @@ from fake_lm import FakeLM
 from reference_graph import costs_of, end_of, labels_of, words_of
 
 from ninja.lattice import Lattice
-from ninja.rescoring.options import RescoreOptions
+from ninja.rescoring.algorithms import RescoreOptions
 
 
 class PathCost(NamedTuple):

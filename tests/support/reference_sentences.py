@@ -14,7 +14,7 @@ from fake_lm import FakeLM
 from reference_rescore import paths
 
 from ninja.lattice import Lattice
-from ninja.rescoring.options import RescoreOptions
+from ninja.rescoring.algorithms import RescoreOptions
 from ninja.rescoring.sentences import Unfolded
 
 Arcs = tuple[int, ...]

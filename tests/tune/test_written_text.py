@@ -11,7 +11,7 @@ import ninja
 from ninja.evaluate import read_text
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm.mixture import Mixture
-from ninja.rescoring.options import RescoreOptions
+from ninja.rescoring.algorithms import RescoreOptions
 from ninja.tune.first_pass import tune_first_pass
 from ninja.tune.weights import tune_weights
 

@@ -23,8 +23,8 @@ from ninja.lm.word_map import WordMap
 from ninja.log import Log
 from ninja.pipeline import Output
 from ninja.pipeline.execution import OnLattices
+from ninja.rescoring.algorithms import HELP
 from ninja.rescoring.models import load_model
-from ninja.rescoring.options import HELP
 from ninja.rescoring.report import RescoreReport, VocabularyCheck
 from ninja.rescoring.utterances import ADVICE, is_ambiguous
 
