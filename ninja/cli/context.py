@@ -32,7 +32,7 @@ from ninja.lm.protocol import LoadOptions
 from ninja.lm.word_map import WordMapping
 from ninja.pipeline import Output
 from ninja.rescoring.algorithms import HELP
-from ninja.rescoring.report import RescoreReport
+from ninja.rescoring.utterances import RescoreReport
 
 if TYPE_CHECKING:
     from ninja.context.stage import Contextual

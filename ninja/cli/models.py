@@ -13,8 +13,10 @@ from ninja.cli.command import Command, InputFile
 from ninja.cli.options import ListType, from_fields, grouped, keeps_defaults, reads, section
 from ninja.errors import OptionError
 from ninja.io.inputs import Inputs
+from ninja.lm.endpoint.options import EndpointOptions
+from ninja.lm.load import is_endpoint
 from ninja.lm.mixture import How
-from ninja.lm.protocol import Backend, EndpointOptions, LoadOptions, OOVScore, TextTransform, is_endpoint
+from ninja.lm.protocol import Backend, LoadOptions, OOVScore, TextTransform
 from ninja.lm.word_map import WordMapping
 from ninja.rescoring.models import Direction, ModelFiles
 from ninja.rescoring.options import UsualWeights, usual_weights

@@ -36,8 +36,8 @@ from ninja.rescoring.changes import Record, ReportingRescorer
 from ninja.rescoring.models import ModelFiles
 from ninja.rescoring.options import LISTS
 from ninja.rescoring.prompts import Prompts
-from ninja.rescoring.report import RescoreReport
 from ninja.rescoring.rescorer import Rescorer
+from ninja.rescoring.utterances import RescoreReport
 
 if TYPE_CHECKING:
     from ninja.context.settings import Context

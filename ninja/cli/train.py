@@ -20,10 +20,10 @@ from ninja.errors import FormatError, OptionError, counted
 from ninja.files import text as utf8
 from ninja.files.output import reported
 from ninja.libraries import needed_for
+from ninja.lm.devices import chosen_device, describe_devices
 from ninja.lm.ngram.classes import Tagger, is_class
 from ninja.lm.ngram.kneser_ney import NgramOptions, TrainedNgram, train_ngram
 from ninja.lm.perplexity import measure
-from ninja.lm.protocol import chosen_device, describe_devices
 from ninja.lm.text import read_sentences
 from ninja.train.recipe import SIZES, Progress, TrainOptions
 

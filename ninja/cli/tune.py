@@ -33,7 +33,7 @@ from ninja.lattice.text import LexicalForms
 from ninja.rescoring.algorithms import RescoreOptions
 from ninja.rescoring.carry_over import CarryOver
 from ninja.rescoring.models import ModelFiles
-from ninja.rescoring.report import RescoreReport
+from ninja.rescoring.utterances import RescoreReport
 from ninja.tune.first_pass import tune_first_pass
 from ninja.tune.weights import Tuned, tune_weights
 

@@ -33,7 +33,7 @@ from ninja.lm import LanguageModel
 from ninja.lm.ngram.model import NgramLM
 from ninja.rescoring.algorithms import RescoreOptions
 from ninja.rescoring.models import ModelFiles
-from ninja.rescoring.report import RescoreReport
+from ninja.rescoring.utterances import RescoreReport
 from ninja.tune.boosts import ContextSettings, DevSet, TunedContext, tune_context
 from ninja.tune.plot import check_picture, plot_trade_off
 from ninja.tune.pointer import PointerSet, tune_pointer

@@ -28,9 +28,8 @@ from ninja.lm.ngram.model import NgramLM
 from ninja.lm.word_map import WordMap
 from ninja.log import Log
 from ninja.rescoring.algorithms import RescoreOptions
-from ninja.rescoring.models import Model, ModelFiles
-from ninja.rescoring.report import RescoreReport, VocabularyCheck
-from ninja.rescoring.utterances import Utterance
+from ninja.rescoring.models import Model, ModelFiles, VocabularyCheck
+from ninja.rescoring.utterances import RescoreReport, Utterance
 
 Keyed = tuple[str, Lattice]
 MAX_ARCS, MAX_LATTICES = 100_000, 100  # limits of a thread's batch

@@ -1,11 +1,12 @@
 """The names of the package: `lazy_loader` imports them as this file says, and type checkers and editors read it."""
 
+from .endpoint.options import EndpointOptions as EndpointOptions
 from .huggingface.loading import wrap as wrap
 from .imported.torch_module import from_module as from_module
 from .load import load as load
 from .mixture import Mixture as Mixture
 from .ngram.compose import compose_ngram as compose_ngram
 from .ngram.kneser_ney import NgramOptions as NgramOptions, TrainedNgram as TrainedNgram, train_ngram as train_ngram
-from .protocol import EndpointOptions as EndpointOptions, LanguageModel as LanguageModel
+from .protocol import LanguageModel as LanguageModel
 from .trie import sentence_logprobs as sentence_logprobs
 from .word_map import Coverage as Coverage, WordMap as WordMap

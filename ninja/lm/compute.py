@@ -13,7 +13,7 @@ import torch
 
 from ninja import _networks
 from ninja.errors import OptionError
-from ninja.lm.protocol import chosen_device
+from ninja.lm.devices import chosen_device
 from ninja.lm.recurrent.pool import FEWEST_ROWS, RowThreads
 
 # Messages of libraries that have no exception type for lack of memory; file names may contain the word "memory".

@@ -18,20 +18,11 @@ from ninja.files.text import kind_of
 from ninja.formats import safetensors_file
 from ninja.lattice.symbols import SymbolTable
 from ninja.libraries import explained, needed_for
+from ninja.lm.endpoint.options import EndpointOptions
 from ninja.lm.multiwords import MultiwordLM
 from ninja.lm.ngram.class_model import with_classes
 from ninja.lm.ngram.model import NgramLM
-from ninja.lm.protocol import (
-    DRIVER,
-    ON_CPU,
-    Backend,
-    EndpointOptions,
-    LanguageModel,
-    LoadOptions,
-    OOVScore,
-    TextTransform,
-    is_endpoint,
-)
+from ninja.lm.protocol import DRIVER, ON_CPU, Backend, LanguageModel, LoadOptions, OOVScore, TextTransform
 from ninja.lm.stored_network import KALDI, LSTM, read_network
 from ninja.models import ENGLISH, ENGLISH_NGRAM
 
@@ -186,6 +177,11 @@ def cache_models() -> None:
     """Cache the models that this process opens, by path and options."""
     global _open
     _open = _open_cached
+
+
+def is_endpoint(name: str) -> bool:
+    """Return whether the name of a model is the URL of a completions endpoint."""
+    return name.startswith(("http://", "https://"))
 
 
 def place_of(path: str | os.PathLike[str] | None) -> str:

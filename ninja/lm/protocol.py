@@ -5,17 +5,20 @@ from __future__ import annotations
 import functools
 import math
 import os
+import sys
 import threading
-from collections.abc import Callable, Iterable, Sequence
+import time
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol, TypeVar, get_args, runtime_checkable
+from typing import Any, Literal, Protocol, TypeVar, get_args, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
-from ninja.errors import OptionError, check_range, described, documented
+from ninja.errors import ModelError, OptionError
 from ninja.lattice.symbols import SymbolTable
+from ninja.lm.endpoint.options import EndpointOptions
 
 FIRST_MARK = -3  # maximum id of phrase lists; searches use -1 and -2
 FIRST_PROMPT, END_OF_PROMPTS = 1 << 29, 1 << 30  # range of the ids of prompts, above those of words
@@ -217,49 +220,6 @@ class PhraseMark(Protocol):
         """Word id of the phrase list in models that take phrases, at most `FIRST_MARK`."""
 
 
-KEY_VARIABLE = "NINJA_ENDPOINT_KEY"  # environment variable with the key of the server
-
-
-def is_endpoint(name: str) -> bool:
-    """Return whether the name of a model is the URL of a completions endpoint."""
-    return name.startswith(("http://", "https://"))
-
-
-@documented
-@dataclass(frozen=True)
-class EndpointOptions:
-    """Options of a language model behind a completions endpoint; see ``ninja.lm.endpoint.loading``.
-
-    The key of a server that requires one is read from the environment variable ``NINJA_ENDPOINT_KEY``.
-    """
-
-    section: ClassVar[str] = "Models: completions endpoint"
-
-    model: str | None = described(None, "Name of the model on the server.  [default: its only model]")
-    bos: str | None = described(
-        None, "Token that begins a text, such as <s>.  [default: the server's, else the token that ends a text]"
-    )
-    eos: str | None = described(
-        None, "Token that ends a text, such as </s>; required if the server does not name it (vLLM)."
-    )
-    cache: str | None = described(None, "File that keeps the scores for later runs; delete it when the model changes.")
-    max_requests: int = described(10_000, "Stop after this many requests in the run.")
-    max_tokens: int = described(10_000_000, "Stop before the run sends more than this many tokens.")
-    max_seconds: float = described(3600.0, "Stop when the run has waited this many seconds for the server.")
-    timeout: float = described(60.0, "Seconds to wait for an answer before a request is repeated.")
-    retries: int = described(4, "Number of times to repeat a request that failed, with growing pauses.")
-    batch: int = described(32, "Number of texts per request (vLLM).")
-    connections: int = described(4, "Number of requests in progress.")
-
-    def __post_init__(self) -> None:
-        """Validate the numbers."""
-        for name in ("max_requests", "max_tokens", "batch", "connections"):
-            check_range(f"endpoint_{name}", getattr(self, name), least=1)
-        check_range("endpoint_retries", self.retries, least=0)
-        for name in ("max_seconds", "timeout"):
-            check_range(f"endpoint_{name}", getattr(self, name), above=0)
-
-
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
     """Options for loading a language model, see `ninja.lm.load`; a model ignores options that do not apply to it."""
@@ -357,46 +317,139 @@ class SlotPool:
         self._num_free += len(slots)
 
 
-def chosen_device(name: str) -> str:
-    """Return the name of a device; resolve ``"auto"`` to cuda if torch can use it, else to cpu."""
-    if name != "auto":
-        return name
-    import torch
-
-    return "cuda" if torch.cuda.is_available() else "cpu"
+Slots = npt.NDArray[np.int64]
+Words = npt.NDArray[np.int32]
+Answers = tuple[Slots, npt.NDArray[np.float32], float]
+Scalar = TypeVar("Scalar", bound=np.generic)
 
 
-def describe_devices(requested: str, used: Iterable[str | None]) -> str | None:
-    """Describe the devices in use in one line.
+class BatchedLM(LanguageModel, locks=False):
+    """A language model that is called with at most `limit` histories or words at once; None means no limit.
 
-    Args:
-        requested: The device option.
-        used: Devices of the models, as in `LanguageModel.device`.
-
-    Returns:
-        The names of the GPUs, or the reason why "auto" does not use an existing GPU; None without GPUs.
+    If a call runs out of memory, the limit becomes half its batch size for the rest of the run, and the call is
+    repeated in smaller batches.
     """
-    known = sorted({device for device in used if device is not None})
-    gpus = [device for device in known if device != "cpu"]
-    if not gpus and (not known or requested != "auto" or not os.path.exists(DRIVER)):
-        return None
-    import torch
 
-    if not gpus:
-        return f"computing on the CPU: torch cannot use the GPU ({_gpu_problem()})"
-    names = (f"{device} ({torch.cuda.get_device_name(device)})" if "cuda" in device else device for device in gpus)
-    unused = torch.cuda.device_count() - len(gpus) if requested == "auto" else 0
-    return f"computing on {', '.join(names)}" + (f"; {unused} more available with --device" if unused > 0 else "")
+    def __init__(self, lm: LanguageModel) -> None:
+        self.lm = lm
+        self.limit: int | None = None
+        self.notes: list[str] = []  # for the user, from the thread in which the model is called
+        self.vocabulary, self.bos, self.eos = lm.vocabulary, lm.bos, lm.eos
+        self.unk, self.unk_words = lm.unk, lm.unk_words
+        self.scores_tries, self.whole_sentences = lm.scores_tries, lm.whole_sentences
+        self.takes_phrases, self.takes_prompts = lm.takes_phrases, lm.takes_prompts
+        self._too_many = 0  # batch size of the first call that ran out of memory since the last success
+
+    @property
+    def end_of_ids(self) -> int:
+        """See `LanguageModel.end_of_ids`."""
+        return self.lm.end_of_ids
+
+    def start(self, count: int) -> Slots:
+        """See `LanguageModel.start`."""
+        return self.lm.start(count)
+
+    def release(self, slots: Slots) -> None:
+        """See `LanguageModel.release`."""
+        self.lm.release(slots)
+
+    def score_trie(self, parent: Words, word: Words) -> npt.NDArray[np.float32]:
+        """See `LanguageModel.score_trie`."""
+        return self.lm.score_trie(parent, word)
+
+    def advance(self, slots: Slots, words: Words) -> Slots:
+        """See `LanguageModel.advance`; new slots are released if this fails."""
+        return self._in_pieces("advance", slots, words, np.empty(0, np.int64))
+
+    def logprob(self, slots: Slots, words: Words) -> npt.NDArray[np.float32]:
+        """See `LanguageModel.logprob`."""
+        return self._in_pieces("logprob", slots, words, np.empty(0, np.float32))
+
+    def wave(
+        self, obsolete: Slots, advance_slot: Slots, advance_word: Words, score_slot: Slots, score_word: Words
+    ) -> Answers:
+        """Run one wave of the search: release slots, extend histories and score words.
+
+        If scoring fails, the slots of the new histories are released.
+
+        Args:
+            obsolete: Slots to release.
+            advance_slot: Slots of the histories to extend.
+            advance_word: Word that extends each history.
+            score_slot: Slot of the history before each word to score; -1 - i selects the i-th new history. Negative
+                entries are replaced in place.
+            score_word: The words to score.
+
+        Returns:
+            Slots of the new histories, natural-log probabilities, and the elapsed seconds.
+
+        Raises:
+            ModelError: The model returned a wrong number of values, or a single history does not fit into memory.
+        """
+        start = time.perf_counter()
+        if obsolete.size:
+            self.release(obsolete)
+        new_slots = self.advance(advance_slot, advance_word)
+        is_new = score_slot < 0
+        score_slot[is_new] = new_slots[-1 - score_slot[is_new]]
+        try:
+            logprob = self.logprob(score_slot, score_word)
+        except BaseException:
+            self.release(new_slots)
+            raise
+        return new_slots, logprob, time.perf_counter() - start
+
+    def _in_pieces(self, method: str, slots: Slots, words: Words, empty: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
+        """Call a method on batches of slots that are as large as the limit and the memory allow."""
+        pieces: list[npt.NDArray[Scalar]] = []
+        first = 0
+        try:
+            while first < slots.size:
+                last = slots.size if self.limit is None else min(slots.size, first + self.limit)
+                try:
+                    answer: Any = getattr(self.lm, method)(slots[first:last], words[first:last])
+                except (MemoryError, RuntimeError) as error:
+                    if not out_of_memory(error):
+                        raise
+                    self._halve(last - first, error)
+                    continue
+                if np.shape(answer) != (last - first,):
+                    raise ModelError(
+                        f"the model's {method} returned shape {np.shape(answer)} for a batch of {last - first}"
+                    )
+                if self._too_many:
+                    self.notes.append(
+                        f"out of memory with a language model batch of {self._too_many}; batches are limited to "
+                        f"{self.limit} from now on"
+                    )
+                    self._too_many = 0
+                pieces.append(np.ascontiguousarray(answer, empty.dtype))
+                first = last
+        except BaseException:
+            if method == "advance":
+                for piece in pieces:
+                    self.release(piece)  # type: ignore[arg-type]
+            raise
+        return pieces[0] if len(pieces) == 1 else np.concatenate([empty, *pieces])
+
+    def _halve(self, size: int, error: BaseException) -> None:
+        if size == 1:
+            raise ModelError(
+                "out of memory for a single history of the language model; use a smaller batch_arcs, max_active "
+                "or model"
+            ) from error
+        self.limit = size // 2
+        self._too_many = self._too_many or size
+        torch = sys.modules.get("torch")
+        if torch is not None and torch.cuda.is_initialized():
+            torch.cuda.empty_cache()  # reduces fragmentation
 
 
-def _gpu_problem() -> str:
-    """Return why torch cannot use a GPU."""
-    import torch
-
-    if torch.version.cuda is None:
-        return "it is built for the CPU only"
-    try:
-        torch.cuda.init()
-    except (RuntimeError, AssertionError) as error:
-        return str(error).splitlines()[0]
-    return "it finds none"
+def out_of_memory(error: BaseException) -> bool:
+    """Return whether the error means that numpy or torch ran out of memory."""
+    torch = sys.modules.get("torch")
+    return (
+        isinstance(error, MemoryError)
+        or (torch is not None and isinstance(error, torch.OutOfMemoryError))
+        or "DefaultCPUAllocator: can't allocate memory" in str(error)  # torch raises a plain RuntimeError here
+    )

@@ -23,7 +23,7 @@ from ninja.pipeline.outputs import LatticeSink, Output, TextOutput, open_output
 from ninja.pipeline.stages import BatchStage, Pairs, StreamStage, ThreadedStage, WordCheckingStage
 
 if TYPE_CHECKING:
-    from ninja.rescoring.report import RescoreReport
+    from ninja.rescoring.utterances import RescoreReport
 
 Result = TypeVar("Result")
 Stage = BatchStage[Result] | StreamStage[Result]

@@ -11,7 +11,8 @@ from ninja.lattice.batch import Batch
 from ninja.log import Log
 
 if TYPE_CHECKING:
-    from ninja.rescoring.report import RescoreReport, VocabularyCheck
+    from ninja.rescoring.models import VocabularyCheck
+    from ninja.rescoring.utterances import RescoreReport
 
 Pairs = Iterable[tuple[str, Lattice]]
 Result = TypeVar("Result")

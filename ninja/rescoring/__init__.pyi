@@ -4,7 +4,7 @@ from .carry_over import CarryOver as CarryOver
 from .models import ModelFiles as ModelFiles, coverage as coverage
 from .algorithms import RescoreOptions as RescoreOptions
 from .prompts import Prompts as Prompts
-from .report import RescoreReport as RescoreReport
+from .utterances import RescoreReport as RescoreReport
 from .rescorer import Rescorer as Rescorer
 from .run import iterate as iterate, rescore as rescore
 from .session import Partial as Partial, Session as Session, StreamOptions as StreamOptions

@@ -7,8 +7,9 @@ from dataclasses import dataclass, fields
 from typing import ClassVar
 
 from ninja.errors import documented
+from ninja.rescoring.engine import ARCBEAM, PUSHFORWARD
 from ninja.rescoring.options import DEFAULT_ALGORITHM, DEFAULT_LIST_ALGORITHM, Algorithm, EngineOptions, option
-from ninja.rescoring.search import ARCBEAM, PRUNED, PUSHFORWARD, PrunedOptions
+from ninja.rescoring.pruned import PRUNED, PrunedOptions
 from ninja.rescoring.sentences import COVER, NBEST, TRIE, SentenceOptions
 
 ALGORITHMS = {algorithm.name: algorithm for algorithm in (ARCBEAM, PUSHFORWARD, PRUNED, NBEST, COVER, TRIE)}

@@ -15,8 +15,9 @@ from ninja.lattice import Lattice, Scales
 from ninja.lattice.batch import Keyed
 from ninja.lattice.symbols import EPSILON
 from ninja.lattice.times import is_timed, state_times
-from ninja.rescoring.report import RescoreReport, VocabularyCheck
+from ninja.rescoring.models import VocabularyCheck
 from ninja.rescoring.rescorer import Rescorer
+from ninja.rescoring.utterances import RescoreReport
 
 ASSUMED_SHIFT = 0.01  # seconds per frame, as in readers and writers
 

@@ -1,7 +1,9 @@
-"""The engine: rescores many utterances at once in batched language model calls, and returns results in input order.
+"""The engine, which rescores many utterances at once, and its searches: arc-beam and push-forward.
 
-The result of an utterance does not depend on the others in flight. With several threads, each thread takes the next
-utterance when its batch has capacity, and calls a copy of the model that shares its weights.
+Results are returned in input order, and do not depend on the other utterances in flight. With several threads, each
+thread takes the next utterance when its batch has capacity, and calls a copy of the model that shares its weights. The
+lattices of a search are divided into two halves: while the language model scores one half in its own thread, the other
+half is expanded; then they swap.
 """
 
 from __future__ import annotations
@@ -11,89 +13,29 @@ import sys
 import threading
 import time
 from abc import abstractmethod
-from collections import deque
 from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from queue import SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from ninja import _search
 from ninja.errors import LatticeError, ModelError, NinjaError
 from ninja.files.threads import starting_threads
 from ninja.graph import best_path, connect, path_lattice, reverse, select_arcs
 from ninja.lattice import Lattice
 from ninja.lattice.lattice import as_list_of, frozen
-from ninja.lm import LanguageModel
+from ninja.lm.protocol import Answers, BatchedLM
 from ninja.rescoring.models import BoundModels
-from ninja.rescoring.options import EngineOptions
-from ninja.rescoring.report import RescoreReport
-from ninja.rescoring.utterances import RecordingQueue, Source, Utterance
+from ninja.rescoring.options import MAX_ARCS, Algorithm, EngineOptions, SearchOptions
+from ninja.rescoring.utterances import InFlight, RecordingQueue, RescoreReport, Source, Utterance
 
 SECONDS_TO_STOP = 10.0  # how long to wait for threads to end when a run is stopped
 
-Slots = npt.NDArray[np.int64]
-Words = npt.NDArray[np.int32]
-Answers = tuple[Slots, npt.NDArray[np.float32], float]
-Scalar = TypeVar("Scalar", bound=np.generic)
 Result = TypeVar("Result")
-
-
-class InFlight:
-    """Utterances that were read but not yet returned, and the lock that guards all shared state.
-
-    The lock also guards the source, the recording queue, the report, and symbol tables that grow.
-    """
-
-    def __init__(self) -> None:
-        self.num_arcs = 0  # number of arcs of all utterances
-        self.has_ended = False  # no utterance follows in the source
-        self.has_threads = False  # several threads rescore
-        self.lock = threading.RLock()
-        self._changed = threading.Condition(self.lock)
-        self._utterances: deque[Utterance] = deque()  # in input order
-        self._stopped = False
-
-    @property
-    def is_empty(self) -> bool:
-        """True if all results have been returned."""
-        return not self._utterances
-
-    def add(self, utterance: Utterance) -> None:
-        """Add an utterance; its arcs are counted until it is popped."""
-        utterance.num_arcs = max(utterance.lattice.num_arcs, 1)
-        self._utterances.append(utterance)
-        self.num_arcs += utterance.num_arcs
-
-    def pop_done(self) -> Utterance | None:
-        """Remove and return the next utterance in input order, if it is done."""
-        with self.lock:
-            if not self._utterances or not self._utterances[0].is_done:
-                return None
-            self.num_arcs -= self._utterances[0].num_arcs
-            self._changed.notify_all()
-            return self._utterances.popleft()
-
-    def wait_for_more(self, most_arcs: int) -> bool:
-        """Block an idle thread until fewer than `most_arcs` arcs are in flight.
-
-        Returns:
-            False if no more utterances will come, or if there is only one thread.
-        """
-        if not self.has_threads:
-            return False
-        with self.lock:
-            # Another thread computes the oldest utterance, or the main thread returns it.
-            self._changed.wait_for(lambda: self.num_arcs < most_arcs or self.has_ended or self._stopped)
-            return not self.has_ended and not self._stopped
-
-    def stop(self) -> None:
-        """Wake all waiting threads so that they end."""
-        with self.lock:
-            self._stopped = True
-            self._changed.notify_all()
 
 
 class Engine(Source):
@@ -299,6 +241,187 @@ class InThisThread:
         return
 
 
+class _HalfBatch:
+    """Lattices that are scored in the same language model calls."""
+
+    def __init__(self, expander: _search.Expander) -> None:
+        self.expander = expander
+        self.utterances: dict[int, Utterance] = {}  # by the number that the expander assigned
+        self.num_arcs = 0  # number of arcs of all utterances
+        self.answers: Future[Answers] | None = None
+
+
+class SearchEngine(Engine):
+    """Search in which hypotheses compete in each state."""
+
+    competes_on_arcs: ClassVar[bool] = False
+    is_pruned: ClassVar[bool] = False  # all hypotheses of a lattice compete; see `ninja.rescoring.pruned`
+
+    @property
+    def growth(self) -> tuple[int, float]:
+        """Maximum number of arcs of an expansion, and the factor by which a pruned one grows between two updates."""
+        return MAX_ARCS, 1.0
+
+    def steps(self, lm: BatchedLM) -> Generator[None, None, None]:
+        """See `Engine.steps`."""
+        halves = [_HalfBatch(self._expander()) for _ in range(2)]
+        with InThisThread() if self.in_flight.has_threads else ThreadPoolExecutor(1, "language-model") as pool:
+            try:
+                while True:
+                    for half in halves:
+                        self._take_answers(half)
+                        self.note(lm.notes)
+                        self._admit(half, any(other.utterances for other in halves))
+                        if half.utterances:
+                            half.answers = pool.submit(lm.wave, *half.expander.gather())
+                    yield
+                    if self.source.is_dry or any(half.utterances for half in halves):
+                        continue
+                    if not self.in_flight.wait_for_more(4 * self.options.batch_arcs):
+                        break
+            finally:
+                for half in halves:
+                    self._abandon(half)
+
+    def _expander(self) -> _search.Expander:
+        options = self.options
+        max_arcs, growth_ratio = self.growth
+        return _search.Expander(
+            int(self.models.lm.start(1)[0]),
+            graph_share=self.models.graph_share,
+            lm_scale=self.models.lm_scale,
+            acoustic_scale=options.acoustic_scale,
+            word_penalty=options.word_penalty,
+            beam=options.search_beam,
+            first_pass_beam=options.first_pass_beam,
+            growth_ratio=growth_ratio,
+            max_hyps=options.hypotheses,
+            max_active=options.max_active,
+            max_arcs=max_arcs,
+            merge_order=options.history_words,
+            eos=self.models.lm.eos,
+            pruned=self.is_pruned,
+            per_arc=self.competes_on_arcs,
+            look_ahead=options.look_ahead != "none",
+            calibrate=options.look_ahead == "calibrated",
+        )
+
+    def _admit(self, half: _HalfBatch, busy: bool) -> None:
+        """Add lattices up to the limit on arcs, which includes finished lattices that wait for an earlier one."""
+        while not half.utterances or half.num_arcs < self.batch_arcs // 2:
+            with self.in_flight.lock:
+                most = 4 * self.options.batch_arcs if busy or self.in_flight.has_threads else np.inf
+                utterance = self.next_utterance(most)
+                if utterance is None:
+                    return
+                try:
+                    lattice = reverse(utterance.lattice) if self.options.backward else utterance.lattice
+                    lm_word, extra = self.models.of(lattice)  # locked: a symbol table may grow in another thread
+                    utterance.prompt = self.models.prompt_ids(utterance.key)
+                except NinjaError as error:
+                    self.fail(utterance, error)
+                    continue
+            half.utterances[half.expander.add(lattice, lm_word, extra, utterance.first_words)] = utterance
+            half.num_arcs += utterance.num_arcs
+            busy = True
+
+    def _take_answers(self, half: _HalfBatch) -> None:
+        if half.answers is None:
+            return
+        slots, logprob, seconds = half.answers.result()
+        half.answers = None
+        half.expander.scatter(slots, logprob)
+        self._stop_expired(half)
+        ended = half.expander.ended()
+        with self.in_flight.lock:
+            self.report.calls += 1
+            self.report.histories += slots.size
+            self.report.scores += logprob.size
+            self.report.lm_seconds += seconds
+            self.report.expanded_arcs += sum(expanded for _, _, expanded in ended)
+        for number, status, _ in ended:
+            utterance = half.utterances.pop(number)
+            half.num_arcs -= utterance.num_arcs
+            try:
+                self.finish(utterance, *self._result(half.expander, number, status, utterance))
+            except NinjaError as error:
+                self.fail(utterance, error)
+            half.expander.remove(number)
+
+    def _stop_expired(self, half: _HalfBatch) -> None:
+        """Stop the searches of utterances whose deadline has expired."""
+        expired = [(number, utterance) for number, utterance in half.utterances.items() if utterance.is_expired]
+        if not expired:
+            return
+        ended = {number for number, _, _ in half.expander.ended()}
+        for number, utterance in expired:
+            if number in ended:
+                continue
+            if half.expander.stop(number):
+                assert utterance.future is not None  # only submitted lattices have deadlines
+                utterance.future.is_complete = False
+            else:  # there is no hypothesis yet
+                del half.utterances[number]
+                half.num_arcs -= utterance.num_arcs
+                self.finish_early(utterance)
+                half.expander.remove(number)
+
+    def _abandon(self, half: _HalfBatch) -> None:
+        """Release all slots, for example when the run is stopped."""
+        if half.answers is not None and half.answers.exception() is None:
+            slots, logprob, _ = half.answers.result()
+            half.expander.scatter(slots, logprob)
+        self.models.lm.release(half.expander.all_slots())
+
+    def _result(
+        self, expander: _search.Expander, number: int, status: int, utterance: Utterance
+    ) -> tuple[Lattice, Sequence[int]]:
+        """Return the result of a search, and the words to carry over to the next utterance."""
+        source = expander.source(number)
+        if status == _search.NO_PATH:
+            raise LatticeError("no final state can be reached from the start state", key=source.key)
+        if status == _search.NOT_FINITE:
+            raise ModelError("the language model returned NaN or probability zero for a word", key=source.key)
+        if status == _search.TOO_LARGE:
+            raise _too_large(source.key)
+        output, words = self.options.output, list[int]()
+        if output == "best" or utterance.recording is not None:
+            result = self._expanded(expander, number)
+            best = best_path(result, self.options.scales)
+            if utterance.recording is not None:
+                words = self.models.carried_words(source, best.words)
+            if output == "best":
+                return path_lattice(result, best), words
+            if output == "lattice":
+                return result, words
+        elif output == "lattice":
+            return self._expanded(expander, number), words
+        return with_replaced_costs(source, *expander.replaced(number)), words
+
+    @staticmethod
+    def _expanded(expander: _search.Expander, number: int) -> Lattice:
+        result = expander.lattice(number, MAX_ARCS)
+        if result is None:
+            raise _too_large(expander.source(number).key)
+        return result
+
+
+def _too_large(key: str) -> LatticeError:
+    return LatticeError(
+        f"the expanded lattice exceeds {MAX_ARCS} arcs; set max_hyps, max_active or a smaller beam", key=key
+    )
+
+
+class ArcBeamEngine(SearchEngine):
+    """Search in which hypotheses compete on each arc."""
+
+    competes_on_arcs = True
+
+
+ARCBEAM = Algorithm("arcbeam", SearchOptions, ArcBeamEngine, "hypotheses compete on each arc", max_hyps=4)
+PUSHFORWARD = Algorithm("pushforward", SearchOptions, SearchEngine, "hypotheses compete in each state", max_hyps=5)
+
+
 def with_replaced_costs(
     source: Lattice, graph: npt.NDArray[np.float32], final_graph: npt.NDArray[np.float32]
 ) -> Lattice:
@@ -313,135 +436,3 @@ def with_replaced_costs(
     changed = source.with_costs(np.where(used, graph, np.float32(0)))
     changed = changed.replace(final_graph=frozen(final_graph), final_acoustic=frozen(final_acoustic))
     return connect(changed if used.all() else select_arcs(changed, used))
-
-
-class BatchedLM(LanguageModel, locks=False):
-    """A language model that is called with at most `limit` histories or words at once; None means no limit.
-
-    If a call runs out of memory, the limit becomes half its batch size for the rest of the run, and the call is
-    repeated in smaller batches.
-    """
-
-    def __init__(self, lm: LanguageModel) -> None:
-        self.lm = lm
-        self.limit: int | None = None
-        self.notes: list[str] = []  # for the user, from the thread in which the model is called
-        self.vocabulary, self.bos, self.eos = lm.vocabulary, lm.bos, lm.eos
-        self.unk, self.unk_words = lm.unk, lm.unk_words
-        self.scores_tries, self.whole_sentences = lm.scores_tries, lm.whole_sentences
-        self.takes_phrases, self.takes_prompts = lm.takes_phrases, lm.takes_prompts
-        self._too_many = 0  # batch size of the first call that ran out of memory since the last success
-
-    @property
-    def end_of_ids(self) -> int:
-        """See `LanguageModel.end_of_ids`."""
-        return self.lm.end_of_ids
-
-    def start(self, count: int) -> Slots:
-        """See `LanguageModel.start`."""
-        return self.lm.start(count)
-
-    def release(self, slots: Slots) -> None:
-        """See `LanguageModel.release`."""
-        self.lm.release(slots)
-
-    def score_trie(self, parent: Words, word: Words) -> npt.NDArray[np.float32]:
-        """See `LanguageModel.score_trie`."""
-        return self.lm.score_trie(parent, word)
-
-    def advance(self, slots: Slots, words: Words) -> Slots:
-        """See `LanguageModel.advance`; new slots are released if this fails."""
-        return self._in_pieces("advance", slots, words, np.empty(0, np.int64))
-
-    def logprob(self, slots: Slots, words: Words) -> npt.NDArray[np.float32]:
-        """See `LanguageModel.logprob`."""
-        return self._in_pieces("logprob", slots, words, np.empty(0, np.float32))
-
-    def wave(
-        self, obsolete: Slots, advance_slot: Slots, advance_word: Words, score_slot: Slots, score_word: Words
-    ) -> Answers:
-        """Run one wave of the search: release slots, extend histories and score words.
-
-        If scoring fails, the slots of the new histories are released.
-
-        Args:
-            obsolete: Slots to release.
-            advance_slot: Slots of the histories to extend.
-            advance_word: Word that extends each history.
-            score_slot: Slot of the history before each word to score; -1 - i selects the i-th new history. Negative
-                entries are replaced in place.
-            score_word: The words to score.
-
-        Returns:
-            Slots of the new histories, natural-log probabilities, and the elapsed seconds.
-
-        Raises:
-            ModelError: The model returned a wrong number of values, or a single history does not fit into memory.
-        """
-        start = time.perf_counter()
-        if obsolete.size:
-            self.release(obsolete)
-        new_slots = self.advance(advance_slot, advance_word)
-        is_new = score_slot < 0
-        score_slot[is_new] = new_slots[-1 - score_slot[is_new]]
-        try:
-            logprob = self.logprob(score_slot, score_word)
-        except BaseException:
-            self.release(new_slots)
-            raise
-        return new_slots, logprob, time.perf_counter() - start
-
-    def _in_pieces(self, method: str, slots: Slots, words: Words, empty: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
-        """Call a method on batches of slots that are as large as the limit and the memory allow."""
-        pieces: list[npt.NDArray[Scalar]] = []
-        first = 0
-        try:
-            while first < slots.size:
-                last = slots.size if self.limit is None else min(slots.size, first + self.limit)
-                try:
-                    answer: Any = getattr(self.lm, method)(slots[first:last], words[first:last])
-                except (MemoryError, RuntimeError) as error:
-                    if not out_of_memory(error):
-                        raise
-                    self._halve(last - first, error)
-                    continue
-                if np.shape(answer) != (last - first,):
-                    raise ModelError(
-                        f"the model's {method} returned shape {np.shape(answer)} for a batch of {last - first}"
-                    )
-                if self._too_many:
-                    self.notes.append(
-                        f"out of memory with a language model batch of {self._too_many}; batches are limited to "
-                        f"{self.limit} from now on"
-                    )
-                    self._too_many = 0
-                pieces.append(np.ascontiguousarray(answer, empty.dtype))
-                first = last
-        except BaseException:
-            if method == "advance":
-                for piece in pieces:
-                    self.release(piece)  # type: ignore[arg-type]
-            raise
-        return pieces[0] if len(pieces) == 1 else np.concatenate([empty, *pieces])
-
-    def _halve(self, size: int, error: BaseException) -> None:
-        if size == 1:
-            raise ModelError(
-                "out of memory for a single history of the language model; use a smaller batch_arcs, max_active "
-                "or model"
-            ) from error
-        self.limit = size // 2
-        self._too_many = self._too_many or size
-        torch = sys.modules.get("torch")
-        if torch is not None and torch.cuda.is_initialized():
-            torch.cuda.empty_cache()  # reduces fragmentation
-
-
-def out_of_memory(error: BaseException) -> bool:
-    """Return whether the error means that numpy or torch ran out of memory."""
-    torch = sys.modules.get("torch")
-    return (
-        isinstance(error, MemoryError)
-        or (torch is not None and isinstance(error, torch.OutOfMemoryError))
-        or "DefaultCPUAllocator: can't allocate memory" in str(error)  # torch raises a plain RuntimeError here
-    )

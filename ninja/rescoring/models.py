@@ -1,11 +1,11 @@
-"""Load the language models used for rescoring, and bind them to the words of lattices."""
+"""The language models of a run: loading, binding to the words of lattices, and the check that they know them."""
 
 from __future__ import annotations
 
 import copy
 import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Literal
@@ -14,22 +14,26 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja.errors import ModelError, OptionError, VocabularyError
+from ninja.io.inputs import Inputs
 from ninja.lattice import Lattice
-from ninja.lattice.batch import bare
+from ninja.lattice.batch import Keyed, bare
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm import LanguageModel
+from ninja.lm.devices import describe_devices
 from ninja.lm.lexical import LexicalLM, merge_forms
 from ninja.lm.load import open_model, refuse_unused_classes
 from ninja.lm.mixture import How, Mixture, MixtureLM
-from ninja.lm.protocol import DEFAULTS, LoadOptions, describe_devices
-from ninja.lm.word_map import Coverage, WordMap
+from ninja.lm.protocol import DEFAULTS, LoadOptions
+from ninja.lm.word_map import Coverage, WordMap, added
 from ninja.log import Log
 from ninja.rescoring.options import EngineOptions, Options
 from ninja.rescoring.prompts import Prompts
 
 Direction = Literal["forward", "backward"]
 Model = LanguageModel | Mixture | None
+WordMaps = Callable[[SymbolTable], Sequence[WordMap]]
 NEW, OLD = "the language model", "the old language model"
+ENOUGH_LATTICES = 100  # lattices of a file after which a model may be refused before the file ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +81,8 @@ class ModelFiles:
             old_lm = load_model(self.old_lm, words, log, load_options)
         models = [lm for lm in (*loaded, old_lm) if isinstance(lm, LanguageModel)]
         refuse_unused_classes(models, load_options)
-        devices = (replica.device for lm in models for replica in lm.replicas or (lm,))
-        if (note := describe_devices(self.device, devices)) is not None:
+        devices = {replica.device for lm in models for replica in lm.replicas or (lm,)} - {None}
+        if devices and (note := describe_devices(self.device, devices)) is not None:
             log.note(note)
         if not self.directions:
             if len(loaded) < 2:
@@ -290,3 +294,144 @@ def coverage(lattices: Iterable[Lattice], lm: LanguageModel, unk_penalty: float 
     if first.words is None:
         raise VocabularyError("the lattices have no symbol table; give the words.txt that they were made with")
     return WordMap(first.words, lm, unk_penalty).coverage(chain([first], source))
+
+
+class VocabularyCheck:
+    """Count the words that models lack, per file and over the run, and refuse files with too many.
+
+    A file is refused if a model lacks the words of too large a fraction of its arcs. This is tested after the first
+    hundred lattices and at the end of the file. Files that contain a single lattice are tested together, because
+    one lattice may have many rare words.
+
+    Args:
+        word_maps: Returns the map from a symbol table to the words of each model.
+        max_unknown: The largest allowed fraction of arcs, 0 to 1.
+        cover: Called with the coverage of each file's words by each model.
+        other_maps: Returns additional maps; their coverage is reported, but not tested.
+    """
+
+    def __init__(
+        self,
+        word_maps: WordMaps,
+        max_unknown: float,
+        cover: Callable[[Sequence[Coverage]], None],
+        *,
+        other_maps: WordMaps = lambda words: (),
+    ) -> None:
+        self._word_maps = word_maps
+        self._other_maps = other_maps
+        self._max_unknown = max_unknown
+        self._cover = cover
+        self._words: SymbolTable | None = None
+        self._count: npt.NDArray[np.int64] = np.zeros(0, np.int64)  # arcs per word of the table since `_sum_up`
+        self._file: str | None = None
+        self._num_lattices = 0  # in the current file
+        self._num_judged = 0  # number of models, counted from the first, whose coverage is tested
+        self._all_fail = True  # every lattice of the file has a word that a model without <unk> lacks
+        self._of_file: tuple[Coverage, ...] = ()  # one per model
+        self._of_single: tuple[Coverage, ...] = ()  # coverages of all files that contain a single lattice
+
+    def __call__(self, lattices: Iterable[Keyed]) -> Iterator[Keyed]:
+        """Yield the lattices, testing them as one file.
+
+        Raises:
+            VocabularyError: A model lacks too many words.
+        """
+        for key, lattice in lattices:
+            self.add(lattice)
+            yield key, lattice
+        self.end_file()
+
+    def read(self, inputs: Inputs) -> Iterator[Keyed]:
+        """Yield the lattices of inputs, testing each file.
+
+        Raises:
+            VocabularyError: A model lacks too many words.
+        """
+        for key, lattice in inputs.lattices():
+            self.add(lattice, inputs.file)
+            yield key, lattice
+        self.end_file()
+        if not inputs.is_part:
+            self.close()
+
+    def close(self) -> None:
+        """Test the files that contain a single lattice.
+
+        Raises:
+            VocabularyError: A model lacks too many of their words.
+        """
+        self._refuse(self._of_single)
+
+    def add(self, lattice: Lattice, file: str | None = None) -> None:
+        """Count the words of a lattice; test the previous file if this lattice begins another file.
+
+        Raises:
+            VocabularyError: A model lacks too many words.
+        """
+        if file != self._file:
+            self.end_file()
+            self._file = file
+        if lattice.words is None:
+            return
+        if lattice.words is not self._words:
+            self._sum_up()
+            self._words = lattice.words
+        size = int(lattice.word.max(initial=0)) + 1
+        if size > self._count.size:
+            self._count = np.pad(self._count, (0, max(size, len(lattice.words)) - self._count.size))
+        np.add.at(self._count, lattice.word, 1)
+        self._all_fail = self._all_fail and any(
+            word_map.unk is None and word_map.unknown_share(lattice) > 0 for word_map in self._word_maps(lattice.words)
+        )
+        self._num_lattices += 1
+        if self._num_lattices == ENOUGH_LATTICES:
+            self._sum_up()
+            self._refuse(self._of_file, self._file)
+            self._refuse_without_unk(self._of_file)
+
+    def _sum_up(self) -> None:
+        """Add the counts to each model's coverage of the file."""
+        if self._words is not None and self._count.any():
+            judged = self._word_maps(self._words)
+            self._num_judged = len(judged)
+            maps = (*judged, *self._other_maps(self._words))
+            self._of_file = added(self._of_file, [word_map.coverage_of(self._count) for word_map in maps])
+        self._count = np.zeros(self._count.size, np.int64)
+
+    def end_file(self) -> None:
+        """Test the lattices of the current file.
+
+        Raises:
+            VocabularyError: A model lacks too many words.
+        """
+        self._sum_up()
+        coverages, num_lattices = self._of_file, self._num_lattices
+        self._of_file, self._num_lattices = (), 0
+        self._cover(coverages)
+        if num_lattices == 1 and self._file is not None:
+            self._of_single = added(self._of_single, coverages)
+        else:
+            self._refuse(coverages, self._file)
+            self._refuse_without_unk(coverages)
+        self._all_fail = True
+
+    def _refuse(self, coverages: Sequence[Coverage], file: str | None = None) -> None:
+        for coverage in coverages[: self._num_judged]:
+            if coverage.share > self._max_unknown:
+                raise unknown_words(coverage, self._max_unknown, file)
+
+    def _refuse_without_unk(self, coverages: Sequence[Coverage]) -> None:
+        """Refuse a model without <unk> if it cannot score any lattice of the file."""
+        for coverage in coverages[: self._num_judged] if self._all_fail else ():
+            if coverage.lacking and not coverage.has_unk:
+                raise VocabularyError(f"{coverage.facts}; the model has no <unk>: {coverage.advice}", self._file)
+
+
+def unknown_words(coverage: Coverage, max_unknown: float, file: str | None = None) -> VocabularyError:
+    """Return the error for a model that lacks too many words."""
+    return VocabularyError(
+        f"{coverage.facts}; this is more than max_unknown = {max_unknown:.0%}: check that the model and the symbol "
+        "table match the lattices, or raise max_unknown",
+        file,
+    )

@@ -23,15 +23,15 @@ from ninja.lm.word_map import WordMap
 from ninja.rescoring.algorithms import RescoreOptions
 from ninja.rescoring.carry_over import CarryOver
 from ninja.rescoring.engine import Engine
-from ninja.rescoring.models import BoundModels, Model, ModelFiles, refuse_words
+from ninja.rescoring.models import BoundModels, Model, ModelFiles, VocabularyCheck, refuse_words, unknown_words
 from ninja.rescoring.prompts import Prompts
-from ninja.rescoring.report import RescoreReport, VocabularyCheck, unknown_words
 from ninja.rescoring.session import HISTORIES, Session, StreamOptions
 from ninja.rescoring.utterances import (
     ContextStage,
     IterableSource,
     Preparation,
     RecordingQueue,
+    RescoreReport,
     Source,
     Submission,
     Utterance,

@@ -9,10 +9,10 @@ from ninja.lattice.batch import Keyed
 from ninja.rescoring.algorithms import RescoreOptions
 from ninja.rescoring.carry_over import CarryOver
 from ninja.rescoring.models import Model
+from ninja.rescoring.prefetch import Prefetch
 from ninja.rescoring.prompts import Prompts
-from ninja.rescoring.report import RescoreReport
 from ninja.rescoring.rescorer import Pass, Rescorer
-from ninja.rescoring.utterances import IterableSource, Prefetch
+from ninja.rescoring.utterances import IterableSource, RescoreReport
 
 
 def rescore(

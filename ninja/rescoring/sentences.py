@@ -24,8 +24,9 @@ from ninja.graph import best_path, connect, nbest, prune, reverse
 from ninja.graph.split import copied_lattice
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.lattice import ListLattice
+from ninja.lm.protocol import BatchedLM, out_of_memory
 from ninja.lm.trie import score_trie
-from ninja.rescoring.engine import BatchedLM, Engine, out_of_memory, with_replaced_costs
+from ninja.rescoring.engine import Engine, with_replaced_costs
 from ninja.rescoring.options import DEFAULT_MERGE_ORDER, LARGEST, MAX_ARCS, Algorithm, EngineOptions, option
 from ninja.rescoring.utterances import Utterance
 

@@ -15,8 +15,7 @@ from ninja.errors import BusyError, ClosedError, OptionError, VocabularyError, c
 from ninja.lattice import Lattice
 from ninja.lattice.batch import refuse_pair
 from ninja.lattice.lattice import check
-from ninja.rescoring.report import RescoreReport
-from ninja.rescoring.utterances import Source, Submission, Utterance
+from ninja.rescoring.utterances import RescoreReport, Source, Submission, Utterance
 
 NO_TABLE = "the lattice has no symbol table; attach the words.txt that it was made with, see Lattice.with_words"
 IDLE_SECONDS = 5.0  # idle time after which the thread ends; the next lattice starts a new one

@@ -1,4 +1,4 @@
-"""Utterances in flight, the sources that yield them, their preparation for rescoring, and their order of admission."""
+"""Utterances in flight: the sources that yield them, their preparation and admission, and the report of a run."""
 
 from __future__ import annotations
 
@@ -11,26 +11,23 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass
-from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
 import numpy as np
 
 from ninja.errors import LatticeError, NinjaError, counted
-from ninja.graph.connect import connect
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.batch import Keyed, pairs
-from ninja.lattice.lattice import ListLattice, as_list_of, frozen
+from ninja.lattice.lattice import ListLattice
 from ninja.lattice.symbols import EPSILON, SymbolTable
 from ninja.lattice.text import LexicalForms, LexicalTable
 from ninja.lm.protocol import PhraseMark
-from ninja.lm.word_map import WordMap
+from ninja.lm.word_map import Coverage, WordMap, added
+from ninja.log import Log
 from ninja.rescoring.carry_over import CarryOver
-from ninja.rescoring.models import Model
-from ninja.rescoring.report import RescoreReport, VocabularyCheck
+from ninja.rescoring.equal_texts import merge_equal_texts
+from ninja.rescoring.models import Model, VocabularyCheck
 
-PATIENCE = 0.005  # seconds that a batch waits for the next utterance
-SECONDS_TO_STOP = 0.5  # how long to wait for the reading thread when a source is closed
 RELEASED = Lattice.from_arrays("", [0, 0], [], [], [], [], [0.0])
 MIN_ARCS = 500  # smaller lattices are never reported as ambiguous
 MAX_SHARE = 0.5  # fraction of ambiguous arcs; determinized lattices have none
@@ -167,154 +164,177 @@ class IterableSource(Source):
         return None
 
 
-class Prefetch(Source):
-    """The utterances of a possibly slow iterable, which is read in a thread.
+@dataclass(slots=True)
+class RescoreReport(Log):
+    """Log of a rescoring run: failures, notes and counts."""
 
-    The thread reads one lattice per request and never reads ahead. It ends when the iterable ends or raises an error,
-    or on `close`. Errors of the iterable are raised by `wait`.
+    arcs: int = 0  # arcs read
+    arcs_written: int = 0
+    expanded_arcs: int = 0  # (hypothesis, arc) pairs scored by the language model
+    histories: int = 0  # distinct word histories, i.e. steps of the language model
+    scores: int = 0  # distinct (history, word) pairs
+    calls: int = 0  # batched calls of the language model
+    frames: int = 0  # alignment labels on the best paths, if the lattices have alignments
+    seconds: float = 0.0  # wall time
+    lm_seconds: float = 0.0  # part of `seconds` spent in the language model
+    merged: int = 0  # n-best hypotheses that were merged into another one with the same text
+    left_out: int = 0  # n-best hypotheses beyond num_best, which are dropped
+    coverages: tuple[Coverage, ...] = ()  # coverage of the words of all lattices, one per language model
+    vocabulary: VocabularyCheck | None = None  # set by the caller, as stages do not know the files
+
+    def cover(self, coverages: Sequence[Coverage]) -> None:
+        """Add the language models' coverage of the words of a file."""
+        self.coverages = added(self.coverages, coverages)
+
+    def tell_coverage(self) -> None:
+        """Report the coverage of all lattices' words as notes."""
+        for coverage in self.coverages:
+            if self.on_note is not None:
+                self.on_note(f"vocabulary: {coverage}")
+
+    def summary(self, seconds: float, frame_shift: float) -> str:
+        """Return a one-line summary of the run.
+
+        Args:
+            seconds: Wall time of the run.
+            frame_shift: Duration of a frame in seconds.
+        """
+        audio = self.frames * frame_shift
+        sound = f", {audio:.0f} s of audio (real-time factor {seconds / audio:.4f})" if audio else ""
+        lists = f", {counted(self.merged, 'hypothesis', 'hypotheses')} with equal texts merged" if self.merged else ""
+        lists += (
+            f", {counted(self.left_out, 'hypothesis', 'hypotheses')} beyond --num-best dropped" if self.left_out else ""
+        )
+        return (
+            f"{counted(self.lattices, 'lattice')}{lists}, {counted(self.arcs, 'arc')} ({self.expanded_arcs} expanded), "
+            f"{self.histories} histories, {self.calls} LM steps of {self.scores} scores, {seconds:.1f} s "
+            f"({self.lm_seconds:.1f} s in the LM){sound}"
+        )
+
+    def merge(self, part: Log) -> None:
+        """Add the log of a thread."""
+        if isinstance(part, RescoreReport) and self.vocabulary is None:
+            self.cover(part.coverages)
+        Log.merge(self, part)
+
+
+class InFlight:
+    """Utterances that were read but not yet returned, and the lock that guards all shared state.
+
+    The lock also guards the source, the recording queue, the report, and symbol tables that grow.
     """
 
-    def __init__(self, lattices: Iterable[Keyed]) -> None:
-        super().__init__()
-        self._pairs = pairs(lattices)
-        self._requests: SimpleQueue[bool] = SimpleQueue()  # True: one more lattice; False: close
-        self._items: SimpleQueue[Keyed | BaseException] = SimpleQueue()
-        self._requested = 0.0  # time of the pending request, 0 if there is none
-        self._item: Keyed | BaseException | None = None  # the reply to the pending request
-        self._thread: threading.Thread | None = None
+    def __init__(self) -> None:
+        self.num_arcs = 0  # number of arcs of all utterances
+        self.has_ended = False  # no utterance follows in the source
+        self.has_threads = False  # several threads rescore
+        self.lock = threading.RLock()
+        self._changed = threading.Condition(self.lock)
+        self._utterances: deque[Utterance] = deque()  # in input order
+        self._stopped = False
 
-    def _poll(self) -> Utterance | None:
-        """Return the next utterance; None if it is not read within `PATIENCE` seconds of the request."""
-        self._request()
-        if self._item is None:
-            try:
-                self._item = self._items.get(timeout=max(0.0, self._requested + PATIENCE - time.monotonic()))
-            except Empty:
+    @property
+    def is_empty(self) -> bool:
+        """True if all results have been returned."""
+        return not self._utterances
+
+    def add(self, utterance: Utterance) -> None:
+        """Add an utterance; its arcs are counted until it is popped."""
+        utterance.num_arcs = max(utterance.lattice.num_arcs, 1)
+        self._utterances.append(utterance)
+        self.num_arcs += utterance.num_arcs
+
+    def pop_done(self) -> Utterance | None:
+        """Remove and return the next utterance in input order, if it is done."""
+        with self.lock:
+            if not self._utterances or not self._utterances[0].is_done:
                 return None
-        if isinstance(self._item, BaseException):
-            self.has_ended = isinstance(self._item, _End)
-            return None
-        (_, lattice), self._item = self._item, None
-        self._requested = 0.0
-        return Utterance(lattice)
+            self.num_arcs -= self._utterances[0].num_arcs
+            self._changed.notify_all()
+            return self._utterances.popleft()
 
-    def wait(self) -> bool:
-        """Wait until the next lattice is read; raise the error of the iterable if it failed."""
-        self._request()
-        if self._item is None:
-            self._item = self._items.get()
-        if isinstance(self._item, BaseException) and not isinstance(self._item, _End):
-            raise self._item
+    def wait_for_more(self, most_arcs: int) -> bool:
+        """Block an idle thread until fewer than `most_arcs` arcs are in flight.
+
+        Returns:
+            False if no more utterances will come, or if there is only one thread.
+        """
+        if not self.has_threads:
+            return False
+        with self.lock:
+            # Another thread computes the oldest utterance, or the main thread returns it.
+            self._changed.wait_for(lambda: self.num_arcs < most_arcs or self.has_ended or self._stopped)
+            return not self.has_ended and not self._stopped
+
+    def stop(self) -> None:
+        """Wake all waiting threads so that they end."""
+        with self.lock:
+            self._stopped = True
+            self._changed.notify_all()
+
+
+class RecordingQueue:
+    """Admit one utterance per recording at a time; without carry-over, admit every utterance at once."""
+
+    def __init__(self, carry_over: CarryOver | None) -> None:
+        self._carry_over = carry_over
+        self._waiting: dict[str, deque[Utterance]] = {}  # by recording, for recordings with an utterance in flight
+        self._history: dict[str, list[int]] = {}
+        self._begin: dict[str, float] = {}  # start of the last utterance of each recording
+        self._ready: deque[Utterance] = deque()
+
+    def enter(self, utterance: Utterance) -> bool:
+        """Return whether an utterance may be rescored now; if not, `ready` returns it later.
+
+        Raises:
+            LatticeError: The recording of the utterance is unknown, or the utterance begins before the previous one.
+        """
+        if self._carry_over is None:
+            return True
+        utterance.recording = recording = self._recording(self._carry_over, utterance.key)
+        if recording in self._waiting:
+            self._waiting[recording].append(utterance)
+            return False
+        self._waiting[recording] = deque()
+        utterance.history = tuple(self._history.get(recording, ()))
         return True
 
-    def close(self) -> None:
-        """End the thread; if it is waiting for the iterable, it ends after the next lattice."""
-        self._requests.put(False)
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join(SECONDS_TO_STOP)
-
-    def _request(self) -> None:
-        if self._requested:
+    def leave(self, utterance: Utterance, words: Sequence[int]) -> None:
+        """Add the words of an utterance to its recording's history, and admit the recording's next utterance."""
+        if utterance.recording is None:
             return
-        if self._thread is None:
-            arguments = (self._pairs, self._requests, self._items)  # not `self`, so that it can be garbage-collected
-            self._thread = threading.Thread(target=_read, args=arguments, name="ninja-prefetch", daemon=True)
-            self._thread.start()
-        self._requested = time.monotonic()
-        self._requests.put(True)
+        assert self._carry_over is not None
+        history = self._history.setdefault(utterance.recording, [])
+        history += words
+        if self._carry_over.max_words:
+            del history[: -self._carry_over.max_words]
+        waiting = self._waiting[utterance.recording]
+        if waiting:
+            self._ready.append(waiting.popleft())
+            self._ready[-1].history = tuple(history)
+        else:
+            del self._waiting[utterance.recording]
 
+    def ready(self) -> Utterance | None:
+        """Return an utterance whose predecessor in the recording is done; None if there is no such utterance."""
+        return self._ready.popleft() if self._ready else None
 
-class _End(Exception):
-    """Marks the end of the iterable."""
-
-
-def _read(lattices: Iterator[Keyed], requests: SimpleQueue[bool], items: SimpleQueue[Keyed | BaseException]) -> None:
-    """Put a lattice into a queue for each request, and finally `_End` or the error."""
-    try:
-        while requests.get():
-            items.put(next(lattices))
-    except StopIteration:
-        items.put(_End())
-    except BaseException as error:  # raised in the caller's thread
-        items.put(error)
-    finally:
-        lattices.close()  # type: ignore[attr-defined]
-
-
-def is_ambiguous(lattice: Lattice) -> bool:
-    """Return whether most arcs have no word, or most share their word with another arc that leaves the same state."""
-    if lattice.num_arcs < MIN_ARCS:
-        return False
-    num_epsilons = int(np.count_nonzero(lattice.word == EPSILON))
-    if num_epsilons > MAX_SHARE * lattice.num_arcs:
-        return True
-    state = np.repeat(np.arange(lattice.num_states), np.diff(lattice.arc_begin))
-    pair = (state << 32) | lattice.word
-    num_pairs = np.unique(pair[lattice.word != EPSILON]).size
-    return lattice.num_arcs - num_epsilons - num_pairs > MAX_SHARE * lattice.num_arcs
-
-
-def merge_equal_texts(lattice: Lattice, scales: Scales, forms: LexicalTable | None = None) -> tuple[Lattice, int]:
-    """Merge the hypotheses of an n-best list that have equal text, summing their probabilities.
-
-    The cost of a hypothesis is ``acoustic scale · acoustic + LM scale · graph``; the merged cost is
-    ``-log Σ exp(-cost)``. The best hypothesis is kept, and the difference is added to its acoustic cost, or to its
-    graph cost if the acoustic scale is 0.
-
-    Args:
-        lattice: Any lattice; only n-best lists are changed.
-        scales: Scales of the costs.
-        forms: Lexical forms by which words are compared.  [default: compare words as they are written]
-
-    Returns:
-        The lattice and the number of hypotheses that were merged into others.
-    """
-    if not isinstance(lattice, ListLattice) or np.unique(lattice.dst).size < lattice.num_arcs:
-        return lattice, 0  # not an n-best list, or no longer a tree
-    groups = _paths_by_words(lattice, forms)
-    num_merged = sum(len(states) - 1 for states, _, _ in groups)
-    if num_merged <= 0:
-        return lattice, 0
-    final_graph = np.full(lattice.num_states, np.inf, np.float32)
-    final_acoustic = final_graph.copy()
-    for states, graph, acoustic in groups:
-        costs = scales.acoustic * np.array(acoustic) + scales.lm * np.array(graph)
-        best = int(costs.argmin())
-        state = states[best]
-        gain = -np.log(np.exp(costs[best] - costs).sum())
-        final_graph[state], final_acoustic[state] = lattice.final_graph[state], lattice.final_acoustic[state]
-        if len(states) > 1 and scales.acoustic > 0:
-            final_acoustic[state] += gain / scales.acoustic
-        elif len(states) > 1 and scales.lm > 0:
-            final_graph[state] += gain / scales.lm
-    merged = connect(lattice.replace(final_graph=frozen(final_graph), final_acoustic=frozen(final_acoustic)))
-    listed = as_list_of(lattice, merged)
-    assert isinstance(listed, ListLattice)
-    return ListLattice.of(listed, len(groups), lattice.record), num_merged
-
-
-def _paths_by_words(lattice: Lattice, forms: LexicalTable | None) -> list[tuple[list[int], list[float], list[float]]]:
-    """Group the paths of a tree by their words; return the final states, graph and acoustic costs of each group."""
-    arrays = (lattice.src, lattice.dst, lattice.word, lattice.graph, lattice.acoustic)
-    arcs = zip(*(array.tolist() for array in arrays), strict=True)
-    history = [0] * lattice.num_states  # id of the word sequence that leads to each state
-    graph_cost = [0.0] * lattice.num_states
-    acoustic_cost = [0.0] * lattice.num_states
-    longer: dict[tuple[int, int], int] = {}
-    for src, dst, word, graph, acoustic in arcs:  # a state is entered before it is left
-        known = history[src]
-        for lexical in (word,) if forms is None else forms.form(word):
-            known = known if lexical == EPSILON else longer.setdefault((known, lexical), len(longer) + 1)
-        history[dst] = known
-        graph_cost[dst] = graph_cost[src] + graph
-        acoustic_cost[dst] = acoustic_cost[src] + acoustic
-    groups: dict[int, tuple[list[int], list[float], list[float]]] = {}
-    for state in np.flatnonzero(lattice.is_final).tolist():
-        states, graphs, acoustics = groups.setdefault(history[state], ([], [], []))
-        states.append(state)
-        graphs.append(graph_cost[state] + float(lattice.final_graph[state]))
-        acoustics.append(acoustic_cost[state] + float(lattice.final_acoustic[state]))
-    return list(groups.values())
+    def _recording(self, carry_over: CarryOver, key: str) -> str:
+        if carry_over.recording is None:
+            return ""
+        recording = carry_over.recording.get(key)
+        if recording is None:
+            raise LatticeError("this utterance is missing from the utt2spk or segments file for carry-over", key=key)
+        begin = carry_over.begin.get(key)
+        if begin is not None:
+            if begin < self._begin.get(recording, begin):
+                raise LatticeError(
+                    f"this utterance begins at {begin:.2f} s in {recording}, but the previous one begins at "
+                    f"{self._begin[recording]:.2f} s; sort the lattices by time for carry-over",
+                    key=key,
+                )
+            self._begin[recording] = begin
+        return recording
 
 
 class ContextStage(Protocol):
@@ -392,13 +412,10 @@ class Preparation(Source):
 
     def _prepare(self, utterance: Utterance) -> None:
         report = self._report
-        table = self._forms(utterance.lattice)
-        utterance.lattice, num_merged = merge_equal_texts(utterance.lattice, self._scales, table)
+        forms = self._forms(utterance.lattice)
+        if isinstance(utterance.lattice, ListLattice):
+            self._merge_equal_texts(utterance, utterance.lattice, forms)
         lattice = utterance.lattice
-        if num_merged and not report.merged:
-            hypotheses = counted(num_merged, "hypothesis repeats", "hypotheses repeat")
-            report.note(f"{utterance.key}: {hypotheses} the text of another; the probabilities are summed")
-        report.merged += num_merged
         report.arcs += lattice.num_arcs
         if utterance.future is not None:
             self._refuse(lattice)
@@ -416,66 +433,22 @@ class Preparation(Source):
                 report.fail(error, utterance.key)
                 utterance.finish(error=error)
 
+    def _merge_equal_texts(self, utterance: Utterance, lattice: ListLattice, forms: LexicalTable | None) -> None:
+        utterance.lattice, num_merged = merge_equal_texts(lattice, self._scales, forms)
+        if num_merged and not self._report.merged:
+            hypotheses = counted(num_merged, "hypothesis repeats", "hypotheses repeat")
+            self._report.note(f"{utterance.key}: {hypotheses} the text of another; the probabilities are summed")
+        self._report.merged += num_merged
 
-class RecordingQueue:
-    """Admit one utterance per recording at a time; without carry-over, admit every utterance at once."""
 
-    def __init__(self, carry_over: CarryOver | None) -> None:
-        self._carry_over = carry_over
-        self._waiting: dict[str, deque[Utterance]] = {}  # by recording, for recordings with an utterance in flight
-        self._history: dict[str, list[int]] = {}
-        self._begin: dict[str, float] = {}  # start of the last utterance of each recording
-        self._ready: deque[Utterance] = deque()
-
-    def enter(self, utterance: Utterance) -> bool:
-        """Return whether an utterance may be rescored now; if not, `ready` returns it later.
-
-        Raises:
-            LatticeError: The recording of the utterance is unknown, or the utterance begins before the previous one.
-        """
-        if self._carry_over is None:
-            return True
-        utterance.recording = recording = self._recording(self._carry_over, utterance.key)
-        if recording in self._waiting:
-            self._waiting[recording].append(utterance)
-            return False
-        self._waiting[recording] = deque()
-        utterance.history = tuple(self._history.get(recording, ()))
+def is_ambiguous(lattice: Lattice) -> bool:
+    """Return whether most arcs have no word, or most share their word with another arc that leaves the same state."""
+    if lattice.num_arcs < MIN_ARCS:
+        return False
+    num_epsilons = int(np.count_nonzero(lattice.word == EPSILON))
+    if num_epsilons > MAX_SHARE * lattice.num_arcs:
         return True
-
-    def leave(self, utterance: Utterance, words: Sequence[int]) -> None:
-        """Add the words of an utterance to its recording's history, and admit the recording's next utterance."""
-        if utterance.recording is None:
-            return
-        assert self._carry_over is not None
-        history = self._history.setdefault(utterance.recording, [])
-        history += words
-        if self._carry_over.max_words:
-            del history[: -self._carry_over.max_words]
-        waiting = self._waiting[utterance.recording]
-        if waiting:
-            self._ready.append(waiting.popleft())
-            self._ready[-1].history = tuple(history)
-        else:
-            del self._waiting[utterance.recording]
-
-    def ready(self) -> Utterance | None:
-        """Return an utterance whose predecessor in the recording is done; None if there is no such utterance."""
-        return self._ready.popleft() if self._ready else None
-
-    def _recording(self, carry_over: CarryOver, key: str) -> str:
-        if carry_over.recording is None:
-            return ""
-        recording = carry_over.recording.get(key)
-        if recording is None:
-            raise LatticeError("this utterance is missing from the utt2spk or segments file for carry-over", key=key)
-        begin = carry_over.begin.get(key)
-        if begin is not None:
-            if begin < self._begin.get(recording, begin):
-                raise LatticeError(
-                    f"this utterance begins at {begin:.2f} s in {recording}, but the previous one begins at "
-                    f"{self._begin[recording]:.2f} s; sort the lattices by time for carry-over",
-                    key=key,
-                )
-            self._begin[recording] = begin
-        return recording
+    state = np.repeat(np.arange(lattice.num_states), np.diff(lattice.arc_begin))
+    pair = (state << 32) | lattice.word
+    num_pairs = np.unique(pair[lattice.word != EPSILON]).size
+    return lattice.num_arcs - num_epsilons - num_pairs > MAX_SHARE * lattice.num_arcs

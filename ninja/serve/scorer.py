@@ -24,10 +24,9 @@ from ninja.lm.word_map import WordMap
 from ninja.rescoring.algorithms import RescoreOptions
 from ninja.rescoring.models import Model, ModelFiles
 from ninja.rescoring.options import LISTS, usual_weights
-from ninja.rescoring.report import RescoreReport
 from ninja.rescoring.rescorer import Rescorer
 from ninja.rescoring.session import Session, StreamOptions
-from ninja.rescoring.utterances import Submission, Utterance
+from ninja.rescoring.utterances import RescoreReport, Submission, Utterance
 from ninja.serve.corrections import Corrections
 from ninja.serve.lattices import Vocabularies
 from ninja.serve.problems import Problem, unknown_list

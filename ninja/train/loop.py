@@ -14,7 +14,7 @@ import torch
 from ninja.errors import OptionError, OutputError
 from ninja.lm import checkpoint, text
 from ninja.lm.checkpoint import Checkpoint
-from ninja.lm.protocol import chosen_device
+from ninja.lm.devices import chosen_device
 from ninja.lm.stored_network import CardEntry
 from ninja.lm.text import Sentences
 from ninja.models import lstm, transformer

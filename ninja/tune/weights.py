@@ -24,8 +24,8 @@ from ninja.lm.mixture import How
 from ninja.log import Log
 from ninja.rescoring.algorithms import RescoreOptions
 from ninja.rescoring.carry_over import CarryOver
-from ninja.rescoring.report import RescoreReport
 from ninja.rescoring.run import rescore
+from ninja.rescoring.utterances import RescoreReport
 from ninja.tune.choice import MIN_WORDS, Choice, Outcomes, choose_point, explain
 from ninja.tune.expected import DIGITS, Weights, WordErrors, rounded_shares, utterance_groups
 from ninja.tune.features import Features, features

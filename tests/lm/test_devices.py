@@ -12,8 +12,8 @@ import ninja
 from ninja.errors import OptionError
 from ninja.graph import best_path
 from ninja.lm import Mixture, load
+from ninja.lm.devices import chosen_device, describe_devices
 from ninja.lm.ngram.model import NgramLM
-from ninja.lm.protocol import chosen_device, describe_devices
 from ninja.models import ENGLISH_NGRAM
 from ninja.rescoring import RescoreReport
 from ninja.rescoring.models import ModelFiles

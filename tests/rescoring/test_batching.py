@@ -14,9 +14,9 @@ from tiny_lstm import MODULE, VOCABULARY
 
 from ninja.errors import ModelError
 from ninja.lm import Mixture
+from ninja.lm.protocol import BatchedLM, out_of_memory
 from ninja.lm.recurrent.lstm import LstmLM
 from ninja.rescoring import RescoreOptions, RescoreReport, rescore
-from ninja.rescoring.engine import BatchedLM, out_of_memory
 
 OPTIONS = RescoreOptions(max_unknown=1.0)
 MANY = [(f"seed-{seed}", random_lattice(seed)) for seed in range(12)]

@@ -20,9 +20,9 @@ from ninja.lattice import Scales
 from ninja.lattice.lattice import ListLattice
 from ninja.lattice.nbest import NBest, sentence
 from ninja.rescoring.algorithms import RescoreOptions
+from ninja.rescoring.equal_texts import merge_equal_texts
 from ninja.rescoring.options import LISTS as LISTS_OF_ATTENTION
-from ninja.rescoring.report import RescoreReport
-from ninja.rescoring.utterances import merge_equal_texts
+from ninja.rescoring.utterances import RescoreReport
 
 pytestmark = pytest.mark.usefixtures("folder")
 

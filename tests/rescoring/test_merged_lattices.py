@@ -17,8 +17,7 @@ from strategies import lattices
 from ninja.errors import LatticeError
 from ninja.graph import best_path, linear, union
 from ninja.lattice import Lattice, Scales, SymbolTable
-from ninja.rescoring import RescoreOptions, RescoreReport, rescore
-from ninja.rescoring import search as searches
+from ninja.rescoring import RescoreOptions, RescoreReport, engine, rescore
 
 NARROW = replace(EXACT, max_hyps=2, max_active=6, beam=4.0, merge_order=1)
 WRITTEN = SymbolTable.from_words(["<eps>", "w1", "W1,", "w2", "W2.", "w3", "“w3”"])  # ids 2n-1 and 2n have one form
@@ -108,7 +107,7 @@ def test_paths_that_differ_in_form_do_not_share_the_limit_of_active_hypotheses(a
 def test_copies_count_in_the_limit_of_arcs(monkeypatch: pytest.MonkeyPatch) -> None:
     many = union([linear("k", [1, 2], symbols=TABLE)] * 8, determinize=False)
     assert rescored(many, EXACT)[0].num_arcs == 16
-    monkeypatch.setattr(searches, "MAX_ARCS", 15)
+    monkeypatch.setattr(engine, "MAX_ARCS", 15)
     report = RescoreReport(on_error=lambda error: errors.append(error))
     errors: list[Exception] = []
     assert list(rescore([("k", many)], FakeLM(), replace(EXACT, algorithm="arcbeam"), report=report)) == []

@@ -16,7 +16,7 @@ import ninja
 from ninja.errors import LatticeError, OptionError, VocabularyError
 from ninja.lattice import Lattice
 from ninja.rescoring import RescoreOptions, RescoreReport, iterate, rescore
-from ninja.rescoring.utterances import PATIENCE, Prefetch
+from ninja.rescoring.prefetch import PATIENCE, Prefetch
 
 MANY = [(f"seed-{seed}", random_lattice(seed)) for seed in range(12)]
 ALGORITHMS = ["arcbeam", "pushforward", "pruned", "nbest", "cover", "trie"]

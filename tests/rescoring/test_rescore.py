@@ -215,7 +215,7 @@ def test_a_model_without_unk_refuses_unknown_words() -> None:
 
 
 def test_an_expansion_that_explodes_is_given_up_and_the_next_lattice_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ninja.rescoring.search.MAX_ARCS", 3000)
+    monkeypatch.setattr("ninja.rescoring.engine.MAX_ARCS", 3000)
     good = random_lattice(5, num_states=5, fan=1)
     lm, errors = FakeLM(), list[ninja.NinjaError]()
     pairs = [("a", good), ("b", random_lattice(1, num_states=60)), ("c", good)]

@@ -24,9 +24,8 @@ from ninja.log import Log
 from ninja.pipeline import Output
 from ninja.pipeline.execution import OnLattices
 from ninja.rescoring.algorithms import HELP
-from ninja.rescoring.models import load_model
-from ninja.rescoring.report import RescoreReport, VocabularyCheck
-from ninja.rescoring.utterances import ADVICE, is_ambiguous
+from ninja.rescoring.models import VocabularyCheck, load_model
+from ninja.rescoring.utterances import ADVICE, RescoreReport, is_ambiguous
 
 
 @lru_cache(1)

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from ninja.errors import ModelError, OptionError, counted
-from ninja.lm.protocol import KEY_VARIABLE, EndpointOptions
+from ninja.lm.endpoint.options import KEY_VARIABLE, EndpointOptions
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 30.0  # seconds before a request is repeated; doubled each time
 MAX_ANSWER = 256 * 2**20  # bytes

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from ninja.lm.endpoint.client import Client
+from ninja.lm.endpoint.options import EndpointOptions
 from ninja.lm.endpoint.pieces import EndpointPieces, ServedSpelling, ServerTokenizer
 from ninja.lm.endpoint.scores import ScoreCache
 from ninja.lm.endpoint.servers import open_server
 from ninja.lm.huggingface.causal import CausalLM
-from ninja.lm.protocol import EndpointOptions, LanguageModel, LoadOptions
+from ninja.lm.protocol import LanguageModel, LoadOptions
 
 
 def open_endpoint(url: str, options: LoadOptions) -> LanguageModel:

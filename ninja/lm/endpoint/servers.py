@@ -21,7 +21,7 @@ import numpy as np
 
 from ninja.errors import OptionError
 from ninja.lm.endpoint.client import Client
-from ninja.lm.protocol import EndpointOptions
+from ninja.lm.endpoint.options import EndpointOptions
 
 Tokens = tuple[int, ...]
 

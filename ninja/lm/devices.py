@@ -1,0 +1,53 @@
+"""Torch devices of language models: the choice of a device, and their description for the user."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+from ninja.lm.protocol import DRIVER
+
+
+def chosen_device(name: str) -> str:
+    """Return the name of a device; resolve ``"auto"`` to cuda if torch can use it, else to cpu."""
+    if name != "auto":
+        return name
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def describe_devices(requested: str, used: Iterable[str | None]) -> str | None:
+    """Describe the devices in use in one line.
+
+    Args:
+        requested: The device option.
+        used: Devices of the models, as in `LanguageModel.device`.
+
+    Returns:
+        The names of the GPUs, or the reason why "auto" does not use an existing GPU; None without GPUs.
+    """
+    known = sorted({device for device in used if device is not None})
+    gpus = [device for device in known if device != "cpu"]
+    if not gpus and (not known or requested != "auto" or not os.path.exists(DRIVER)):
+        return None
+    import torch
+
+    if not gpus:
+        return f"computing on the CPU: torch cannot use the GPU ({_gpu_problem()})"
+    names = (f"{device} ({torch.cuda.get_device_name(device)})" if "cuda" in device else device for device in gpus)
+    unused = torch.cuda.device_count() - len(gpus) if requested == "auto" else 0
+    return f"computing on {', '.join(names)}" + (f"; {unused} more available with --device" if unused > 0 else "")
+
+
+def _gpu_problem() -> str:
+    """Return why torch cannot use a GPU."""
+    import torch
+
+    if torch.version.cuda is None:
+        return "it is built for the CPU only"
+    try:
+        torch.cuda.init()
+    except (RuntimeError, AssertionError) as error:
+        return str(error).splitlines()[0]
+    return "it finds none"

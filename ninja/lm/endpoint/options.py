@@ -1,0 +1,45 @@
+"""Options of language models behind completions endpoints."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ninja.errors import check_range, described, documented
+
+KEY_VARIABLE = "NINJA_ENDPOINT_KEY"  # environment variable with the key of the server
+
+
+@documented
+@dataclass(frozen=True)
+class EndpointOptions:
+    """Options of a language model behind a completions endpoint; see ``ninja.lm.endpoint.loading``.
+
+    The key of a server that requires one is read from the environment variable ``NINJA_ENDPOINT_KEY``.
+    """
+
+    section: ClassVar[str] = "Models: completions endpoint"
+
+    model: str | None = described(None, "Name of the model on the server.  [default: its only model]")
+    bos: str | None = described(
+        None, "Token that begins a text, such as <s>.  [default: the server's, else the token that ends a text]"
+    )
+    eos: str | None = described(
+        None, "Token that ends a text, such as </s>; required if the server does not name it (vLLM)."
+    )
+    cache: str | None = described(None, "File that keeps the scores for later runs; delete it when the model changes.")
+    max_requests: int = described(10_000, "Stop after this many requests in the run.")
+    max_tokens: int = described(10_000_000, "Stop before the run sends more than this many tokens.")
+    max_seconds: float = described(3600.0, "Stop when the run has waited this many seconds for the server.")
+    timeout: float = described(60.0, "Seconds to wait for an answer before a request is repeated.")
+    retries: int = described(4, "Number of times to repeat a request that failed, with growing pauses.")
+    batch: int = described(32, "Number of texts per request (vLLM).")
+    connections: int = described(4, "Number of requests in progress.")
+
+    def __post_init__(self) -> None:
+        """Validate the numbers."""
+        for name in ("max_requests", "max_tokens", "batch", "connections"):
+            check_range(f"endpoint_{name}", getattr(self, name), least=1)
+        check_range("endpoint_retries", self.retries, least=0)
+        for name in ("max_seconds", "timeout"):
+            check_range(f"endpoint_{name}", getattr(self, name), above=0)
