@@ -22,6 +22,7 @@ from ninja.lattice.symbols import SymbolTable
 from ninja.lm.attention.transformer import TransformerLM
 from ninja.lm.kaldi import rnnlm
 from ninja.lm.kaldi.rnnlm import KaldiModel
+from ninja.lm.network_image import safetensors_image
 from ninja.lm.protocol import LoadOptions
 from ninja.lm.recurrent.lstm import LstmLM
 from ninja.lm.stored_network import (
@@ -35,7 +36,6 @@ from ninja.lm.stored_network import (
     StoredNetwork,
     read_content,
     read_network,
-    safetensors_image,
 )
 from ninja.models import lstm, transformer
 

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Literal
 from ninja.errors import ModelError, OptionError
 from ninja.files.gzip import GZIP_MAGIC, unpack_head
 from ninja.files.text import kind_of
-from ninja.formats import safetensors_file
 from ninja.lattice.symbols import SymbolTable
 from ninja.libraries import explained, needed_for
 from ninja.lm.endpoint.options import EndpointOptions
@@ -23,7 +22,7 @@ from ninja.lm.multiwords import MultiwordLM
 from ninja.lm.ngram.class_model import with_classes
 from ninja.lm.ngram.model import NgramLM
 from ninja.lm.protocol import DRIVER, ON_CPU, Backend, LanguageModel, LoadOptions, OOVScore, TextTransform
-from ninja.lm.stored_network import KALDI, LSTM, read_network
+from ninja.lm.stored_network import KALDI, LSTM, is_safetensors, read_network
 from ninja.models import ENGLISH, ENGLISH_NGRAM
 
 if TYPE_CHECKING:
@@ -269,7 +268,7 @@ def _torch_program(candidate: Candidate) -> str | None:
 
 
 def _is_checkpoint(candidate: Candidate) -> bool:
-    return candidate.head.startswith(ZIP_MAGIC) or safetensors_file.recognise(candidate.head)
+    return candidate.head.startswith(ZIP_MAGIC) or is_safetensors(candidate.head)
 
 
 def _is_huggingface(candidate: Candidate) -> bool:

@@ -1,10 +1,10 @@
 r"""Read model files, and the network of a Ninja checkpoint, without torch.
 
 A model file is a dictionary of arrays and other values, in safetensors or as torch saves it; it contains no code. A
-file whose name ends in ``.safetensors`` is written in that format, see `ninja.formats.safetensors_file`. The arrays of
-the dictionary ``state`` are stored under their names; the names of arrays in an inner dictionary (``pointer``) begin
-with its key and a dot. All other values are stored in the metadata: strings unchanged, the values of `VALUES` as JSON.
-Other files are written by `torch.save`. Both formats are detected by their first bytes, and read without torch.
+file whose name ends in ``.safetensors`` is written in that format, see `ninja.lm.network_image`. The arrays of the
+dictionary ``state`` are stored under their names; the names of arrays in an inner dictionary (``pointer``) begin with
+its key and a dot. All other values are stored in the metadata: strings unchanged, the values of `VALUES` as JSON. Other
+files are written by `torch.save`. Both formats are detected by their first bytes, and read without torch.
 
 The content of a checkpoint:
 
@@ -15,21 +15,37 @@ The content of a checkpoint:
 
 Ninja's own networks are stored in half precision, or with int8 matrices: row r of an int8 matrix NAME is multiplied by
 ``NAME.scale[r]``, float32. The weights of networks of other toolkits are stored unchanged.
+
+The safetensors format:
+
+    uint64               length of the header, in bytes; little-endian, as all numbers
+    JSON                 {"__metadata__": {"NAME": "STRING", …}, "NAME": {"dtype": "F16", "shape": [2, 3],
+                         "data_offsets": [0, 12]}, …}; spaces at the end
+    bytes                of the arrays, without gaps; offsets count from here
+
+Arrays are views of the mapped file. Unlike the library ``safetensors``, which copies each array, this module reports
+where a file is damaged. The format has no checksum: Ninja adds one to the metadata (``crc32``, over names, strings and
+arrays), and verifies it if it is present.
+
+Source: https://github.com/huggingface/safetensors, "Format".
 """
 
 from __future__ import annotations
 
 import json
+import math
+import mmap
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from isal import isal_zlib
 
 from ninja.errors import FormatError, ModelError
 from ninja.files.stream import mapped
-from ninja.formats import safetensors_file
 from ninja.lm.word_map import BOS, EOS
 
 Array = npt.NDArray[Any]
@@ -52,6 +68,18 @@ VALUES = {"version", "config", "card", "pointer"}  # keys of values that are not
 STATE = "state"
 AGAIN = "train it again, or copy it again from its source"  # advice in most messages about damage
 _ONLY = "Ninja loads only files of weights, as it does not load files that may run code"
+# Types of arrays in safetensors, with those of NumPy; bfloat16 is read as the upper half of float32.
+DTYPES = {
+    **{"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"},
+    **{"I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "i1", "U8": "u1"},
+}
+LENGTH = 8  # number of bytes of the header length, and alignment of the arrays
+MAX_HEADER = 100_000_000  # maximum number of bytes of the header, as in the library
+MAX_DIMENSIONS = 8
+MAX_DIGITS = 18  # maximum number of digits of a number in the header
+METADATA = "__metadata__"
+CHECKSUM = "crc32"
+ENTRY = {"dtype", "shape", "data_offsets"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,8 +251,8 @@ def read_content(path: str | os.PathLike[str], content: bytes | None = None) -> 
     """
     image = mapped(path) if content is None else memoryview(content)
     try:
-        if safetensors_file.recognise(bytes(image[:16])):
-            return _unflattened(safetensors_file.read(image))
+        if is_safetensors(bytes(image[:16])):
+            return _unflattened(read_safetensors(image))
         from ninja.formats import torch_file
 
         return torch_file.load_arrays(image, _ONLY)
@@ -234,28 +262,7 @@ def read_content(path: str | os.PathLike[str], content: bytes | None = None) -> 
         raise ModelError("lists are nested too deeply", path) from error
 
 
-def safetensors_image(content: dict[str, Any], path: str | os.PathLike[str]) -> list[bytes | memoryview]:
-    """Return the content of a safetensors file in pieces; `path` is used in error messages.
-
-    Raises:
-        ModelError: Safetensors cannot store the type of an array, or a vocabulary of this size.
-    """
-    arrays = dict(content[STATE])
-    metadata: dict[str, str] = {}
-    for key, value in content.items():
-        if key == STATE:
-            continue
-        if isinstance(value, dict) and STATE in value:
-            arrays |= {f"{key}.{name}": array for name, array in value[STATE].items()}
-            value = {name: inner for name, inner in value.items() if name != STATE}
-        metadata[key] = json.dumps(value) if key in VALUES else value
-    try:
-        return safetensors_file.image(arrays, metadata)
-    except FormatError as error:
-        raise ModelError(error.message, path) from error
-
-
-def _unflattened(content: safetensors_file.Content) -> dict[str, Any]:
+def _unflattened(content: Safetensors) -> dict[str, Any]:
     """Restore the dictionary that a safetensors file was written from."""
     result: dict[str, Any] = {STATE: dict(content.arrays)}
     for key, text in content.metadata.items():
@@ -268,3 +275,158 @@ def _unflattened(content: safetensors_file.Content) -> dict[str, Any]:
         if names and isinstance(value := result[key], dict):
             value[STATE] = {name.removeprefix(f"{key}."): result[STATE].pop(name) for name in names}
     return result
+
+
+@dataclass(frozen=True, slots=True)
+class Safetensors:
+    """The content of a safetensors file."""
+
+    arrays: dict[str, Array]  # read-only; bfloat16 as float32
+    metadata: dict[str, str]  # without the checksum
+
+
+def is_safetensors(head: bytes) -> bool:
+    """Return whether a file begins like a safetensors file, with the length of the header and a brace."""
+    return len(head) > LENGTH and head[4:8] == b"\0\0\0\0" and head[8:9] == b"{"
+
+
+def read_safetensors(content: bytes | memoryview | mmap.mmap) -> Safetensors:
+    """Parse the bytes of a file, after checking that the arrays lie within them and do not overlap.
+
+    Raises:
+        FormatError: The file is truncated, damaged or inconsistent; the message contains the byte offset or the name
+            of the array.
+    """
+    whole = memoryview(content)
+    header, begin = _header(whole)
+    metadata = header.pop(METADATA, {})
+    if not isinstance(metadata, dict) or not all(type(value) is str for value in metadata.values()):
+        raise FormatError(f"the header's {METADATA} is not a dictionary of strings", byte=LENGTH)
+    part = whole[begin:]
+    arrays = {}
+    end = 0
+    for name, entry in sorted(header.items(), key=lambda item: _offsets(*item)):
+        first, last = _offsets(name, entry)
+        if first != end:
+            message = f"array {name[:60]!r} begins at byte {first} of the arrays, but the one before it ends at {end}"
+            raise FormatError(message, byte=begin + end)
+        end = last
+        arrays[name] = _array(name, entry, part[first:last], begin + first)
+    if end != len(part):
+        reason = "the file is truncated" if end > len(part) else "some bytes belong to no array"
+        raise FormatError(f"the arrays have {len(part)} bytes, but the header describes {end}; {reason}", byte=begin)
+    arrays = {name: arrays[name] for name in header}
+    checksum = metadata.pop(CHECKSUM, None)
+    parts = {name: part[slice(*entry["data_offsets"])] for name, entry in header.items()}
+    if checksum is not None and checksum != checksum_of(header, parts, metadata):
+        raise FormatError(
+            f"the checksum differs from the metadata {CHECKSUM!r}; the file is damaged, or was changed by another "
+            "program"
+        )
+    return Safetensors({name: _plain(array, header[name]["dtype"]) for name, array in arrays.items()}, metadata)
+
+
+def _header(whole: memoryview) -> tuple[dict[str, Any], int]:
+    """Return the parsed header, and the byte offset of its end."""
+    if len(whole) < LENGTH:
+        raise FormatError(f"the file has {len(whole)} bytes, fewer than the {LENGTH} of the header length", byte=0)
+    size = int.from_bytes(whole[:LENGTH], "little")
+    if size > MAX_HEADER:
+        raise FormatError(f"the header has {size} bytes, but at most {MAX_HEADER} are allowed", byte=0)
+    end = LENGTH + size
+    if end > len(whole):
+        raise FormatError(
+            f"the header has {size} bytes, but {len(whole) - LENGTH} follow; the file is truncated", byte=0
+        )
+    try:
+        text = bytes(whole[LENGTH:end]).decode("utf-8", "surrogatepass")
+        header = json.loads(text, object_pairs_hook=_distinct, parse_constant=_refuse_constant, parse_int=_integer)
+    except UnicodeDecodeError as error:
+        raise FormatError("the header is not UTF-8", byte=LENGTH + error.start) from error
+    except json.JSONDecodeError as error:
+        place = LENGTH + len(text[: error.pos].encode("utf-8", "surrogatepass"))
+        raise FormatError(f"the header is not JSON: {error.msg}", byte=place) from error
+    # a duplicate name, a number of thousands of digits, or too deep nesting
+    except (ValueError, RecursionError) as error:
+        message = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)[:200]
+        raise FormatError(f"invalid safetensors header: {message}", byte=LENGTH) from error
+    if not isinstance(header, dict):
+        raise FormatError("the header is not a JSON object", byte=LENGTH)
+    return header, end
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in result:
+            raise ValueError(f"the name {name[:60]!r} occurs twice")
+        result[name] = value
+    return result
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > MAX_DIGITS:
+        raise ValueError(f"a number has {len(digits)} digits")
+    return int(digits)
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"{name} is not a valid number")
+
+
+def _offsets(name: str, entry: Any) -> tuple[int, int]:
+    """Return the start and end of the bytes of an array, relative to the start of the first array."""
+    if not isinstance(entry, dict) or set(entry) != ENTRY:
+        raise FormatError(f"array {name[:60]!r}: expected {', '.join(sorted(ENTRY))} and nothing else", byte=LENGTH)
+    offsets = entry["data_offsets"]
+    if not _are_sizes(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
+        message = f"array {name[:60]!r}: expected two increasing offsets, found {str(offsets)[:60]}"
+        raise FormatError(message, byte=LENGTH)
+    return offsets[0], offsets[1]
+
+
+def _are_sizes(value: Any) -> bool:
+    return isinstance(value, list) and all(type(number) is int and number >= 0 for number in value)
+
+
+def _array(name: str, entry: dict[str, Any], part: memoryview, place: int) -> Array:
+    """Return the array in these bytes, which begin at the byte offset `place` of the file."""
+    dtype, shape = entry["dtype"], entry["shape"]
+    if type(dtype) is not str or dtype not in DTYPES:
+        raise FormatError(
+            f"array {name[:60]!r} is of type {str(dtype)[:20]!r}, not one of {', '.join(DTYPES)}", byte=place
+        )
+    if not _are_sizes(shape) or len(shape) > MAX_DIMENSIONS or math.prod(size or 1 for size in shape) > 2**59:
+        message = f"array {name[:60]!r}: expected at most {MAX_DIMENSIONS} sizes, found {str(shape)[:60]}"
+        raise FormatError(message, byte=place)
+    kind = np.dtype(DTYPES[dtype])
+    first, last = entry["data_offsets"]
+    if math.prod(shape) * kind.itemsize != last - first:
+        message = f"array {name[:60]!r} has {last - first} bytes, but its type {dtype} and shape {shape} need "
+        raise FormatError(f"{message}{math.prod(shape) * kind.itemsize}", byte=place)
+    if len(part) != last - first:
+        message = (
+            f"array {name[:60]!r} has {last - first} bytes, but only {len(part)} are present; the file is truncated"
+        )
+        raise FormatError(message, byte=place)
+    return np.frombuffer(part, kind).reshape(shape) if len(part) else np.empty(shape, kind)
+
+
+def _plain(array: Array, dtype: str) -> Array:
+    """Return an aligned, read-only array, with bfloat16 as float32."""
+    if dtype == "BF16":
+        array = (array.astype(np.uint32) << 16).view(np.float32)
+    array = np.require(array, requirements=["C", "A"])
+    array.flags.writeable = False
+    return array
+
+
+def checksum_of(header: Mapping[str, Any], parts: Mapping[str, memoryview], metadata: Mapping[str, str]) -> str:
+    """Return the hexadecimal CRC-32 of the strings, entries and array bytes, in the order of names."""
+    crc = 0
+    for name, value in sorted(metadata.items()):
+        crc = isal_zlib.crc32(f"{name}\0{value}\0".encode("utf-8", "surrogatepass"), crc)
+    for name, entry in sorted(header.items()):
+        described = f"{name}\0{entry['dtype']}\0{entry['shape']}\0"
+        crc = isal_zlib.crc32(parts[name], isal_zlib.crc32(described.encode("utf-8", "surrogatepass"), crc))
+    return f"{crc:08x}"

@@ -28,13 +28,13 @@ from small_files import written
 import ninja
 from benchmarks.stress import bounds
 from ninja.errors import NinjaError
-from ninja.formats import safetensors_file
 from ninja.formats.format import HEAD, by_mark, formats
 from ninja.formats.hypotheses.marks import fields_of
 from ninja.formats.torch_file import load, opened
 from ninja.io import reading
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm.ngram.model import read_arpa, read_const_arpa
+from ninja.lm.stored_network import read_safetensors
 
 Read = Callable[[str], object]
 
@@ -62,7 +62,7 @@ def read_pickle(path: str) -> object:
 
 def read_header(path: str) -> object:
     header = Path(path).read_bytes()
-    return safetensors_file.read(len(header).to_bytes(8, "little") + header)
+    return read_safetensors(len(header).to_bytes(8, "little") + header)
 
 
 def read_whole(name: str) -> Read:

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from ninja.errors import ModelError
-from ninja.formats import safetensors_file
 from ninja.lm import load, sentence_logprobs
-from ninja.lm.stored_network import KINDS, SIZES, lstm_shapes, read_network
+from ninja.lm.network_image import image
+from ninja.lm.stored_network import KINDS, SIZES, is_safetensors, lstm_shapes, read_network, read_safetensors
 from ninja.models import ENGLISH
 
 torch = pytest.importorskip("torch")
@@ -113,9 +113,9 @@ def test_matrices_are_checked_with_their_scales(path):
 
 def rewritten(path, **entries):
     """Change entries of the metadata; None removes one."""
-    content = safetensors_file.read(path.read_bytes())
+    content = read_safetensors(path.read_bytes())
     metadata = {key: value for key, value in {**content.metadata, **entries}.items() if value is not None}
-    path.write_bytes(b"".join(safetensors_file.image(content.arrays, metadata)))
+    path.write_bytes(b"".join(image(content.arrays, metadata)))
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_a_training_writes_the_format_of_the_ending(tmp_path, ninja):
     sizes = ["--embedding", 4, "--hidden", 6, "--epochs", 1, "--samples", 0, "--min-count", 1, "--threads", 1]
     for name in ("lm.safetensors", "lm.pt"):
         assert ninja("train", tmp_path / "text", "-o", tmp_path / name, *sizes)[0] == 0
-    assert safetensors_file.recognise((tmp_path / "lm.safetensors").read_bytes())
+    assert is_safetensors((tmp_path / "lm.safetensors").read_bytes())
     assert (tmp_path / "lm.pt").read_bytes().startswith(b"PK")
     one, other = (read_network(tmp_path / name).arrays for name in ("lm.safetensors", "lm.pt"))
     assert all((one[name] == other[name]).all() for name in {*one, *other})

@@ -30,7 +30,8 @@ from ninja.io import reading
 from ninja.lattice import Lattice, SymbolTable
 from ninja.lattice.nbest import Hypothesis, NBest, sentence
 from ninja.lm.kaldi import nnet3
-from ninja.lm.stored_network import lstm_shapes, read_network, safetensors_image
+from ninja.lm.network_image import safetensors_image
+from ninja.lm.stored_network import lstm_shapes, read_network
 
 WORDS = SymbolTable.from_words(["<eps>", "<s>", "</s>", "one", "two", "three"])
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from ninja.errors import FormatError
-from ninja.formats.safetensors_file import CHECKSUM, MAX_HEADER, image, read, recognise
+from ninja.lm.network_image import image
+from ninja.lm.stored_network import CHECKSUM, MAX_HEADER, is_safetensors, read_safetensors
 
 library = pytest.importorskip("safetensors.numpy")
 DTYPES = ["<f8", "<f4", "<f2", "<i8", "<i4", "<i2", "i1", "u1"]
@@ -54,8 +55,8 @@ def test_files_are_read_as_they_were_written_by_us_and_by_the_library(content: A
     whole = written(content, metadata)
     assert_same(dict(library.load(whole)), content)
     for other in (whole, library.save(content, metadata or None)):
-        assert recognise(other[:16])
-        file = read(other)
+        assert is_safetensors(other[:16])
+        file = read_safetensors(other)
         assert_same(file.arrays, content)
         assert file.metadata == metadata
         assert all(array.flags.aligned and not array.flags.writeable for array in file.arrays.values())
@@ -66,17 +67,17 @@ def test_bfloat16_is_read_as_float32() -> None:
     torch = pytest.importorskip("torch")
     tensor = torch.tensor([1.5, -2.25, float("inf")], dtype=torch.bfloat16)
     content = __import__("safetensors.torch").torch.save({"x": tensor})
-    assert read(content).arrays["x"].tolist() == [1.5, -2.25, float("inf")]
+    assert read_safetensors(content).arrays["x"].tolist() == [1.5, -2.25, float("inf")]
 
 
 def test_arrays_at_odd_places_are_read_and_reading_copies_no_others() -> None:
     numbers = np.arange(100_000, dtype=np.float32)
     header = {"a": entry("U8", [1], [0, 1]), "b": entry("F32", [100_000], [1, 400_001])}
-    assert (read(forged(header, b"\1" + numbers.tobytes())).arrays["b"] == numbers).all()
+    assert (read_safetensors(forged(header, b"\1" + numbers.tobytes())).arrays["b"] == numbers).all()
     whole = written({"b": numbers}, {})
     tracemalloc.start()
     try:
-        assert (read(whole).arrays["b"][-3:] == numbers[-3:]).all()
+        assert (read_safetensors(whole).arrays["b"][-3:] == numbers[-3:]).all()
         assert tracemalloc.get_traced_memory()[1] < 100_000
     finally:
         tracemalloc.stop()
@@ -86,9 +87,9 @@ def test_every_truncation_and_every_longer_file_is_refused() -> None:
     whole = written(SMALL, {"kind": "lstm"})
     for length in range(len(whole)):
         with pytest.raises(FormatError):
-            read(whole[:length])
+            read_safetensors(whole[:length])
     with pytest.raises(FormatError, match="some bytes belong to no array"):
-        read(whole + b"\0")
+        read_safetensors(whole + b"\0")
 
 
 def test_no_flipped_bit_goes_unseen() -> None:
@@ -98,7 +99,7 @@ def test_no_flipped_bit_goes_unseen() -> None:
             damaged = bytearray(whole)
             damaged[place] ^= 1 << bit
             try:
-                file = read(bytes(damaged))
+                file = read_safetensors(bytes(damaged))
             except FormatError:
                 continue
             # A flipped bit in the name of the checksum makes it a string like others; one of the spaces means nothing.
@@ -108,7 +109,7 @@ def test_no_flipped_bit_goes_unseen() -> None:
 
 
 def test_a_file_without_a_checksum_is_read() -> None:
-    file = read(library.save(SMALL, {"kind": "lstm"}))
+    file = read_safetensors(library.save(SMALL, {"kind": "lstm"}))
     assert_same(file.arrays, SMALL)
     assert file.metadata == {"kind": "lstm"}
 
@@ -157,7 +158,7 @@ def test_a_file_without_a_checksum_is_read() -> None:
 )
 def test_a_forged_file_is_refused_with_its_place(content: bytes, byte: int | None, message: str) -> None:
     with pytest.raises(FormatError, match=message) as caught:
-        read(content)
+        read_safetensors(content)
     size = int.from_bytes(content[:8], "little")
     assert caught.value.byte is not None
     assert caught.value.byte == byte if byte is not None else caught.value.byte >= 8 + size
