@@ -9,14 +9,14 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from itertools import chain, islice
+from itertools import chain, islice, pairwise
 from queue import Queue, SimpleQueue
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ninja.errors import InputError, ThreadError
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
+    from concurrent.futures import Future, ThreadPoolExecutor
 
     from ninja.files.gzip import Bytes
 
@@ -26,6 +26,8 @@ AHEAD = 3  # tasks per thread: running, waiting to run, or done and waiting for 
 CREDITS = 32  # how far to read ahead, in units of CREDIT_BYTES
 CREDIT_BYTES = 1 << 20
 LARGEST_QUEUE = 3  # contents that wait to be written, in addition to the one that is being written
+ROWS_AT_ONCE = 256  # rows per thread and step, which fit its cache
+FEWEST_ROWS = 16  # minimum number of rows per piece
 _QUOTAS = ("/sys/fs/cgroup/cpu.max", "/sys/fs/cgroup/cpu/cpu.cfs_quota_us")  # quota files of cgroups, versions 2 and 1
 _PERIOD = "/sys/fs/cgroup/cpu/cpu.cfs_period_us"
 _NO_THREAD = ("can't start new thread", os.strerror(errno.EAGAIN))  # messages of Python and of the kernels
@@ -243,3 +245,59 @@ class WriteQueue:
                 self._error = error
             buffer.clear()
             self._spare.append(buffer)
+
+
+class RowThreads:
+    """Up to `count` threads, by default one for each core, that compute on separate rows of a batch.
+
+    The calling thread is one of them.
+    """
+
+    def __init__(self, count: int | None = None) -> None:
+        self.count = count or num_cores()
+        self._pool: ThreadPoolExecutor | None = None
+
+    @property
+    def _num_helpers(self) -> int:
+        return self.count - 1
+
+    def _started(self) -> ThreadPoolExecutor:
+        if self._pool is None:
+            from concurrent.futures import ThreadPoolExecutor
+
+            self._pool = ThreadPoolExecutor(self._num_helpers, "rows")
+        return self._pool
+
+    def run(self, compute: Callable[[slice], None], num_rows: int, fewest: int = FEWEST_ROWS) -> None:
+        """Compute all rows of a batch on several threads, in pieces of at least `fewest` rows."""
+        if num_rows < 2 * fewest:
+            if num_rows:
+                compute(slice(0, num_rows))
+            return
+        num_pieces = -(-num_rows // ROWS_AT_ONCE)
+        num_pieces = min(-(-num_pieces // self.count) * self.count, num_rows // fewest)
+        edges = [num_rows * place // num_pieces for place in range(num_pieces + 1)]
+        pieces = deque(slice(first, last) for first, last in pairwise(edges))
+
+        def work() -> None:
+            while pieces:
+                try:
+                    piece = pieces.popleft()
+                except IndexError:  # another thread has taken the last one
+                    return
+                compute(piece)
+
+        self._run_on(min(self.count, num_pieces), work)
+
+    def _run_on(self, count: int, work: Callable[[], None]) -> None:
+        """Call a function in `count` threads at once, and raise its first error."""
+        helpers = [self._started().submit(work) for _ in range(count - 1)]
+        try:
+            work()
+        finally:  # also after an error, so that no thread writes rows that the caller reuses
+            for helper in helpers:
+                if not helper.cancel():  # it has started
+                    helper.exception()
+        for helper in helpers:
+            if not helper.cancelled():
+                helper.result()

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ninja import _networks
-from ninja.lm.recurrent.pool import Floats
+from ninja.lm.recurrent.array_lstm import Floats
 from ninja.models.nnet3 import Component, Library, Operation
 
 SMALLEST_POWER = 2.0**-66  # smallest power of a block that is normalised

@@ -9,9 +9,10 @@ import numpy as np
 from ninja import _networks
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm.kaldi.array_operations import LIBRARY
+from ninja.lm.kaldi.feature_embedding import FeatureEmbedding
 from ninja.lm.kaldi.rnnlm import Features, KaldiModel
 from ninja.lm.protocol import DEFAULTS, LoadOptions
-from ninja.lm.recurrent.pool import ArrayPoolLM, Embedding, FeatureEmbedding, Slots
+from ninja.lm.recurrent.array_lstm import ArrayPoolLM, Embedding, Slots, WordVectors
 from ninja.lm.word_map import Words
 from ninja.models.nnet3 import Network
 
@@ -28,9 +29,7 @@ class ArrayRnnlm(ArrayPoolLM):
         words = Words(SymbolTable.from_words(model.words, path), model.bos, model.eos, model.unk)
         features = model.embedding
         if isinstance(features, Features):
-            embedding: Embedding | FeatureEmbedding = FeatureEmbedding(
-                features.weight, features.begin, features.index, features.value
-            )
+            embedding: WordVectors = FeatureEmbedding(features.weight, features.begin, features.index, features.value)
         else:
             embedding = Embedding(np.ascontiguousarray(features))
         self._network = Network(model.network.graph, LIBRARY)

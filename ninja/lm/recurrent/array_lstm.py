@@ -1,25 +1,357 @@
-"""Run an LSTM language model on NumPy, one step for a batch of histories per call."""
+"""Networks as language models with pooled states and cached normalisers, and the LSTM on NumPy.
+
+`PoolLM` is the base class, whichever library computes; `ArrayPoolLM` is the one for NumPy, which runs one step for a
+batch of histories per call.
+"""
 
 from __future__ import annotations
 
+import copy
 import math
+import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from ninja import _networks
+from ninja.files.threads import FEWEST_ROWS, RowThreads
 from ninja.lattice.symbols import SymbolTable
-from ninja.lm.protocol import DEFAULTS, LoadOptions
-from ninja.lm.recurrent.pool import ArrayPoolLM, Embedding, Floats, Slots, WordRows
+from ninja.lm.protocol import DEFAULTS, LanguageModel, LoadOptions, SlotPool
 from ninja.lm.stored_network import SCALE, StoredNetwork, lstm_shapes
 from ninja.lm.word_map import Words
 
-GATE_ORDER = [
-    0,
-    1,
-    3,
-    2,
-]  # converts torch's order input, forget, cell, output to that of `_networks.lstm_step`
+GATE_ORDER = [0, 1, 3, 2]  # converts torch's order input, forget, cell, output to that of `_networks.lstm_step`
+CACHED_BYTES = 96 << 20  # maximum size of a cache of rows for words
+LOGIT_WORDS = 4096  # words whose logits are computed at once for the normaliser
+FEWEST_SCORES = 2048  # minimum number of scores per piece, as each is only a product of two vectors
+Slots = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float32]
+
+
+class PoolLM(LanguageModel, ABC):
+    """A network as a `LanguageModel` whose histories are rows of a pool.
+
+    A row contains the network's output after the last word of a history; the product of the output and a word's
+    embedding is the score of that word. The log-normaliser of a history, exact or estimated by a trained network, is
+    computed once, when the first word after the history is scored. Subclasses choose the library that computes.
+    """
+
+    _num_parameters: int | None = None
+    _threads: RowThreads
+
+    def __init__(self, words: Words, options: LoadOptions, *, estimates: bool) -> None:
+        """Create a model without slots.
+
+        Args:
+            words: Vocabulary and special words.
+            options: Load options; scores are normalised by default.
+            estimates: Whether the network estimates the normaliser instead of computing it exactly.
+        """
+        self.vocabulary = words.vocabulary
+        self.bos: int | None = words.bos
+        self.eos = words.eos
+        self.unk = words.unk
+        self.unk_words = words.unk_words
+        self._normalize = options.normalized
+        self._estimates = estimates
+        self._max_batch = options.max_batch
+        self._start_normaliser = np.float32(np.nan)
+
+    def _empty(self) -> None:
+        """Reset the pool to no slots."""
+        self._normaliser = np.empty(0, np.float32)  # [capacity], NaN = not computed yet
+        self._slots = SlotPool(self._grow)
+
+    def _copy(self) -> PoolLM:
+        """Return a model with the same weights and an empty pool."""
+        twin = copy.copy(self)
+        twin._empty()
+        return twin
+
+    @property
+    def num_parameters(self) -> int | None:
+        """Number of trained parameters."""
+        return self._num_parameters
+
+    @property
+    def normalized(self) -> bool:
+        """True if scores are normalised exactly."""
+        return self._normalize and not self._estimates
+
+    @property
+    def num_slots(self) -> int:
+        """Number of slots in use."""
+        return self._slots.num_used
+
+    def start(self, count: int) -> np.ndarray:
+        """See `LanguageModel.start`."""
+        slots = self._slots.take(count)
+        self._put_start(slots)
+        if count and self._normalize and np.isnan(self._start_normaliser):
+            self._start_normaliser = self._log_normalisers_of(slots[:1])[0]
+        self._normaliser[slots] = self._start_normaliser
+        return slots
+
+    def advance(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
+        """See `LanguageModel.advance`."""
+        new = self._slots.take(len(slots))
+        try:
+            self._extend(slots, new, words)
+        except BaseException:  # callers retry with fewer slots if memory runs out
+            self.release(new)
+            raise
+        self._normaliser[new] = np.nan
+        return new
+
+    def logprob(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
+        """See `LanguageModel.logprob`."""
+        if self._normalize:
+            missing = np.unique(slots[np.isnan(self._normaliser[slots])])
+            self._normaliser[missing] = self._log_normalisers_of(missing)
+        score = self._scores(slots, words)
+        return score - self._normaliser[slots] if self._normalize else score
+
+    def release(self, slots: np.ndarray) -> None:
+        """See `LanguageModel.release`."""
+        self._slots.give_back(slots)
+
+    def _grow(self, capacity: int) -> None:
+        """Enlarge the pool to this many slots."""
+        more = np.full(capacity - len(self._normaliser), np.nan, np.float32)
+        self._normaliser = np.concatenate((self._normaliser, more))
+
+    @abstractmethod
+    def _put_start(self, slots: Slots) -> None:
+        """Fill rows with the state after ``<s>``."""
+
+    @abstractmethod
+    def _extend(self, old: Slots, new: Slots, words: np.ndarray) -> None:
+        """Fill the rows `new` with the states after `old` and one more word."""
+
+    @abstractmethod
+    def _scores(self, slots: Slots, words: np.ndarray) -> Floats:
+        """Return the unnormalised score of a word after each history, float32 [n]."""
+
+    @abstractmethod
+    def _log_normalisers_of(self, slots: Slots) -> Floats:
+        """Return the log-normaliser after each history, float32 [n]."""
+
+
+class WordRows:
+    """A cache with a row for each word that has occurred; the twins of a model share it."""
+
+    def __init__(self, num_words: int, width: int, compute: Callable[[np.ndarray], Floats]) -> None:
+        """Create an empty cache; `compute` returns the rows of distinct words, float32 [n, width]."""
+        self._num_words, self._width = num_words, width
+        self._compute = compute
+        self._lock = threading.Lock()
+        self._most = max(1, CACHED_BYTES // (4 * width))
+        self._forget()
+
+    def _forget(self) -> None:
+        self._row = np.full(self._num_words, -1)  # [words], -1 = not computed
+        # A new table, as other threads may read the former one.
+        self._table: Floats = np.empty((0, self._width), np.float32)
+        self._num_rows = 0
+
+    def of(self, words: np.ndarray) -> tuple[Floats, Slots]:
+        """Return the table of rows, float32 [rows, width], and the row number of each word, int64 [n]."""
+        with self._lock:
+            row = self._row[words]
+            if len(row) == 0 or row.min() >= 0:
+                return self._table, row
+            missing = np.unique(words[row < 0])
+            if self._num_rows and self._num_rows + len(missing) > self._most:
+                self._forget()
+                missing = np.unique(words)
+            self._add(missing)
+            return self._table, self._row[words]
+
+    def _add(self, words: np.ndarray) -> None:
+        first, last = self._num_rows, self._num_rows + len(words)
+        if last > len(self._table):
+            table = np.empty((max(last, min(2 * last, self._most)), self._width), np.float32)
+            table[:first] = self._table[:first]
+            self._table = table
+        self._table[first:last] = self._compute(words)
+        self._row[words] = np.arange(first, last)
+        self._num_rows = last
+
+
+class WordVectors(Protocol):
+    """A vector for each word."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of words, and width."""
+
+    def rows(self, words: np.ndarray, width: int | None = None) -> Floats:
+        """Return the vectors of words, or their first `width` numbers, float32 [n, width]."""
+
+    def table(self, words: np.ndarray) -> tuple[npt.NDArray[Any], Floats | None, npt.NDArray[np.int32]]:
+        """Return a matrix, the scales of its rows if it has any, and the row of each word, int32 [n]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Embedding:
+    """A vector for each word, in the precision of its file."""
+
+    weight: npt.NDArray[Any]  # float32 or int8 [words, width]
+    scale: Floats | None = None  # scale of each int8 row, float32 [words]
+
+    def rows(self, words: np.ndarray, width: int | None = None) -> Floats:
+        """See `WordVectors.rows`."""
+        rows = self.weight[words, :width].astype(np.float32)
+        if self.scale is not None:
+            rows *= self.scale[words, None]
+        return rows
+
+    def table(self, words: np.ndarray) -> tuple[npt.NDArray[Any], Floats | None, npt.NDArray[np.int32]]:
+        """See `WordVectors.table`."""
+        return self.weight, self.scale, np.ascontiguousarray(words, np.int32)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of words, and width."""
+        return self.weight.shape[0], self.weight.shape[1]
+
+
+class ArrayPoolLM(PoolLM):
+    """A network on NumPy as a `LanguageModel`; its pool is an array, float32 [capacity, row].
+
+    Subclasses implement `_advance`, and call `_begin` at the end of `__init__`.
+    """
+
+    def __init__(
+        self,
+        words: Words,
+        embedding: WordVectors,
+        bias: Floats | None,
+        width: int,
+        output: int,
+        options: LoadOptions,
+        first_word: int = 0,
+        normaliser: Callable[[Floats, Slots], Floats] | None = None,
+    ) -> None:
+        """Create an empty pool.
+
+        Args:
+            embedding: Output embedding of each word.
+            bias: Added to each word's score, float32 [words]; None for embeddings by features.
+            width: Width of a row.
+            output: Offset of the network's output in a row.
+            options: Load options; scores are normalised by default.
+            first_word: The normaliser excludes words with smaller ids.
+            normaliser: Function that takes outputs, float32 [rows, embedding], and row numbers, int64 [n], and
+                estimates the log-normalisers of these rows, [n].  [default: compute them exactly]
+        """
+        super().__init__(words, options, estimates=normaliser is not None)
+        self._estimate = normaliser
+        self._threads = RowThreads()
+        self._embedding = embedding
+        num_words, self.state_size = embedding.shape
+        self._logits = [
+            _networks.Product(embedding.rows(np.arange(first, last)), None if bias is None else bias[first:last])
+            for first in range(first_word, num_words if self.normalized else 0, LOGIT_WORDS)
+            for last in [min(first + LOGIT_WORDS, num_words)]
+        ]
+        self._bias = bias
+        self._row_width = width
+        self._columns = slice(output, output + self.state_size)  # columns of the output
+        self._start_row = np.zeros(width, np.float32)
+        self._empty()
+
+    def _empty(self) -> None:
+        self._states: Floats = np.empty((0, self._row_width), np.float32)
+        super()._empty()
+
+    def _begin(self) -> None:
+        """Compute the state after ``<s>``."""
+        before, after = self._slots.take(2)
+        self._states[before] = 0.0
+        self._advance(np.array([before]), np.array([after]), np.array([self.bos]))
+        self._start_row = self._states[after].copy()
+        self.release(np.array([after, before]))
+
+    def _advance(self, old: Slots, new: Slots, words: np.ndarray) -> None:
+        """Fill rows of new slots after sorted old ones; threads call this concurrently.
+
+        A row of zeros is the state before ``<s>``.
+        """
+        raise NotImplementedError
+
+    def twin(self) -> LanguageModel:
+        """See `LanguageModel.twin`."""
+        twin = self._copy()
+        twin._threads = RowThreads(1)
+        return twin
+
+    def states(self, slots: np.ndarray) -> Floats:
+        """See `LanguageModel.states`."""
+        return self._outputs(slots)
+
+    def word_vectors(self, words: np.ndarray) -> Floats:
+        """See `LanguageModel.word_vectors`."""
+        return self._embedding.rows(words)
+
+    def _put_start(self, slots: Slots) -> None:
+        self._states[slots] = self._start_row
+
+    def _extend(self, old: Slots, new: Slots, words: np.ndarray) -> None:
+        order = np.argsort(old, kind="stable")  # so that continuations of a history are in the same piece
+        old, new, words = old[order], new[order], words[order]
+        self._in_pieces(lambda piece: self._advance(old[piece], new[piece], words[piece]), len(old))
+
+    def _scores(self, slots: Slots, words: np.ndarray) -> Floats:
+        output = self._states[:, self._columns]
+        weight, scale, row = self._embedding.table(words)
+        score = np.empty(len(slots), np.float32)
+
+        def multiply(piece: slice) -> None:
+            score[piece] = _networks.word_scores(output, slots[piece], weight, scale, self._bias, row[piece])
+
+        self._in_pieces(multiply, len(slots), FEWEST_SCORES)
+        return score
+
+    def _outputs(self, slots: Slots) -> Floats:
+        """Return the network's outputs, float32 [slots, embedding]."""
+        output: Floats = self._states[slots, self._columns]
+        return output
+
+    def _log_normalisers_of(self, slots: Slots) -> Floats:
+        result = np.empty(len(slots), np.float32)
+
+        def normalise(piece: slice) -> None:
+            if self._estimate is None:
+                result[piece] = self._exact_normalisers(self._outputs(slots[piece]))
+            else:
+                result[piece] = self._estimate(self._states[:, self._columns], slots[piece])
+
+        self._in_pieces(normalise, len(slots))
+        return result
+
+    def _exact_normalisers(self, output: Floats) -> Floats:
+        """Return ln Σ exp of the logits of all words after each output, float32 [n]."""
+        parts = [_networks.logsumexp(logits(output).reshape(-1), len(output)) for logits in self._logits]
+        return _networks.logsumexp(np.stack(parts, 1).reshape(-1), len(output))
+
+    def _in_pieces(self, compute: Callable[[slice], None], num_rows: int, fewest: int = FEWEST_ROWS) -> None:
+        """Compute all rows of a batch, in pieces of the requested size or as `RowThreads.run` divides it."""
+        if self._max_batch is None:
+            self._threads.run(compute, num_rows, fewest)
+            return
+        for first in range(0, num_rows, self._max_batch):
+            compute(slice(first, min(first + self._max_batch, num_rows)))
+
+    def _grow(self, capacity: int) -> None:
+        slab = np.empty((capacity, self._row_width), np.float32)
+        slab[: len(self._states)] = self._states
+        self._states = slab
+        super()._grow(capacity)
 
 
 class ArrayLstm(ArrayPoolLM):

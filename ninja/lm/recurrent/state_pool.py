@@ -12,7 +12,7 @@ import torch
 from ninja import _networks
 from ninja.lm.compute import Threads, as_tensor, device_of, linear, logsumexp
 from ninja.lm.protocol import LanguageModel, LoadOptions
-from ninja.lm.recurrent.pool import PoolLM
+from ninja.lm.recurrent.array_lstm import PoolLM
 from ninja.lm.word_map import Words
 
 ROWS_ON_DEVICE = 8192  # number of histories that a GPU processes at once

@@ -1,0 +1,42 @@
+"""Word vectors of Kaldi's RNNLMs that are sums of the vectors of words' features."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from ninja.lm.recurrent.array_lstm import Floats, Slots, WordRows
+
+
+class FeatureEmbedding:
+    """Word vectors that are weighted sums of the vectors of the word's features, computed when the word first occurs.
+
+    Args:
+        weight: Vector of each feature, float32 [features, width].
+        begin: Features of word w are entries begin[w] to begin[w + 1], int64 [words + 1].
+        index: Feature of each entry, int64 [entries].
+        value: Weight of each entry, float32 [entries].
+    """
+
+    def __init__(self, weight: Floats, begin: Slots, index: Slots, value: Floats) -> None:
+        self._weight, self._begin, self._index, self._value = weight, begin, index, value
+        self.shape = len(begin) - 1, weight.shape[1]
+        self._rows = WordRows(*self.shape, self._sums)
+
+    def rows(self, words: np.ndarray, width: int | None = None) -> Floats:
+        """See `WordVectors.rows`."""
+        return self._sums(words)[:, :width]
+
+    def table(self, words: np.ndarray) -> tuple[Floats, None, npt.NDArray[np.int32]]:
+        """See `WordVectors.table`."""
+        table, row = self._rows.of(words)
+        return table, None, row.astype(np.int32)
+
+    def _sums(self, words: np.ndarray) -> Floats:
+        result = np.zeros((len(words), self.shape[1]), np.float32)
+        count = self._begin[words + 1] - self._begin[words]
+        for number in range(int(count.max(initial=0))):  # one feature of each word at a time, as few words have many
+            rows = np.flatnonzero(count > number)
+            entry = self._begin[words[rows]] + number
+            result[rows] += self._weight[self._index[entry]] * self._value[entry, None]
+        return result
