@@ -17,11 +17,12 @@ from ninja.files.gzip import GZIP_MAGIC, unpack_head
 from ninja.files.text import kind_of
 from ninja.lattice.symbols import SymbolTable
 from ninja.libraries import explained, needed_for
+from ninja.lm.devices import DRIVER
 from ninja.lm.endpoint.options import EndpointOptions
 from ninja.lm.multiwords import MultiwordLM
 from ninja.lm.ngram.class_model import with_classes
 from ninja.lm.ngram.model import NgramLM
-from ninja.lm.protocol import DRIVER, ON_CPU, Backend, LanguageModel, LoadOptions, OOVScore, TextTransform
+from ninja.lm.protocol import ON_CPU, Backend, LanguageModel, LoadOptions, OOVScore, TextTransform
 from ninja.lm.stored_network import KALDI, LSTM, is_safetensors, read_network
 from ninja.models import ENGLISH, ENGLISH_NGRAM
 

@@ -30,7 +30,6 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 # Methods that read or change slots.
 _GUARDED = ("start", "advance", "logprob", "release", "score_trie", "states", "word_vectors", "score_oovs")
 ON_CPU = ("auto", "cpu")  # devices on which NumPy can replace torch
-DRIVER = "/proc/driver/nvidia/version"  # exists if NVIDIA's driver is loaded
 
 
 class _Lock:

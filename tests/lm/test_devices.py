@@ -108,7 +108,7 @@ def test_gpus_in_use_are_named(monkeypatch):
 
 def test_gpu_that_torch_cannot_use_is_told(monkeypatch, tmp_path):
     driver = tmp_path / "version"
-    monkeypatch.setattr("ninja.lm.protocol.DRIVER", str(driver))
+    monkeypatch.setattr("ninja.lm.devices.DRIVER", str(driver))
     assert describe_devices("auto", ["cpu"]) is None
     driver.touch()
     monkeypatch.setattr(torch.version, "cuda", None)
