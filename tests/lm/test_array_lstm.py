@@ -17,7 +17,7 @@ from ninja.errors import ModelError, OptionError
 from ninja.files.threads import RowThreads
 from ninja.lm import load, sentence_logprobs
 from ninja.lm.protocol import LoadOptions
-from ninja.lm.recurrent import pool
+from ninja.lm.recurrent import array_lstm
 from ninja.lm.recurrent.array_lstm import ArrayLstm
 from ninja.lm.stored_network import StoredNetwork
 
@@ -82,8 +82,8 @@ def test_stored_weights_score_as_with_torch(storage, normalize):
 @pytest.mark.parametrize("cached_bytes", [1, 400, 48 << 20])
 @pytest.mark.parametrize("logit_words", [1, 3, 4096])
 def test_scores_depend_neither_on_the_batch_nor_on_the_cache(monkeypatch, cached_bytes, logit_words):
-    monkeypatch.setattr(pool, "CACHED_BYTES", cached_bytes)
-    monkeypatch.setattr(pool, "LOGIT_WORDS", logit_words)
+    monkeypatch.setattr(array_lstm, "CACHED_BYTES", cached_bytes)
+    monkeypatch.setattr(array_lstm, "LOGIT_WORDS", logit_words)
     words = np.random.default_rng(0).integers(1, NUM_WORDS, 300).astype(np.int32)
     together, alone = ArrayLstm(stored(MODULE)), ArrayLstm(stored(MODULE), LoadOptions(max_batch=1))
     for _ in range(2):
