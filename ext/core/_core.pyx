@@ -168,13 +168,13 @@ def first_backward_arc(object lattice not None, object time not None):
     return arc
 
 
-def num_frames(object lattice not None, object time not None):
-    cdef Arcs arcs = arcs_of(lattice)
-    cdef Alignments alignments = alignments_of(lattice)
-    cdef const int32_t* moment = <const int32_t*>data_of(time, np.NPY_INT32, arcs.num_states)
+def num_frames(object lattice not None):
+    """Return the length of a lattice in frames; -1 if its times or labels are inconsistent."""
+    cdef Item item
     cdef int64_t frames
+    borrow(lattice, item)
     with nogil:
-        frames = c.num_frames(arcs, alignments, moment)
+        frames = c.num_frames(item)
     return frames
 
 

@@ -124,6 +124,14 @@ inline const int32_t* state_times(const Item& item, std::vector<int32_t>& space)
   return state_times(item.arcs, item.labels, space.data()) == kConsistent ? space.data() : nullptr;
 }
 
+// Return the frame at which the last reachable final state of an item ends, or -1 if its times or labels are
+// inconsistent.
+inline int64_t num_frames(const Item& item) {
+  std::vector<int32_t> space;
+  const int32_t* const time = state_times(item, space);
+  return time == nullptr ? -1 : num_frames(item.arcs, item.labels, time);
+}
+
 template <class T>
 void append(const std::vector<T>& from, std::vector<T>& to) {
   to.insert(to.end(), from.begin(), from.end());

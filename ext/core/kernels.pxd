@@ -5,7 +5,7 @@ from libcpp cimport bool as cbool
 from libcpp.string cimport string
 from libcpp.vector cimport vector
 
-from core.batch cimport Items
+from core.batch cimport Item, Items
 from core.lattice cimport Alignments, Arcs, FstArcs, string_view
 
 cdef extern from "core/arithmetic.hpp" namespace "ninja" nogil:
@@ -50,11 +50,13 @@ cdef extern from "core/fst_machine.hpp" namespace "ninja" nogil:
 cdef extern from "core/times.hpp" namespace "ninja" nogil:
     int64_t state_times(const Arcs& arcs, const Alignments& alignments, int32_t* time) noexcept
     int64_t first_backward_arc(const Arcs& arcs, const int32_t* time) noexcept
-    int64_t num_frames(const Arcs& arcs, const Alignments& alignments, const int32_t* time) noexcept
     void depth_per_frame(const Arcs& arcs, const Alignments& alignments, const int32_t* time, int64_t frames,
                          int32_t* depth) noexcept
     int64_t num_crossings(const Arcs& arcs, const Alignments& alignments, const int32_t* time,
                           int64_t frames) noexcept
+
+cdef extern from "core/batch.hpp" namespace "ninja" nogil:
+    int64_t num_frames(const Item& item) except +
 
 cdef extern from "core/form_words.hpp" namespace "ninja" nogil:
     cdef struct Forms:

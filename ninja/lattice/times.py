@@ -55,8 +55,15 @@ def check_labelled(lattice: Lattice) -> None:
 
 
 def num_frames(lattice: Lattice) -> int:
-    """Return the length of a lattice in frames: the largest end time of a final state."""
-    return _core.num_frames(lattice, state_times(lattice))
+    """Return the length of a lattice in frames: the largest end time of a final state.
+
+    Raises:
+        LatticeError: See `state_times`.
+    """
+    frames = _core.num_frames(lattice)
+    if frames < 0:
+        state_times(lattice)  # raises the error
+    return frames
 
 
 def depth_per_frame(lattice: Lattice) -> npt.NDArray[np.int32]:
@@ -69,7 +76,7 @@ def depth_per_frame(lattice: Lattice) -> npt.NDArray[np.int32]:
     Source: Kaldi, lat/lattice-functions.cc, CompactLatticeDepthPerFrame.
     """
     time = state_times(lattice)
-    frames = _core.num_frames(lattice, time)
+    frames = _core.num_frames(lattice)
     if frames > MAX_FRAMES + FRAMES_PER_ARC * (lattice.num_arcs + len(lattice.ali) + len(lattice.final_ali)):
         raise LatticeError(
             f"the last frame is {frames}, which is implausible for a lattice with {lattice.num_arcs} arcs; "
@@ -82,7 +89,7 @@ def depth_per_frame(lattice: Lattice) -> npt.NDArray[np.int32]:
 def crossings(lattice: Lattice) -> tuple[int, int]:
     """Return the sum of ``depth_per_frame`` and the number of frames, for any number of frames."""
     time = state_times(lattice)
-    frames = _core.num_frames(lattice, time)
+    frames = _core.num_frames(lattice)
     return _core.num_crossings(lattice, time, frames), frames
 
 

@@ -81,7 +81,8 @@ class ModelFiles:
             old_lm = load_model(self.old_lm, words, log, load_options)
         models = [lm for lm in (*loaded, old_lm) if isinstance(lm, LanguageModel)]
         refuse_unused_classes(models, load_options)
-        devices = {replica.device for lm in models for replica in lm.replicas or (lm,)} - {None}
+        replicas = [replica for lm in models for replica in lm.replicas or (lm,)]
+        devices = [replica.device for replica in replicas if replica.device is not None]
         if devices and (note := describe_devices(self.device, devices)) is not None:
             log.note(note)
         if not self.directions:

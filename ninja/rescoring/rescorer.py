@@ -6,13 +6,13 @@ import copy
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ninja.errors import LatticeError, OptionError, check_range
-from ninja.graph import num_frames
+from ninja._core import num_frames
+from ninja.errors import OptionError, check_range
 from ninja.lattice import Lattice
 from ninja.lattice.batch import Keyed
 from ninja.lattice.symbols import SymbolTable
@@ -340,8 +340,7 @@ class Rescorer:
             for utterance in utterances:
                 assert utterance.result is not None
                 report.arcs_written += utterance.result.num_arcs
-                with suppress(LatticeError):  # the alignments of paths may differ in length
-                    report.frames += num_frames(utterance.result)
+                report.frames += max(num_frames(utterance.result), 0)  # -1 if the alignments of paths differ in length
                 report.seconds = time.perf_counter() - start
                 yield utterance.key, utterance.result
         report.seconds = time.perf_counter() - start
