@@ -1,4 +1,4 @@
-"""``Sectioned``, the base class of the commands; types of parameters that name files, and the checks of these files."""
+"""``Sectioned``, the base class of the commands; types of parameters that name files, their checks; groups of options."""
 
 from __future__ import annotations
 
@@ -393,6 +393,40 @@ def given_on_command_line(names: Collection[str]) -> list[str]:
         for option in context.command.params
         if option.name in names and context.get_parameter_source(option.name) is ParameterSource.COMMANDLINE
     )
+
+
+def keeps_defaults(names: Collection[str]) -> bool:
+    """Return whether neither the command line nor a file of options sets any of the named options."""
+    context = click.get_current_context()
+    return all(context.get_parameter_source(name) in (None, ParameterSource.DEFAULT) for name in names)
+
+
+def grouped(
+    argument: str,
+    names: Collection[str],
+    make: Callable[[dict[str, Any], dict[str, Any]], object],
+    *,
+    always: bool = False,
+) -> Callable[[Command], Command]:
+    """Pass the named options to the command as one argument, which is None if no option of the group is set.
+
+    Args:
+        argument: Name of the argument.
+        names: Names of the options.
+        make: Function that takes the values of these options and of the other options, and returns the argument.
+        always: Call `make` even if no option is set.
+    """
+
+    def add(command: Command) -> Command:
+        @functools.wraps(command)
+        def collected(**options: Any) -> Any:
+            chosen = {name: options.pop(name) for name in names}
+            value = make(chosen, options) if always or not keeps_defaults(names) else None
+            return command(**{argument: value}, **options)
+
+        return collected
+
+    return add
 
 
 def config_of(names: Collection[str] | None, text: str) -> Callable[[Command], Command]:

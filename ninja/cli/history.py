@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
-from ninja.cli.command import InputFile
-from ninja.cli.options import grouped, reads, section
+from ninja.cli.command import InputFile, grouped
+from ninja.cli.options import reads, section
 from ninja.errors import OptionError
 from ninja.files.text import read_named
 from ninja.rescoring.carry_over import MAX_WORDS, CarryOver

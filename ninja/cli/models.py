@@ -9,8 +9,8 @@ from typing import Any, Literal, cast, get_args
 
 import click
 
-from ninja.cli.command import Command, InputFile
-from ninja.cli.options import ListType, from_fields, grouped, keeps_defaults, reads, section
+from ninja.cli.command import Command, InputFile, grouped, keeps_defaults
+from ninja.cli.options import ListType, from_fields, reads, section
 from ninja.errors import OptionError
 from ninja.io.inputs import Inputs
 from ninja.lm.endpoint.options import EndpointOptions
@@ -121,8 +121,8 @@ def language_models(command: Callable[..., None]) -> Callable[..., None]:
             default="loglinear",
             help="Combine models by a weighted sum of log-probabilities (loglinear) or of word probabilities (linear).",
         ),
-        click.option("--mixture-weights", type=WEIGHTS, default=(), metavar="W,W,…", help=WEIGHTS_HELP),
-        click.option("--iterate", type=DIRECTIONS, default=(), metavar="D,D,…", help=ITERATE_HELP),
+        click.option("--mixture-weights", type=WEIGHTS, metavar="W,W,…", help=WEIGHTS_HELP),
+        click.option("--iterate", type=DIRECTIONS, metavar="D,D,…", help=ITERATE_HELP),
     )
     @word_options(*WORD_OPTIONS)
     @section(
@@ -146,8 +146,9 @@ def language_models(command: Callable[..., None]) -> Callable[..., None]:
         endpoint: EndpointOptions | None,
         **options: Any,
     ) -> None:
-        how = (options.pop(name) for name in ("mixture", "mixture_weights", "iterate", "device"))
-        models = ModelFiles(_files(rnnlm), old_lm, *how)
+        how, device = options.pop("mixture"), options.pop("device")
+        weights, directions = options.pop("mixture_weights") or (), options.pop("iterate") or ()
+        models = ModelFiles(_files(rnnlm), old_lm, how, weights, directions, device)
         load_options = replace(load_options, normalize=normalize, backend=backend, endpoint=endpoint)
         models = replace(models, load_options=load_options)
         command(models=models, **options)

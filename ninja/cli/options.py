@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import types
 import typing
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Literal
 
 import click
-from click.core import ParameterSource
 
 from ninja.cli.command import LAST_SECTIONS, Command, InputFile, LatticeFile, OutputFile, Sectioned
 from ninja.errors import OptionError
@@ -210,40 +208,6 @@ def from_fields(options: type[Any], *, skip: Collection[str] = (), prefix: str =
         return command
 
     return add
-
-
-def grouped(
-    argument: str,
-    names: Collection[str],
-    make: Callable[[dict[str, Any], dict[str, Any]], object],
-    *,
-    always: bool = False,
-) -> Callable[[Command], Command]:
-    """Pass the named options to the command as one argument, which is None if no option of the group is set.
-
-    Args:
-        argument: Name of the argument.
-        names: Names of the options.
-        make: Function that takes the values of these options and of the other options, and returns the argument.
-        always: Call `make` even if no option is set.
-    """
-
-    def add(command: Command) -> Command:
-        @functools.wraps(command)
-        def collected(**options: Any) -> Any:
-            chosen = {name: options.pop(name) for name in names}
-            value = make(chosen, options) if always or not keeps_defaults(names) else None
-            return command(**{argument: value}, **options)
-
-        return collected
-
-    return add
-
-
-def keeps_defaults(names: Collection[str]) -> bool:
-    """Return whether neither the command line nor a file of options sets any of the named options."""
-    context = click.get_current_context()
-    return all(context.get_parameter_source(name) in (None, ParameterSource.DEFAULT) for name in names)
 
 
 def write_config(path: str, values: Mapping[str, Any], comments: list[str]) -> None:
