@@ -21,7 +21,7 @@ from ninja.context.sound.confusion import Confusion
 from ninja.context.sound.pronunciation import Pronouncer
 from ninja.context.stage import Contextual
 from ninja.evaluate import read_biasing, read_text, read_truth
-from ninja.files import text as utf8
+from ninja.files.stream import text_of
 from ninja.graph import best_path
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.symbols import SymbolTable
@@ -63,7 +63,7 @@ class Bed:
         self.truth = read_truth(folder / part / "calls" / "entities.jsonl.gz")
         self.biasing = {n: read_biasing(folder / part / "libri" / f"biasing_{n}.jsonl.gz") for n in (100, 1000)}
         self._records = {
-            name: [json.loads(line) for line in utf8.read(str(folder / part / name / "entities.jsonl.gz")).splitlines()]
+            name: [json.loads(line) for line in text_of(str(folder / part / name / "entities.jsonl.gz")).splitlines()]
             for name in ("calls", "general")
         }
 

@@ -26,7 +26,7 @@ from ninja.context.correction.options import CorrectOptions
 from ninja.context.correction.stage import Correcting, make_corrector
 from ninja.context.entities.lists import Entities
 from ninja.evaluate import read_biasing, read_text, score, score_biased
-from ninja.files.text import toml_text
+from ninja.files.output import toml_text
 from ninja.lattice.text import BASIC
 from ninja.log import Log
 from ninja.tune.false_corrections import choose_threshold

@@ -13,7 +13,7 @@ from ninja import read
 from ninja.consensus import mbr_decode
 from ninja.context.entities.lists import Phrase, PhraseList
 from ninja.evaluate import read_biasing, read_text
-from ninja.files import text as utf8
+from ninja.files.stream import text_of
 from ninja.lattice import Scales
 from ninja.lattice.symbols import SymbolTable
 from ninja.lattice.text import BASIC
@@ -70,7 +70,7 @@ def phrase_list(texts: tuple[str, ...], name: str = "") -> PhraseList:
 @cache
 def pool(path: Path, size: int) -> PhraseList:
     """Return the first phrases of a pool, a list that utterances share."""
-    rows = utf8.read(str(path)).splitlines()[:size]
+    rows = text_of(str(path)).splitlines()[:size]
     return phrase_list(tuple(line.split("\t")[1] for line in rows), path.stem)
 
 
@@ -79,7 +79,7 @@ def cases(english: Path, real: Path, part: str, sizes: Sequence[int]) -> Iterato
     words = SymbolTable.read(english / "words.txt.gz")
     for bed in ("calls", "general"):
         folder = english / part / bed
-        records = [json.loads(line) for line in utf8.read(str(folder / "entities.jsonl.gz")).splitlines()]
+        records = [json.loads(line) for line in text_of(str(folder / "entities.jsonl.gz")).splitlines()]
         hypotheses, references = read_text(folder / "first_pass_1best"), read_text(folder / "text")
         best_of = posteriors(folder / "lat.ark.gz", words)
         for size, record in ((size, record) for size in sizes for record in records):
@@ -155,7 +155,7 @@ def posteriors(archive: Path, words: SymbolTable) -> dict[str, tuple[list[str], 
 def whisper_best(folder: Path, name: str = "nbest") -> dict[str, tuple[list[str], list[float] | None]]:
     """Return the best hypotheses of Whisper, which have no confidences."""
     results: dict[str, tuple[list[str], list[float] | None]] = {}
-    for line in utf8.read(str(folder / f"{name}.jsonl.gz")).splitlines():
+    for line in text_of(str(folder / f"{name}.jsonl.gz")).splitlines():
         record = json.loads(line)
         best = max(record["nbest"], key=lambda hypothesis: hypothesis["score"])
         results[record["key"]] = best["text"].split(), None

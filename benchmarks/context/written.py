@@ -31,7 +31,7 @@ from ninja.evaluate import (
     score,
     score_entities,
 )
-from ninja.files import text as utf8
+from ninja.files.stream import text_of
 from ninja.graph.union import union
 from ninja.lattice import Lattice
 from ninja.lattice.characters import LABEL
@@ -100,7 +100,7 @@ def write_sides(folder: Path, work: Path, limit: int) -> None:
     """Write lattices, symbol tables, references and phrases of both sides."""
     calls = folder / "test" / "calls"
     words, written = SymbolTable.read(folder / "words.txt.gz"), SymbolTable.growing()
-    lines = utf8.read(str(calls / "entities.jsonl.gz")).splitlines()[:limit]
+    lines = text_of(str(calls / "entities.jsonl.gz")).splitlines()[:limit]
     records = {(record := json.loads(line))["utt"]: record for line in lines}
     spell = {key: Spelling(key, [entry["text"] for entry in record["list_100"]]) for key, record in records.items()}
     references = {key: text for key, text in read_text(calls / "text").items() if key in records}

@@ -1,4 +1,4 @@
-"""``Sectioned``, the base class of the commands; types of parameters that name files, their checks; groups of options."""
+"""``Sectioned``, the base class of commands; parameters that name files, and their checks; groups of options."""
 
 from __future__ import annotations
 

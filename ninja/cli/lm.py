@@ -19,8 +19,8 @@ from ninja.cli.models import DEVICE_HELP, WORD_OPTIONS, backend_option, word_opt
 from ninja.cli.normalizer import normalizer_option
 from ninja.cli.options import output_file, reads, writes
 from ninja.errors import FormatError, VocabularyError
-from ninja.files import text as utf8
 from ninja.files.output import text_output
+from ninja.files.stream import text_of
 from ninja.lattice.symbols import SymbolTable
 from ninja.lattice.text import LexicalForms
 from ninja.libraries import needed_for
@@ -253,7 +253,7 @@ def _lines(path: str) -> Iterator[tuple[int, float, list[str]]]:
 
     Fields are separated by spaces and tabs only, since words of some vocabularies contain other white space.
     """
-    text = sys.stdin.buffer.read().decode("utf-8", "surrogateescape") if path == "-" else utf8.read(path)
+    text = sys.stdin.buffer.read().decode("utf-8", "surrogateescape") if path == "-" else text_of(path)
     lines = text.removesuffix("\n").split("\n") if text else []
     for number, line in enumerate(lines, start=1):
         yield number, number / len(lines), [field for field in line.replace("\t", " ").rstrip("\r").split(" ") if field]

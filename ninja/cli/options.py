@@ -12,8 +12,7 @@ import click
 
 from ninja.cli.command import LAST_SECTIONS, Command, InputFile, LatticeFile, OutputFile, Sectioned
 from ninja.errors import OptionError
-from ninja.files.output import text_output
-from ninja.files.text import toml_text
+from ninja.files.output import text_output, toml_text
 
 DEFAULT_FRAME_SHIFT = 0.01  # seconds, as in Kaldi's tools
 

@@ -21,8 +21,8 @@ from ninja.cli.source import reads_lattices
 from ninja.errors import NAMED, FormatError, SymbolError
 from ninja.evaluate import ErrorRate, Numbered, oracle_rate
 from ninja.evaluate.scoring import NEVER, lexical_ids, number, word_id
-from ninja.files import text as utf8
 from ninja.files.output import text_output
+from ninja.files.stream import text_of
 from ninja.graph.oracle import Oracle
 from ninja.graph.oracle import oracle as nearest_path
 from ninja.graph.split import paths_of
@@ -255,7 +255,7 @@ def _wildcards(
     if table is None:
         raise click.UsageError("--wildcard-symbols-list requires --words")
     ids = []
-    for line, row in enumerate(utf8.read(path).removesuffix("\n").split("\n"), start=1):
+    for line, row in enumerate(text_of(path).removesuffix("\n").split("\n"), start=1):
         words = row.split()
         if len(words) != 1:
             raise FormatError(f"expected one word, found {len(words)}", path, line=line)

@@ -17,8 +17,8 @@ from ninja.cli.console import Console
 from ninja.cli.options import ListType, command, from_fields, reads, writes
 from ninja.context.entities.lists import Entities
 from ninja.errors import FormatError, OptionError, counted
-from ninja.files import text as utf8
 from ninja.files.output import reported
+from ninja.files.stream import text_of
 from ninja.libraries import needed_for
 from ninja.lm.devices import chosen_device, describe_devices
 from ninja.lm.ngram.classes import Tagger, is_class
@@ -189,7 +189,7 @@ def _tagger(path: str) -> Tagger:
 def _vocabulary(path: str) -> list[str]:
     """Read the words of a word list or of a symbol table, without special symbols."""
     words = []
-    for number, line in enumerate(utf8.read(path).splitlines(), start=1):
+    for number, line in enumerate(text_of(path).splitlines(), start=1):
         fields = line.split()
         if len(fields) > 2 or (len(fields) == 2 and not fields[1].isdecimal()):
             raise FormatError(f"expected a word, or a word and its id, found {line[:60]!r}", path, line=number)

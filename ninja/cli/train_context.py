@@ -16,7 +16,7 @@ from ninja.context.deep.recipe import EncoderOptions, EncoderProgress, PointerOp
 from ninja.context.deep.symbols import Symbols
 from ninja.context.sound.confusion import Confusion
 from ninja.context.sound.pronunciation import Phones, Pronouncer, phones_of
-from ninja.files import text as utf8
+from ninja.files.stream import text_of
 from ninja.libraries import needed_for
 from ninja.lm.load import load, place_of
 from ninja.lm.text import read_sentences
@@ -134,5 +134,5 @@ def _reporter(console: Console, bar: ProgressBar | None) -> Callable[[EncoderPro
 
 def _lines(path: str) -> list[str]:
     """Read phrases, one per line; lines that begin with # are comments."""
-    lines = (" ".join(line.split()) for line in utf8.read(path).splitlines())
+    lines = (" ".join(line.split()) for line in text_of(path).splitlines())
     return [line for line in lines if line and not line.startswith("#")]

@@ -12,7 +12,7 @@ from ninja.cli.options import reads, section
 from ninja.decoding.lexicon import CtcLexicon, ctc_lexicon, read_ctc_lexicon, spelled_by_letters
 from ninja.decoding.units import BEGINS, INSIDE, MARK, CtcUnits, Scheme, ctc_units, read_unit_names, sentencepiece_names
 from ninja.errors import FormatError, OptionError
-from ninja.files import text as utf8
+from ninja.files.stream import text_of
 
 BLANKS = ("<blk>", "<blank>")
 SPACES = (" ", "|", "<space>")
@@ -155,7 +155,7 @@ def _lexicon(units: CtcUnits, lexicon: str | None, word_list: str | None) -> Ctc
         return read_ctc_lexicon(lexicon, units)
     if word_list is None:
         return None
-    words = [row.strip(" \t\r") for row in utf8.read(word_list).removesuffix("\n").split("\n")]
+    words = [row.strip(" \t\r") for row in text_of(word_list).removesuffix("\n").split("\n")]
     for line, word in enumerate(words, start=1):
         if " " in word or "\t" in word:
             raise FormatError(f"expected one word, found {word[:60]!r}", word_list, line=line)

@@ -12,7 +12,8 @@ import numpy as np
 
 from ninja.consensus.word_features import NAMES, OF_BOOSTS, OF_LM, OF_TIMES, Doubles, WordFeatures, sigmoid
 from ninja.errors import FormatError, LatticeError
-from ninja.files.text import read_toml, toml_text
+from ninja.files.output import toml_text
+from ninja.files.text import read_toml
 from ninja.lattice import Scales
 
 VERSION = 1

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 
 from ninja.errors import FormatError, InputError
-from ninja.files import text as utf8
 from ninja.files.names import resolve_listed
-from ninja.files.stream import Place, Stream, Table, open_stream
+from ninja.files.stream import Place, Stream, Table, decoded, open_stream
 from ninja.formats import torch_file
 from ninja.formats.content import key_of
 from ninja.formats.kaldi.matrices import OnError, read_archive, read_one
@@ -113,7 +112,7 @@ def _is_list(head: bytes) -> bool:
 
 def _listed(content: bytes, path: str, on_error: OnError | None) -> Iterator[tuple[str, Array, str]]:
     """Yield the matrices that a script file names."""
-    for line, row in enumerate(utf8.decoded(content, path).split("\n"), start=1):
+    for line, row in enumerate(decoded(content, path).split("\n"), start=1):
         fields = row.split(None, 1)
         if not fields:
             continue

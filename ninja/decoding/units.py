@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja.errors import FormatError, OptionError
-from ninja.files import text as utf8
+from ninja.files.stream import content_of, text_of
 from ninja.lattice.lattice import frozen
 from ninja.libraries import needed_for
 
@@ -93,7 +93,7 @@ def read_unit_names(path: str | os.PathLike[str]) -> list[str]:
         FormatError: The file is damaged, or the numbers are not contiguous from 0.
     """
     name = os.fspath(path)
-    content = utf8.read(name)
+    content = text_of(name)
     if content.lstrip()[:1] == "{":
         try:
             entries = json.loads(content)
@@ -128,7 +128,7 @@ def sentencepiece_names(path: str | os.PathLike[str]) -> list[str]:
     name = os.fspath(path)
     with needed_for("a sentencepiece model", name):
         import sentencepiece
-    content = utf8.content(name)
+    content = content_of(name)
     try:
         model = sentencepiece.SentencePieceProcessor(model_proto=content)
         return [model.id_to_piece(number) for number in range(model.get_piece_size())]

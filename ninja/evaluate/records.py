@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from ninja.errors import FormatError
-from ninja.files import text as utf8
+from ninja.files.stream import text_of
 
 Value = TypeVar("Value")
 
@@ -29,7 +29,7 @@ def read_records(
     Raises:
         FormatError: The file is empty, a line is invalid, or an id occurs twice.
     """
-    text = utf8.read(path)
+    text = text_of(path)
     if not text:
         raise FormatError("the file is empty", path)
     parse = parser(text)

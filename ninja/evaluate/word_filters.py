@@ -11,7 +11,7 @@ from unicodedata import normalize
 
 from ninja.errors import FormatError, InputError
 from ninja.evaluate.normal_form import composed
-from ninja.files import text as utf8
+from ninja.files.stream import text_of
 
 Line = tuple[str, Sequence[str]]  # key and words
 Rule = tuple[tuple[str, ...], tuple[str, ...]]  # words and their replacement
@@ -118,7 +118,7 @@ def read_glm(path: str | os.PathLike[str]) -> GlobalMapping:
     Source: NIST SCTK, the rule files of rfilter1 and csrfilt.sh.
     """
     rules: dict[str, list[Rule]] = {}
-    rows = [row.split(";;")[0].strip() for row in utf8.read(path).split("\n")]
+    rows = [row.split(";;")[0].strip() for row in text_of(path).split("\n")]
     exact = any(_CASE_SENSITIVE.fullmatch(row) for row in rows)
     for number, row in enumerate(rows, start=1):
         if not row or row[0] in ";*":

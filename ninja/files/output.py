@@ -480,3 +480,15 @@ def dumped(facts: Facts) -> bytes:
 def facts_path(place: str) -> str:
     """Return the path of the file of facts about the run of an output."""
     return part_of(place).removesuffix(".part") + ".run"
+
+
+def toml_text(values: Mapping[str, Any], comments: Iterable[str] = ()) -> str:
+    """Format values as TOML, preceded by comments."""
+    import json
+
+    lines = [f"# {line}\n" for line in comments]
+    for name, value in values.items():
+        # Strings, lists and booleans have the same syntax in JSON and TOML.
+        text = repr(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
+        lines.append(f"{name} = {text}\n")
+    return "".join(lines)

@@ -1,4 +1,4 @@
-"""Places to read bytes from; streams that read and decompress them; and a guard that protects the inputs."""
+"""Places to read bytes from; streams that read and decompress them; whole files as text; a guard of the inputs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import io
 import os
 import re
 import stat
-import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -17,6 +16,7 @@ from typing import IO, TYPE_CHECKING, Literal, NamedTuple, cast
 from ninja.errors import FormatError, InputError, NinjaWarning, OptionError
 from ninja.files import remote
 from ninja.files.gzip import GZIP_MAGIC, GzipReader
+from ninja.files.raw import Range, open_stdin
 from ninja.files.remote import RemoteFile
 
 if TYPE_CHECKING:
@@ -27,6 +27,33 @@ SPECIFIER = re.compile(r"(?=[a-z, ]*\b(?:ark|scp)\b)([a-z, ]+):(.*)", re.DOTALL)
 _URL = re.compile(r"(?!file:|local:)(?:[a-z0-9+.-]+::)*[a-z][a-z0-9+.-]+://.")
 Identity = tuple[int, int] | str  # device and inode, which all links to a file share, or the URL
 UNKNOWN_SIZE = 1 << 62
+_KEY = rb"\S{1,4096} "
+_MARKS = (
+    (_KEY + rb"(?:\0B)?\xd6\xfd\xb2\x7e", "a Kaldi archive of lattices or other FSTs"),
+    (_KEY + rb"\0B[FDC]M", "a Kaldi archive of matrices"),
+    (_KEY + rb"\0B", "a binary Kaldi archive"),
+    (rb"(?:\0B)?<Nnet3>", "a Kaldi nnet3 network"),
+    (rb"\0B<ConstArpaLm>", "a Kaldi const-arpa language model"),
+    (rb"(?:\0B)?<TransitionModel>", "a Kaldi acoustic model"),
+    (rb"\0B", "a binary Kaldi file"),
+    (rb"\xd6\xfd\xb2\x7e", "an OpenFst FST"),
+    (rb"mmap lm http://kheafield\.com/code", "a KenLM language model"),
+    (rb"\s*\\data\\\s", "a language model in ARPA format"),
+    (rb"PK\x03\x04.{0,508}data\.pkl", "a PyTorch file"),
+    (rb"PK\x03\x04", "a zip file"),
+    (rb"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19\.", "an old PyTorch file"),
+    (rb"\x80[\x02-\x05].", "a Python pickle"),
+    (rb"\x93NUMPY", "a numpy array"),
+    (rb".{4}\0{4}\{\"", "a safetensors file"),
+    (rb"ARROW1\0|\xff{4}.{4}", "an Arrow file"),
+    (rb"\x1f\x8b", "a gzip file"),
+    (rb"\x89PNG|\xff\xd8\xff|GIF8[79]a", "a picture"),
+    (rb"%PDF-", "a PDF document"),
+    (rb"RIFF.{4}WAVE|fLaC\0|OggS\0", "an audio file"),
+    (rb"\x7fELF", "a program"),
+    (rb".{257}ustar", "a tar file"),
+)
+KIND_HEAD = 1 << 13  # bytes in which the kind of a file is detected
 CHUNK = 1 << 20
 BOM = b"\xef\xbb\xbf"  # byte-order mark of UTF-8
 
@@ -193,7 +220,7 @@ class Stream:
     @property
     def is_local(self) -> bool:
         """Whether this is an uncompressed local file, or a part of one, which can be memory-mapped."""
-        raw = self._raw.raw if isinstance(self._raw, _Range) else self._raw
+        raw = self._raw.raw if isinstance(self._raw, Range) else self._raw
         return (self.seekable or raw is not self._raw) and not isinstance(raw, RemoteFile)
 
     @property
@@ -336,10 +363,10 @@ def open_stream(place: Place) -> Stream:
         process = subprocess.Popen(place.command, shell=True, stdout=subprocess.PIPE)
         assert process.stdout is not None
         return Stream(process.stdout, place.name, process=process)
-    raw = _open_stdin() if place.path == STDIN else open_raw(place.path, plain=place.plain)
+    raw = open_stdin() if place.path == STDIN else open_raw(place.path, plain=place.plain)
     if place.end is not None:
         raw.seek(place.offset)
-        return Stream(cast("IO[bytes]", _Range(raw, place.end - place.offset)), place.name, place=place)
+        return Stream(cast("IO[bytes]", Range(raw, place.end - place.offset)), place.name, place=place)
     stream = Stream(raw, place.name, None if place.path == STDIN else _size(raw))
     if place.offset and not stream.seekable:
         stream.close()
@@ -355,30 +382,6 @@ def _size(raw: IO[bytes]) -> int | None:
         return raw.size
     status = os.fstat(raw.fileno())
     return status.st_size if stat.S_ISREG(status.st_mode) else None
-
-
-class _Range:
-    """The next ``size`` bytes of a file."""
-
-    def __init__(self, raw: IO[bytes], size: int) -> None:
-        self.raw = raw
-        self._bytes_left = size
-
-    def fileno(self) -> int:
-        return self.raw.fileno()
-
-    def read(self, size: int) -> bytes:
-        content = self.raw.read(min(size, self._bytes_left))
-        self._bytes_left -= len(content)
-        return content
-
-    def readinto(self, buffer: memoryview) -> int:
-        count: int = self.raw.readinto(buffer[: self._bytes_left])  # type: ignore[attr-defined]
-        self._bytes_left -= count
-        return count
-
-    def close(self) -> None:
-        self.raw.close()
 
 
 def open_raw(path: str, *, plain: bool = False) -> IO[bytes]:
@@ -408,41 +411,44 @@ def _open_regular(path: str) -> int:
     return os.open(path, os.O_RDONLY | os.O_NONBLOCK)
 
 
-def _open_stdin() -> IO[bytes]:
-    if sys.stdin is None:
-        raise InputError("is closed", "standard input")
-    try:
-        # Do not use sys.stdin.buffer; a thread that blocks in it would prevent the interpreter from exiting.
-        return cast("IO[bytes]", open(sys.stdin.fileno(), "rb", buffering=0, closefd=False))
-    except (AttributeError, OSError, ValueError):
-        return cast("IO[bytes]", _ReadOne(sys.stdin.buffer))  # sys.stdin was replaced
-
-
-class _ReadOne:
-    """A stream whose reads return as soon as some bytes are available, and which is not closed."""
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._stream = stream
-
-    def read(self, size: int) -> bytes:
-        content: bytes = self._stream.read1(size)  # type: ignore[attr-defined]
-        return content
-
-    def readinto(self, buffer: memoryview) -> int:
-        content = self._stream.read1(len(buffer))  # type: ignore[attr-defined]
-        buffer[: len(content)] = content
-        return len(content)
-
-    def close(self) -> None:
-        """Do nothing."""
-
-
 def without_mark(content: bytes, path: str | os.PathLike[str] | None) -> bytes:
     """Remove the byte-order mark of a text, and warn if it has one."""
     if not content.startswith(BOM):
         return content
     warnings.warn(f"{path or 'text'}: ignoring the byte-order mark at the start", NinjaWarning, stacklevel=2)
     return content[len(BOM) :]
+
+
+def kind_of(head: bytes) -> str | None:
+    """Return the kind of a file, such as "a PyTorch file", given its first bytes; None for text and unknown kinds."""
+    return next((kind for mark, kind in _MARKS if re.match(mark, head, re.DOTALL)), None)
+
+
+def text_of(path: str | os.PathLike[str], *, plain: bool = False) -> str:
+    """Return the text of a file, decompressed if it is gzip; for `plain`, see `open_raw`."""
+    return decoded(content_of(path, plain=plain), path)
+
+
+def content_of(path: str | os.PathLike[str], *, plain: bool = False) -> bytes:
+    """Return the content of a file (even one named ``-``), decompressed if it is gzip; for `plain`, see `open_raw`."""
+    name = os.fspath(path)
+    with open_stream(Place(f"./{name}" if name == STDIN else name, plain=plain)) as stream:
+        return stream.rest()
+
+
+def decoded(content: bytes, path: str | os.PathLike[str]) -> str:
+    """Decode UTF-8.
+
+    Raises:
+        FormatError: The content is not UTF-8 text; the message names the kind of file if it is known.
+    """
+    if (kind := kind_of(content[:KIND_HEAD])) is not None:
+        raise FormatError(f"expected text, found {kind}; are two arguments swapped?", path)
+    try:
+        return without_mark(content, path).decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise FormatError(f"not UTF-8 ({error.reason}); convert it with iconv", path, line=line) from error
 
 
 def mapped(path: str | os.PathLike[str], name: str | None = None) -> memoryview:

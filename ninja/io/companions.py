@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 
 from ninja.errors import FormatError, OptionError, SymbolError
 from ninja.files import remote
-from ninja.files.output import LONGEST_NAME, PartFile, opened_as_text, part_of, reported
+from ninja.files.output import LONGEST_NAME, PartFile, opened_as_text, part_of, reported, toml_text
 from ninja.files.stream import SPECIFIER, Guard, is_file, is_read_once, is_remote
 from ninja.files.stream import STDIN as STDOUT
-from ninja.files.text import read_toml, toml_text
+from ninja.files.text import read_toml
 from ninja.io.detection import SCALES_NAME, SCALES_SUFFIX
 from ninja.io.sources import Source, SourceFile, Sources, as_sources
 from ninja.lattice import Lattice, Scales

@@ -10,8 +10,7 @@ from ninja.errors import FormatError, NinjaError, counted
 from ninja.errors import named as shortened
 from ninja.files.names import check_listed, natural
 from ninja.files.remote import listing
-from ninja.files.stream import BOM, STDIN, Place, Table, by_suffix, is_file, is_remote
-from ninja.files.text import kind_of
+from ninja.files.stream import BOM, STDIN, Place, Table, by_suffix, is_file, is_remote, kind_of
 from ninja.formats.content import first_rows, names_file, names_script
 from ninja.formats.format import by_extension, by_mark
 from ninja.formats.unsupported import is_utf_16, refusal

@@ -13,11 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja.errors import FormatError, OptionError, OutputError
-from ninja.files import text as utf8
 from ninja.files.gzip import GzipWriter
 from ninja.files.names import resolve_listed
 from ninja.files.output import PartFile, StandardOutput, target
-from ninja.files.stream import STDIN, Place, Stream, Table, open_stream
+from ninja.files.stream import STDIN, Place, Stream, Table, decoded, open_stream
 from ninja.formats.kaldi.objects import ObjectReader
 from ninja.io.detection import names_in
 from ninja.io.sources import Source, kind_of, tables
@@ -180,7 +179,7 @@ def _float(reader: ObjectReader) -> float:
 def _read(source: Source, decode: Decode[Value], allow_pipes: bool) -> Iterator[tuple[str, Value]]:
     for table, stream in open_tables(source, allow_pipes=allow_pipes):
         if table.kind == "scp":
-            yield from _read_script(table.place, utf8.decoded(stream.rest(), table.place.name), decode)
+            yield from _read_script(table.place, decoded(stream.rest(), table.place.name), decode)
             continue
         reader = ObjectReader(stream)
         while (key := reader.next_key()) is not None:

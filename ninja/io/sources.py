@@ -23,11 +23,11 @@ from ninja.files.stream import (
     Stream,
     Table,
     by_suffix,
+    decoded,
     is_read_once,
     is_remote,
     open_stream,
 )
-from ninja.files.text import decoded
 from ninja.formats.content import LIST_HEAD, is_list, names_script
 from ninja.formats.format import HEAD, Reader, by_mark, detect
 from ninja.formats.kaldi import archive as kaldi

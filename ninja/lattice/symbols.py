@@ -10,7 +10,7 @@ from itertools import islice
 
 from ninja._core import irregular_words
 from ninja.errors import FormatError, SymbolError, counted
-from ninja.files import text as utf8
+from ninja.files.stream import text_of
 
 EPSILON = 0
 EPSILON_NAME = "<eps>"  # in tables built from the words of a file
@@ -93,7 +93,7 @@ class SymbolTable:
         Source: OpenFst, SymbolTable::ReadText; Kaldi data preparation, "words.txt".
         """
         name = os.fspath(path)
-        text = utf8.read(name)
+        text = text_of(name)
         if (plain := _read_plain(text)) is not None:
             table = cls((), name)
             table._id, table._word = plain

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from ninja._core import irregular_words
 from ninja.errors import FormatError, LatticeError, OptionError, VocabularyError
-from ninja.files import text as utf8
+from ninja.files.stream import text_of
 from ninja.lattice.arrays import offsets
 from ninja.lattice.characters import APOSTROPHES, LABEL
 from ninja.lattice.english import english_forms
@@ -191,7 +191,7 @@ def read_forms(path: str) -> dict[str, Form]:
     """
     forms: dict[str, Form] = {}
     line_of: dict[str, int] = {}
-    for number, line in enumerate(utf8.read(path).split("\n"), start=1):
+    for number, line in enumerate(text_of(path).split("\n"), start=1):
         word, *form = line.split() or ("#",)
         if word == "#":
             continue

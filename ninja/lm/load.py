@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ninja.errors import ModelError, OptionError
 from ninja.files.gzip import GZIP_MAGIC, unpack_head
-from ninja.files.text import kind_of
+from ninja.files.stream import kind_of
 from ninja.lattice.symbols import SymbolTable
 from ninja.libraries import explained, needed_for
 from ninja.lm.devices import DRIVER

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ninja.errors import InputError, OptionError
-from ninja.files import text as utf8
+from ninja.files.stream import text_of
 from ninja.libraries import needed_for
 from ninja.serve.app import application
 from ninja.serve.logs import log, log_to_stderr
@@ -53,7 +53,7 @@ class Listener:
         """
         if self.token_file is None:
             return None
-        token = utf8.read(self.token_file).strip()
+        token = text_of(self.token_file).strip()
         if len(token) < MIN_TOKEN or token.split() != [token]:
             message = f"the token must have at least {MIN_TOKEN} characters and no white space"
             raise OptionError(f"{message}; create one with: openssl rand -hex 32", self.token_file)

@@ -15,7 +15,7 @@ from ninja.context import (
     Entities,
 )
 from ninja.evaluate import read_biasing, read_text, read_truth, score, score_biased, score_entities
-from ninja.files import text as utf8
+from ninja.files.stream import text_of
 from ninja.graph import best_path
 from ninja.lattice import Scales
 from ninja.lattice.symbols import SymbolTable
@@ -34,7 +34,7 @@ def bed():
 def entities_of(words, size):
     lists, utterances = {}, {}
     for name in ("calls", "general"):
-        for line in utf8.read(str(ENGLISH / "test" / name / "entities.jsonl.gz")).splitlines():
+        for line in text_of(str(ENGLISH / "test" / name / "entities.jsonl.gz")).splitlines():
             record = json.loads(line)
             lists[f"{record['pool']}"] = {"file": str(ENGLISH / record["pool_file"]), "first": size}
             utterances[record["utt"]] = {"lists": [f"{record['pool']}"], "entities": record["true"]}

@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import Any
 
 from ninja.errors import LatticeError, NinjaError
-from ninja.files import text as utf8
+from ninja.files.stream import text_of
 from ninja.formats.content import refuse_unended
 from ninja.formats.format import WriteSettings
 from ninja.formats.mesh import Mesh, whole_blocks
@@ -72,7 +72,7 @@ def write_k2(lattice: Lattice) -> bytes:
 
 def read_meshes(path: str | os.PathLike[str]) -> Iterator[ConfusionNetwork]:
     name = os.fspath(path)
-    content = utf8.read(name).encode()
+    content = text_of(name).encode()
     refuse_unended(content, name, None, b"")
     for block, _ in whole_blocks(content):
         mesh = Mesh(name, block[0][0])

@@ -11,7 +11,7 @@ from hashlib import blake2b
 from typing import Any, NoReturn
 
 from ninja.errors import FormatError, OptionError
-from ninja.files import text as utf8
+from ninja.files.stream import text_of
 
 COLUMNS = "recognised and corrected text, or a key before them"
 
@@ -52,7 +52,7 @@ def read_edits(path: str | os.PathLike[str]) -> Edits:
         InputError: The file cannot be read.
     """
     name = os.fspath(path)
-    text = utf8.read(name)
+    text = text_of(name)
     return _verdicts(text, name) if text.lstrip().startswith("{") else _pairs(text, name)
 
 

@@ -20,8 +20,8 @@ from typing import Any, Literal, NamedTuple, NoReturn
 
 from ninja.context.entities.edit_evidence import EditEvidence, divide
 from ninja.errors import FormatError
-from ninja.files import text as utf8
 from ninja.files.names import below, names_url
+from ninja.files.stream import decoded, text_of
 from ninja.lm.ngram.classes import is_class
 
 Kind = Literal["all", "group", "list", "utt"]
@@ -106,7 +106,7 @@ def read_sections(path: str, content: bytes | None = None) -> tuple[list[Section
         path: Path of the file.
         content: Content of the file.  [default: read it]
     """
-    text, runs = divide(utf8.read(path) if content is None else utf8.decoded(content, path), path)
+    text, runs = divide(text_of(path) if content is None else decoded(content, path), path)
     edits = EditEvidence.of(runs)
     sections = _sections(text, path)
     if edits.new:
@@ -365,7 +365,7 @@ def _add_file(section: Section, file: object, first: object, location: Location 
         section.refuse(f"the file {file!r} is a URL; copy it to this machine", location)
     section.files.append(path)
     entries: list[Entry] = []
-    for row, fields in _rows(utf8.read(path, plain=True), path, 2, _LIST_COLUMNS):
+    for row, fields in _rows(text_of(path, plain=True), path, 2, _LIST_COLUMNS):
         entries.append(_entry(section, fields[0].strip(), fields[1:], row))
         if len(entries) == first:
             break

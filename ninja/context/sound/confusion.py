@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja.errors import FormatError, OptionError
-from ninja.files import text as utf8
 from ninja.files.output import opened_as_text
+from ninja.files.stream import text_of
 from ninja.lattice.lattice import frozen
 
 FORMAT = "ninja phone confusion 1"
@@ -133,7 +133,7 @@ class Confusion:
             FormatError: The file is damaged or has another format.
         """
         try:
-            content = json.loads(utf8.read(path))
+            content = json.loads(text_of(path))
         except (json.JSONDecodeError, RecursionError) as error:
             raise FormatError(f"not valid JSON: {error}", path) from error
         if not isinstance(content, dict) or content.get("format") != FORMAT:

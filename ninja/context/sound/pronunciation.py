@@ -12,7 +12,7 @@ from itertools import islice, pairwise, product
 
 from ninja.context.entities.lists import Phrase
 from ninja.errors import FormatError, NinjaError
-from ninja.files import text as utf8
+from ninja.files.stream import text_of
 from ninja.libraries import needed_for
 
 Phones = tuple[str, ...]
@@ -149,7 +149,7 @@ def read_lexicon(path: str | os.PathLike[str]) -> dict[str, list[str]]:
     Source: Kaldi, data preparation, "lexicon.txt" and "lexiconp.txt"; cmudict 0.7b, its header.
     """
     name = os.fspath(path)
-    return _parsed(utf8.read(name).split("\n"), name)
+    return _parsed(text_of(name).split("\n"), name)
 
 
 def _parsed(lines: Sequence[str], name: str) -> dict[str, list[str]]:

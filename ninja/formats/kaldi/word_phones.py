@@ -7,7 +7,7 @@ import os
 import numpy as np
 
 from ninja.errors import FormatError
-from ninja.files import text as utf8
+from ninja.files.stream import text_of
 from ninja.lattice.word_phones import KINDS, AlignLexicon, WordBoundary
 
 LARGEST_ID = 2**31 - 4  # kernels reserve larger ids
@@ -20,7 +20,7 @@ def read_align_lexicon(path: str | os.PathLike[str]) -> AlignLexicon:
     """
     name = os.fspath(path)
     known: dict[tuple[int, ...], int] = {}
-    for number, line in enumerate(utf8.read(name).split("\n"), start=1):
+    for number, line in enumerate(text_of(name).split("\n"), start=1):
         fields = line.split()
         if not fields:
             continue
@@ -50,7 +50,7 @@ def read_word_boundary(path: str | os.PathLike[str]) -> WordBoundary:
     """
     name = os.fspath(path)
     kind_of: dict[int, int] = {}
-    for number, line in enumerate(utf8.read(name).split("\n"), start=1):
+    for number, line in enumerate(text_of(name).split("\n"), start=1):
         fields = line.split()
         if not fields:
             continue

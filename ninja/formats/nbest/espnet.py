@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ninja.errors import FormatError, InputError
-from ninja.files import text as utf8
+from ninja.files.stream import content_of
 from ninja.formats.content import Content, Entry, check_encoding
 from ninja.formats.format import Field, Format, Read, Write, WriteSettings
 from ninja.formats.nbest.lattices import list_entries
@@ -92,7 +92,7 @@ def read_espnet_folder(path: str | os.PathLike[str], options: EspnetOptions = Es
         raise FormatError(f"expected folders 1best_recog, 2best_recog, …; the numbers are {numbers[:9]}", name)
     ranks = {}
     for rank in numbers:
-        text, score = (utf8.content(f"{name}/{rank}best_recog/{file}") for file in (options.units, "score"))
+        text, score = (content_of(f"{name}/{rank}best_recog/{file}") for file in (options.units, "score"))
         ranks[rank] = text, score
     return read_espnet(ranks, name, score_as=options.score_as, encoding=options.encoding)
 

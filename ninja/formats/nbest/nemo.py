@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any, Literal
 
 from ninja.errors import FormatError, LatticeError, OptionError
-from ninja.files import text as utf8
+from ninja.files.stream import content_of
 from ninja.formats.content import Content, Entry, Pieces, check_choice, check_encoding
 from ninja.formats.format import Field, Format, Read, Write, WriteSettings
 from ninja.formats.nbest.lattices import list_entries
@@ -167,7 +167,7 @@ class NemoOptions:
             raise FormatError(message, path)  # not an OptionError, because the .tsv may be another file
         again = content.readings()
         if self.manifest is not None:
-            objects = read_manifest(utf8.content(self.manifest), self.field, self.manifest)
+            objects = read_manifest(content_of(self.manifest), self.field, self.manifest)
             lists = read_nemo(again, list(objects), self.beam, path, score_as=self.score_as, encoding=self.encoding)
             return (replace(nbest, record=_record(objects[nbest.key])) for nbest in lists)
         keys = None

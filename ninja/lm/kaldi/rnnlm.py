@@ -36,7 +36,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja.errors import FormatError, ModelError
-from ninja.files import text as utf8
+from ninja.files.stream import content_of, text_of
 from ninja.formats.kaldi.objects import BLANK, ObjectReader
 from ninja.lattice import Array
 from ninja.lattice.symbols import SymbolTable
@@ -157,7 +157,7 @@ def _matrix(path: str, dim: int) -> Array:
 
 def _features(path: str, weight: Array, num_words: int) -> Features:
     """Read ``word_feats.txt``: for each word a line of its id and pairs of a feature and its value."""
-    content = utf8.content(path)
+    content = content_of(path)
     length = _numbers_per_line(content)
     if len(length) != num_words:
         raise ModelError(f"there are features of {len(length)} words, but config/words.txt has {num_words}", path)
@@ -215,7 +215,7 @@ def _special(directory: str) -> dict[str, int]:
     """Read the ids of the symbols for sentence start, end and break; missing options have Kaldi's defaults."""
     path = _find(directory, SPECIAL)
     special = dict(DEFAULT_SPECIAL)
-    for option in utf8.read(path).split():
+    for option in text_of(path).split():
         match = _SPECIAL_OPTION.fullmatch(option)
         if not match:
             raise FormatError(f"unknown option {option[:60]!r}; known are --bos-, --eos- and --brk-symbol=N", path)
@@ -227,7 +227,7 @@ def _unk(directory: str, words: list[str]) -> int | None:
     path = os.path.join(directory, "config", "oov.txt")
     if not os.path.exists(path):
         return None
-    word = utf8.read(path).strip()
+    word = text_of(path).strip()
     if word not in words:
         raise ModelError(f"{word[:60]!r} replaces unknown words, but is not in config/words.txt", path)
     return words.index(word)

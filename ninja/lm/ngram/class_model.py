@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja.errors import FormatError
-from ninja.files import text as utf8
+from ninja.files.stream import text_of
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm.ngram.model import NgramLM
 from ninja.lm.protocol import LanguageModel, OOVScore, oov_logprob
@@ -31,7 +31,7 @@ def read_classes(path: str | os.PathLike[str]) -> Expansions:
     Source: SRILM, classes-format(5).
     """
     classes: Expansions = {}
-    for number, line in enumerate(utf8.read(path).split("\n"), start=1):
+    for number, line in enumerate(text_of(path).split("\n"), start=1):
         name, *words = line.split() or [""]
         if not name:
             continue

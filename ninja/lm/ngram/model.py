@@ -15,9 +15,8 @@ import numpy.typing as npt
 
 from ninja import _lm
 from ninja.errors import FormatError, ModelError, OptionError, SymbolError
-from ninja.files import text as utf8
 from ninja.files.gzip import GZIP_MAGIC
-from ninja.files.stream import Place, open_stream
+from ninja.files.stream import Place, content_of, open_stream
 from ninja.lattice.symbols import EPSILON, SymbolTable
 from ninja.lm.protocol import LanguageModel, OOVScore, oov_logprob
 from ninja.lm.word_map import UNK, find
@@ -191,7 +190,7 @@ def read_grammar(path: str, words: SymbolTable | None = None) -> NgramLM:
 
 def _content(path: str) -> bytes:
     try:
-        return utf8.content(path)
+        return content_of(path)
     except FormatError as error:
         raise ModelError(error.message, path) from error
 
