@@ -7,10 +7,35 @@ import signal
 import torch.distributed as dist
 
 from ninja.train import loop
+from ninja.train.parallel import methods
+from ninja.train.parallel.gossip import Gossip
+
+LEAD = 1
+
+
+class PacedGossip(Gossip):
+    """ADPSGD in which no worker takes more than `LEAD` batches more than another.
+
+    A toy training has a dozen steps of a few milliseconds. A worker that the operating system suspends for this time
+    would take no batch, and its initial weights would enter the mean.
+    """
+
+    def assignments(self, first, last):
+        """Take batches, and wait for slower workers after each."""
+        nodes, steps = range(self.workers.size // self.node_size), 0
+        for assignment in super().assignments(first, last):
+            yield assignment
+            self._store.set(f"{first}: step {steps} of {self.node}", "done")
+            steps += 1
+            if steps > LEAD:
+                self._store.wait([f"{first}: step {steps - 1 - LEAD} of {node}" for node in nodes])
+        for step in range(steps, last - first):  # no batch remains, so others need not wait for this worker
+            self._store.set(f"{first}: step {step} of {self.node}", "done")
 
 
 def several(trainings, progress, workers):
     """Train several times in one set of processes, which take seconds to start; return the reports of each."""
+    methods.Gossip = PacedGossip
     reports = []
     for texts, output, options in trainings:
         reports.append(one(*texts, output, options, workers))
