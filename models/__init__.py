@@ -10,7 +10,7 @@ ENGLISH = Path(__file__).with_name("english.safetensors")
 """The shipped English word model, used by default; its card is ``english.md``."""
 
 ENGLISH_NGRAM = Path(__file__).with_name("english_ngram.arpa.gz")
-"""A trigram model with the same training text and vocabulary, hundreds of times as fast; its card is
+"""A shipped trigram model with the training text and vocabulary of ENGLISH, but hundreds of times as fast; its card is
 ``english_ngram.md``."""
 
 CONTEXT = Path(__file__).with_name("context.safetensors")

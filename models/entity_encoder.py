@@ -36,7 +36,7 @@ class Config:
     num_letters: int  # symbols of letters, including PADDING and END
     num_phones: int
     inputs: Inputs = "both"
-    outputs: Outputs = "joint"  # concat: one decoder writes letters, then phones; joint: a decoder for each
+    outputs: Outputs = "joint"  # concat: one decoder writes letters, then phones; joint: one decoder for each
     # "boundary" pools the first and last states, "last" only the last, and "average" all states. "attention" and
     # "attention-boundary" pool like "average" and "boundary", but decoders also attend to the states in training.
     # "s2s-last" is "last" without decoders. "nnlm-last" is "last" with a forward GRU that predicts the next symbol.
@@ -101,7 +101,14 @@ class Decoder(nn.Module):
     def forward(
         self, pooled: Tensor, symbol: Tensor, state: Tensor | None = None, valid: Tensor | None = None
     ) -> Tensor:
-        """Return the mean cross-entropy of symbols, int64 [time, batch], followed by END."""
+        """Return the mean cross-entropy of predicting symbols, followed by END.
+
+        Args:
+            pooled: The bottleneck of each phrase, float [batch, bottleneck].
+            symbol: The symbols, int64 [time, batch].
+            state: States to attend to, float [states, batch, 2 * hidden]; only for decoders with attention.
+            valid: Whether each state is not padding, bool [states, batch].
+        """
         end = torch.full_like(symbol[:1], END)
         previous = torch.cat([end, symbol])  # [time + 1, batch]
         target = torch.cat([symbol, torch.zeros_like(end)])
@@ -147,11 +154,22 @@ class EntityEncoder(nn.Module):
         )
 
     def forward(self, letters: Tensor, phones: Tensor) -> Tensor:
-        """Return vectors of length 1 [batch, vector] of letters and phones, int64 [time, batch]; PADDING if absent."""
+        """Return the vector of each phrase, of length 1, float [batch, vector].
+
+        Args:
+            letters: Letters of the phrases, int64 [time, batch], padded with PADDING.
+            phones: Phones of the phrases, int64 [time, batch], padded with PADDING; only PADDING if unknown.
+        """
         return functional.normalize(self.vector(self._pooled(letters, phones)[0]), dim=-1)
 
     def losses(self, letters: Tensor, phones: Tensor, inputs: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-        """Return the vectors of phrases, and the loss of predicting their letters and phones from the inputs."""
+        """Return the vectors of phrases, and the loss of predicting their letters and phones.
+
+        Args:
+            letters: The letters to predict, int64 [time, batch].
+            phones: The phones to predict, int64 [time, batch].
+            inputs: The letters and phones that the encoder reads, int64 [time, batch] each.
+        """
         pooled, states = self._pooled(*inputs)
         loss = pooled.new_zeros(())
         for kind, decoder in self.decoders.items():
@@ -166,7 +184,7 @@ class EntityEncoder(nn.Module):
         return functional.normalize(self.vector(pooled), dim=-1), loss
 
     def _pooled(self, letters: Tensor, phones: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Return the bottleneck [batch, bottleneck], and the states to attend to with their mask."""
+        """Return the bottleneck [batch, bottleneck], and the states to attend to, with a mask of the valid states."""
         symbols = {"letters": letters, "phones": phones}
         encoded = [encoder(symbols[kind]) for kind, encoder in self.strings.items()]
         pooled = self.bottleneck(torch.cat([vector for vector, _ in encoded], -1))
@@ -177,7 +195,7 @@ class EntityEncoder(nn.Module):
 
 
 def joined(letters: Tensor, phones: Tensor, config: Config) -> Tensor:
-    """Return letters followed by phones, whose ids follow those of letters; int64 [time, batch]."""
+    """Return letters followed by phones, int64 [time, batch]; the ids of phones follow those of letters."""
     shifted = torch.where(phones == PADDING, PADDING, phones + config.num_letters - FIRST)
     both = torch.cat([letters, shifted])  # with padding in between
     order = (both == PADDING).to(torch.int8).argsort(dim=0, stable=True)

@@ -5,8 +5,8 @@
 
 The projection allows many cells (memory) with a narrow output, which every step reads (speed). Input and output share
 one embedding matrix, so the output needs only a bias. If embeddings are wider than layer outputs, layers read
-only their first numbers, and the last layer has a second projection, which only the softmax reads. Layers with no more
-cells than the embedding has numbers have no projection.
+only the first numbers of each embedding, and the last layer has a second projection, which only the softmax reads.
+Layers with no more cells than the embedding has numbers have no projection.
 
     last layer's cells ──► [ projection, read by the next step | more ] · embedding + bias
 
@@ -38,7 +38,7 @@ class Config:
     layers: int = 2
     dropout: float = 0.0  # on embeddings, between layers and before the softmax; in training only
     normaliser: int = 0  # width of the two hidden layers that estimate the log-normaliser; 0 = exact
-    projection: int = 0  # width of each layer's output, less than the width of embeddings; 0 = the same width
+    projection: int = 0  # width of each layer's output, less than the width of embeddings; 0 = that width
 
     @property
     def width(self) -> int:
@@ -120,7 +120,7 @@ class LSTMLanguageModel(nn.Module):
         return value
 
     def _weights(self, number: int) -> list[Tensor]:
-        """Return a layer's gate weights for the input and the last output, their biases, and the projection."""
+        """Return the weights of a layer: from input and last output to the gates, two biases, projection."""
         kinds = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
         weights: list[Tensor] = [self.lstm.get_parameter(f"{kind}_l{number}") for kind in kinds]
         if self.lstm.proj_size:
@@ -128,12 +128,13 @@ class LSTMLanguageModel(nn.Module):
         return [*weights, torch.eye(self.config.hidden, dtype=weights[0].dtype, device=weights[0].device)]
 
     def layer(self, number: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the weights of a layer's single step.
+        """Return the weights for a single step of layer `number`, counted from 0.
 
         Returns:
-            Weights of the gates input, forget, cell, output on the layer's input and on its last output, zero beyond
-            the first `Config.width` numbers of each, float [4 * hidden, input + output]; their biases; and the
-            projection of the cells, [output, hidden].
+            Weights from the input and the last output of the layer to the gates (input, forget, cell, output), float
+            [4 * hidden, input + output]; only the first `Config.width` numbers of each have weights other than 0 if
+            embeddings are wider. The biases of the gates, float [4 * hidden]. The projection of the cells, float
+            [output, hidden].
         """
         entry, before, bias, more_bias, project = (weight.detach() for weight in self._weights(number))
         more = self.config.embedding - self.config.width
@@ -144,5 +145,5 @@ class LSTMLanguageModel(nn.Module):
         return torch.cat((entry, before), 1), bias + more_bias, project
 
     def logits(self, output: Tensor) -> Tensor:
-        """Return the unnormalised log-probability of every word, float [..., vocabulary]."""
+        """Return the unnormalised log-probability of every word, float [..., vocabulary], for outputs of `forward`."""
         return nn.functional.linear(output, self.embedding.weight, self.bias)

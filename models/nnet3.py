@@ -25,7 +25,7 @@ from typing import Any, TypeAlias
 INPUT = "input"
 OUTPUT = "output"
 Matrix: TypeAlias = Any  # a matrix of the array library
-Operation = Callable[[list[Matrix]], Matrix]  # parts of a node's input -> its value
+Operation = Callable[[list[Matrix]], Matrix]  # parts of a node's input -> value of the node
 Fetcher = Callable[[dict[str, Matrix], Matrix], Matrix]  # values computed in this step, rows -> a part
 
 
@@ -45,8 +45,8 @@ class Library:
     """Array library that computes on rows, float32 [n, width]."""
 
     concatenate: Callable[[list[Matrix]], Matrix]
-    full: Callable[[Matrix, int, float], Matrix]  # rows, width, number -> as many rows of the number
-    operation: Callable[[Component, list[bool]], Operation]  # component, which parts of the input may be overwritten
+    full: Callable[[Matrix, int, float], Matrix]  # number of rows, width, value -> constant matrix
+    operation: Callable[[Component, list[bool]], Operation]  # component, which parts of its input may be overwritten
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,10 +20,10 @@ def _linear(weight: Tensor, bias: Tensor | None) -> Callable[[Tensor], Tensor]:
 
 
 def lstm_cell(gates: Tensor, before: Tensor, peephole: Tensor) -> Tensor:
-    """Compute an LSTM's cells.
+    """Compute the cells and the outputs of one LSTM step.
 
     Args:
-        gates: Input, forget, candidate, output, before their non-linearities, float32 [n, 4 * cells]; overwritten.
+        gates: Input, forget, candidate and output before their non-linearities, float32 [n, 4 * cells]; overwritten.
         before: The previous cells, float32 [n, cells].
         peephole: Weights from each cell to its input, forget and output gate, float32 [3, cells].
 
@@ -78,7 +78,7 @@ def _scale_offset(component: Component, kernels: Kernels, writable: list[bool]) 
 
 
 def _normalize(component: Component, kernels: Kernels, writable: list[bool]) -> Operation:
-    """Scale each block to a root mean square; optionally append the logarithm of the original."""
+    """Scale each block to a given root mean square; optionally append the log of its original root mean square."""
     block, target = int(component.numbers["block_dim"]), component.numbers["target_rms"]
     blocks = component.input_dim // block
 
@@ -111,7 +111,11 @@ def _lstm(component: Component, kernels: Kernels, writable: list[bool]) -> Opera
 
 
 def _gru(component: Component, kernels: Kernels, writable: list[bool]) -> Operation:
-    """Compute [h | c] from [z | r | h's part | previous c | previous s], s = c or its projection."""
+    """Compute a GRU's candidate and cell.
+
+    The input is [update gate | reset gate | input of the candidate | previous cell | its projection, if any], and the
+    output is [candidate | cell].
+    """
     cells = component.output_dim // 2
     recurrent = component.arrays["weight"].shape[1]
     product = kernels.linear(component.arrays["weight"], None)
@@ -127,7 +131,7 @@ def _gru(component: Component, kernels: Kernels, writable: list[bool]) -> Operat
 
 
 def _output_gru(component: Component, kernels: Kernels, writable: list[bool]) -> Operation:
-    """Compute [h | c] from [z | h's part | previous c]."""
+    """Compute [candidate | cell] from [update gate | input of the candidate | previous cell]."""
     weight = component.arrays["weight"]  # [cells]
 
     def run(parts: list[Tensor]) -> Tensor:

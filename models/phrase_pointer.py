@@ -36,7 +36,7 @@ class PhrasePointer(nn.Module):
     """Predict which phrase of a list begins after a history, if any."""
 
     state_scale: Tensor  # normalises the magnitude of states to 1
-    word_scale: Tensor  # the same for word vectors
+    word_scale: Tensor  # normalises the magnitude of word vectors to 1
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -56,7 +56,11 @@ class PhrasePointer(nn.Module):
             key.weight.mul_(0.1)
 
     def queries(self, state: Tensor) -> tuple[Tensor, Tensor]:
-        """Return queries [n, width] and scores of no phrase, without the offset, [n] for states [n, state]."""
+        """Return the query of each state, float [n, width], and the score of no phrase without the offset, float [n].
+
+        Args:
+            state: Hidden states of the language model, float [n, state].
+        """
         scaled = state * self.state_scale
         query = self.query(scaled)
         return torch.cat([query, torch.ones_like(query[:, :1])], 1), self.no_phrase(scaled)[:, 0]
@@ -66,8 +70,8 @@ class PhrasePointer(nn.Module):
 
         Args:
             vector: The vector of each phrase, float [n, vector].
-            first_word: The language model's vector of its first word, zeros if unknown, float [n, state].
-            num_words: The length of each phrase, float [n].
+            first_word: The language model's vector of the first word of each phrase, float [n, state]; 0 if unknown.
+            num_words: The number of words of each phrase, float [n].
         """
         known = (first_word != 0).any(1).to(vector.dtype)
         return self.key(torch.cat([vector, first_word * self.word_scale, known[:, None], num_words.log()[:, None]], 1))

@@ -123,7 +123,7 @@ def show(progress: Progress) -> None:
 
 
 def main() -> None:
-    """Run the recipe."""
+    """Train or finish the model, as the command line specifies."""
     train_text, dev_text, folder, *rest = sys.argv[1:]
     trained = Path(folder) / "english.pt"
     if rest != ["finish"]:

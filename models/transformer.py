@@ -58,7 +58,7 @@ class Block(nn.Module):
 
         Args:
             below: The block's input, float [..., embedding].
-            turn: Rotations by `TransformerLanguageModel.turns` of the positions, complex64 [..., 1, head width / 2].
+            turn: Rotations of the positions, from `TransformerLanguageModel.turns`, complex64 [..., 1, head width / 2].
 
         Returns:
             Queries, keys and values, float [..., heads, head width]; queries and keys are rotated by their positions.
@@ -121,11 +121,11 @@ class TransformerLanguageModel(nn.Module):
         return self.dropout(self.norm(flow)).transpose(0, 1)
 
     def embed(self, word: Tensor) -> Tensor:
-        """Return the first block's input, float [..., embedding], of unit magnitude."""
+        """Return the first block's input, float [..., embedding], of unit magnitude, for word ids, int64 [...]."""
         return self.dropout(self.embedding(word) * self.config.embedding**0.5)
 
     def turns(self, position: Tensor) -> Tensor:
-        """Return the rotations of the pairs of a head at positions, complex64 [..., 1, head width / 2].
+        """Return the rotations of the pairs of a head at the given positions, complex64 [..., 1, head width / 2].
 
         Args:
             position: Number of words before each word, including ``<s>``, int64 [...]; 0 for ``<s>`` itself.
@@ -136,12 +136,17 @@ class TransformerLanguageModel(nn.Module):
         return torch.polar(torch.ones_like(angle), angle)
 
     def logits(self, output: Tensor) -> Tensor:
-        """Return the unnormalised log-probability of every word, float [..., vocabulary]."""
+        """Return the unnormalised log-probability of every word, float [..., vocabulary], for outputs of `forward`."""
         return nn.functional.linear(output, self.embedding.weight, self.bias)
 
 
 def rotate(vector: Tensor, turn: Tensor) -> Tensor:
-    """Rotate the pairs of each head, float [..., heads, head width]; pairs are (i, i + head width / 2)."""
+    """Rotate the pairs of numbers of each head; a pair has the indices i and i + head width / 2.
+
+    Args:
+        vector: Queries or keys, float [..., heads, head width].
+        turn: Rotations from `TransformerLanguageModel.turns`, complex64 [..., 1, head width / 2].
+    """
     first, second = vector.chunk(2, -1)
     cosine, sine = turn.real.to(vector.dtype), turn.imag.to(vector.dtype)
     return torch.cat((first * cosine - second * sine, first * sine + second * cosine), -1)

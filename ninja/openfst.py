@@ -74,7 +74,7 @@ def from_fst(
 
     Args:
         fst: FST of any of the three arc types; it is not changed.
-        key: Utterance id; if it is empty, the key of ``like``.
+        key: Utterance id; if it is empty, the key of ``like`` is used.
         like: Lattice from which ``to_fst`` made the FST with ``labels="arc"`` or ``"word:arc"``. The output
             labels name its arcs, which supply costs and alignments; the weights of the FST are ignored. An arc of a
             final cost becomes a final cost if no other arc enters its end state, and otherwise an epsilon arc. Output
@@ -100,7 +100,7 @@ def arc_labelled(lattice: Lattice, cost: Float64, final_cost: Float64, *, words:
         lattice: The lattice.
         cost: Weight of each arc, float64 [num_arcs].
         final_cost: Final cost of each state, float64 [num_states]; +inf if the state is not final.
-        words: Use words as input labels instead of arcs.
+        words: Use word ids as input labels instead of arc labels.
     """
     num_states, num_arcs = lattice.num_states, lattice.num_arcs
     arc = np.arange(num_arcs, dtype=np.int32)
@@ -130,10 +130,11 @@ def recover(fst: Fst, like: Lattice, labels: Literal["arc", "word:arc"], key: st
         fst: The FST.
         like: The lattice whose arcs the output labels name.
         labels: "arc" takes words from ``like``, "word:arc" from the input labels.
-        key: Utterance id; if it is empty, the key of ``like``.
+        key: Utterance id; if it is empty, the key of ``like`` is used.
 
     Returns:
-        The lattice; the label of each arc, int32 [num_arcs]; the label of each final state, int32 [num_states], else 0.
+        The lattice; the label of each arc, int32 [num_arcs]; and the label of each state, int32 [num_states], 0 for
+        states that are not final.
 
     Raises:
         LatticeError: A label does not name an arc or a final state of ``like``, or no state is final.
@@ -197,7 +198,7 @@ def recover(fst: Fst, like: Lattice, labels: Literal["arc", "word:arc"], key: st
 
 def pywrapfst_module() -> Any:
     """Return the module pywrapfst, imported on first use."""
-    with needed_for("an OpenFst machine"):
+    with needed_for("an OpenFst FST"):
         import pywrapfst
     return pywrapfst
 

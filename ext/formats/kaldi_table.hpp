@@ -156,7 +156,7 @@ class TableParser {
         const int32_t word = lattice.arcs[arc].word;
         if (word >= num_known || !known[word]) {
           return note(fault, Fault::kSymbol,
-                      "word id " + std::to_string(word) + " is not in the symbol table; is it the right one?");
+                      "word id " + std::to_string(word) + " is not in the symbol table; is it the right table?");
         }
       }
     }

@@ -25,7 +25,7 @@ def consensus_ctm(consensus: Consensus, frame_shift: float = 0.01, words: Symbol
 
     Args:
         consensus: Result of ``mbr_decode``.
-        frame_shift: Seconds per frame (per label), > 0.
+        frame_shift: Seconds per frame, that is, per alignment label, > 0.
         words: Symbol table. Without one, word ids are printed.
 
     Raises:
@@ -63,7 +63,7 @@ def path_ctm(
 
     Args:
         lattice: A linear lattice in which each arc has the alignment labels of its word.
-        frame_shift: Seconds per frame (per label), > 0.
+        frame_shift: Seconds per frame, that is, per alignment label, > 0.
         precision: Number of digits after the decimal point, 0 to 100.
         words: Symbol table. Without one, word ids are printed.
         print_silence: Also return a line for each arc without a word.

@@ -84,14 +84,15 @@ def mbr_decode(
     """Find the word sequence of least expected word error, with confidences, times and a confusion network.
 
     The best path minimises the expected sentence error; this sequence minimises the expected word error. Both depend on
-    the probabilities of the lattice, and thus on the acoustic scale. Times are those of words only if each arc has the
+    the probabilities of the lattice, and thus on the acoustic scale. The times are exact only if each arc has the
     alignment labels of its word; see ``align_words``.
 
-    If states × words are at most 262,144, all states are compared with all words. For longer recordings, time and
-    memory grow linearly: each state is compared with at least 32 words on both sides of its time, or of its position if
-    the lattice has no times; the band is widened if the result comes near its edge, and posteriors below 1e-16 are
-    dropped (ext/consensus/mbr_band.hpp). If this would take more than 4,194,304 pairs, or twice the initial number, the
-    search stops and ``touches_band`` of the result is true.
+    If the number of states times the number of words is at most about 131,000, each state is compared with all words.
+    For longer recordings, time and memory grow linearly: each state is compared with at least 32 words on both sides of
+    its time, or of its relative position if the lattice has no times. This band is widened if the result comes near its
+    edge, and posteriors below 1e-16 are dropped (ext/consensus/mbr_band.hpp). The search stops, and ``touches_band`` of
+    the result is true, if a wider band would have more than 4,194,304 pairs of a state and a word, and more than twice
+    as many pairs as the first band.
 
     Args:
         lattices: A lattice or a batch. To decode lattices of several systems jointly, see ``ninja.graph.combine``.
@@ -104,9 +105,10 @@ def mbr_decode(
         forms: Lexical forms by which words are compared. Bins then contain lexical words, each replaced by its most
             probable written form in the bin; of equally probable forms, the one with the smaller id is used. If a
             written word with several lexical words, such as "twenty-three", is the most probable form of all of them,
-            it appears once in the decoded sequence; otherwise, and in bins, the lexical words are used. A written word
-            without lexical words, such as a comma, appears in the decoded sequence, but not in bins: the most probable
-            one between two words is kept if it is more probable than none.  [default: words are compared unchanged]
+            it appears once in the decoded sequence; otherwise, and in bins, the lexical words are used. Written
+            words without lexical words, such as commas, appear in the decoded sequence, but not in bins: the most
+            probable of them between two words is kept if it is more probable than their absence.  [default: words are
+            compared unchanged]
 
     Returns:
         The words and their network; for a batch, one result per lattice. If a lattice has a single path, all
@@ -118,7 +120,7 @@ def mbr_decode(
         SymbolError: With `forms`, a word id is not in the symbol table.
 
     Source: Xu, Povey, Mangu and Zhu 2011, "Minimum Bayes Risk decoding and system combination based on a recursion for
-    edit distance"; Kaldi, lat/sausages.cc, which prints the same digits.
+    edit distance"; Kaldi, lat/sausages.cc, whose output has the same digits.
     """
     options = scales, decode_mbr, print_silence
     if isinstance(lattices, Batch):
@@ -136,7 +138,7 @@ def decode_with_limits(
     *limits: int,
     forms: LexicalTable | None = None,
 ) -> list[Consensus]:
-    """Decode lattices as ``mbr_decode`` does, optionally with other limits on the number of comparisons."""
+    """Decode lattices as ``mbr_decode`` does; `limits` replace the kernel's limits on the number of comparisons."""
     lattices = to_compact(lattices)  # type: ignore[type-var]  # gives each arc all labels of its word
     arcs = None if forms is None else arc_forms(lattices, forms, all_changed=hypotheses is not None)
     start = None
@@ -193,7 +195,7 @@ def _with_written_words(lexical: Consensus, arcs: ArcForms, forms: BinForms) -> 
 
 
 def _split(begin: npt.NDArray[np.int64], *columns: npt.NDArray[Any]) -> list[list[npt.NDArray[Any]]]:
-    """Split columns with the values of all lattices by lattice."""
+    """Split each column, which has the values of all lattices, into one list per lattice."""
     return [runs(column, begin) for column in columns]
 
 

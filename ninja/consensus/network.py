@@ -26,11 +26,11 @@ LARGEST_COST = float(np.finfo(np.float32).max)
 def confusion_network(
     consensus: Consensus, frame_shift: float = 0.01, words: SymbolTable | None = None
 ) -> ConfusionNetwork:
-    """Convert the network of a decoded word sequence to one with words as text and times in seconds.
+    """Convert the network of a decoded word sequence to a ``ConfusionNetwork``, with text words and times in seconds.
 
     Args:
         consensus: Result of ``mbr_decode``.
-        frame_shift: Seconds per frame (per label), > 0.
+        frame_shift: Seconds per frame, that is, per alignment label, > 0.
         words: Symbol table. Without one, words are decimal ids.
 
     Raises:
@@ -66,12 +66,12 @@ def lattice_mesh(
 
     Graph costs are regarded as negative logarithms of the posteriors of a mesh if there are no other costs, the LM
     scale is 1, and the words of each position are distinct and have posteriors with a sum of 0.5 to 1.01. Otherwise arc
-    posteriors are computed, and those of the same word at a position are added.
+    posteriors are computed, and the posteriors of arcs with the same word at a position are added.
 
     Args:
         lattice: Any lattice.
         scales: Weights of the total cost; smaller scales flatten the distribution.
-        frame_shift: Seconds per frame, > 0, if the lattice has no frame shift.
+        frame_shift: Seconds per frame, > 0, of a lattice without a frame shift.
 
     Returns:
         The mesh, for ``ninja.formats.mesh.write_mesh``, and whether it has the same paths and costs as the lattice.

@@ -45,8 +45,8 @@ class WordConfidenceEstimator:
         model: The calibration; without one, confidences are posteriors.
         surprise: Function that scores sentences with the language model that the calibration uses; see
             ``ninja.lm.surprise.WordSurprise``.
-        unboosted: Function that returns the lattice of an utterance from before its words were boosted. Confidences
-            without boosts are those of the same words in this lattice.
+        unboosted: Function that returns the lattice without boosts of an utterance, given its key. Confidences without
+            boosts are the confidences of the decoded words in this lattice.
     """
 
     model: ConfidenceModel | None = None
@@ -66,12 +66,14 @@ class WordConfidenceEstimator:
         Args:
             lattices: The lattices in which the words were decoded.
             words: Word ids for each lattice, such as those of ``mbr_decode`` or of the best path.
-            scales: Weights of the total cost; with a calibration, its scales are used.
-            forms: Lexical forms; see ``mbr_decode``. The confidence of a word is the smallest one of its lexical words.
+            scales: Weights of the total cost; a calibration replaces them by its own scales.
+            forms: Lexical forms; see ``mbr_decode``. The confidence of a word is the smallest confidence of its
+                lexical words.
 
         Raises:
-            LatticeError: `word_features` raises it; or times, a language model or a lattice without boosts are missing.
-            SymbolError: `word_features` raises it.
+            LatticeError: See `word_features`; or the calibration lacks word times, a language model or a lattice
+                without boosts.
+            SymbolError: See `word_features`.
         """
         only_posteriors = self.model is None or self.model.map != "logistic"
         boosted, plain = self.features(lattices, words, scales, forms=forms, only_posteriors=only_posteriors)
@@ -117,7 +119,7 @@ class WordConfidenceEstimator:
         assert self.unboosted is not None
         lattice = self.unboosted(key)
         if lattice is None:
-            raise LatticeError("there is no lattice without boosts for this key", key=key)
+            raise LatticeError("the lattice without boosts is missing", key=key)
         return lattice
 
     def _of_words(self, features: WordFeatures, num_words: int) -> Doubles:
@@ -149,7 +151,7 @@ def with_confidences(
         Each result with the new confidences, and its confidences without boosts, float64 [num_words], or None.
 
     Raises:
-        NinjaError: The estimator raises it.
+        NinjaError: The estimator cannot compute the confidences.
     """
     estimates = estimator(lattices, [result.words for result in results], scales, forms=forms)
     replaced = []

@@ -23,8 +23,8 @@ Int64s = npt.NDArray[np.int64]
 DAMPER = 1e-3  # added to probabilities before their logarithm is taken
 LARGEST_LOGIT = 30.0
 LEAST_ALTERNATIVE = 1e-3  # posterior from which another word of a bin counts as an alternative
-# Name of a posterior → factors of the acoustic scale and of the LM scale. They differ where acoustics and language
-# model disagree.
+# Name of a posterior → factors of the acoustic scale and of the LM scale. The posteriors differ where the acoustic and
+# the language model disagree.
 POSTERIORS = {
     "posterior": (1.0, 1.0),
     "half_lm": (1.0, 0.5),
@@ -32,7 +32,7 @@ POSTERIORS = {
     "half": (0.5, 0.5),
     "quarter": (0.25, 0.25),
 }
-BIN_POSTERIORS = ("half", "quarter")  # names of the posteriors whose networks have the features `OF_BINS`
+BIN_POSTERIORS = ("half", "quarter")  # posteriors from whose networks the features `OF_BINS` are computed
 OF_BINS = ("competitor", "no_word", "entropy", "alternatives", "insertion")
 OF_NEIGHBOURS = ("previous_half", "next_half", "previous_quarter", "next_quarter", "first", "last")
 OF_UTTERANCE = ("mean_half", "mean_quarter", "mean_entropy_half", "mean_entropy_quarter")
@@ -177,12 +177,12 @@ def surprise_features(surprise: Surprise) -> dict[str, Doubles]:
 
 
 def unboosted_features(unboosted: WordFeatures) -> dict[str, Doubles]:
-    """Return the features of the same words in a lattice without boosts, by name."""
+    """Return the posteriors of words in a lattice without boosts, as features by name."""
     return {"unboosted": unboosted.values["posterior"], "unboosted_half": unboosted.values["half"]}
 
 
 def logit(probability: Doubles) -> Doubles:
-    """Convert probabilities to log-odds, damped so that those of 0 and 1 are finite."""
+    """Convert probabilities to log-odds, damped so that the log-odds of 0 and 1 are finite."""
     odds: Doubles = np.log(probability + DAMPER) - np.log(1.0 - probability + DAMPER)
     return odds
 

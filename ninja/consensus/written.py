@@ -20,10 +20,10 @@ Floats = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ArcForms:
-    """A batch in which some lattices have numbers of lexical words in place of words, and their arcs' written forms."""
+    """A batch in which some lattices have numbers of lexical words as words, and the written forms of their arcs."""
 
     table: LexicalTable
-    changed: npt.NDArray[np.int64]  # indices of these lattices
+    changed: npt.NDArray[np.int64]  # indices of the lattices with lexical words
     batch: Batch
     form: Integers  # [num_arcs of these lattices], a written word; 0 = none; -1 - n = parts[n]
     parts: npt.NDArray[np.int64]  # [num_parts, 2], a written word and the index of one of its lexical words
@@ -34,10 +34,10 @@ class ArcForms:
 
 
 def arc_forms(lattices: Lattice | Batch, table: LexicalTable, *, all_changed: bool = False) -> ArcForms | None:
-    """Return lattices with lexical words; None if different words have different lexical forms in each lattice.
+    """Return lattices with lexical words, or None if no lattice needs them; see ``FormNumbers.lattices``.
 
     Args:
-        all_changed: Convert all lattices with words that differ from their forms; see ``FormNumbers.lattices``.
+        all_changed: Convert all lattices that contain words that differ from their lexical forms.
 
     Raises:
         SymbolError: A word id is not in the symbol table.
@@ -72,7 +72,7 @@ class WrittenWords:
 class BinForms:
     """The written forms in the bins of a lattice."""
 
-    entry: npt.NDArray[np.int64]  # [num_words], entry of each word, or -1 - bin if it has none
+    entry: npt.NDArray[np.int64]  # [num_words], entry of each word, or -1 - bin if the word has no entry
     form: Integers  # [num_entries], most probable form
     whole: Integers  # [num_entries], most probable form that is a whole word, 0 = none
     mark: Integers  # [num_bins], most probable word without lexical words, such as a comma, 0 = none

@@ -40,8 +40,8 @@ class BeamOptions:
     context_scale: float = 1.0  # factor of the tracker's scores
     length_reward: float = 0.0  # added for each unit, nats
     ctc_weight: float = 0.3  # weight of CTC scores, if any; 1 minus this is the weight of the other model
-    # With CTC scores, an utterance ends when at this many successive lengths the best finished hypothesis is worse than
-    # the best of all lengths by more than `end_beam`, nats; 0 disables this criterion.
+    # With CTC scores, the search of an utterance ends if, for this many lengths in a row, the best finished hypothesis
+    # of the length is worse than the best one of all lengths by more than `end_beam` nats; 0 disables this criterion.
     end_lengths: int = 3
     end_beam: float = 10.0
 
@@ -90,8 +90,8 @@ def beam_search(
         step: The model. It takes states and the units to read, int64 [n], and returns the natural log-probabilities of
             the next units, [n, units], and the new states.
         states: The model's initial states, one per utterance: an array or tensor whose first axis is the utterance, or
-            a tuple, list or dict of these. `step` receives rows of the states that it returned.
-        tracker: The context; its states are cleared first.
+            a tuple, list or dict of arrays or tensors. Later calls of `step` get rows of the states that it returned.
+        tracker: The contextual tracker; its states are cleared first.
         lists: The phrase lists of each utterance.
         options: Beams and weights.
         bos: Unit that `step` reads first.
@@ -104,7 +104,7 @@ def beam_search(
 
     Raises:
         ModelError: `step` does not return log-probabilities of the right shape.
-        OptionError: The tracker or the CTC model lacks a unit, or `ctc` has another number of utterances.
+        OptionError: The tracker or the CTC model lacks a unit, or `ctc` and `lists` differ in the number of utterances.
 
     Source: Chen, Jain, Wang, Seltzer and Fuegen 2018, arXiv:1812.02142, section 3.2; for CTC scores and the end of the
     search, Watanabe and others 2017 (see `CtcPrefixes`).
@@ -191,7 +191,7 @@ def combine(model: Floats, context: Floats, length: Ints, context_scale: float, 
 def _prefix_scores(
     ctc: CtcPrefixes, active: _Active, row: Ints, unit: Ints, ends: npt.NDArray[np.bool_]
 ) -> tuple[Floats, Floats]:
-    """Return the CTC scores of hypotheses that are extended by units or end, and the states of the extended ones."""
+    """Return the CTC scores of hypotheses after a unit or the end, and the states of hypotheses after a unit."""
     assert active.prefix is not None
     utterance, state = active.utterance[row], active.prefix[row]
     last = np.array([units[-1] if units else -1 for units in active.units], np.int64)[row]

@@ -44,7 +44,7 @@ def boosted_search(
     Args:
         logprob: Natural log-probabilities, [frames, units].
         blank: Column of the blank.
-        tracker: The context; its states are cleared first.
+        tracker: The contextual tracker; its states are cleared first.
         lists: The phrase lists of the utterance.
         options: Beams and weights.
 

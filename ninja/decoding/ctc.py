@@ -36,7 +36,7 @@ def ctc_nbest(
     lists: Sequence[PhraseList] = (),
     key: str | None = None,
 ) -> list[Hypothesis]:
-    """Search for the best word sequences of a CTC model and, with a tracker, of the context.
+    """Search for the word sequences with the best CTC score or, with a tracker, the best sum of CTC and tracker scores.
 
     The probability of a sequence is the sum over its alignments, without those of pruned prefixes. Repetitions of a
     unit are collapsed unless a blank separates them; repeated boundaries are collapsed as well.
@@ -46,8 +46,8 @@ def ctc_nbest(
         units: Units of the columns.
         lexicon: The allowed words.  [default: any word]
         options: Beams and weights.
-        tracker: The context; its units are the columns, and its states are cleared first. The search with a tracker is
-            implemented in Python, does not support a lexicon, and distinguishes sequences by their units.
+        tracker: The contextual tracker; its units are the columns, and its states are cleared first. The search with a
+            tracker is implemented in Python, does not support a lexicon, and distinguishes sequences by their units.
         lists: The phrase lists of the utterance, for the tracker.
         key: Utterance id, for messages.
 
@@ -55,7 +55,7 @@ def ctc_nbest(
         Distinct word sequences, best first, at most `CtcOptions.beam`; an empty list if the lexicon allows none.
 
     Raises:
-        ModelError: `logprob` does not contain log-probabilities, or not one per unit.
+        ModelError: `logprob` does not contain log-probabilities, or its number of columns is not that of `units`.
         OptionError: Both a lexicon and a tracker are given, phrases or a length reward are given without a tracker, or
             the tracker does not know a unit.
 
@@ -138,8 +138,9 @@ def ctc_lattice(
         key: Utterance id.
         lexicon: The allowed words.  [default: any word]
         options: Beams.
-        words: Symbol table, which must contain the words or grow.  [default: a new table of the lattice's words]
-        unknown: Word of the table that replaces words it lacks.  [default: such words are an error]
+        words: Symbol table, which must contain the words, or ``SymbolTable.growing()``, to which they are added.
+            [default: a new table of the lattice's words]
+        unknown: Word of the table that replaces words that the table lacks.  [default: raise an error]
         frame_shift: Seconds per frame of the matrix.
 
     Raises:
@@ -190,7 +191,7 @@ def from_ctc(
         frame_shift: Seconds per frame of the matrix.
 
     Raises:
-        ModelError: The values do not have this scale, or the number of columns is wrong.
+        ModelError: The values are not of the given scale, or the number of columns differs from the number of units.
         OptionError: The blank is missing, or a name is not a unit.
         LatticeError: No hypothesis within the beam consists of words in the lexicon.
     """

@@ -1,4 +1,4 @@
-"""CTC scores of prefixes, for searches that combine a CTC model with one that predicts the next unit."""
+"""CTC scores of prefixes, for searches that combine a CTC model with a model that predicts the next unit."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class CtcPrefixes:
     """Log-probabilities that a CTC model's output begins with the units of a hypothesis, or equals them.
 
     Args:
-        logprob: Natural log-probabilities of all units at each frame, [frames, units] per utterance. Columns are the
-            units of the other model.
+        logprob: Natural log-probabilities of all units at each frame, [frames, units] per utterance. The columns
+            are the units of the search.
         blank: Column of the blank.
 
     Raises:
@@ -64,7 +64,7 @@ class CtcPrefixes:
             utterance: Utterance of each prefix, [n].
             state: States of the prefixes: log-probabilities of the prefix after each number of frames, with a unit and
                 with a blank as the last output, [n, frames + 1, 2].
-            last: Last unit of each prefix, -1 for an empty one, [n].
+            last: Last unit of each prefix, -1 for an empty prefix, [n].
             unit: Unit to append, [n].
 
         Returns:

@@ -39,7 +39,7 @@ class CtcResult:
     spelling: npt.NDArray[np.int32]  # [nodes], index into `alike`
     unit_begin: npt.NDArray[np.int64]  # units of node n are unit[unit_begin[n] : unit_begin[n + 1]]
     unit: npt.NDArray[np.int32]
-    alike: list[tuple[str, ...]]  # distinct words; words with equal spellings in the lexicon are one entry
+    alike: list[tuple[str, ...]]  # distinct words; words with the same spelling in the lexicon share an entry
     blank: int  # column of the blank
 
     def __len__(self) -> int:

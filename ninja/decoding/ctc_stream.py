@@ -27,7 +27,7 @@ class CtcStream:
         units: Units of the columns.
         lexicon: The allowed words.  [default: any word]
         options: Beams.
-        words: Symbol table, which must contain the words or grow.
+        words: Symbol table, which must contain the words, or ``SymbolTable.growing()``, to which they are added.
         frame_shift: Seconds per frame.
     """
 
@@ -67,7 +67,8 @@ class CtcStream:
             final: Whether these are the last frames, so that all words are complete.
 
         Raises:
-            ModelError: `logprob` does not contain log-probabilities, or not one per unit; the frames are not added.
+            ModelError: `logprob` does not contain log-probabilities, or has the wrong number of columns; the frames
+                are not added.
             LatticeError: There are no frames yet, or the lexicon allows no hypothesis.
         """
         values = log_probabilities(logprob, key=self._key)

@@ -33,7 +33,7 @@ def log_probabilities(
     if (bad := np.isnan(values) | np.isposinf(values)).any():
         frame, unit = np.argwhere(bad)[0]
         raise ModelError(
-            f"the value of unit {unit} in frame {frame} is {values[frame, unit]}, but must not be", key=key
+            f"the value of unit {unit} in frame {frame} is {values[frame, unit]}, but must be finite or -inf", key=key
         )
     if scale == "prob":
         if (bad := values < 0).any():

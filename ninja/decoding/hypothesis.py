@@ -30,7 +30,7 @@ class Hypothesis:
     matches: tuple[Match, ...] = ()  # phrases of the context; positions are word indices
     begin: tuple[int, ...] = ()  # first frame of each word in the best alignment
     end: tuple[int, ...] = ()  # last frame + 1 of each word
-    cost: tuple[float, ...] = ()  # cost of the best alignment from the word's first frame to the next word's, nats
+    cost: tuple[float, ...] = ()  # cost of the best alignment from the first frame of a word to the next word, nats
     # Column of each frame in the best alignment, [frames]; the blank between words.
     alignment: npt.NDArray[np.int32] | None = field(default=None, compare=False)
 

@@ -137,12 +137,13 @@ def _listed(content: bytes, path: str, on_error: OnError | None) -> Iterator[tup
 def matrices_in(
     stream: Stream, key: str, path: str | None = None, on_error: OnError | None = None
 ) -> Iterator[tuple[str, Array]]:
-    """Yield the keys and matrices in a file, [frames, units]; the format is detected from the content.
+    """Yield the key and the values, [frames, units], of each matrix in a file; its format is detected.
 
     * NumPy ``.npy``, with `key` as the key, and uncompressed ``.npz``, with the names of the arrays as keys.
-    * A tensor saved with ``torch.save``, with `key` as the key, or a dictionary of tensors, with its keys. A first axis
-      of size 1 is removed.
-    * Kaldi archives, binary (optionally compressed) or text, with their keys; a single matrix without a key has `key`.
+    * A tensor saved with ``torch.save``, with `key` as the key, or a dictionary of tensors, with its keys as keys. A
+      first axis of size 1 is removed.
+    * Kaldi archives, binary (optionally compressed) or text, with the keys in the archive; a single matrix
+      without a key gets `key`.
 
     Only tensors are unpickled, and memory is bounded by a small multiple of the file's size.
 

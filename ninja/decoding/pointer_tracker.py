@@ -124,7 +124,7 @@ class PointerTracker:
         """Return the phrases in a sentence whose words are copied with a mean probability of at least `COPIED`.
 
         Args:
-            start: The initial state, which `start` returned.
+            start: The initial state of the utterance, which the method `start` returned.
             words: Word ids of the sentence.
         """
         phrase_set = self._started[-self._origin[start][0] - 1]

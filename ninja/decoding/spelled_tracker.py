@@ -25,7 +25,7 @@ ROOM = 1 << 17  # number of phrase words that can be added to the vocabulary
 
 
 class _State(NamedTuple):
-    """The state of a unit history; histories with equal states have the same future."""
+    """The state of a unit history; histories with equal states get equal scores for the same units."""
 
     utterance: int
     words: int  # state of the word tracker
@@ -140,7 +140,10 @@ class SpelledTracker:
         return after, np.fromiter((gain for _, gain in steps), np.float32, len(steps))
 
     def final(self, states: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
-        """Return the score of the last word and ``</s>`` without partial boosts in each state, float32 [n]."""
+        """Return the score of finishing the last word and ending the sentence in each state, float32 [n].
+
+        The partial boost of the last word is subtracted.
+        """
         states = np.asarray(states, np.int64)
         self._check(states)
         ends = [self._end(state) for state in states.tolist()]

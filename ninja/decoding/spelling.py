@@ -11,7 +11,7 @@ class Spelling:
     """Rule by which the units of a decoder spell words.
 
     A unit that starts with the boundary begins a new word; any other unit continues the current word. This covers
-    sentencepiece (``▁to`` ``m``), and characters with a unit for the space, which consists only of the boundary.
+    sentencepiece units, such as ``▁to`` and ``m``, and characters, if the boundary alone is the unit for the space.
     """
 
     __slots__ = ("_first", "_longest", "_more", "begins", "silent", "text")
@@ -58,7 +58,7 @@ class Spelling:
         return [word for word in words if word]
 
     def can_spell(self, word: str) -> bool:
-        """Return whether units can spell a word."""
+        """Return whether a word can be spelled with the units."""
         reached = {end for end in range(len(word) + 1) if end == 0 or word[:end] in self._first}
         for end in range(1, len(word) + 1):
             begins = range(max(0, end - self._longest), end)

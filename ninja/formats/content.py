@@ -49,7 +49,7 @@ class Content:
         self.path = path
         self.stream = stream
         self.key = key_of(path)  # for a lattice without a key in the file
-        self.num_overlaps = 0  # number of words that began before the end of the previous word, and were moved there
+        self.num_overlaps = 0  # number of words whose start was moved to the end of the previous word
         self._before_number = "" if _is_nameless(path) else f"{self.key}-"
         self._whole: bytes | None = None
 
@@ -158,7 +158,7 @@ class Content:
 def key_of(path: str) -> str:
     """Return the utterance id of a lattice without a key: the file name without its extension and .gz.
 
-    It is "stdin" for standard input, and for ``<(command)``, because the numbers of descriptors vary.
+    The result is "stdin" for standard input, and for ``<(command)``, because the numbers of descriptors vary.
     """
     if _is_nameless(path):
         return "stdin"
@@ -294,7 +294,7 @@ def check_choice(name: str, value: str, *allowed: str) -> None:
 
 
 class Naming(NamedTuple):
-    """Converts the words of a file to ids; errors name the lattice and the file."""
+    """Converter of the words of a file to ids; errors name the lattice and the file."""
 
     key: str
     path: str | None
@@ -330,7 +330,7 @@ class Naming(NamedTuple):
         if (ids < 0).any():
             missing = int(np.flatnonzero(ids < 0)[0]) - 1
             raise SymbolError(
-                f"word {names[missing]!r} is not in the symbol table; is it the right one?",
+                f"word {names[missing]!r} is not in the symbol table; is it the right table?",
                 self.path,
                 key=self.key,
                 line=entries[missing][1],

@@ -106,7 +106,7 @@ def _error(fault: int, line: int, field: bytes, count: int, naming: Naming, kind
     if fault == _FIELDS:
         message = f"the line has {count} fields, but neither an arc nor a final state of {kind} has as many"
     elif fault == _LOST:
-        message = f"state {field.decode()} has no line; is the file truncated? A dead end needs a line with Infinity"
+        message = f"state {field.decode()} has no line; is the file truncated? A dead end needs a line 'STATE Infinity'"
     else:
         message = f"{_shown(field)} is not a {'state' if fault == _STATE else 'weight'}"
     return FormatError(message, naming.path, key=naming.key, line=line)

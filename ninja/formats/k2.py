@@ -206,7 +206,7 @@ class K2Encoder:
         self._tables: list[tuple[Int32, Int32, Float32, Float32]] = []
 
     def add(self, lattice: Lattice) -> bytes:
-        """Convert a lattice; it is written at the end."""
+        """Convert a lattice, which `end` writes; return no bytes."""
         self._tables.append(_arcs(lattice))
         self._lattices.append(lattice)
         return b""
@@ -346,7 +346,7 @@ def _checked_extras(fields: dict[str, Any], machines: Machines) -> _Extras:
     def begins(lengths: Int32, pool: Int32) -> Int64:
         begin = offsets(lengths)
         if (lengths < 0).any() or begin[-1] != len(pool):
-            raise ValueError("the lengths of alignments do not add up")
+            raise ValueError("the lengths of the alignments do not sum to the number of labels")
         return begin
 
     # A row is an arc unless it enters the final state, which is not a state of the lattice.
@@ -356,7 +356,7 @@ def _checked_extras(fields: dict[str, Any], machines: Machines) -> _Extras:
     fits = np.array_equal(arcs, np.diff(machines.arc_begin) - np.diff(ends))
     in_order = bool(((rows[:, 1] > rows[:, 0]) | (rows[:, 2] == -1)).all())
     if not fits or not in_order or not np.array_equal(states, np.diff(machines.state_begin) - 1):
-        raise ValueError("it belongs to other arcs")
+        raise ValueError("its arcs are not those of the file")
     alignment, final_alignment = numbers("alignment", -1), numbers("final_alignment", -1)
     records = json.loads(fields["lattices"])
     if len(records) != count:

@@ -201,7 +201,7 @@ def _ragged(value: Instance, name: str, size: int, refuse: Refuse) -> Ragged:
 
 
 def scores(machines: Machines, name: str, path: str | None) -> npt.NDArray[np.float32] | None:
-    """Return an attribute with one score per arc, float32 [num_arcs], or None."""
+    """Return an attribute with one score per arc, float32 [num_arcs], or None if it is missing."""
     values = machines.attributes.get(name)
     if values is None:
         return None

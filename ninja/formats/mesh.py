@@ -1,7 +1,7 @@
 """SRILM word meshes (confusion networks), read as lattices.
 
 Reference words, n-best hypotheses, posteriors of transitions, times of positions, and scores and phones of words are
-not read. Times of words are ignored if the words of a position disagree, or if a word has no times.
+not read. Times of words are ignored if the times of the words at a position disagree, or if a word has no times.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def read_mesh_lattices(
     The boundaries of positions become states, and words become arcs from one boundary to the next. Graph costs are
     negative logarithms of posteriors; ``*DELETE*`` becomes epsilon. States have times if all words have times that
     agree. A mesh without positions is the empty sentence. An unnamed mesh gets the key, followed by its 1-based
-    number among the unnamed ones if the file has several meshes.
+    number among the unnamed meshes if the file has several meshes.
 
     Yields:
         The lattice of each mesh, or its error: FormatError for an unknown line or a last line without a newline,
@@ -277,7 +277,7 @@ def whole_blocks(content: Pieces) -> Iterator[tuple[Block, bool]]:
 
 
 def filled_times(frame: Sequence[int | None]) -> list[int]:
-    """Replace unknown frames by the preceding frame, or by the first known one; at least one must be known."""
+    """Replace unknown frames by the preceding frame or, at the start, by the first known frame, which must exist."""
     current = next(at for at in frame if at is not None)
     filled = []
     for at in frame:
@@ -293,7 +293,7 @@ def _entries(content: Content, words: SymbolTable | None, options: MeshOptions) 
 def write_mesh(mesh: ConfusionNetwork | Lattice) -> str:
     """Encode a confusion network, or a lattice in which each arc leads to the next state, as a word mesh.
 
-    The graph costs of such a lattice become posteriors, which are read as the same costs. Words with times get an
+    The graph costs of a lattice become posteriors, which are read as the same costs. Words with times get an
     ``info`` line with the start and duration in seconds, acoustic and language model scores of 0, and no phones.
     Positions with posteriors that do not sum to 1 get a ``posterior`` line.
 

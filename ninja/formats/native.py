@@ -268,7 +268,7 @@ class NativeEncoder:
             self._begin()
         largest = int(lattice.word.max(initial=0))
         if largest >= self._num_words:
-            raise TableError(f"word id {largest} is not in the symbol table; is it the right one?", key=lattice.key)
+            raise TableError(f"word id {largest} is not in the symbol table; is it the right table?", key=lattice.key)
         self._pending.append(lattice)
         self._size += sum(getattr(lattice, name).nbytes for name in COLUMNS if name != "time")
         if self._size >= BATCH and not grows:

@@ -65,7 +65,7 @@ def read_pfsg(
     """
     result = _parse(content, 0, 1, key, path, options)
     if result["stop"] < len(content):
-        message = "the file continues after the lattice; if it holds several lattices, read them one by one"
+        message = "the file continues after the lattice; if it has several lattices, read the lattices one by one"
         raise FormatError(message, path, key=key, line=result["line"])
     return Naming(key, path, words, options.encoding).lattice(result)
 
@@ -79,7 +79,7 @@ def read_pfsgs(
     """Yield the lattices of a PFSG file, or their errors. Keys are names without the durations that SRILM appends.
 
     Raises:
-        FormatError: ``read_pfsg`` would raise it, and the rest of the file cannot be read.
+        FormatError: The file is damaged, see ``read_pfsg``, and the rest of the file cannot be read.
     """
     window, line, first = Window(content), 1, True
     while window.at < len(window.content) or window.grow():

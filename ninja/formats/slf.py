@@ -81,7 +81,7 @@ class SlfOptions:
             raise OptionError("each field can be used only once, for one of the costs")
 
     def costs(self) -> list[tuple[bytes, int, bool]]:
-        """Return ``(field, list index or -1, is acoustic)`` for each field that is part of a cost, in any spelling."""
+        """Return ``(field, list index or -1, is acoustic)`` for each name of a field that is part of a cost."""
         result = []
         for names, acoustic in (
             (self.graph or ("l", "r", "language"), False),
@@ -110,12 +110,12 @@ def read_slf(
     other fields, such as ``("n",)``, ``("l", "n")`` or ``("i[0]",)``, the first number of a list. Scales and penalties
     of the header are not applied. Sub-lattices replace the nodes that refer to them. Unknown fields are ignored.
 
-    Missing words and scores are errors: if some links have words, each link or its node must have one (``W=``), and if
-    some links have a score that is part of a cost, each link with a word, or its node, must have it. Only the null word
-    and the words of ``options.silent`` may lack scores, because SRILM does not write them. Nor does SRILM write scores
-    for words that it has split or inserted (``-split-multiwords``, ``-insert-pause``), because their probability is 1;
-    read such files with ``missing_score=0``. The first and last node need no word. Links into the first node or out of
-    the last node are errors.
+    Missing words and scores are errors: if some links have words, each link or its node must have a word (``W=``);
+    if some links have a score that is part of a cost, each link with a word, or its node, must have this score. Only
+    the null word and the words of ``options.silent`` may lack scores, because SRILM does not write them. Nor does SRILM
+    write scores for words that it has split or inserted (``-split-multiwords``, ``-insert-pause``), because their
+    probability is 1; read such files with ``missing_score=0``. The first and last node need no word. Links into the
+    first node or out of the last node are errors.
 
     Raises:
         FormatError: The file is not an HTK lattice, is damaged or truncated (the last line lacks a newline), a link

@@ -1,6 +1,6 @@
 """CMU Sphinx lattices (Sphinx 3, PocketSphinx), read and written.
 
-The frames in which words end and pronunciation numbers are not read; fillers become epsilon.
+Pronunciation numbers, and the frames in which words end, are not read; fillers become epsilon.
 """
 
 from __future__ import annotations

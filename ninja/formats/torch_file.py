@@ -291,7 +291,7 @@ class _Interpreter:
         if type(target) is Instance:
             target.state = state
         elif type(target) is not dict:  # an OrderedDict may have a state, which torch uses for versions
-            raise ValueError("a state of an object without state")
+            raise ValueError("a state for an object that cannot have one")
 
 
 def _build(name: str, arguments: tuple[Any, ...]) -> Any:
@@ -313,14 +313,14 @@ def _tensor(storage: Any, begin: Any, shape: Any, strides: Any) -> Tensor:
     if type(storage) is not _Storage or type(shape) is not tuple or type(strides) is not tuple:
         raise ValueError("an invalid tensor")
     if len(shape) != len(strides) or len(shape) > 16:
-        raise ValueError("a tensor with too many axes, or steps")
+        raise ValueError("a tensor with too many axes or strides")
     if not all(type(number) is int and 0 <= number < 1 << 62 for number in (begin, *shape, *strides)):
-        raise ValueError("a tensor whose shape is not made of numbers")
+        raise ValueError("a tensor whose shape, strides or offset is not a valid number")
     if math.prod(max(length, 1) for length in shape) >= 1 << 59:
-        raise ValueError("a tensor larger than any can be")
+        raise ValueError("a tensor of an impossible size")
     last = begin + sum((length - 1) * stride for length, stride in zip(shape, strides, strict=True))
     if 0 not in shape and last >= len(storage.numbers):
-        raise ValueError("a tensor that leaves its storage")
+        raise ValueError("a tensor that extends beyond its storage")
     return Tensor(storage.numbers, begin, shape, strides, storage.is_bfloat16)
 
 

@@ -153,7 +153,7 @@ def linear(
 ) -> Lattice:
     """Create a lattice with a single path, whose costs are on the final state.
 
-    Each word gets one label and the last word gets the rest, because the word of a label is not known.
+    Each word gets one label and the last word gets all others, because it is unknown which label belongs to which word.
 
     Args:
         words: Word ids, > 0.

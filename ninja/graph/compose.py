@@ -23,14 +23,15 @@ def compose(
     """Compose a lattice with another lattice or an FST.
 
     If `other` is a lattice, words are matched with words, graph and acoustic costs are added separately, and the
-    alignments of the first lattice are kept. If it is an FST, words are matched with its input labels and replaced by
-    its output labels, and its costs are added to the graph costs. Each pair of matching paths is a path of the result.
+    alignments of the first lattice are kept. If `other` is an FST, words are matched with its input labels and replaced
+    by its output labels, and its costs are added to the graph costs. Each pair of matching paths becomes a path of the
+    result.
 
     Args:
         lattice: The first operand.
         other: A lattice, or an FST, which may be cyclic.
-        phi_label: Input label, > 0, of failure arcs in the FST, such as the back-off arcs of a grammar. They are
-            followed if a state has no arc for a word, and consume no word.  [default: no failure arcs]
+        phi_label: Input label, > 0, of failure arcs in the FST, such as the back-off arcs of a grammar. A failure
+            arc is followed if its state has no arc for a word, and consumes no word.  [default: no failure arcs]
         max_arcs: Maximum number of arcs of the composition.
 
     Returns:

@@ -16,8 +16,8 @@ def remove_epsilons(lattice: Lattice, acoustic_scale: float = 1.0, max_arcs: int
     """Remove the arcs without a word; the best path of each word sequence keeps its costs and alignment.
 
     An arc that follows epsilons is copied to the state where they begin, with their costs added and their alignment
-    prepended. If several paths lead from one state to another with the same word, the best one is kept: the one of
-    least total cost; ties are broken by the smaller graph minus acoustic cost, as in Kaldi.
+    prepended. If several paths lead from one state to another with the same word, the one of least total cost is
+    kept; ties are broken by the smaller graph minus acoustic cost, as in Kaldi.
 
     Args:
         lattice: Any lattice.
@@ -51,8 +51,8 @@ def determinize(lattice: Lattice, acoustic_scale: float = 1.0, max_arcs: int = 1
         lattice: Any lattice; epsilons are removed.
         acoustic_scale: Factor applied to acoustic costs when paths are compared; the costs of the result are unscaled.
             Ties are broken by the smaller graph minus acoustic cost, as in Kaldi, then by the order of paths.
-        max_arcs: Maximum number of arcs of the result and of the intermediate lattice without epsilons; subsets of
-            states may contain twenty times as many elements.
+        max_arcs: Maximum number of arcs of the result and of the intermediate lattice without epsilons; the subsets
+            of states may contain up to twenty times as many elements.
 
     Returns:
         A connected lattice without epsilons, in which no two arcs of a state have the same word. Costs are summed in

@@ -77,8 +77,8 @@ def determinize_pruned(
     """Keep the best path of each word sequence within the beam, with its costs and alignment.
 
     Epsilons and arcs with several labels are allowed; state-level lattices of a decoder become compact. Costs are added
-    in single precision in Kaldi's order, so that the choice between nearly equal paths is Kaldi's. The search is
-    best-first: if a limit stops it, the result is complete within a smaller beam, which the report contains.
+    in single precision in Kaldi's order, so that the same path as in Kaldi is chosen among nearly equal paths. The
+    search is best-first: if a limit stops it, the result is complete within a smaller beam, which the report contains.
 
     Args:
         lattice: Any lattice.
@@ -93,7 +93,7 @@ def determinize_pruned(
         follow from the alignments.
 
     Raises:
-        LatticeError: No path leads from the start to a final state, none was complete within the limits, or epsilons
+        LatticeError: No path leads from the start to a final state, no path was complete within the limits, or epsilons
             lead through more than ``max_loop`` states.
         OptionError: An option is out of range.
 
@@ -197,7 +197,7 @@ def determinize_retrying(
 
     Args:
         lattice: Any lattice.
-        beam: The first retry prunes with ``beam * beam_ratio``, > 0.
+        beam: Beam, > 0; the first retry prunes with ``beam * beam_ratio``.
         acoustic_scale: Factor applied to acoustic costs when paths are compared, not 0.
         bounds: Limits on memory and size.  [default: those of Kaldi's tool]
         beam_ratio: Factor applied to the beam before each retry, above 0 and below 1.

@@ -39,7 +39,7 @@ def boost(
         lattice: A lattice whose labels are transition ids.
         alignment: Transition id of each frame of the reference, int32 [num_frames].
         phone_of: Phone of each transition id, int32 [num_transition_ids + 1]; element 0 is not used.
-        b: Boosting factor.
+        b: Boosting factor: graph cost that is subtracted for a wrong frame.
         silence_phones: Phones for which a wrong frame counts as ``max_silence_error`` errors.
         max_silence_error: Error of a wrong silence phone, from 0 (as in the paper) to 1 (as for other phones).
 
@@ -65,7 +65,7 @@ def boost(
         if bad.size:
             raise LatticeError(
                 f"the {name} has the transition id {ids[bad[0]]}, but those of the model are 1 to {len(phone_of) - 1}; "
-                "is it the right model?",
+                "does the model belong to the lattice?",
                 key=lattice.key,
             )
     reference = phone_of[alignment]
@@ -132,7 +132,7 @@ def accuracy_posteriors(
         criterion: A frame is correct if it has the phone ("mpfe") or the density ("smbr") of the reference.
         scales: Weights of the total cost.
         silence_phones: Phones whose frames are never correct.
-        one_silence_class: Treat all silence phones as one class: any of them is correct where the reference has one.
+        one_silence_class: Treat silence phones as one class: any silence phone is correct where the reference has one.
 
     Returns:
         Posteriors, which may be negative, and the expected number of correct frames.

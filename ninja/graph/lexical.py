@@ -15,10 +15,10 @@ from ninja.lattice.text import LexicalTable
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LexicalLattice:
-    """A lattice of lexical words, with the written lattice's arc from which each arc was created."""
+    """A lattice of lexical words, and the relation of its arcs and states to those of the written lattice."""
 
     lattice: Lattice
-    source_arc: npt.NDArray[np.int64]  # [num_arcs]
+    source_arc: npt.NDArray[np.int64]  # [num_arcs], written arc from which each arc was created
     is_first: npt.NDArray[np.bool_]  # [num_arcs], False for the second and later words of a form
     state: npt.NDArray[np.int64]  # state of this lattice for each state of the written lattice
 
@@ -31,8 +31,8 @@ class LexicalLattice:
 def lexical_lattice(lattice: Lattice, table: LexicalTable) -> LexicalLattice:
     """Return a lattice whose words are the lexical forms of a lattice's words.
 
-    A word without lexical words becomes an epsilon, and a word with several becomes a chain of arcs. The first arc of a
-    chain has the costs; labels and times are divided evenly.
+    A word without lexical words becomes an epsilon, and a word with several lexical words becomes a chain of arcs. The
+    first arc of a chain has the costs; labels and times are divided evenly.
 
     Raises:
         SymbolError: A word id is not in the symbol table.

@@ -28,7 +28,8 @@ def nbest(
 ) -> list[Path] | Batch:
     """Find the n best distinct word sequences exactly, with the best path of each.
 
-    The search determinizes the lattice on the fly, so it may contain epsilons and several paths with the same words.
+    The search determinizes the lattice on the fly, so the lattice may contain epsilons and several paths with the same
+    words.
     The order of sequences of equal cost is undefined.
 
     Args:

@@ -56,11 +56,11 @@ def oracle(
 ) -> Oracle | list[Oracle]:
     """Find the path with the fewest word errors, regardless of its cost.
 
-    The result is exact if the number of states times reference words is at most 16 million. For longer recordings, time
-    and memory grow linearly: each state is compared with at least 256 reference words on both sides of its position;
-    the band is widened if the path comes near its edge or if more than a third of the words are edits (see
-    ext/graph/oracle.hpp). If this would take more than 67 million pairs, or twice the initial number, the search stops
-    and ``touches_band`` of the result is true.
+    The result is exact if the number of states times the number of reference words is at most 8 million. For longer
+    recordings, time and memory grow linearly: each state is compared with at least 256 reference words on both sides of
+    its position. This band is widened if the path comes near its edge or if more than a third of the words are edits
+    (ext/graph/oracle.hpp). The search stops, and ``touches_band`` of the result is true, if a wider band would have
+    more than 67 million pairs of a state and a word, and more than twice as many pairs as the first band.
 
     Args:
         lattices: A lattice or a batch.

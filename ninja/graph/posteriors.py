@@ -54,7 +54,7 @@ def probable_arcs(batch: Batch, least: float, scales: Scales = Scales(), *, labe
 
     Args:
         batch: Lattices with times.
-        least: Smallest posterior.
+        least: Smallest posterior of an arc that is returned.
         scales: Weights of the total cost.
         labels: Also return the alignment labels of the arcs.
 

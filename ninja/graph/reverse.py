@@ -15,9 +15,9 @@ def reverse(lattice: Lattice) -> Lattice:
     """Reverse the words and alignments of every path; its costs do not change.
 
     A single final state becomes the start, and its costs move to the new final state. If there are several final
-    states, or the only one has an alignment, a new start is added, with epsilon arcs that have their costs and
-    alignments. When a lattice is reversed again, such arcs become final states, so that reversing twice restores a
-    lattice without epsilons, except for the order of arcs.
+    states, or the only final state has an alignment, a new start is added. It has an epsilon arc for each final state,
+    with the costs and the alignment of the final state. When a lattice is reversed again, these arcs become final
+    states, so that reversing twice restores a lattice without epsilons, except for the order of arcs.
 
     Returns:
         The connected reversed lattice, of the same kind; times are counted from the end.
@@ -88,7 +88,7 @@ def reverse(lattice: Lattice) -> Lattice:
 def _num_initial(lattice: Lattice, num_labels: Array) -> int:
     """Return the number of arcs of the start if they can become final states, else 0.
 
-    They can if none has a word and all lead to different states.
+    The arcs can become final states if none has a word and all lead to different states.
     """
     count = int(lattice.arc_begin[1])
     if lattice.is_final[0] or lattice.word[:count].any() or np.unique(lattice.dst[:count]).size < count:

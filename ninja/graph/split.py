@@ -43,7 +43,7 @@ def expand_ngram(lattice: Lattice, n: int = 3, *, max_arcs: int = MAX_ARCS) -> L
 
 
 def difference(lattice: Lattice, transcript: Words, *, max_arcs: int = MAX_ARCS) -> Lattice:
-    """Remove the paths whose word sequence is a transcript; all other paths keep their costs and alignments.
+    """Remove the paths whose words are the transcript; all other paths keep their costs and alignments.
 
     In discriminative training, the remaining paths are the competitors of the reference.
 
@@ -91,7 +91,7 @@ def _matching(lattice: Lattice, compared: Lattice, transcript: Words, max_arcs: 
     try:
         return connect(copied_lattice(lattice, state, arc_begin, dst, arc, lattice.graph[arc], final_graph))
     except LatticeError:
-        message = "no path has these words" if keep else "no path remains: all have the words of the transcript"
+        message = "no path has these words" if keep else "no path remains: all paths have the words of the transcript"
         raise LatticeError(message, key=lattice.key) from None
 
 

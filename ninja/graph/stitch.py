@@ -56,10 +56,16 @@ class _Part:
         self.posterior = np.exp(np.minimum(paths.total - through, 0.0))  # [num_arcs]
 
     def boundary_probability(self, first: int, last: int, before: int, after: int) -> Doubles:
-        """Return the probability of a state between `before` and `after` frames around each frame of a range.
+        """Return the probability that a path has a state near each frame of a range.
+
+        Args:
+            first: First frame.
+            last: Frame after the last one.
+            before: Number of frames before each frame that count as near.
+            after: Number of frames after each frame that count as near.
 
         Returns:
-            Probabilities of the frames first, …, last − 1, float64 [last − first].
+            Probabilities, float64 [last − first].
         """
         change = np.zeros(last - first + 1)
         begin = np.clip(self.time[self.src] + before + 1 - first, 0, last - first)
@@ -74,7 +80,7 @@ class _Part:
         return np.flatnonzero((self.time >= first) & (self.time <= last))
 
     def labels_after(self, state: int, count: int) -> list[int] | None:
-        """Return the next labels on the most probable path from a state; None if it is shorter."""
+        """Return the next labels on the most probable path from a state; None if the path is shorter."""
         lattice, labels = self.lattice, list[int]()
         while len(labels) < count:
             begin, end = lattice.arc_begin[state], lattice.arc_begin[state + 1]
@@ -86,7 +92,7 @@ class _Part:
         return labels[:count]
 
     def labels_before(self, state: int, count: int) -> list[int] | None:
-        """Return the last labels on the most probable path to a state; None if it is shorter."""
+        """Return the last labels on the most probable path to a state; None if the path is shorter."""
         lattice, labels = self.lattice, list[int]()
         while len(labels) < count:
             arcs = np.flatnonzero(lattice.dst == state)
@@ -151,7 +157,7 @@ class _Joined:
 
         Args:
             key: Key of the recording.
-            model: Window with the symbol table and the kind.
+            model: Window whose symbol table and kind the result gets.
             last: The last window, whose final states end the recording.
             final: New number of each state of the last window; −1 for states that are not used.
             frame_shift: Seconds per frame.
@@ -201,7 +207,7 @@ def join_windows(
 
     Args:
         windows: Lattices with alignments or times, in chronological order.
-        begins: Start of each window in the recording, in seconds; times of the result are counted from the first one.
+        begins: Start of each window in the recording, in seconds; times of the result are counted from the first start.
         key: Key of the result.
         frame_shift: Seconds per frame, > 0.
         scales: Scales of the costs, with which posteriors are computed.
@@ -248,7 +254,7 @@ def join_windows(
         lattice = connect(joined.lattice(key, windows[0], parts[-1], state, frame_shift))
     except LatticeError as error:
         raise LatticeError(
-            "in a window, no path has word boundaries at both of the times at which it is joined to its neighbours",
+            "no path of a window has word boundaries at both times at which the window is joined to its neighbours",
             key=key,
         ) from error
     return Stitched(lattice, seams)
@@ -262,7 +268,7 @@ def _seam(first: _Part, second: _Part, earliest: int, before: int, after: int, f
         f"{second.lattice.key} ({second.begin * frame_shift:.2f} to {second.end * frame_shift:.2f} s)"
     )
     if second.begin < first.begin or earliest >= latest:
-        raise LatticeError(f"the windows {where} do not overlap, or are not in the order of time", key=key)
+        raise LatticeError(f"the windows {where} do not overlap, or are not in chronological order", key=key)
     both = first.boundary_probability(earliest, latest, before, 0) * second.boundary_probability(
         earliest, latest, 0, after
     )
@@ -317,7 +323,7 @@ def _add_part(
 
 
 def _with_labels(part: _Part, states: Ids, frame: int) -> tuple[Ids, list[list[int]]]:
-    """Return the labels between each state and a seam; states without so many labels are omitted."""
+    """Return the labels between each state and a seam; states whose paths have too few labels are omitted."""
     if not part.lattice.has_labels:
         return states, [[] for _ in states]
     gaps = [int(part.time[state]) - frame for state in states]
@@ -332,5 +338,5 @@ def _with_labels(part: _Part, states: Ids, frame: int) -> tuple[Ids, list[list[i
 
 
 def _best(part: _Part, states: Ids) -> int:
-    """Return the state with the most probable paths."""
+    """Return the state with the largest posterior."""
     return int(states[(part.before[states] + part.after[states]).argmin()])

@@ -97,13 +97,13 @@ def combine(
             instead of multiplying by the weight.
 
     Returns:
-        All paths, including paths with the same words. If the times of the systems cannot be compared, because one has
-        none or has another frame shift, the result has neither times nor alignments.
+        All paths, including paths with the same words. If the times of the systems cannot be compared, because a
+        lattice has no times or frame shifts differ, the result has neither times nor alignments.
 
     Raises:
         LatticeError: A lattice has no path from the start to a final state, or a cost exceeds the range of float32.
         SymbolError: The lattices have different symbol tables.
-        OptionError: There are no lattices, the number of weights differs, or a weight is not above 0.
+        OptionError: There are no lattices, there is not one weight per lattice, or a weight is not above 0.
 
     Source: Kaldi, latbin/lattice-combine.cc; Xu, Povey, Mangu and Zhu 2011, "Minimum Bayes risk decoding and system
     combination based on a recursion for edit distance".

@@ -41,7 +41,7 @@ class Windows:
         """Read a Kaldi ``segments`` file.
 
         Raises:
-            FormatError: A line has another form, or a key occurs twice.
+            FormatError: A line is not a segment, or a key occurs twice.
         """
         return cls(read_segments(path), path=os.fspath(path))
 
@@ -67,7 +67,7 @@ class Windows:
 
         Args:
             key: Key of the window.
-            seconds: Length of its lattice.
+            seconds: Length of the lattice of the window.
 
         Raises:
             LatticeError: The window is missing from the segments, or its key has no times or no number.
@@ -92,7 +92,7 @@ class Windows:
         unit = min(UNITS, key=lambda unit: abs(length * unit - seconds))
         if abs(length * unit - seconds) > UNIT_TOLERANCE * max(seconds, 1.0):
             raise LatticeError(
-                f"the window has {seconds:.2f} s, but the times in its key differ by {length}, which is not its "
+                f"the window lasts {seconds:.2f} s, but the times in its key differ by {length}, which is not its "
                 "length in seconds, hundredths or thousandths; give a segments file",
                 key=key,
             )
@@ -111,7 +111,7 @@ def stitch(
 
     Args:
         lattices: ``(key, lattice)`` pairs; the windows of a recording are consecutive and in chronological order.
-        windows: Rule that determines the recording and the start of a window.  [default: by the times in its key]
+        windows: Rule that determines the recording and the start of a window.  [default: the times in the key]
         scales: Scales of the costs, with which posteriors are computed.
         frame_shift: Seconds per frame.  [default: the lattices' frame shift, else 0.01]
         log: Receives notes about uncertain seams, and failures if its ``on_error`` is set; otherwise the first failure
@@ -162,7 +162,7 @@ class _Recording:
         self._begins: list[float] = []
 
     def add(self, window: Lattice, begin: float, frame_shift: float, log: Log) -> None:
-        """Add the next window; report an error if its frame shift differs from the previous windows'."""
+        """Add the next window; report an error if its frame shift differs from that of the previous windows."""
         if frame_shift != self._frame_shift:
             self.failed = True
             message = (

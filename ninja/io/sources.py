@@ -469,7 +469,7 @@ class Words:
         word = frozen(id_of[np.minimum(lattice.word, len(id_of) - 1)])
         if (word < 0).any():
             missing = lattice.words.word(int(lattice.word[np.flatnonzero(word < 0)[0]]))
-            raise SymbolError(f"word {missing!r} is not in the symbol table; is it the right one?", key=lattice.key)
+            raise SymbolError(f"word {missing!r} is not in the symbol table; is it the right table?", key=lattice.key)
         return lattice.replace(word=word, words=self.table)
 
     def _refuse_mixture(self) -> None:

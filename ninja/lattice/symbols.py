@@ -183,7 +183,7 @@ class SymbolTable:
         try:
             return self._word[number]
         except KeyError:
-            message = f"word id {number} is not in the symbol table; is it the right one?"
+            message = f"word id {number} is not in the symbol table; is it the right table?"
             raise SymbolError(message, self.path) from None
 
     def words_of(self, numbers: Iterable[int]) -> list[str]:

@@ -220,7 +220,7 @@ class WordMap:
         if word.size and (int(word.max()) >= self._listed.size or not self._listed[word].all()):
             bad = next(int(w) for w in word if w >= self._listed.size or not self._listed[w])
             raise TableError(
-                f"word id {bad} is not in the symbol table {self.words.path or ''}; is it the right one?",
+                f"word id {bad} is not in the symbol table {self.words.path or ''}; is it the right table?",
                 key=lattice.key,
             )
         self.refuse_unknown(lattice)

@@ -19,21 +19,21 @@ class Outcome:
 
     words: tuple[str, ...]  # words of the best path
     arcs: int  # number of arcs
-    depth: float | None  # mean number of arcs that cross a frame; None without consistent times
+    depth: float | None  # mean number of arcs that cross a frame; None if the lattice has no consistent times
     oracle: ErrorRate | None  # fewest errors of any path; None without a reference
 
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """Computes the outcome of a lattice."""
+    """Compute the outcome of a lattice."""
 
-    references: Mapping[str, Sequence[str]]  # by utterance id
+    references: Mapping[str, Sequence[str]]  # reference words by utterance id
     scales: Scales = Scales()
 
     def __call__(self, lattice: Lattice) -> Outcome:
         """Return the outcome of a lattice, which must have a symbol table."""
         if lattice.words is None:
-            raise LatticeError("the lattice has word ids but no symbol table; specify one", key=lattice.key)
+            raise LatticeError("the lattice has word ids but no symbol table; give the symbol table", key=lattice.key)
         best = best_path(lattice, self.scales)
         reference = self.references.get(lattice.key)
         nearest = None if reference is None else oracle_rate(oracle(lattice, lattice.words.ids(reference)))
@@ -88,12 +88,12 @@ class Comparison:
 
     @property
     def rates(self) -> tuple[ErrorRate, ErrorRate]:
-        """Word errors of the best paths, before and after."""
+        """Word errors of the best paths, before and after rescoring."""
         return _sums((item.alignment_before.rate(), item.alignment_after.rate()) for item in self.utterances)
 
     @property
     def oracle_rates(self) -> tuple[ErrorRate, ErrorRate]:
-        """Oracle word errors, before and after."""
+        """Oracle word errors, before and after rescoring."""
         return _sums((item.before.oracle or ErrorRate(), item.after.oracle or ErrorRate()) for item in self.utterances)
 
     @property
@@ -131,7 +131,7 @@ def compare(
     )
     if not utterances:
         raise FormatError(
-            "no utterance has a reference and a lattice both before and after; do the ids belong to the same data set?"
+            "no utterance has a reference and lattices before and after rescoring; do the ids belong to one data set?"
         )
     absences = {
         "failed lattices, before rescoring": failed[0],

@@ -17,9 +17,9 @@ from ninja.lattice import Lattice, Scales
 class Detours:
     """A partition of the arcs on complete paths into detours.
 
-    A detour is a chain of arcs through new states that connects two states of earlier detours, or ends in a final
-    state; the first detour begins at the start. Therefore the first n detours form a lattice without dead ends for any
-    n, and removing the last ones prunes it.
+    The first detour is a complete path. Any other detour is a chain of arcs that connects two states of earlier
+    detours, or a state of an earlier detour with a final state, through states of no earlier detour. Therefore the
+    first n detours form a lattice without dead ends for any n, and removing the last detours prunes the lattice.
     """
 
     arcs: tuple[tuple[int, ...], ...]  # arc ids of each detour, in path order
@@ -95,7 +95,7 @@ def _best_to(src: list[int], dst: list[int], cost: list[float], num_states: int)
 
 
 def _best_from(src: list[int], dst: list[int], cost: list[float], final: list[float]) -> tuple[list[float], list[int]]:
-    """Return the cost and the first arc (-1 if it has none) of the best path from each state to a final state."""
+    """Return the cost and the first arc, or -1, of the best path from each state to a final state."""
     best, arc_of = list(final), [-1] * len(final)
     for arc in range(len(cost) - 1, -1, -1):
         if (total := cost[arc] + best[dst[arc]]) < best[src[arc]]:

@@ -29,7 +29,7 @@ class ShowOptions:
 
     scales: Scales = Scales()
     max_arcs: int = 5000  # maximum number of arcs; arcs of the best path and the oracle path are always drawn
-    frame_shift: float | None = None  # seconds per frame  [default: that of the lattice, if known; else show frames]
+    frame_shift: float | None = None  # seconds per frame  [default: that of the lattice; if unknown, times are frames]
 
     def __post_init__(self) -> None:
         check_range("max_arcs", self.max_arcs, least=1)
@@ -39,7 +39,7 @@ class ShowOptions:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Drawing:
-    """A lattice with the data of its drawing. Arrays with a value per arc or state include those that are not drawn."""
+    """A lattice with the data of its drawing. Arrays with a value per arc or state cover all arcs or states."""
 
     lattice: Lattice
     options: ShowOptions
@@ -64,7 +64,7 @@ class Drawing:
         return self.options.frame_shift or self.lattice.frame_shift
 
     def spell(self, numbers: npt.NDArray[np.int32]) -> list[str]:
-        """Return the words of ids; without a symbol table, return the ids as text."""
+        """Return the words with the given ids; without a symbol table, return the ids as text."""
         words = self.lattice.words
         return [str(number) for number in numbers.tolist()] if words is None else words.spell(numbers.tolist())
 
@@ -80,7 +80,7 @@ class Drawing:
             messages.append(
                 f"{int(rest.sum()):,} of {self.lattice.num_arcs:,} arcs are not drawn, as at most "
                 f"{self.options.max_arcs:,} are drawn{whole}: their paths cost at least "
-                f"{self.excess[rest].min():.3g} more than the best one, and no posterior is above "
+                f"{self.excess[rest].min():.3g} more than the best path, and no posterior is above "
                 f"{self.posterior[rest].max():.2g}."
             )
         if dead:
@@ -170,7 +170,7 @@ def draw(lattice: Lattice, reference: Sequence[str] | None = None, options: Show
     nearest = None
     if reference is not None:
         if lattice.words is None:
-            raise LatticeError("the reference needs the symbol table of the lattice; give it", key=lattice.key)
+            raise LatticeError("the lattice has no symbol table, which the reference needs; give one", key=lattice.key)
         nearest = oracle(lattice, lattice.words.ids(reference))
     paths = [best.arcs] if nearest is None else [best.arcs, nearest.arcs]
     partition = detours(lattice, scales, paths)

@@ -45,8 +45,8 @@ def lay_out(lattice: Lattice, rows: Sequence[Sequence[int]], labels: Sequence[st
     """Lay out the arcs of detours.
 
     The x position of a state follows from its time or, without consistent times, from the largest number of arcs on a
-    path to it. Detours are placed one by one in the free lane nearest to their ends, so that omitting later ones does
-    not change the lanes of others. The first detour, usually the best path, has lane 0.
+    path to it. Detours are placed one by one in the free lane nearest to their ends, so that omitting later
+    detours does not change the lanes of earlier detours. The first detour, usually the best path, has lane 0.
 
     Args:
         lattice: Any lattice.

@@ -19,8 +19,8 @@ BLUE, ORANGE = "#3d7ab8", "#e08a1e"  # visible on white and on black
 def picture(lattice: Lattice, options: ShowOptions | None = None) -> str:
     """Return a summary and a small picture of a lattice as HTML without scripts.
 
-    A very large lattice, or one without a complete path, has no picture. By default, costs are not scaled, and up to 60
-    arcs are drawn.
+    The picture is omitted if the lattice has more than 200,000 arcs or no complete path. By default, costs are not
+    scaled, and up to 60 arcs are drawn.
     """
     about = f"<code>{escape(repr(lattice))}</code>"
     if lattice.num_arcs > LARGEST:

@@ -19,7 +19,7 @@ BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#606060"  # distinguishable with col
 
 
 def check_svg(path: str | os.PathLike[str]) -> None:
-    """Raise OptionError if a file is not named ``.svg``."""
+    """Raise OptionError if a file name does not end in ``.svg``."""
     if Path(path).suffix.lower() != ".svg":
         raise OptionError(f"{os.fspath(path)}: reliability diagrams are written as .svg")
 
@@ -28,11 +28,11 @@ def plot_reliability(path: str | os.PathLike[str], scores: ConfidenceScores) -> 
     """Plot the share of correct words against mean confidence, above a histogram of the confidences.
 
     Args:
-        path: File to write, ``.svg``.
-        scores: Confidences in bins.
+        path: File to write, whose name ends in ``.svg``.
+        scores: Confidences, grouped into bins.
 
     Raises:
-        OptionError: The file is not named ``.svg``.
+        OptionError: The file name does not end in ``.svg``.
     """
     check_svg(path)
     with text_output(os.fspath(path)) as stream:

@@ -78,7 +78,7 @@ def _row(utterance: Utterance) -> dict[str, Any]:
 
 
 def _figures(comparison: Comparison) -> list[tuple[str, str, str, str, str]]:
-    """Return the rows of the summary: name, before, after, change, and its kind ("good", "bad" or "")."""
+    """Return the rows of the summary: name, before, after, change, and kind of the change ("good", "bad" or "")."""
     rates, oracles = comparison.rates, comparison.oracle_rates
     rows = [
         _percent("word error rate", *(rate.wer for rate in rates)),
@@ -100,7 +100,7 @@ def _figures(comparison: Comparison) -> list[tuple[str, str, str, str, str]]:
 
 
 def _depths(comparison: Comparison) -> tuple[list[float], list[float]]:
-    """Return the known depths of the lattices before and after."""
+    """Return the known depths of the lattices before and after rescoring."""
     pairs = [(utterance.before.depth, utterance.after.depth) for utterance in comparison.utterances]
     before, after = ([depth for depth in side if depth is not None] for side in zip(*pairs, strict=True))
     return before, after

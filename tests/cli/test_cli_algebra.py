@@ -193,7 +193,7 @@ def test_difference_lists_who_lacks_what(ninja: Run, first: str, tmp_path: Path)
     ref.write_text("u1 1 9\nu3 1 9\nu7 4\n")
     code, _, errors = ninja("difference", first, "--ref", ref, "-o", out)
     assert code == 1
-    assert "failed: key 'u3': no path remains: all have the words of the transcript" in errors
+    assert "failed: key 'u3': no path remains: all paths have the words of the transcript" in errors
     assert "1 lattice without a transcript: u2" in errors
     assert "1 transcript without a lattice: u7" in errors
     assert read(out)["u1"].word.tolist() == [2, 9]

@@ -102,7 +102,7 @@ def test_a_lattice_without_boosts_that_is_missing_fails_its_utterance_only(ninja
         "--json", tmp_path / "json", "-o", "/dev/null",
     )  # fmt: skip
     assert code == 1
-    assert "key 'utt000': there is no lattice without boosts for this key" in err
+    assert "key 'utt000': the lattice without boosts is missing" in err
     assert len(read_lines(tmp_path / "json")) == NUM_UTTERANCES - 1
 
 

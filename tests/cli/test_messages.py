@@ -49,7 +49,7 @@ def test_a_wrong_symbol_table_ends_the_run_with_one_message(bed: Path, ninja) ->
     for verb in ("best", "prune"):
         code, out, err = ninja(verb, "lat.ark", "--words", "wrong.txt", "-o", "out")
         assert (code, out, len(lines(err))) == (1, "", 1)
-        assert "word id 3 is not in the symbol table; is it the right one?" in err
+        assert "word id 3 is not in the symbol table; is it the right table?" in err
         assert not Path("out").exists()
 
 

@@ -404,7 +404,7 @@ def test_a_lattice_with_an_unknown_word_does_not_cost_the_others(rescore, bed, h
     code, errors = rescore(source, *options, "-o", "out.ark")
     assert code == 1
     (failed,) = [line for line in errors if line.startswith("ninja: failed: ")]
-    assert "word 'three' is not in the symbol table; is it the right one?" in failed
+    assert "word 'three' is not in the symbol table; is it the right table?" in failed
     assert str(source) in failed
     assert errors[-1].startswith("ninja: 1 failed: ")
     assert [spelled(each) for each in read("out.ark", words="few.txt")] == [["two", "one", "café"]]

@@ -99,7 +99,7 @@ def test_confidences_without_boosts_are_those_of_the_same_words_in_the_other_lat
     assert result.without_boosts == pytest.approx(unboosted.confidences)
     assert result.confidences[1] > 0.99
     assert result.without_boosts[1] < 0.5
-    with pytest.raises(LatticeError, match=re.escape("key 'b': there is no lattice without boosts for this key")):
+    with pytest.raises(LatticeError, match=re.escape("key 'b': the lattice without boosts is missing")):
         estimator(Batch.of([boosted.with_key("b")]), [words])
 
 

@@ -126,7 +126,7 @@ def test_a_table_is_attached_and_its_gaps_named(tmp_path: Path) -> None:
     words = SymbolTable.from_words(["<eps>", "one", "two"])
     ((_, lattice),) = ninja.read(path, words=words)
     assert lattice.words is words
-    with pytest.raises(SymbolError, match="key 'utt': word id 2 is not in the symbol table; is it the right one"):
+    with pytest.raises(SymbolError, match="key 'utt': word id 2 is not in the symbol table; is it the right table"):
         list(ninja.read(path, words=SymbolTable.from_words(["<eps>", "one"])))
 
 

@@ -362,10 +362,10 @@ def test_times_that_are_none_are_refused(times, message):
 
 
 def test_words_that_begin_before_the_word_before_them_are_refused():
-    with pytest.raises(FormatError, match=r"word 2, 'b', begins at 0\.1 s, the word before it at 0\.5 s"):
+    with pytest.raises(FormatError, match=r"word 2, 'b', begins at 0\.1 s, the previous word at 0\.5 s"):
         lists(timed(spoken("a", 0.5, 0.6), spoken("b", 0.1, 0.2)))
     pieces = {"segments": [{"text": "a", "words": [spoken("a", 2, 3)]}, {"text": "b", "words": [spoken("b", 1, 4)]}]}
-    with pytest.raises(FormatError, match="word 2, 'b', begins at 1 s, the word before it at 2 s"):
+    with pytest.raises(FormatError, match="word 2, 'b', begins at 1 s, the previous word at 2 s"):
         lists(pieces, **PIECES)
 
 
@@ -420,7 +420,9 @@ def test_scores_of_segments_are_added_up_where_the_user_names_them():
     assert first(WHISPER, **PIECES) == [("Hello world. Bye", 0.0, 0.0)]
     assert first(WHISPER, **PIECES, score="avg_logprob") == [("Hello world. Bye", 0.0, 0.75)]
     part = {"segments": [{"text": "a", "score": -1}, {"text": "b"}]}
-    with pytest.raises(FormatError, match="1 of 2 pieces to be joined have no score; either all or none must have one"):
+    with pytest.raises(
+        FormatError, match="1 of 2 pieces to be joined have no score; either all or none must have a score"
+    ):
         lists(part, **PIECES)
     assert first(part, **PIECES, missing_score=-2) == [("a b", 0.0, 3.0)]
 

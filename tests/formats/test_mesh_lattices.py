@@ -170,7 +170,7 @@ def test_words_are_looked_up_and_epsilon_is_spelled_in_two_ways():
     assert lattice.word.tolist() == [8, 0, 0, 7]
     (error,) = read(content.replace(b" a ", b" c "), words=table)
     assert isinstance(error, SymbolError)
-    assert str(error) == "m:3, key 'file': word 'c' is not in the symbol table; is it the right one?"
+    assert str(error) == "m:3, key 'file': word 'c' is not in the symbol table; is it the right table?"
 
 
 def test_another_encoding_is_read_where_it_is_given():

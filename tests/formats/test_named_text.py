@@ -138,14 +138,14 @@ def test_a_word_that_the_table_lacks_is_named_with_its_line_and_costs_no_other_l
     (_, one), (_, bad), (_, two) = found(content, TABLE)
     assert (one.word.tolist(), two.word.tolist(), one.words) == ([4, 0, 9], [2, 0, 4], TABLE)
     assert isinstance(bad, SymbolError)
-    assert str(bad) == "t:9, key 'bad': word 'dog' is not in the symbol table; is it the right one?"
+    assert str(bad) == "t:9, key 'bad': word 'dog' is not in the symbol table; is it the right table?"
 
 
 def test_the_wrong_table_is_refused():
     ((_, error),) = found(b"k\n0 1 x 1,2,\n1\n\n", TABLE)
-    assert str(error) == "t:2, key 'k': word 'x' is not in the symbol table; is it the right one?"
+    assert str(error) == "t:2, key 'k': word 'x' is not in the symbol table; is it the right table?"
     ((_, error),) = found(b"k\n0 1 77 1,2,\n1\n\n", TABLE)
-    assert str(error) == "t:1, key 'k': word id 77 is not in the symbol table; is it the right one?"
+    assert str(error) == "t:1, key 'k': word id 77 is not in the symbol table; is it the right table?"
 
 
 def test_ids_get_the_table_with_their_words():

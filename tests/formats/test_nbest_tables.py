@@ -224,7 +224,7 @@ LARGE = {
     ),
     "one string many times": (
         lambda: repeated("x" * 100_000, 1000),
-        r"rows 1 to 1 of the column 'nbest' needs 100000000 bytes, the file has \d+",
+        r"rows 1 to 1 of the column 'nbest' needs 100000000 bytes, but the file has \d+",
     ),
 }
 
@@ -260,7 +260,7 @@ def test_rows_of_other_columns_are_not_joined(tmp_path):
     second = lattices(tmp_path / "texts.parquet")[1]
     with package.write(tmp_path / "y.parquet") as output:
         output.write(first)
-        with pytest.raises(LatticeError, match="key 'b': its columns are not those of the first row"):
+        with pytest.raises(LatticeError, match="key 'b': the columns of its row are not those of the first output row"):
             output.write(second)
 
 

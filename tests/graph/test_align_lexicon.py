@@ -106,7 +106,7 @@ def test_paths_with_a_word_the_lexicon_lacks_are_lost_and_no_others() -> None:
     assert list(paths_as_units(found.lattice)) == [((1, (12,)), (2, (6, 8)))]
     found = aligner(between(7, 8, 9))
     assert found.fault is not None
-    assert re.fullmatch(r"word [789] is not in small_lexicon.int, nor are 2 more", found.fault)
+    assert re.fullmatch(r"word [789] is not in small_lexicon.int \(and 2 more\)", found.fault)
     assert found.lattice is not None
     assert list(paths_as_units(found.lattice)) == [((1, (12,)), (2, (6, 8)))]
     found = aligner(one_path((1, [12]), (5, [6, 8])))

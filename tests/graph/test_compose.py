@@ -172,7 +172,7 @@ def test_difference_takes_out_the_transcript_and_nothing_else(lattice: Lattice, 
     transcript = data.draw(st.sampled_from([*said, (), (1, 2, 1, 2, 1, 2, 1, 2), (-1,)]))
     wanted = Counter({way: count for way, count in all_ways(lattice).items() if way.words != transcript})
     if not wanted:
-        with pytest.raises(LatticeError, match="no path remains: all have the words of the transcript"):
+        with pytest.raises(LatticeError, match="no path remains: all paths have the words of the transcript"):
             difference(lattice, transcript)
         return
     rest = difference(lattice, transcript)

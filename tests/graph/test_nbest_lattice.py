@@ -139,7 +139,7 @@ def test_words_that_are_ids_need_no_table():
         ),
         (
             NBest("utt", (Hypothesis(("a", "b"), (0.0,) * 3, (0.0,) * 3, (0, 1), (2, 3)),)),
-            "word 2 begins at frame 1 and ends at 3, the one before it at 2; words must not overlap",
+            "word 2 begins at frame 1 and ends at 3, the previous word at 2; words must not overlap",
         ),
         (NBest("utt", (sentence("a", 1e39),)), "a hypothesis has the costs 1e\\+39 and 0.0"),
         (NBest("utt", (sentence("a", math.nan),)), "a hypothesis has the costs nan and 0.0"),
@@ -167,7 +167,7 @@ def test_words_must_be_in_the_table_and_be_words():
 
 def test_a_lattice_that_is_no_hypothesis_is_not_joined():
     lattice = nbest_lattice(NBest("utt-1", (sentence("a"), sentence("b"))))
-    with pytest.raises(LatticeError, match="key 'utt-1': it is not a single path"):
+    with pytest.raises(LatticeError, match="key 'utt-1': the lattice is not a single path"):
         list(joined([lattice]))
     with pytest.raises(LatticeError, match="the key of a hypothesis must end with its number, such as utt-1"):
         list(joined([nbest_lattice(NBest("utt", (sentence("a"),)))]))

@@ -146,7 +146,7 @@ def test_one_window_is_the_recording():
     ("windows", "begins", "message"),
     [
         ([sausage("a", 0, 50), sausage("b", 50, 90)], [0.0, 0.5], r"the windows a \(0.00 to 0.50 s\) and b .* do not"),
-        ([sausage("a", 0, 50), sausage("b", 20, 60)], [0.0, -0.3], "do not overlap, or are not in the order of time"),
+        ([sausage("a", 0, 50), sausage("b", 20, 60)], [0.0, -0.3], "do not overlap, or are not in chronological order"),
         ([remove_alignments(sausage("a", 0, 50))], [0.0], "key 'a': the lattice has neither alignments nor times"),
         ([sausage("a", 0, 50), sausage("b", 30, 90, labels=False)], [0.0, 0.3], "some windows have alignments and"),
     ],
@@ -339,7 +339,7 @@ def test_a_window_whose_paths_have_no_boundary_at_both_seams_is_refused():
     )
     first, last = (from_arcs(key, [0, 1], [1, 2], [5, 6], [1.0, 1.0], finals={2: 0.0}, time=time, words=WORDS)
                    for key, time in (("a", [0, 70, 100]), ("z", [0, 30, 100])))  # fmt: skip
-    with pytest.raises(LatticeError, match="no path has word boundaries at both of the times at which it is joined"):
+    with pytest.raises(LatticeError, match="no path of a window has word boundaries at both times at which the window"):
         join_windows([first, middle, last], [0.0, 0.5, 1.0], "rec", 0.01, SCALES)
 
 

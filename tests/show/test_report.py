@@ -242,7 +242,7 @@ def test_sets_that_share_no_utterance_are_refused(ninja, files, tmp_path):
     text.write_text("nobody hello\n")
     code, _, err = ninja("report", *files, "--ref", text, "--words", WORDS, "-o", tmp_path / "report.html")
     assert code == 1
-    assert "no utterance has a reference and a lattice both before and after" in err
+    assert "no utterance has a reference and lattices before and after rescoring" in err
     assert not (tmp_path / "report.html").exists()
     with pytest.raises(FormatError):
         compare({"k": []}, {}, {})

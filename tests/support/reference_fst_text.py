@@ -55,7 +55,7 @@ def _lattice(lines, naming, options, unended):
     for _, state, _, number in arcs:
         if state not in described:
             name = next(row[1] for line, row in lines if line == number).decode()
-            message = f"state {name} has no line; is the file truncated? A dead end needs a line with Infinity"
+            message = f"state {name} has no line; is the file truncated? A dead end needs a line 'STATE Infinity'"
             raise refuse(message, number)
     word, table = _words([(label, number) for _, _, label, number in arcs], naming, options)
     names = np.array([[arc[0], arc[1]] for arc in arcs], np.int64).reshape(-1, 2)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
 
-MOST_EDITS = 400  # maximum number of edits for an exact comparison of a span, whose time is the square of this number
+MOST_EDITS = 400  # maximum number of edits of an exact comparison, whose time grows with the square of the edits
 
 
 class Change(NamedTuple):

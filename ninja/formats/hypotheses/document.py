@@ -227,7 +227,7 @@ class DocumentOptions(ListOptions):
     """Options for writing documents: scales for selecting the best hypothesis."""
 
     def most(self, lattice: Lattice) -> int:
-        """Return the number of hypotheses to compute: `n`, else as many as the utterance has in its file."""
+        """Return the number of hypotheses to compute: `n`, else the number that the utterance has in its file."""
         if self.n is None:
             return max(lattice.num_hypotheses, 1) if isinstance(lattice, ListLattice) else 1
         return self.n

@@ -31,8 +31,8 @@ class ItemRevision:
     """Collect the edits that change words in a list of timed items.
 
     If words are replaced one for one and each has its own item, only the text of the items changes. In other
-    replacements, the new items are copies of the old ones and divide the time of these equally. The item of an inserted
-    word is a copy of the preceding item, in the time between it and the next item.
+    replacements, the new items are copies of the old items and share the time of the old items equally. The item of an
+    inserted word is a copy of the preceding item, in the time between it and the next item.
 
     Args:
         entries: The list.
@@ -98,7 +98,7 @@ class ItemRevision:
             self.edits.strings[path] = [Splice(begin, end, self._form(path)(like))]
 
     def _change_within(self, begin: int, end: int, change: Change) -> None:
-        """Change some of the words of items."""
+        """Change some words of items that have several words."""
         entries = self._entries
         places = [place for place, bound in enumerate(entries.bounds) if begin <= bound[0] < end]
         words = [entries.words[place] for place in places]
@@ -131,7 +131,7 @@ class ItemRevision:
             self._replace(begin + first, begin + last, [word])
 
     def _replace(self, begin: int, end: int, new: Sequence[str]) -> None:
-        """Replace items by other items, which are added to the list of the first if several lists are involved."""
+        """Replace items by new items; if the old items are in several lists, all new ones are in the first list."""
         for _, group in groupby(self._entries.items[begin:end], lambda item: item.paths[0][:-1]):
             items = [*group]
             times = _span(items)

@@ -30,7 +30,7 @@ from ninja.formats.nbest.text_rows import split
 
 Times = tuple[float, float]
 PIECE_MARK = "▁"  # represents a space
-GOES_ON = "@@"  # follows each piece of a word but the last
+GOES_ON = "@@"  # follows each piece of a word except the last
 _NUMBERS = re.compile(r"\s*\[\s*(?:(?:0|[1-9][0-9]{0,8})(?:\.[0-9]{1,9})?\s*(?:,\s*(?=[0-9])|(?=\])))*\]\s*")
 _PIECE_BEGIN = (" ", PIECE_MARK, "\t", "\n")
 
@@ -48,7 +48,7 @@ class Item:
 
 @dataclass(slots=True)
 class ItemList:
-    """A list of words."""
+    """A list of words, each of which has one or more items."""
 
     fields: WordFields
     items: list[Item]
@@ -57,7 +57,17 @@ class ItemList:
 
 
 def item_list(value: Any, begin: Path, fields: WordFields, words: Sequence[str] | None = None) -> ItemList | None:
-    """Return a list of words; None if the document has no such list."""
+    """Return the list of words in a JSON value; None if it is missing.
+
+    Args:
+        value: The hypothesis or the document.
+        begin: Path of `value` in the document.
+        fields: Path of the list in `value`, and the fields of its items.
+        words: Words of the text, which items may spell in parts.  [default: unknown]
+
+    Raises:
+        FormatError: An item is invalid.
+    """
     if not fields.items:
         return _columns(value, begin, fields, words)
     entries: list[Item] = []
@@ -93,7 +103,7 @@ def _by_time(entries: Sequence[Item]) -> list[Item]:
 def _confidence(entry: Any, fields: WordFields) -> float | None:
     for name in fields.confidence:
         for path, confidence in values_at(entry, parsed_path(name)):
-            if not isinstance(confidence, float) or not math.isnan(confidence):  # the confidence is unknown
+            if not isinstance(confidence, float) or not math.isnan(confidence):  # NaN: unknown
                 return number_of(confidence, path)
     return None
 

@@ -8,9 +8,9 @@ from functools import lru_cache
 _BEGIN = re.compile(rb"\s*[{\[]")
 _TOKEN = re.compile(rb'"((?:[^"\\]|\\.)*)("?)(\s*:)?|[\[\]{}]', re.DOTALL)
 MOST_TOKENS = 20_000
-LONGEST_PATH = 200  # characters
+LONGEST_PATH = 200  # characters; detection stops at a longer path
 CUT = "…"  # suffix of the path of a text that is truncated at the end of the first bytes
-LONG = 1 << 15  # bytes
+LONG = 1 << 15  # minimum number of first bytes that may end within a text
 
 
 def has_marks(marks: tuple[tuple[str, ...], ...], head: bytes) -> bool:

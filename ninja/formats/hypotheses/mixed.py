@@ -29,7 +29,7 @@ class MixedEncoder:
         """Encode a list; return the next bytes of the file.
 
         Raises:
-            OutputError: The file would contain lists of both kinds.
+            OutputError: The file would contain lists of this format and lists of other formats.
         """
         is_document = is_of(nbest, self._form)
         if self._is_document not in (None, is_document):

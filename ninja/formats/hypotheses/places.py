@@ -42,7 +42,7 @@ class PlacedHypothesis:
     lists: list[ItemList]
     score: float | None = None  # natural log-probability
     value: Any = None  # its JSON value in the document
-    all_words: ItemList | None = None  # its share of a list with the words of all utterances, if it has no list
+    all_words: ItemList | None = None  # part of a list with the words of all utterances, used if `lists` is empty
 
 
 @dataclass(slots=True)
@@ -65,7 +65,7 @@ class PlacedUtterance:
 
 @dataclass(slots=True)
 class PlacedDocument:
-    """The utterances of a document, or their errors, and the texts and lists of words that all of them share."""
+    """The utterances of a document, or their errors, and the texts and lists of words that all utterances share."""
 
     utterances: list[PlacedUtterance | FormatError]
     texts: list[list[Text]]  # texts of all utterances

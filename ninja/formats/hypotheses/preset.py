@@ -49,11 +49,12 @@ class Preset:
 
     name: str
     about: str
-    marks: tuple[tuple[str, ...], ...]  # only such files contain all paths of one of these tuples
-    # Path of the utterances in the document, or several paths separated by "|"; by default, the document is one itself.
+    marks: tuple[tuple[str, ...], ...]  # a file has this format if it contains all paths of one of these tuples
+    # Path of the utterances in the document, or several paths separated by "|"; by default, the document is the only
+    # utterance.
     utterances: str = ""
     key: tuple[str, ...] = ()  # utterance id  [default: the name of the file, and a number]
-    hypotheses: str = ""  # path of the list of alternatives in the utterance; by default, the utterance is the only one
+    hypotheses: str = ""  # path of the alternatives in the utterance; by default, the utterance is the only one
     score: tuple[str, ...] = ()  # score of a hypothesis, if there are several
     meaning: Meaning = "probability"  # meaning of the score
     may_lack_text: bool = False  # utterances without a text are silent

@@ -161,7 +161,7 @@ class _Reading:
             raise self._not_json(why)
 
     def _of_value(self, value: Any, line: int | None, *, doubled: bool) -> Iterator[Placed]:
-        """Yield the utterances of a document or a line; if it has none, yield one without words."""
+        """Yield the utterances of a document or a line; if there is none, yield an utterance without words."""
         preset = chosen_preset(value, self._presets, self._options)
         self._begins = {}
         document: PlacedDocument = placed(value, preset)
@@ -210,7 +210,7 @@ class _Reading:
         place = utterance.path[:-1], utterance.channel
         previous = self._begins.get(place, 0.0)
         if begin < previous:
-            message = f"times run backwards: {where} begins at {begin:g} s, the one before it at {previous:g} s"
+            message = f"times run backwards: {where} begins at {begin:g} s, but the previous one at {previous:g} s"
             raise FormatError(message)
         self._begins[place] = begin
 

@@ -107,7 +107,7 @@ class _Revision:
         preset: Preset,
         options: ListOptions,
     ) -> dict[int, Forms]:
-        """Correct utterances; return the new forms of the first text of each."""
+        """Correct utterances; return the new forms of the first text of each utterance."""
         forms: dict[int, Forms] = {}
         for place, nbest in corrections.items():
             utterance = places.utterances[place] if place < len(places.utterances) else None
@@ -171,7 +171,7 @@ class _Revision:
         return True
 
     def _reorder(self, utterance: PlacedUtterance, ranked: Sequence[_Ranked], preset: Preset) -> Forms:
-        """Sort the alternatives of an utterance in the order of new sentences; return the forms of the first.
+        """Sort the alternatives of an utterance as the new sentences; return the forms of the first alternative.
 
         Confidences stay with their alternatives; log-probabilities that contradict the order are replaced by those
         with which the sentences were sorted.

@@ -134,7 +134,7 @@ def seconds_of(value: Any, unit: float, path: Path) -> float:
 
 
 def unit_of(name: str, unit: float) -> float:
-    """Return the unit of a field in seconds: that in the name of the field, if any, else `unit`."""
+    """Return the unit of a field in seconds: the unit in the name of the field, if any, else `unit`."""
     return 0.001 if name.endswith("Milliseconds") else unit
 
 

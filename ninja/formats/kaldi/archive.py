@@ -75,7 +75,7 @@ class Vocabulary(NamedTuple):
             return lattice
         for word in np.unique(lattice.word):
             if word >= len(self.known) or not self.known[word]:
-                message = f"word id {word} is not in the symbol table; is it the right one?"
+                message = f"word id {word} is not in the symbol table; is it the right table?"
                 raise TableError(message, key=lattice.key)
         return lattice.with_words(self.words)
 

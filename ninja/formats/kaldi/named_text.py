@@ -42,8 +42,8 @@ _CACHED = 2  # number of parts of a small file, which is read once
 class NamedTextOptions:
     """Options for reading a text archive with words in place of ids."""
 
-    words: Literal["auto", "names", "ids"] = "auto"  # auto: names if one is <eps> or most are not integers
-    keys: Literal["line", "first", "join"] = "line"  # key of several words: whole line, first word, or joined by "_"
+    words: Literal["auto", "names", "ids"] = "auto"  # auto: names if a word is <eps> or most words are not integers
+    keys: Literal["line", "first", "join"] = "line"  # key of several words: the line, first word, or all joined by _
     encoding: str = "utf-8"
 
     def __post_init__(self) -> None:
@@ -87,7 +87,7 @@ def read_named_text(
 
 
 def _stretches(blocks: Iterable[bytes]) -> Iterator[tuple[list[bytes], int, bool]]:
-    """Yield the lines of complete entries, with the number of the first line and whether they are the last ones."""
+    """Yield the lines of complete entries, with the number of the first line and whether they are the last lines."""
     pending: list[bytes] = []  # lines of an incomplete entry
     first, tail = 1, b""
     for block in blocks:
@@ -182,7 +182,7 @@ class _Words:
         else:
             number = self._words.id(word)
         if number is None:
-            message = f"word {word!r} is not in the symbol table; is it the right one?"
+            message = f"word {word!r} is not in the symbol table; is it the right table?"
             raise SymbolError(message, self.path, line=line)
         self.id[name] = b"%d" % number
         return self.id[name]

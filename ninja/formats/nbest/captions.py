@@ -35,9 +35,9 @@ def captions(words: Sequence[str], begins: Sequence[float], ends: Sequence[float
     A caption ends at the end of a sentence, before a pause of a second, and before a word that would make it longer
     than two lines of 42 characters or 7 seconds. In the last case, it ends after its last comma instead if the comma is
     in its second half. The end of a sentence does not end a caption if the next word begins within a second of the
-    caption's start. A caption is shown from the start of its first word to the end of its last word. If this is less
-    than a second per 20 characters (at least 1 and at most 7 seconds), a caption that is followed by another one is
-    shown for that time, but not after the next caption begins.
+    caption's start. A caption is shown from the start of its first word to the end of its last word. If another
+    caption follows, this time is extended to a second per 20 characters (at least 1 and at most 7 seconds), but not
+    beyond the start of the next caption.
 
     Args:
         words: The words.

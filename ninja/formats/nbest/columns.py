@@ -42,8 +42,8 @@ def read_columns(
     """Read lists with lines ``utt-RANK score score … | words``; the lines of an utterance must be consecutive.
 
     Yields:
-        Each list, or its first error: a line does not have this form or has another number of scores than the first
-        line, the lines of an utterance are not consecutive, or the last line lacks a newline.
+        Each list, or its first error: a line does not have this form, the lines have different numbers of scores, the
+        lines of an utterance are not consecutive, or the last line lacks a newline.
 
     Source: qiujiali/lattice-rescore, README ("n-best list").
     """

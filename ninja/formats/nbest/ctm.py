@@ -52,7 +52,7 @@ class _Word(NamedTuple):
     word: str
     confidence: float | None
     row: str
-    comments: tuple[str, ...]  # lines without a word above it
+    comments: tuple[str, ...]  # lines without a word that precede this line
 
 
 def read_ctm(
@@ -126,7 +126,7 @@ def _word(fields: list[str], row: str, line: int, path: str | None, key: str, sh
 
 
 def _utterance(block: Block[_Word], path: str | None, options: CtmOptions, comments: tuple[str, ...]) -> NBest:
-    """Return the utterance of a block; `comments` are the lines below it if it is the last one."""
+    """Return the utterance of a block; `comments` are the lines below the block if it is the last block."""
     shift, channel, key = options.frame_shift, block.items[0].channel, block.key
     spoken: list[_Word] = []
     begins: list[int] = []

@@ -28,12 +28,12 @@ class CtmLine:
 
     row: str
     has_word: bool  # False for <eps>
-    comments: tuple[str, ...] = ()  # lines without a word above it
+    comments: tuple[str, ...] = ()  # lines without a word that precede this line
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CtmLines:
-    """The CTM lines of an utterance; they are the document of its ``Origin``."""
+    """The CTM lines of an utterance, stored as the document of its ``Origin``."""
 
     name: str  # file name
     key: str
@@ -87,7 +87,7 @@ class CtmEncoder:
 
     def _row(self, nbest: NBest, timing: Timing, place: int, file: str, word: str, *, has_confidences: bool) -> str:
         if timing.begins is None or timing.ends is None:
-            message = "its words have no times, so it cannot be written as CTM; use lists with times (JSON with words)"
+            message = "the words have no times, which CTM needs; use lists with times (JSON with words)"
             raise LatticeError(f"{message}, or lattices with alignments (ninja align-words)", key=nbest.key)
         begin, end = timing.begins[place], timing.ends[place]
         digits = max(2, math.ceil(-math.log10(self._shift or nbest.frame_shift or 0.01) - 1e-9))

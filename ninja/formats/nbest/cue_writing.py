@@ -66,16 +66,14 @@ class CaptionEncoder:
         elif place.begin is not None and place.end is not None:
             items = [Caption(place.begin, place.end, tuple(wrapped(words)))]
         else:
-            message = (
-                "it has no times, so it cannot be written as subtitles; use lists with times (CTM, JSON with words)"
-            )
+            message = "the list has no times, which subtitles need; use lists with times (CTM, JSON with words)"
             raise LatticeError(f"{message}, or lattices with alignments (ninja align-words)", key=nbest.key)
         pieces = []
         count, last = self._count, self._last
         for item in items:
             begin, end = round(1000 * item.begin), round(1000 * item.end)
             if not 0 <= begin <= end <= LATEST:
-                raise LatticeError(f"its times are {item.begin} to {item.end} s, out of range", key=nbest.key)
+                raise LatticeError(f"the times {item.begin} to {item.end} s are out of range", key=nbest.key)
             self._check_order(begin, place.recording, last, nbest.key)
             count, last = count + 1, (begin, place.recording)
             lines = [escaped(line, markup) for line in item.lines]
@@ -95,12 +93,12 @@ class CaptionEncoder:
             raise LatticeError(f"{message}are of {other}; write one file per recording", key=key)
         if begin < before:
             message = (
-                f"it begins at {begin / 1000} s, before the one that was written last ({before / 1000} s); give the "
+                f"the utterance begins at {begin / 1000} s, before the previous one ({before / 1000} s); give the "
             )
             message += (
-                f"begins of the utterances in their recording (--to {self._syntax.form}:segments=FILE), or write "
+                f"start times of the utterances in their recording (--to {self._syntax.form}:segments=FILE), or write "
             )
-            raise LatticeError(f"{message}recordings to files of their own", key=key)
+            raise LatticeError(f"{message}each recording to a separate file", key=key)
 
 
 def lost_of_cues(nbest: NBest, settings: WriteSettings, form: str) -> list[str]:

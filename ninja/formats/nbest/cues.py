@@ -33,7 +33,7 @@ _TIMES = re.compile(rb"[ \t]*(\S+)[ \t]+-->[ \t]*(\S+)(?:[ \t].*)?", re.DOTALL)
 class CueOptions:
     """Options for reading cues."""
 
-    order: Literal["rising", "any"] = "rising"  # any: a cue may begin before the cue above it
+    order: Literal["rising", "any"] = "rising"  # any: a cue may begin before the previous cue
     frame_shift: float = 0.001  # seconds per frame; times of words are rounded to frames
     encoding: str = "utf-8"
 
@@ -138,8 +138,8 @@ def read_cues(
         document: Document to which the origins of the lists refer, for rewriting.
 
     Yields:
-        Each cue, or its first error: it has no times or negative times, ends before it begins, begins before the cue
-        above it, or cannot be decoded. Text outside cues is an error without a key.
+        Each cue, or its first error: the cue has no times or negative times, ends before it begins, begins before the
+        previous cue, or cannot be decoded. Text outside cues is an error without a key.
     """
     content = content.removeprefix(BOM)
     listed = list(syntax.scan(content, path))
@@ -156,9 +156,7 @@ def read_cues(
         try:
             begin, end = _times(cue, path)
             if begin < last and options.order == "rising":
-                message = (
-                    f"the cue begins at {_seconds(begin)} s, but the one above it at {_seconds(last)} s; sort the "
-                )
+                message = f"the cue begins at {_seconds(begin)} s, but a cue above it at {_seconds(last)} s; sort the "
                 raise FormatError(f"{message}file, or read it with --from {syntax.form}:order=any", path, line=cue.line)
             last = max(last, begin)
             yield _list(key, cue, (begin, end), content, path, syntax, options, document, number - 1)

@@ -65,12 +65,12 @@ def read_espnet(
                 message = f"utterance {key!r} occurs twice" if key else "the line is empty; an utterance id is needed"
                 raise FormatError(message, f"{place}/text", line=line)
             if key not in scores:
-                raise FormatError("it has a sentence, but no score", f"{place}/score", key=key)
+                raise FormatError("the utterance has a sentence, but no score", f"{place}/score", key=key)
             keys.add(key)
             hypotheses.setdefault(key, []).append(sentence(words, *costs(0.0 - scores[key], score_as), line))
         if len(keys) < len(scores):
             missing = next(key for key in scores if key not in keys)
-            raise FormatError("it has a score, but no sentence", f"{place}/text", key=missing)
+            raise FormatError("the utterance has a score, but no sentence", f"{place}/text", key=missing)
     if not hypotheses:
         raise FormatError("there are no utterances", path)
     return [NBest(key, tuple(entries)) for key, entries in hypotheses.items()]
@@ -80,7 +80,8 @@ def read_espnet_folder(path: str | os.PathLike[str], options: EspnetOptions = Es
     """Read the lists of a folder with ``1best_recog``, ``2best_recog`` and so on.
 
     Raises:
-        FormatError: There is no such folder, or ``read_espnet`` raises it.
+        FormatError: The folder lacks one of these folders; see also ``read_espnet``.
+        InputError: The folder cannot be read.
     """
     name = os.fspath(path)
     try:

@@ -88,7 +88,7 @@ class ObjectPlace(NamedTuple):
         return FormatError(message, self.path, key=self.key, line=self.line)
 
     def spoken(self, words: list[str], times: list[tuple[float, float]], frame_shift: float) -> Spoken:
-        """Convert the times of words to frames.
+        """Return words with times in frames, given the start and the end of each word in seconds.
 
         Raises:
             FormatError: The times run backwards.
@@ -108,7 +108,7 @@ class Spoken:
 
     words: list[str]
     begin: list[int] | None = None  # first frame of each word
-    end: list[int] | None = None  # frame after the last one of each word
+    end: list[int] | None = None  # frame after the last frame of each word
     times: list[tuple[float, float]] | None = None  # start and end of each word in seconds, not rounded
 
     def hypothesis(self, costs: Costs, line: int | None) -> Hypothesis:
@@ -178,7 +178,7 @@ def _joined(pieces: list[tuple[Spoken, Costs | None]], frame_shift: float, where
     if scored and len(scored) < len(pieces):
         missing = len(pieces) - len(scored)
         raise where.error(
-            f"{missing} of {len(pieces)} pieces to be joined have no score; either all or none must have one"
+            f"{missing} of {len(pieces)} pieces to be joined have no score; either all or none must have a score"
         )
     both = (_total((graph for graph, _ in scored), where), _total((acoustic for _, acoustic in scored), where))
     words = [word for spoken, _ in pieces for word in spoken.words]

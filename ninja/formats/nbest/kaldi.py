@@ -66,7 +66,7 @@ def linear_hypothesis(lattice: Lattice) -> Hypothesis:
         and np.array_equal(lattice.dst, np.arange(1, last + 1))
         and np.flatnonzero(lattice.is_final).tolist() == [last]
     ):
-        raise LatticeError("it is not a single path, as the lattices of an n-best list are", key=lattice.key)
+        raise LatticeError("the lattice is not a single path, so it is not from an n-best list", key=lattice.key)
     line = _Line(has_labels=lattice.has_labels)
     ali, begin = lattice.ali.tolist(), lattice.ali_begin.tolist()
     arcs = zip(lattice.word.tolist(), lattice.graph.tolist(), lattice.acoustic.tolist(), strict=True)

@@ -17,7 +17,7 @@ LARGEST_FRAME = 2**31 - 1
 
 
 def nbest_lattice(nbest: NBest, words: SymbolTable | None = None, path: str | None = None) -> Lattice:
-    """Create a lattice with one path, including the costs, for each hypothesis of a list.
+    """Create a lattice with one path for each hypothesis of a list; a path has the costs of its hypothesis.
 
     Hypotheses share arcs as long as their words, costs, times and labels are equal; equal hypotheses share a path. Gaps
     between words become arcs without a word. Costs are rounded to single precision.
@@ -81,7 +81,7 @@ class _Trie:
             if hypothesis.begin is not None and hypothesis.end is not None:
                 begin, end = hypothesis.begin[place], hypothesis.end[place]
                 if not self.time[at] <= begin <= end <= LARGEST_FRAME:
-                    message = f"word {place + 1} begins at frame {begin} and ends at {end}, the one before it at "
+                    message = f"word {place + 1} begins at frame {begin} and ends at {end}, the previous word at "
                     self._refuse(message + f"{self.time[at]}; words must not overlap", hypothesis)
                 if begin > self.time[at]:
                     at = self._step(at, EPSILON, begin, (0.0, 0.0), ())
@@ -121,7 +121,7 @@ class _Trie:
     def _step(
         self, at: int, word: int, time: int, cost: tuple[float, float], labels: tuple[int, ...], final: object = None
     ) -> int:
-        """Return the destination of an arc; create the arc unless there is an equal one."""
+        """Return the destination of an arc; create the arc unless an equal arc exists."""
         arc = (word, time, cost, labels, final)
         dst = self.below[at].get(arc)
         if dst is None:
@@ -161,7 +161,7 @@ def _ids(hypothesis: Hypothesis, words: SymbolTable | None, key: str, path: str 
             if word == EPSILON_NAME:
                 number = EPSILON
             else:
-                message = f"word {word!r} is not in the symbol table; is it the right one?"
+                message = f"word {word!r} is not in the symbol table; is it the right table?"
                 raise SymbolError(message, path, key=key, line=hypothesis.line)
         if number == EPSILON:
             message = f"a hypothesis has the word {word!r}, which is epsilon"

@@ -57,7 +57,8 @@ def read_srilm(content: bytes, key: str, path: str | None = None, options: Srilm
     * ``NBestList1.0``: ``(score) words``; the header is optional. As in SRILM, the combined score of both models, in
       bytelogs, becomes the acoustic cost.
     * ``NBestList2.0``: each word has times and the scores of both models in bytelogs. Phones and states, which have
-      times within those of their word, are dropped. The rest of the score of the line is the acoustic cost of the end.
+      times within those of their word, are dropped. The rest of the score of the line becomes the acoustic cost of
+      the sentence end.
     * No header: ``acoustic graph number-of-words words``, with logarithms to base 10. The number is not used, because
       SRILM's language model may not count pauses, noises and tags, and may count multiwords (``you_know``) as several
       words. Hypotheses of probability 0 are dropped.
@@ -254,7 +255,7 @@ def _with_durations(begin: Sequence[int], end: Sequence[int]) -> tuple[list[int]
     """Return the start and end of each word after extending it to at least one frame, without overlaps.
 
     Readers would regard a word that begins at the same time as the previous word as a phone of it. A word of duration 0
-    gets a frame of the next word or, if that has none to spare, of the preceding words.
+    gets a frame of the next word or, if the next word has no frame to spare, of the preceding words.
     """
     begins, ends = list(begin), list(end)
     until = 0

@@ -22,7 +22,8 @@ _EXPECTED = "expected a number and the times of a cue (00:00:01,000 --> 00:00:02
 def scan_srt(content: bytes, path: str | None = None) -> Iterator[Cue | FormatError]:
     """Yield the cues of a file; texts may have empty lines.
 
-    Text before the first cue is an error, as is the number of a cue after an empty line without complete times.
+    Text before the first cue is an error. So is a cue that follows an empty line and has a number, but no complete
+    times.
 
     Source: FFmpeg, libavformat/srtdec.c, for the conventions; SubRip has no specification.
     """
@@ -50,7 +51,7 @@ def scan_srt(content: bytes, path: str | None = None) -> Iterator[Cue | FormatEr
 
 
 def _cut_cue(lines: list[bytes], head: int, first: int, stop: int) -> int | None:
-    """Return the index of the line with the number of a truncated next cue, which lacks complete times.
+    """Return the index of the line in the text of a cue that is the number of a truncated next cue, or None.
 
     Args:
         lines: The lines of the file.

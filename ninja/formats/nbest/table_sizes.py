@@ -82,7 +82,7 @@ def _check(place: str, num_values: int, num_bytes: int, size: int, path: str | N
     if num_values > max(LEAST_VALUES, MOST_VALUES * size):
         raise FormatError(f"{place} has {num_values} values in a file of {size} bytes; write it as JSON lines", path)
     if num_bytes > max(LEAST_BYTES, MOST_BYTES * size):
-        raise FormatError(f"{place} needs {num_bytes} bytes, the file has {size}; write it as JSON lines", path)
+        raise FormatError(f"{place} needs {num_bytes} bytes, but the file has {size}; write it as JSON lines", path)
 
 
 def _leaves(array: Any) -> Iterator[Any]:

@@ -81,7 +81,7 @@ def split(text: str) -> list[str]:
 
 
 def number(text: str, name: str, path: str | None = None, line: int | None = None, key: str | None = None) -> float:
-    """Parse a finite number; for any other text, raise FormatError with the message that `name` was expected."""
+    """Parse a finite number; raise a FormatError that says "expected NAME" for any other text."""
     if len(text) <= LONGEST_NUMBER and _NUMBER.fullmatch(text):
         value = float(text)
         if math.isfinite(value):
@@ -108,8 +108,8 @@ class Block(Generic[T]):
 def blocks(lines: Iterable[Line[T]], path: str | None) -> Iterator[Block[T]]:
     """Group consecutive lines by their keys, and yield each group when it is complete.
 
-    The error of a line belongs to the utterance with the key of the line, or to the utterance with the lines around it.
-    Any other error is a separate group. It is an error if the lines of an utterance are not consecutive.
+    The error of a line belongs to the utterance with the key of the line, or to an utterance with lines before and
+    after it. Any other error is a separate group. It is an error if the lines of an utterance are not consecutive.
     """
     keys: set[str] = set()
     last: Block[T] | None = None

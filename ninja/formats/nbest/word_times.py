@@ -14,7 +14,7 @@ class Frames(NamedTuple):
 
     begin: tuple[int, ...]
     end: tuple[int, ...]
-    num_overlaps: int  # number of words that began before the end of the previous word, and were moved there
+    num_overlaps: int  # number of words whose start was moved to the end of the previous word
 
 
 def frames_of(times: Sequence[tuple[float, float]], words: Sequence[str], frame_shift: float) -> Frames:
@@ -37,7 +37,7 @@ def frames_of(times: Sequence[tuple[float, float]], words: Sequence[str], frame_
         if end < begin - SLACK:
             raise ValueError(f"times run backwards: {where} ends at {end:g} s, before it begins at {begin:g} s")
         if begin < last_begin - SLACK:
-            before = f"the word before it at {last_begin:g} s"
+            before = f"the previous word at {last_begin:g} s"
             raise ValueError(f"times run backwards: {where} begins at {begin:g} s, {before}")
         if not 0 <= begin <= end + SLACK or end > frame_shift * LAST_FRAME:
             raise ValueError(f"expected times of frames, but {where} begins at {begin:g} s and ends at {end:g} s")

@@ -32,8 +32,8 @@ class LexiconAlignment:
     """Options for the alignment to words with a lexicon."""
 
     partial_word_label: int = 0  # word id for an incomplete word at the end of a damaged lattice
-    reorder: bool = True  # whether self-loops follow the transition that ends a phone, as in all but old graphs
-    max_expand: float = -1.0  # fail if there are more than 1000 + max_expand × (phone lattice states); no limit if ≤ 0
+    reorder: bool = True  # whether self-loops follow the transition out of their state, as in most Kaldi graphs
+    max_expand: float = -1.0  # maximum number of states: 1000 + max_expand × (phone lattice states); no limit if ≤ 0
 
     def __post_init__(self) -> None:
         if not 0 <= self.partial_word_label < 2**31:
@@ -43,7 +43,7 @@ class LexiconAlignment:
 
 
 class LexiconAligner:
-    """Aligns the lattices of a model to words with a lexicon. Silence has the word id 0."""
+    """Align the lattices of a model to words with a lexicon. Silence has the word id 0."""
 
     def __init__(self, model: TransitionModel, lexicon: AlignLexicon, options: LexiconAlignment | None = None) -> None:
         self.model = model
@@ -68,7 +68,7 @@ class LexiconAligner:
         # Align the paths without unknown words.
         missing = np.setdiff1d(phones.lattice.word, np.append(self.lexicon.entries[self.lexicon.begin[:-1]], 0))
         fault = f"word {_describe(lattice, unknown)} is not in {self.lexicon.path or 'the lexicon'}"
-        fault += f", nor are {missing.size - 1} more" if missing.size > 1 else ""
+        fault += f" (and {missing.size - 1} more)" if missing.size > 1 else ""
         try:
             rest = select_arcs(phones.lattice, ~np.isin(phones.lattice.word, missing))
         except LatticeError:  # all paths have an unknown word
@@ -117,7 +117,7 @@ def align_words_lexicon(
         A lattice with the same word sequences, costs and labels, and a path for each segmentation of the phones.
 
     Raises:
-        LatticeError: The lattice is damaged, belongs to another model, or the lexicon is incomplete.
+        LatticeError: The lattice is damaged or belongs to another model, or the lexicon is incomplete.
 
     Source: Kaldi, lat/word-align-lattice-lexicon.cc, WordAlignLatticeLexicon.
     """

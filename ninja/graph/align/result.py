@@ -23,7 +23,7 @@ SINGLE_KIND = 5  # type of all phones in an alignment to phones
 FAULTS = (
     "",
     "a phone changes before its final transition; the lattice is damaged, or the model or --reorder does not match it",
-    "a phone is not allowed inside a word; is it the right word-boundary file?",
+    "a phone is not allowed inside a word; does the word-boundary file belong to the model?",
     "invalid word at the end; the decoder did not reach the end",
     "words without labels at the end were omitted",
     "incomplete silence at the end; the decoder did not reach the end",
@@ -61,7 +61,7 @@ def label_table(model: TransitionModel, kind: npt.NDArray[np.uint32] | int) -> n
 def check_labels(lattice: Lattice, model: TransitionModel, table: npt.NDArray[np.uint32], kinds: str) -> None:
     """Raise LatticeError if a lattice has no labels or a phone without a type; `kinds` names the source of types."""
     if not lattice.has_labels:
-        raise LatticeError("the lattice has no alignments (transition ids), which aligning needs", key=lattice.key)
+        raise LatticeError("the lattice has no alignments (transition ids), so it cannot be aligned", key=lattice.key)
     for labels in (lattice.ali, lattice.final_ali):
         index = _align.find_unknown_label(labels, table)
         if index >= 0:

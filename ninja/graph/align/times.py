@@ -26,7 +26,7 @@ def word_times(
 ) -> list[WordTime]:
     """Return the words of a path with their times, in order.
 
-    These are the times of arcs, which are the times of words only if the lattice is aligned to words.
+    The times are those of arcs, which are the times of words only if the lattice is aligned to words.
 
     Args:
         lattice: A word-aligned lattice.

@@ -31,8 +31,8 @@ class WordAlignment:
 
     silence_label: int = 0  # word id for silence arcs, 0 for none
     partial_word_label: int = 0  # word id for an incomplete word at the end of a damaged lattice
-    reorder: bool = True  # whether self-loops follow the transition that ends a phone, as in all but old graphs
-    max_expand: float = 0.0  # fail if there are more than 1000 + max_expand × (input states) states; no limit if 0
+    reorder: bool = True  # whether self-loops follow the transition out of their state, as in most Kaldi graphs
+    max_expand: float = 0.0  # maximum number of states: 1000 + max_expand × (input states); no limit if 0
 
     def __post_init__(self) -> None:
         for name, label in (("silence_label", self.silence_label), ("partial_word_label", self.partial_word_label)):
@@ -43,7 +43,7 @@ class WordAlignment:
 
 
 class WordAligner:
-    """Aligns the lattices of a model to words."""
+    """Align the lattices of a model to words."""
 
     def __init__(self, model: TransitionModel, boundary: WordBoundary, options: WordAlignment | None = None) -> None:
         self.model = model
@@ -54,8 +54,8 @@ class WordAligner:
     def __call__(self, lattice: Lattice) -> Aligned:
         """Align a lattice so that each arc is a silence, or a word with the labels of its phones.
 
-        Each word sequence keeps both costs and its labels. As in Kaldi, the valid part of a damaged
-        lattice is aligned; the result then has a fault.
+        Each word sequence keeps its labels and both costs. As in Kaldi, the valid part of a damaged lattice is aligned;
+        the result then has a fault.
 
         Raises:
             LatticeError: A label is not a transition id of the model, its phone has no word-boundary type, there are no
@@ -86,7 +86,7 @@ class WordAligner:
         return with_zero(result[0], zero, FAULTS[result[1]] or None)
 
     def all(self, batch: Batch) -> Batch | None:
-        """Align the lattices of a batch; return None if one is damaged or needs the general aligner."""
+        """Align the lattices of a batch; return None if a lattice is damaged or needs the general aligner."""
         if self.options.max_expand > 0.0:  # the limit differs between lattices
             return None
         limits = MAX_STATES, MAX_LABELS
