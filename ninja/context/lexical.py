@@ -130,7 +130,7 @@ class LexicalBinding:
         return len(known) < MAX_PHONES and not known >= set(plain_letters("".join(words))) - {"'"}
 
     def _new_tracker(self) -> Tracker:
-        """Create a tracker for the current lexical words, with space for as many words that are added later."""
+        """Create a tracker for the current lexical words, with space for as many new words."""
         words = self._lexical.table.lexical
         return make_booster(
             words,

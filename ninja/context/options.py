@@ -33,8 +33,10 @@ class ContextOptions:
     The boost of an incomplete phrase is removed. The weight of a phrase is a factor of its keyword boost.
     """
 
-    class_boost: float = described(-14.0, "Added to the log-probability of entering a class of --class-lm, in nats.")
-    keyword_boost: float = described(8.0, "Added to the log-probability of each word of a phrase, in nats.")
+    class_boost: float = described(
+        -14.0, "Boost added to the log-probability of entering a class of --class-lm, in nats."
+    )
+    keyword_boost: float = described(8.0, "Boost added to the log-probability of each word of a phrase, in nats.")
     max_tokens: int = described(10, "Maximum number of grammar states per word history; 0 means no limit.")
     class_weight: float = described(0.5, "Weight of the class language model, 0 to 1.")
     unk_penalty: float | None = described(
@@ -46,9 +48,9 @@ class ContextOptions:
     )
     map_words: tuple[WordMapping, ...] = ()  # fallbacks for words that a model lacks, see `WordMap`
     context_weight: float = described(1.0, "Factor of the log-probabilities that --context-model adds.")
-    context_prior: float = described(0.0, "Added to the log-odds of a phrase with --context-model.")
+    context_prior: float = described(0.0, "Bias added to the log-odds of a phrase with --context-model, in nats.")
     context_boost: float = described(
-        0.0, "Added to the log-probability of each word of a phrase with --context-model, in nats."
+        0.0, "Boost added to the log-probability of each word of a phrase with --context-model, in nats."
     )
     max_arcs: int = described(
         10_000_000, "Maximum number of arcs of a boosted lattice; larger lattices are reported as errors."

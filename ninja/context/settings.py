@@ -25,7 +25,7 @@ DEFAULT_MODEL = "default"  # the shipped context model
 
 @dataclass(frozen=True, slots=True)
 class Augmentation:
-    """Files and options for adding phrases to lattices where they sound similar."""
+    """Files and options for adding phrases that sound like words of lattices."""
 
     options: AugmentOptions = field(default_factory=AugmentOptions)
     lexicon: Name | None = None  # pronunciations that take precedence over the CMU dictionary
@@ -53,5 +53,5 @@ class Context:
     augmentation: Augmentation | None = None
     load_options: LoadOptions = DEFAULTS  # for the n-gram models
     context_model: Name | ContextPointer | None = None  # reads the phrases during rescoring; replaces keyword boosts
-    normalizer: Name | Normalizer = AUTO  # phrases match by its lexical forms; before rescoring, that of its options
+    normalizer: Name | Normalizer = AUTO  # compares phrases; before rescoring, `RescoreOptions.normalizer` is used
     guard: Guard | None = None  # registers the phrase files, so that no output overwrites them

@@ -188,7 +188,7 @@ class Contextual:
 
         Args:
             lattice: The lattice.
-            more: Phrase lists to be used in addition to those of the files.
+            more: Phrase lists to be used in addition to the lists in the files.
 
         Raises:
             VocabularyError: The lattice has no symbol table, or a model lacks one of its words.
@@ -211,7 +211,7 @@ class Contextual:
         return self._pointer.phrases_of((*self.entities.of(lattice.key), *more))
 
     def with_weights(self, prior: float, weight: float) -> Contextual:
-        """Return a copy of the stage with other weights for its context model. It shares the loaded files."""
+        """Return a copy with another `context_prior` and `context_weight`, which shares the loaded files."""
         other = copy.copy(self)
         options = replace(self.context.options, context_prior=prior, context_weight=weight)
         other.context = replace(self.context, options=options)
@@ -261,8 +261,9 @@ class Contextual:
     def vocabulary_check(self, log: RescoreReport) -> VocabularyCheck:
         """Return a check of how well the models cover the words of the lattices.
 
-        A caller that reads all files itself sets it as ``log.vocabulary``. The check fails if the first-pass model
-        (``old_lm``) lacks too many words. The coverage of class models, which often have few words, is only reported.
+        A caller that reads all files itself assigns the check to ``log.vocabulary``. The check fails if the first-pass
+        model (``old_lm``) lacks too many words. The coverage of class models, which often have few words, is only
+        reported.
         """
 
         def old_maps(words: SymbolTable) -> Sequence[WordMap]:
@@ -313,7 +314,7 @@ class Contextual:
         return _Binding(words, num_words, entities, normalizer, files)
 
     def _in_table(self, lattice: Lattice) -> Lattice:
-        """Return the result of a thread with the symbol table of this stage."""
+        """Convert a lattice that a thread returned to the symbol table of this stage."""
         return lattice if self._binding is None else self._binding.files.in_table(lattice)
 
     def _unbound(self) -> Contextual:

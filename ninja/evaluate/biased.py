@@ -40,7 +40,7 @@ class BiasedRate(Counts):
     biased: ErrorRate = field(default_factory=ErrorRate)  # on words in the rare list, including their insertions
 
     def __str__(self) -> str:
-        """Return three lines in the format of the benchmark's scorer."""
+        """Return three lines in the format of score.py of the LibriSpeech biasing benchmark."""
         parts = {"WER": self.overall, "U-WER": self.unbiased, "B-WER": self.biased}
         return "\n".join(
             f"{name}: error_rate={rate.wer}, ref_words={rate.words}, subs={rate.substitutions}, "
@@ -63,7 +63,7 @@ def score_biased(
     words of a rare word are rare.
 
     Source: Le et al. 2021, "Contextualized Streaming End-to-End Speech Recognition with Trie-Based Deep Biasing and
-        Shallow Fusion"; its benchmark's score.py for the alignment and the counts.
+        Shallow Fusion"; score.py of the benchmark of this paper, for the alignment and the counts.
     """
     keys = scored_keys(references, hypotheses, mode)
     if unlisted := [key for key in keys if key not in lists]:
@@ -82,7 +82,7 @@ def score_biased(
 
 
 def align(reference: Sequence[str], hypothesis: Sequence[str]) -> Alignment:
-    """Align a hypothesis with its reference at the benchmark's costs: substitution 4, insertion and deletion 3.
+    """Align a hypothesis with its reference as the biasing benchmark does: substitution 4, insertion and deletion 3.
 
     Thus an insertion and a deletion around a correct word are cheaper than two substitutions.
     """
@@ -102,9 +102,9 @@ def read_biasing(path: str | os.PathLike[str]) -> dict[str, BiasingList]:
     """Read the biasing lists of a test set, by utterance id; gzip files are decompressed.
 
     If the file starts with ``{``, each line is a JSON object ``{"utt": …, "rare": […], "bias": […], "text": …}``, in
-    which the last two fields are optional. Otherwise the file is a table in the format of the benchmark: each line has
-    an utterance id, its text, the JSON list of the rare words in the text, and optionally the JSON biasing list,
-    separated by tabs.
+    which the last two fields are optional. Otherwise the file is a table in the format of the biasing benchmark: each
+    line has an utterance id, its text, the JSON list of the rare words in the text, and optionally the JSON biasing
+    list, separated by tabs.
 
     Raises:
         FormatError: A line is invalid, an id occurs twice, or the file is empty or damaged.

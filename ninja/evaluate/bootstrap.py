@@ -25,7 +25,7 @@ class Interval:
     """The mean over all replications with its 95 % confidence interval, in percent."""
 
     mean: float
-    half_width: float
+    half_width: float  # half of the width of the interval
 
     @property
     def low(self) -> float:
@@ -75,8 +75,8 @@ def bootstrap(
 ) -> Bootstrap:
     """Estimate confidence intervals of word error rates.
 
-    Each replication draws utterances of the test set with replacement until it has the same size. Both systems are
-    scored on the same utterances. Replications without any reference word are ignored.
+    Each replication draws as many utterances as the test set has, with replacement. Both systems are scored on the same
+    utterances. Replications without any reference word are ignored.
 
     The p-value of two systems is computed by an approximate randomization test. Its null hypothesis is that exchanging
     the outputs of the two systems for any utterance does not affect the distribution of errors.

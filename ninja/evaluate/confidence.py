@@ -61,9 +61,9 @@ def score_confidences(
     The normalised cross entropy is (H_max + Σ log2 p) / H_max. The sum is over all words; p is the confidence of a
     correct word, or one minus the confidence of a wrong word; and H_max is the number of words times the entropy of the
     share of correct words. If all words are correct or all are wrong, the normalised cross entropy and the area under
-    the ROC curve (AUC) are NaN. Confidences are clipped to 0.0001 … 0.9999
-    for the cross entropy only. The expected calibration error is the mean absolute difference between the
-    mean confidence and the share of correct words over 10 bins of equal width, weighted by their numbers of words.
+    the ROC curve (AUC) are NaN. Confidences are clipped to 0.0001 … 0.9999 for the cross entropy only. The
+    expected calibration error is the mean absolute difference between the mean confidence and the share of correct
+    words over 10 bins of equal width, weighted by their numbers of words.
 
     Args:
         confidences: Confidences in [0, 1].

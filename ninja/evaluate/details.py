@@ -164,6 +164,6 @@ def _cells(key: str, alignment: Alignment, special: str, separator: str | None =
 
 
 def _centred(word: str, width: int) -> str:
-    """Centre a word; if the number of spaces is odd, the left side gets the extra one."""
+    """Centre a word; if the number of spaces is odd, the extra space is on the left."""
     right = (width - len(word)) // 2
     return " " * (width - len(word) - right) + word + " " * right

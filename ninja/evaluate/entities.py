@@ -148,7 +148,7 @@ class _Occurrence(NamedTuple):
 
 
 def _find(words: Sequence[str], lists: Sequence[Phrases]) -> list[_Occurrence]:
-    """Find non-overlapping entities; prefer those that begin first, then the longest, then those of earlier lists."""
+    """Find non-overlapping entities; prefer the first to begin, then the longest, then entities of earlier lists."""
     occurrences = []
     begin = 0
     while begin < len(words):
@@ -226,7 +226,7 @@ def _insertions(
 
 
 def _assign(texts: Sequence[str], aligned: Sequence[str], available: Mapping[str, int]) -> list[bool]:
-    """Assign the available occurrences of each text to equal texts; those aligned with the same text come first."""
+    """Assign the available occurrences of each text to equal texts, first to texts aligned with an equal text."""
     remaining = dict(available)
     is_assigned = [False] * len(texts)
     for i in sorted(range(len(texts)), key=lambda i: aligned[i] != texts[i]):

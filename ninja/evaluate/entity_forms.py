@@ -48,7 +48,7 @@ def with_forms(
 
 
 def as_listed(entity: Entity, lists: Lists) -> Entity:
-    """Replace the lexical words of an entity by its written form in the lists, the first in alphabetical order."""
+    """Replace the lexical words of an entity with the alphabetically first of its written forms in the lists."""
     words = tuple(entity.text.split())
     return entity._replace(
         text=min((min(texts) for of_list in lists if (texts := of_list.get(words))), default=entity.text)
@@ -69,7 +69,7 @@ def occurrences(words: Sequence[str], phrase: Sequence[str]) -> list[int]:
 
 
 def _has_form(written: Sequence[str], owner: Sequence[int], place: tuple[int, int], forms: set[str]) -> bool:
-    """Return whether the text of lexical words is one of several written phrases.
+    """Return whether a range of lexical words is written as one of the forms.
 
     At the start of a sentence, a capital letter is always correct.
     """

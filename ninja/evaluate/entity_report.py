@@ -17,13 +17,13 @@ class Mention:
 
     key: str  # utterance id
     entity: Entity
-    begin: int  # index of its first word in the reference
-    is_correct: bool  # whether the hypothesis contains its words consecutively
-    instead: str  # words of the hypothesis that are aligned with it
-    words: ErrorRate  # errors of its words
-    found_before: bool | None = None  # whether it was found without context; None if there is no such hypothesis
-    in_vocabulary: bool | None = None  # whether the symbol table contains all its words; None without a table
-    in_form: bool | None = None  # whether it was found and is written as in the list; None without a normalizer
+    begin: int  # index of the first word of the entity in the reference
+    is_correct: bool  # whether the hypothesis contains the words of the entity consecutively
+    instead: str  # words of the hypothesis that are aligned with the entity
+    words: ErrorRate  # errors in the words of the entity
+    found_before: bool | None = None  # whether the entity was found without context; None if unknown
+    in_vocabulary: bool | None = None  # whether the symbol table contains all words of the entity; None without a table
+    in_form: bool | None = None  # whether the entity was found as written in the list; None without a normalizer
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +32,10 @@ class Insertion:
 
     key: str  # utterance id
     entity: Entity
-    begin: int  # index of its first word in the hypothesis
-    instead_of: str  # words of the reference that are aligned with it
-    found_before: bool | None = None  # whether it was inserted without context; None if there is no such hypothesis
-    in_vocabulary: bool | None = None  # whether the symbol table contains all its words; None without a table
+    begin: int  # index of the first word of the entity in the hypothesis
+    instead_of: str  # words of the reference that are aligned with the entity
+    found_before: bool | None = None  # whether the entity was inserted without context; None if unknown
+    in_vocabulary: bool | None = None  # whether the symbol table contains all words of the entity; None without a table
 
 
 Finding = Mention | Insertion
@@ -48,7 +48,7 @@ class EntityRate(Counts):
     mentions: int = 0  # entities in the references
     correct: int = 0  # mentions that the hypotheses contain completely
     inserted: int = 0  # entities in the hypotheses that are not in the references
-    words: ErrorRate = field(default_factory=ErrorRate)  # errors of the words of mentions, which count as sentences
+    words: ErrorRate = field(default_factory=ErrorRate)  # errors in mentions; each mention counts as a sentence
     in_form: int = 0  # correct mentions that are written as in the list; 0 without a normalizer
 
     @property
@@ -103,7 +103,7 @@ class EntityReport:
         }
 
     def vocabulary(self, inside: bool) -> EntityRate:
-        """Count the entities with all words in the symbol table or, if not `inside`, the others; 0 without a table."""
+        """Count the entities whose words are all in the symbol table (`inside`), or all others; 0 without a table."""
         return _rate(finding for finding in self._findings if finding.in_vocabulary is inside)
 
     @property
@@ -170,8 +170,8 @@ class EntityReport:
         """Return rates and entities as JSON values.
 
         Entities of the references are ``recovered`` (found only with context), ``kept`` (found with and without
-        context), ``lost`` (found only without context) or ``missed``. Those that are not in the references are
-        ``inserted``.
+        context), ``lost`` (found only without context) or ``missed``. Entities that are not in the references
+        are ``inserted``.
         """
         groups: dict[str, list[object]] = {name: [] for name in ("recovered", "kept", "lost", "missed", "inserted")}
         for mention in self.mentions:

@@ -15,7 +15,7 @@ from ninja.lattice.word_ids import used_words
 
 
 class LatticeFilter:
-    """Applies a transcript filter to each word of lattices. The resulting words have their own symbol table.
+    """Apply a transcript filter to each word of lattices; the resulting lattices have a separate symbol table.
 
     Raises:
         OptionError: A rule of the global mapping file replaces a sequence of words.

@@ -199,7 +199,7 @@ def oracle_score(
     word_filter: WordFilter | None = None,
     normalizer: NormalizerName | LexicalForms = NONE,
 ) -> ErrorRate:
-    """Count the errors of the path in each lattice that is closest to the reference, a lower bound for rescoring.
+    """Count the errors of the path with the fewest errors in each lattice, which are a lower bound for rescoring.
 
     For very long lattices, the search may be limited and the number of errors too large; see ``ninja.graph.Oracle``.
 

@@ -306,7 +306,7 @@ LONG = "9" * 5000
             'all utterances, @name, entry 2: expected a phrase or an object with "text", found 3',
         ),
         ('{"@name": [{"txt": "tom"}]}', "@name, entry 1: unknown key 'txt'; allowed are text, weight, pronunciations"),
-        ('{"@name": [{"weight": 1}]}', '@name, entry 1: "text" must be the phrase, not null'),
+        ('{"@name": [{"weight": 1}]}', '@name, entry 1: "text" must be a string, not null'),
         ('{"@name": [{"text": "tom", "weight": "2"}]}', "\"weight\" must be a number, not '2'"),
         ('{"@name": [{"text": "tom", "weight": true}]}', '"weight" must be a number, not True'),
         (

@@ -196,7 +196,7 @@ def test_damaged_evidence_is_refused_with_its_line(line, message):
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ('{"phrase": 3}', '"phrase" must be the phrase, not 3'),
+        ('{"phrase": 3}', '"phrase" must be a string that is not empty, not 3'),
         ('{"phrase": "a", "class": "b"}', '"class" must be'),
         ('{"phrase": "a", "recognised": {"b": "c"}}', '"recognised" must have the number'),
         ('{"phrase": "a", "added": -1}', "'added' must be an integer of at least 0, not -1"),

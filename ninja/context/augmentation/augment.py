@@ -62,7 +62,7 @@ class Added:
 
 
 class _Span(NamedTuple):
-    """A part of a lattice that sounds like a phrase; the first fields order spans by decreasing probability."""
+    """A part of a lattice that sounds like a phrase; sorted spans are in order of decreasing probability."""
 
     rank: float  # excess plus penalty
     text: str
@@ -78,7 +78,8 @@ class _Span(NamedTuple):
 def with_phrase_words(words: SymbolTable, lists: Iterable[PhraseList]) -> SymbolTable:
     """Return a symbol table that also contains the words of all phrases, with ids above the largest existing id.
 
-    A new table has no path; write it together with lattices that use its ids.
+    A growing table is extended in place. Any other table is copied if words are missing from it; the copy has no path,
+    so write it together with the lattices that use its ids.
     """
     phrases = (phrase for phrase_list in lists for members in phrase_list.classes.values() for phrase in members)
     missing = dict.fromkeys(word for phrase in phrases for word in phrase.text.split() if word not in words)
@@ -98,8 +99,8 @@ class ModelCosts:
     cannot be subtracted correctly later. Without a class model, phrases are scored only by their sound.
     """
 
-    old: OldCosts | None = None
-    classes: ClassCosts | None = None
+    old: OldCosts | None = None  # costs under the first-pass model
+    classes: ClassCosts | None = None  # costs under the class model
 
 
 NO_MODELS = ModelCosts()
@@ -151,11 +152,11 @@ class Augmenter:
     def __call__(self, lattice: Lattice, lists: Sequence[PhraseList]) -> tuple[Lattice, tuple[Added, ...]]:
         """Add phrases that sound like parts of a lattice.
 
-        A phrase becomes one arc per word between two states of the lattice, as an alternative to the path between them
-        that has the lowest ``cost + penalty · distance``. The costs and labels of that path are divided among the words
-        of the phrase in proportion to their phones, and penalties are added to the acoustic cost. The graph cost is
-        that of the old model if it is available, else that of the path. Existing arcs do not change. Phrases with a
-        weight <= 0, and phrases whose words already connect the two states, are not added.
+        Between two states of the lattice, a phrase becomes one arc per word, parallel to the path with the lowest
+        ``cost + penalty · distance``. The costs and labels of that path are divided among the words of the phrase in
+        proportion to their phones, and penalties are added to the acoustic cost. The graph cost is computed with the
+        first-pass model if it is available; otherwise, it is the graph cost of the path. Existing arcs do not change.
+        Phrases with a weight <= 0, and phrases whose words already connect the two states, are not added.
 
         Returns:
             The new lattice, and the phrases that were added, in order of decreasing probability.
@@ -325,7 +326,7 @@ class Augmenter:
         return retriever.nearest(spans, self._indices[phrases])
 
     def _selected(self, lattice: Lattice, spans: Iterable[_Span]) -> list[_Span]:
-        """Return the most probable spans within the bounds, without those that would duplicate a path."""
+        """Return the most probable spans within the bounds, except spans that would duplicate a path."""
         selected: list[_Span] = []
         visited: set[tuple[int, int, tuple[int, ...]]] = set()
         forms: set[tuple[object, ...]] = set()
@@ -358,7 +359,7 @@ class Augmenter:
 
 
 def _connects(lattice: Lattice, start: int, end: int, words: Sequence[int]) -> bool:
-    """Return whether a path between two states has exactly these words, ignoring epsilons."""
+    """Return whether a path between two states has exactly the given words, ignoring epsilons."""
     stack, visited = [(start, 0)], set()
     while stack:
         state, num_read = stack.pop()

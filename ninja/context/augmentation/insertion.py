@@ -20,11 +20,11 @@ _Link = tuple[int, float, float, npt.NDArray[np.int32]]  # word, graph cost, aco
 class Chain:
     """A word sequence to insert as one arc per word, with new states between the arcs."""
 
-    start: int
-    end: int  # > start
+    start: int  # state
+    end: int  # state, > start
     words: tuple[int, ...]
-    graph: npt.NDArray[np.float64]  # [words]
-    acoustic: npt.NDArray[np.float64]  # [words]
+    graph: npt.NDArray[np.float64]  # graph cost of each word, [words]
+    acoustic: npt.NDArray[np.float64]  # acoustic cost of each word, [words]
     labels: tuple[npt.NDArray[np.int32], ...]  # alignment of each word
 
 

@@ -18,7 +18,7 @@ Change = tuple[int, int, npt.NDArray[np.int64], Sequence[int]]  # start state, e
 
 
 class OldCosts:
-    """Differences of first-pass language model costs; arguments as for `WordMap`."""
+    """Changes of first-pass language model costs when words are replaced; the arguments are those of `WordMap`."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class OldCosts:
     def changes(self, lattice: Lattice, acoustic_scale: float, changes: Sequence[Change]) -> npt.NDArray[np.float64]:
         """Return the cost of new words minus the cost of the path that they replace, nats, float64 [changes].
 
-        The surrounding words are those of the best sentence through the path, within the n-gram order.
+        The words before and after the path are taken from the best sentence through it, within the n-gram order.
         """
         if not changes:
             return np.zeros(0)

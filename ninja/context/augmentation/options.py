@@ -18,8 +18,10 @@ class AugmentOptions:
     """
 
     max_distance: float = described(0.25, "Maximum distance per phone between a phrase and the words that it replaces.")
-    penalty: float = described(12.0, "Cost in nats per unit of distance.")
-    choice_penalty: float = described(1.0, "Cost in nats per unit of ln N, where N is the number of phrases.")
+    penalty: float = described(12.0, "Cost of an added phrase in nats per unit of its distance.")
+    choice_penalty: float = described(
+        1.0, "Cost of an added phrase in nats per unit of ln N, where N is the number of phrases."
+    )
     acoustic_scale: float = 0.1  # factor of acoustic costs when paths are compared
     place_weight: float | None = described(
         None,

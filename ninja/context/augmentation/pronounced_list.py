@@ -116,7 +116,7 @@ def pack(strings: Sequence[Sequence[int]]) -> PhoneStrings:
 
 
 def unpack(strings: PhoneStrings, number: int) -> list[int]:
-    """Return one string of phones."""
+    """Return the string of phones with an index."""
     begin, phone = strings
     string: list[int] = phone[begin[number] : begin[number + 1]].tolist()
     return string

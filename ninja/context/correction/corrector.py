@@ -19,7 +19,7 @@ from ninja.context.entities.lists import PhraseList
 from ninja.context.entities.written import ends_sentence, in_place_of, is_capitalised
 from ninja.lattice.text import BASIC, Form, Normalizer
 
-COMMON = 11.0  # words with a lower unigram cost, in nats, are common, and are not taken for names by their spelling
+COMMON = 11.0  # words with a lower unigram cost, in nats, are common; a common word alone is not treated as a phrase
 Kind = Literal["sound", "spelling"]
 
 
@@ -33,7 +33,7 @@ class Change:
     after: tuple[str, ...]  # the words in their place
     phrase: str  # as written in its list
     cls: str  # class of the phrase, "" for no class
-    kind: Kind  # "sound" if the phrase sounds like the words, "spelling" if it only spells them differently
+    kind: Kind  # "sound" if the phrase sounds like the words, "spelling" if only the spelling differs
     distance: float  # distance per phone of the phrase; 0 for spellings
     probability: float  # probability that the change is right; 1 for spellings
 
@@ -68,7 +68,7 @@ class Corrector:
     """Correct transcripts: phrases of lists replace words that sound like them.
 
     Args:
-        decision: Probability that a candidate is right.
+        decision: Model of the probability that a candidate is right.
         surprise: Costs of words.
         sounds: Phones and their confusion costs.  [default: compare letters]
         threshold: Minimum probability of a correction, in [0, 1].  [default: that of the decision]

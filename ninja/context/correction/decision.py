@@ -19,7 +19,7 @@ Doubles = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Decision:
-    """A conditional logit: candidates that share a word exclude each other, and no change is always an alternative."""
+    """A conditional logit model, in which overlapping candidates compete with each other and with making no change."""
 
     weights: Doubles  # [features]
     bias: float
@@ -29,7 +29,7 @@ class Decision:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Decision:
-        """Read a file written by `values`.
+        """Read a TOML file with the content that `values` returns.
 
         Raises:
             FormatError: The file has another format, or a weight is missing.

@@ -33,7 +33,7 @@ RARE = 13.0  # minimum unigram cost in nats of a word that may be a name missing
 CAPITALISED = 9.0  # minimum unigram cost if the word is capitalised; words such as "I" and "Mr." have lower costs
 MAX_NEW_WORDS = 6  # maximum number of words of a new phrase; longer replacements are other text, not names
 MAX_REPLACED_WORDS = 8
-TRIALS = 3  # times that the recognised texts are corrected, each without the forms and phrases that were wrong before
+TRIALS = 3  # maximum number of rounds that correct the recognised texts and add evidence against wrong changes
 FIRST_PERSON = {"i", "i'm", "i'll", "i've", "i'd"}  # words that are capitalised anywhere in a sentence
 
 
@@ -50,9 +50,9 @@ class LearnResult:
 class Region(NamedTuple):
     """Corrected words and the recognised words that they replaced, as ranges of lexical words."""
 
-    begin: int
-    end: int
-    first: int
+    begin: int  # first corrected word
+    end: int  # last corrected word plus 1
+    first: int  # first recognised word
     last: int  # last recognised word plus 1
 
 
@@ -67,10 +67,10 @@ def learn_edits(
 ) -> LearnResult:
     """Learn phrases, their weights and their recognised forms from edits of transcripts.
 
-    Recognised and corrected texts are aligned by lexical forms. Where they differ, phrases of the utterance's lists and
-    sequences of rare words are evidence: for a phrase in the corrected text, and against a phrase in the recognised
-    text. The recognised texts are then corrected with the result; a change that does not bring a text closer to its
-    corrected text is evidence against the phrase. Edits of earlier runs are ignored.
+    Recognised and corrected texts are aligned by lexical forms. Where they differ, a listed phrase or a sequence of
+    rare words in the corrected text is evidence for this phrase, and a listed phrase in the recognised text is evidence
+    against it. The recognised texts are then corrected with the result; a change that does not bring a text closer to
+    its corrected text is evidence against the phrase. Edits of earlier runs are ignored.
 
     Args:
         edits: Edits, or verdicts about corrections.
@@ -124,7 +124,7 @@ def learn(
         min_count: Minimum number of edits before evidence is used, ≥ 1.
         groups: Group of each utterance, in the format of Kaldi's utt2spk.
         letters_only: Compare letters instead of phones.
-        normalizer: Words are compared by its lexical forms.
+        normalizer: Returns the lexical forms by which words are compared.
         log: Log of the run.
 
     Raises:
@@ -302,11 +302,11 @@ def _new_phrase(
     """Yield the evidence about a name of the corrected text.
 
     Args:
-        name: The range of the name, and that of the recognised words in which it was recognised.
+        name: The name, and the recognised words that it replaced.
         corrected: The corrected text.
         recognised: The recognised text.
         corrector: Compares the name and the words.
-        is_whole: Whether the name replaced all these words.
+        is_whole: Whether the name extends over the whole difference between the texts.
     """
     if name.end - name.begin > MAX_NEW_WORDS or name.last - name.first > MAX_REPLACED_WORDS:
         return

@@ -18,7 +18,7 @@ from ninja.lattice import Lattice
 from ninja.lattice.nbest import NBest, sentence
 
 MAX_DISTANCE = 0.4  # per symbol of a phrase; substitutions of letters cost 0.5
-MAX_SPANS = 3  # maximum number of spans to which a phrase is compared
+MAX_SPANS = 3  # maximum number of spans with which a phrase is compared
 MIN_SYMBOLS = 3  # shorter phrases are inserted only if they sound exactly like the words
 RETRIEVED, RETRIEVED_PER_WORD, MAX_RETRIEVED = 100, 10, 1000  # number of phrases of a long list that are compared
 MAX_SPAN_WORDS = 3  # maximum number of words of the spans whose vectors are compared with those of a long list

@@ -54,7 +54,7 @@ class Correcting:
     options: CorrectOptions = field(default_factory=CorrectOptions)
     lexicon: Name | None = None  # pronunciations that take precedence over the CMU dictionary
     confusion: Name | None = None  # phone confusion costs  [default: articulatory costs]
-    normalizer: Name | Normalizer = BASIC  # words match by its lexical forms
+    normalizer: Name | Normalizer = BASIC  # returns the lexical forms by which words match
     scales: Scales = Scales()  # scales of the best path of a lattice
     guard: Guard | None = None  # registers the phrase files, so that no output overwrites them
 
@@ -103,13 +103,13 @@ class Correction:
 
     @property
     def corrector(self) -> Corrector:
-        """The corrector, once loaded."""
+        """The corrector; the files must be loaded."""
         assert self._corrector is not None
         return self._corrector
 
     @property
     def entities(self) -> Entities:
-        """The entities, once loaded."""
+        """The entities; the files must be loaded."""
         assert self._entities is not None
         return self._entities
 
@@ -207,7 +207,7 @@ class Correction:
 def correct(lattices: Iterable[Keyed], correcting: Correcting | Name | Entities) -> Iterator[Keyed]:
     """Correct names, places and titles in transcripts, n-best lists and lattices.
 
-    Phrases replace words that sound like them where this is probable enough. See `Correction`.
+    A phrase replaces words that sound like it if the change is probable enough. See `Correction`.
 
     Args:
         lattices: Utterance ids and lattices, as ``ninja.read`` yields them.
@@ -335,7 +335,7 @@ def _words_of(lattice: ListLattice, hypothesis: Hypothesis) -> tuple[Words, Conf
 
 
 def _best_path(lattice: Lattice, scales: Scales) -> tuple[Words, Confidences, npt.NDArray[np.int64]]:
-    """Return the words of the best path, their posteriors if other paths define them, and the arcs of the path."""
+    """Return the words of the best path; their posteriors, or None if unknown; and the arcs of the path."""
     path = best_path(lattice, scales)
     assert lattice.words is not None
     words = tuple(lattice.words.spell(path.words.tolist()))

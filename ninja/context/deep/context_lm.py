@@ -3,8 +3,9 @@
     outside phrases  α₀(h) · P(w | h), plus Σ αᵢ(h) over the phrases i that begin with w
     inside phrases   fraction of the phrases in progress that continue with w
 
-The probability mass of a history is outside phrases, or in the nodes of the phrase tree that its last words lead to;
-the probability of a word is the sum over all these parses. When a phrase ends, its mass moves outside; the mass of
+The pointer assigns the weight αᵢ(h) to phrase i after the history h, and the weight α₀(h) to no phrase; the weights sum
+to 1. The probability mass of a history is outside phrases, or in the nodes of the phrase tree that its last words lead
+to; the probability of a word is the sum over all these parses. When a phrase ends, its mass moves outside; the mass of
 phrases that do not continue with the next word is lost.
 """
 
@@ -46,8 +47,8 @@ class ContextMixture(Mixture):
 
     pointer: ContextPointer | None = None
     phrase_lists: PhraseListIds | None = None  # phrase lists of the utterances
-    gain: float = 1.0  # factor of ln Q - ln P, which is added to the model's ln P; at 1 probabilities sum to 1
-    prior: float = 0.0  # added to the log-odds of a phrase
+    gain: float = 1.0  # factor of the change ln Q - ln P that phrases make to the model's ln P
+    prior: float = 0.0  # bias added to the log-odds of a phrase, nats
 
     def over(
         self, words: SymbolTable, unk_penalty: float | None = None, map_words: Collection[WordMapping] = ()
@@ -86,7 +87,7 @@ class _EncodedSet:
 
     @property
     def offset(self) -> float:
-        """Factor of the offset in the score of no phrase."""
+        """Factor of the pointer's offset in the score of no phrase: ln of the number of phrases, at least 0."""
         return math.log(max(len(self.key), 1))
 
 
@@ -123,7 +124,7 @@ class ContextLM(MixtureLM):
     """A language model with a pointer, as a `LanguageModel` over the words of a symbol table.
 
     The histories of an utterance with phrases begin with the id of the phrase list, see `PhraseListIds`. Without an id,
-    scores are bit-identical to those of the underlying language model.
+    scores are bit-identical to the scores of the underlying language model.
     """
 
     def __init__(
@@ -212,7 +213,7 @@ class ContextLM(MixtureLM):
 
     @exclusive
     def with_copy_probability(self, slots: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return ln P of words without the pointer, and the posterior that they are copied from phrases, [n]."""
+        """Return ln P of each word without the pointer, and the posterior that it is copied from a phrase, [n] each."""
         below = self.below(slots, words).astype(np.float64)
         outside, single, longer, inside = self._ways(slots, words, below)
         copied = single + longer + inside

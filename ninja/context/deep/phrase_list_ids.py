@@ -38,7 +38,7 @@ def texts_of(lists: Sequence[PhraseList], normalizer: Normalizer = NONE) -> list
 
 
 class PhraseListIds:
-    """The ids in use; the same lists have the same id while it is in use or cached."""
+    """Assign ids to combinations of phrase lists; a combination has the same id while the id is in use or cached."""
 
     def __init__(self) -> None:
         self._lock = Lock()

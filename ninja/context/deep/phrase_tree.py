@@ -52,7 +52,7 @@ class PhraseTree:
         np.maximum.at(self._child, number, child)
 
     def entries(self, words: npt.NDArray[np.integer]) -> tuple[Ids, Ids]:
-        """Return the range of `phrase` whose phrases begin with each word: first and last + 1, int64 [n] each."""
+        """Return the range of the phrases in `phrase` that begin with each word: first and last + 1, int64 [n] each."""
         if not len(self.first):
             return np.zeros(len(words), np.int64), np.zeros(len(words), np.int64)
         index = np.minimum(np.searchsorted(self.first, words), len(self.first) - 1)

@@ -52,8 +52,8 @@ class ContextPointer:
         elif lm.state_size != self.network.config.state or digest(lm) != self.base["digest"]:
             name = self.base["name"]
             reason = (
-                f"the context model was trained for another language model ({name}); use that one, or train a context "
-                "model for this one with ninja train context-lm"
+                f"the context model was trained for another language model ({name}); use that model, or train a "
+                "context model for this one with ninja train context-lm"
             )
         else:
             return

@@ -56,7 +56,7 @@ class EncoderProgress:
 class PointerOptions:
     """Options for training a pointer for a language model."""
 
-    positions: int = described(400_000, "Number of words of the text to train on, in whole sentences.")
+    positions: int = described(400_000, "Approximate number of words of the text to train on.")
     common: int = described(5000, "Number of most frequent words, which are never phrases by themselves.")
     steps: int = described(3000, "Number of training steps.")
     batch: int = described(128, "Number of sentences per step.")

@@ -36,11 +36,11 @@ class PhraseEvidence:
 
     phrase: str  # as written in its list or in the corrected text
     cls: str = ""  # class, "" for no class
-    # recognised words → edits that replaced them with the phrase, minus wrong corrections to the phrase
+    # recognised words → number of edits that replaced them with the phrase, minus number of wrong corrections to it
     recognised: Mapping[str, int] = field(default_factory=dict)
-    added: int = 0  # edits that inserted it in an utterance whose lists lack it
-    accepted: int = 0  # edits that inserted it in an utterance whose lists have it
-    rejected: int = 0  # edits that replaced it by other words
+    added: int = 0  # number of edits that inserted the phrase in an utterance whose lists lack it
+    accepted: int = 0  # number of edits that inserted the phrase in an utterance whose lists contain it
+    rejected: int = 0  # number of edits that replaced the phrase with other words
 
     @property
     def form(self) -> str:
@@ -66,7 +66,7 @@ class PhraseEvidence:
         )
 
     def is_new(self, min_count: int) -> bool:
-        """Return whether the phrase is added for all utterances."""
+        """Return whether enough edits inserted the phrase for it to be added for all utterances."""
         return self.added > 0 and self.inserted - self.rejected >= min_count
 
     def forms(self, min_count: int) -> tuple[str, ...]:
@@ -77,7 +77,7 @@ class PhraseEvidence:
     def factor(self, min_count: int) -> float:
         """Return the factor of the phrase's weight: (1 + insertions) / (1 + rejections), within bounds.
 
-        Without insertions of a phrase that its lists have, the factor is at most 1.
+        The factor is at most 1 if no edit inserted the phrase in an utterance whose lists contain it.
         """
         if self.inserted + self.rejected < min_count:
             return 1.0
@@ -87,14 +87,14 @@ class PhraseEvidence:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The edits and the evidence of a run of the command."""
+    """The edits and the evidence of a run of ``ninja learn``."""
 
     min_count: int  # minimum number of edits before evidence is used
     edits: tuple[str, ...]  # identities of the edits, which are counted once
     evidence: tuple[PhraseEvidence, ...] = ()
 
     def lines(self) -> list[str]:
-        """Return the lines of an entity file."""
+        """Return the lines that the run appends to an entity file."""
         rows: list[dict[str, Any]] = [{"version": VERSION, "min_count": self.min_count, "edits": self.edits}]
         for item in self.evidence:
             row: dict[str, Any] = {"phrase": item.phrase}
@@ -108,9 +108,9 @@ class Run:
 class EditEvidence:
     """The evidence of all runs in an entity file, by lexical form."""
 
-    min_count: int = 1
+    min_count: int = 1  # minimum number of edits before evidence is used
     phrases: Mapping[str, PhraseEvidence] = field(default_factory=dict)
-    edits: frozenset[str] = frozenset()
+    edits: frozenset[str] = frozenset()  # identities of all edits
 
     @classmethod
     def of(cls, runs: Sequence[Run]) -> EditEvidence:
@@ -211,7 +211,7 @@ def without_last_run(content: bytes, path: str) -> bytes:
 
 
 class _Row:
-    """A marked line."""
+    """A line of an entity file that begins with the mark of ``ninja learn``."""
 
     def __init__(self, line: str, path: str, number: int) -> None:
         self.path, self.number = path, number
@@ -229,33 +229,33 @@ class _Row:
         return "phrase" not in self.content
 
     def evidence(self) -> PhraseEvidence:
-        """Return the evidence about a phrase."""
+        """Return the evidence in a line about a phrase."""
         phrase, cls = self.content["phrase"], self.content.get("class", "")
         if not isinstance(phrase, str) or not phrase.strip():
-            self.refuse(f'"phrase" must be the phrase, not {phrase!r}')
+            self.refuse(f'"phrase" must be a string that is not empty, not {phrase!r}')
         if not isinstance(cls, str) or (cls and not is_class(cls)):
             self.refuse(f'"class" must be "", @…, $… or <…>, not {cls!r}')
         recognised = self.content.get("recognised", {})
         if not isinstance(recognised, dict) or not all(map(_is_integer, recognised.values())):
-            self.refuse('"recognised" must have the number of edits of each text')
+            self.refuse('"recognised" must map recognised words to numbers of edits')
         return PhraseEvidence(phrase, cls, recognised, *(self.count(name, 0) for name in _COUNTS))
 
     def count(self, name: str, least: int) -> int:
-        """Return a number."""
+        """Return the integer in a field; refuse a value below `least`, which is also the default."""
         value = self.content.get(name, least)
         if not _is_integer(value) or value < least:
             self.refuse(f"{name!r} must be an integer of at least {least}, not {value!r}")
         return int(value)
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """Return a list of strings."""
+        """Return the list of strings in a field."""
         values = self.content.get(name)
         if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
             self.refuse(f"{name!r} must be a list of strings")
         return tuple(values)
 
     def refuse(self, reason: str) -> NoReturn:
-        """Raise a FormatError."""
+        """Raise a FormatError about the line."""
         raise FormatError(f"{MARK.strip()}: {reason}", self.path, line=self.number)
 
 

@@ -78,7 +78,7 @@ class UnknownWords:
 
 
 class Entities:
-    """The phrases of each utterance: those for all utterances, those of its group, and its own phrases."""
+    """The phrases of each utterance: phrases for all utterances, for its group, and for the utterance alone."""
 
     def __init__(
         self,
@@ -200,7 +200,7 @@ class Entities:
         return cls(sections_of(content, None), _speller(words, rules, normalizer), groups or {}, None)
 
     def of(self, key: str) -> tuple[PhraseList, ...]:
-        """Return the lists of an utterance: shared lists, then those of all utterances, of its group, and its own.
+        """Return the lists of an utterance: shared lists, and the lists of all utterances, of its group and of itself.
 
         An utterance that the file does not name has the phrases for all utterances.
         """
@@ -251,7 +251,7 @@ class Entities:
 
     @property
     def all_lists(self) -> list[PhraseList]:
-        """All lists: shared lists, then those of all utterances, of groups, and of single utterances."""
+        """All lists: shared lists, and the lists of all utterances, of groups and of single utterances."""
         scopes = [self._everyone, *self._groups.values(), *self._utterances.values()]
         return [*self.lists.values(), *(scope.inline for scope in scopes if scope.inline is not None)]
 

@@ -54,7 +54,7 @@ class Normaliser:
         self._table_case: Case | None = None
 
     def form(self, text: str) -> str:
-        """Return the form by which a normalised phrase is compared with others; here the phrase itself."""
+        """Return the form by which a normalised phrase is compared with other phrases; here the phrase itself."""
         return text
 
     def __call__(self, text: str) -> str:
@@ -118,7 +118,7 @@ class Normaliser:
         return self.words is not None and self.words.id(word) not in (None, EPSILON)
 
     def _variants(self, words: Iterable[str]) -> Iterator[str]:
-        """Yield other encodings of the same characters."""
+        """Yield words in other Unicode encodings, with the same characters."""
         for word in words:
             if self.rules.unicode:
                 yield unicodedata.normalize("NFC", word)

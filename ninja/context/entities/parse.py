@@ -87,7 +87,7 @@ class Section:
         return "all utterances" if self.kind == "all" else f"{_LABEL[self.kind]} {self.name!r}"
 
     def refuse(self, reason: str, location: Location | None = None, class_name: str | None = None) -> NoReturn:
-        """Raise a FormatError, which names the section, the class and the entry unless the line is a single entry."""
+        """Raise a FormatError; it names the section, class and entry unless the line has only one entry."""
         path, line, entry = location or self.location
         parts = [self.label] if entry or line is None or location is None else []
         parts += [class_name or NO_CLASS] if class_name is not None and parts else []
@@ -266,7 +266,7 @@ def _entries(section: Section, key: str, class_name: str | None, values: object)
             section.refuse(f'"class" must be "", @…, $… or <…>, not {_shown(value.get("class"))}', location, key)
         text, weight = value.get("text"), value.get("weight", 1.0)
         if not isinstance(text, str):
-            section.refuse(f'"text" must be the phrase, not {_shown(text)}', location, key)
+            section.refuse(f'"text" must be a string, not {_shown(text)}', location, key)
         if isinstance(weight, bool) or not isinstance(weight, int | float):
             section.refuse(f'"weight" must be a number, not {_shown(weight)}', location, key)
         spoken = value.get("pronunciations", [])
@@ -347,7 +347,7 @@ def _entry(section: Section, key: str, columns: list[str], location: Location, o
 
 
 def _add_file(section: Section, file: object, first: object, location: Location | None = None) -> None:
-    """Add the `first` phrases, or all, of a file with the columns class, phrase, weight and pronunciation."""
+    """Add the `first` phrases (None: all) of a file with the columns class, phrase, weight and pronunciation."""
     if not isinstance(file, str) or not file or "\0" in file:
         section.refuse(f'"file" must name a file, not {_shown(file)}', location)
     if first is not None and (isinstance(first, bool) or not isinstance(first, int) or not 1 <= first <= _FIRST_MOST):
@@ -378,7 +378,7 @@ def _add_file(section: Section, file: object, first: object, location: Location 
 
 
 def _rows(text: str, path: str, least: int, columns: str) -> Iterator[tuple[Location, list[str]]]:
-    """Yield the location and the columns, `least` to `least` + 2, of each line that is not empty or a comment."""
+    """Yield the location and the `least` to `least` + 2 columns of each line that is neither empty nor a comment."""
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip() and not line.startswith("#"):
             fields = line.split("\t")
@@ -389,7 +389,7 @@ def _rows(text: str, path: str, least: int, columns: str) -> Iterator[tuple[Loca
 
 
 def _shown(value: object) -> str:
-    """Return a description of a value for messages; only the type of large or nested values."""
+    """Return a description of a value for messages: the value, or only its type if it is large or nested."""
     if isinstance(value, Mapping):
         return "an object"
     if isinstance(value, list | tuple):

@@ -19,7 +19,7 @@ _SEPARATORS = ",;:，、；：،"  # replaced when other punctuation follows at 
 
 
 def affixes(word: str) -> tuple[str, str]:
-    """Return the punctuation at the beginning and at the end of a word; all of it at the end if there is no letter."""
+    """Return the punctuation before and after the letters of a word; without letters, all of it counts as after."""
     begin, end = 0, len(word)
     while end > 0 and _is_punctuation(word[end - 1]):
         end -= 1
@@ -29,7 +29,7 @@ def affixes(word: str) -> tuple[str, str]:
 
 
 def ends_sentence(word: str) -> bool:
-    """Return whether a word ends a sentence, as a sentence-final mark follows it."""
+    """Return whether the punctuation at the end of a word ends a sentence."""
     return not _SENTENCE_ENDS.isdisjoint(affixes(word)[1])
 
 
@@ -97,7 +97,7 @@ class WrittenWords:
         return lexical_lattice(lattice, self.table)
 
     def in_table(self, lattice: Lattice) -> Lattice:
-        """Convert a lattice with another symbol table to this one."""
+        """Convert a lattice with another symbol table to this table."""
         if lattice.words is None or lattice.words is self.words:
             return lattice
         used, index = np.unique(lattice.word, return_inverse=True)

@@ -58,7 +58,7 @@ def compile_list(phrases: PhraseList, spell: Spell) -> CompiledList:
 
 
 def _spelled(phrases: Iterable[Phrase], spell: Spell) -> dict[tuple[int, ...], float]:
-    """Return the weight of each word sequence, the largest one if phrases are duplicates."""
+    """Return the weight of each word sequence; of duplicate phrases, the largest weight is used."""
     weight_of: dict[tuple[int, ...], float] = {}
     for phrase in phrases:
         ids = tuple(spell(phrase.text.split()))
@@ -71,9 +71,9 @@ def _acceptor(weight_of: dict[tuple[int, ...], float], *, as_partial: bool) -> _
     """Return the minimal acceptor of weighted phrases.
 
     Args:
-        weight_of: Weight per word of each phrase.
-        as_partial: Apply the boost of the best phrase with this prefix at each word, and remove the difference at the
-            end of the phrase. Otherwise, boosts are applied at the ends of phrases.
+        weight_of: Weight of each word of a phrase, by the word ids of the phrase.
+        as_partial: Apply boosts at each word: the largest boost of all phrases that begin with the words so far; the
+            difference to the boost of the phrase is removed at its end. Otherwise, apply boosts at the ends of phrases.
     """
     phrases = sorted(weight_of)
     weight = np.array([weight_of[ids] for ids in phrases], np.float64)
@@ -126,7 +126,7 @@ class ListCompiler:
 
     Args:
         spell: Function that returns the ids of the words of a phrase, -1 for unknown words.
-        keep_all: Cache the results of all lists, not only those of named lists, which utterances share.
+        keep_all: Cache the results of all lists, instead of only named lists, which utterances share.
     """
 
     def __init__(self, spell: Spell, *, keep_all: bool = False) -> None:

@@ -41,7 +41,7 @@ class LexicalContext:
 
     @property
     def words(self) -> SymbolTable:
-        """The symbol table of results, with the words of the lattices and those of respelled phrases."""
+        """The symbol table of results, with the words of the lattices and of respelled phrases."""
         return self.written.words
 
     def _spell(self, words: Sequence[str]) -> list[int]:
@@ -63,7 +63,7 @@ class LexicalContext:
 
         Args:
             lattice: The lattice of written words.
-            lexical: The lattice of their lexical forms.
+            lexical: The lattice of lexical forms of `lattice`.
             tracker: The grammar over the lexical words.
             lists: The phrase lists of the utterance.
         """
@@ -152,7 +152,7 @@ class LexicalContext:
         Args:
             source: The lattice of written words before the composition.
             lexical: The lattice of its lexical forms.
-            composed: The composed lattice, whose arcs are copies of those of the lexical lattice.
+            composed: The composed lattice, whose arcs are copies of arcs of the lexical lattice.
             arc_map: The lexical arc of each composed arc, int64 [num_arcs].
             word: The written word of each composed arc, [num_arcs].
             is_last: Whether each composed arc has the last lexical word of its written word, bool [num_arcs].
@@ -195,7 +195,7 @@ class LexicalContext:
 
 
 def _label_ranges(source: Lattice, lexical: LexicalLattice) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return the range of each lexical arc's labels among those of the written lattice: first, and last plus 1."""
+    """Return the range of each lexical arc's labels in the labels of the written lattice: first, and last plus 1."""
     length = np.diff(lexical.lattice.ali_begin)
     order = np.argsort(lexical.source_arc, kind="stable")  # the arcs of a word stay in their order
     end = np.empty(len(length), np.int64)

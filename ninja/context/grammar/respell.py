@@ -74,7 +74,7 @@ class Respelling:
     Args:
         tries: The phrases of each list.
         table: Lexical forms of the written words.
-        words: Written words of the results, to which respelling adds those of phrases.
+        words: Written words of the results, to which respelling adds the words of phrases.
     """
 
     def __init__(self, tries: Sequence[PhraseTrie], table: LexicalTable, words: WrittenWords) -> None:
@@ -121,7 +121,7 @@ class Respelling:
         return self._words.ids([word])[0]
 
     def advance(self, nodes: _Nodes, word: int, *, begins: bool) -> _Nodes:
-        """Return the phrases in progress after a lexical word; with `begins`, also those that begin with it."""
+        """Return the phrases in progress after a lexical word; with `begins`, also phrases that begin with the word."""
         after = [(at, node) for at, before in nodes if (node := self._tries[at].step.get((before, word)))]
         if begins and word in self._first:
             after += [(at, node) for at, trie in enumerate(self._tries) if (node := trie.step.get((0, word)))]
@@ -196,7 +196,7 @@ class _Forward:
 
 
 class _Backward:
-    """Copies of the copies of `_Forward`, split by the phrase whose words are being respelled."""
+    """Copies of the states of `_Forward`, split by the phrase whose words are being respelled."""
 
     def __init__(self, phrases: Respelling, forward: _Forward) -> None:
         self._forward = forward

@@ -35,7 +35,7 @@ class Match:
 
 
 class Tracker:
-    """The states of word histories in a contextual grammar.
+    """Track word histories in a contextual grammar.
 
     The state of a history is an integer that identifies a set of tokens. A token is a state of the grammar, outside all
     phrases or inside one, with the score of the best path to it. Equal sets have the same integer, so that histories
@@ -138,8 +138,8 @@ class Tracker:
 
         Returns:
             The new states, int64 [n], and the scores of the words in nats, float32 [n]; higher is better. Scores
-            include the boosts of the phrases that the words continue, and remove those of phrases that they do not
-            continue. Where the model does not allow a word, the state is -1 and the score -inf.
+            include the boosts of the phrases that the words continue, and remove the boosts of phrases that the
+            words do not continue. Where the model does not allow a word, the state is -1 and the score -inf.
 
         Raises:
             OptionError: A state or a symbol does not exist, or the shapes differ.
@@ -159,7 +159,8 @@ class Tracker:
             states: States of the histories, int64 [n].
 
         Returns:
-            The scores in nats, float32 [n]. They include that of ``</s>``, and remove the boosts of incomplete phrases.
+            The scores in nats, float32 [n]. They include the score of ``</s>``, and remove the boosts of
+            incomplete phrases.
         """
         score: npt.NDArray[np.float32] = self._tracker.final(np.ascontiguousarray(states, np.int64))
         return score

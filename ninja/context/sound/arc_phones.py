@@ -55,7 +55,7 @@ class ArcPhones:
         """Return the phones of each arc as indices into ``known``.
 
         Raises:
-            LatticeError: The lattice has no alignments, or not those of this model.
+            LatticeError: The lattice has no alignments, or alignments that do not fit the model.
         """
         if lattice.num_arcs and not lattice.ali.size:
             raise LatticeError(

@@ -61,7 +61,7 @@ class Confusion:
     """Edit costs of phones; with the default costs, the deletion of a consonant costs about 0.75.
 
     Raises:
-        OptionError: There are too many phones or duplicates, a shape is wrong, or a cost is out of range.
+        OptionError: There are too many or duplicate phones, a shape is wrong, or a cost is out of range.
     """
 
     phones: tuple[str, ...]  # in the order of rows and columns

@@ -50,7 +50,7 @@ class Pronouncer:
 
     Args:
         dictionary: Pronunciations of words, best first, as phones separated by white space.
-        guess: Predicts pronunciations of words that the dictionary lacks.  [default: they have none]
+        guess: Predicts pronunciations of words that the dictionary lacks.  [default: these words have no pronunciation]
     """
 
     def __init__(self, dictionary: Mapping[str, Sequence[str]], guess: Lookup | None = None) -> None:
