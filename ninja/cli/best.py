@@ -61,7 +61,7 @@ def best_lines(batch: Batch, scales: Scales) -> list[str]:
 
 
 def spelled(ids: npt.NDArray[np.int32], words: SymbolTable | None) -> list[str]:
-    """Return the words of ids; without a symbol table, the ids as strings."""
+    """Return the words with the given ids; without a symbol table, return the ids as strings."""
     return words.spell(ids.tolist()) if words else list(map(str, ids.tolist()))
 
 

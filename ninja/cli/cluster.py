@@ -30,11 +30,11 @@ _ADDRESS = re.compile(r"auto|[\w.-]+:\d+|\[[\da-f:]+\]:\d+")
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Prepares a worker process for running a command."""
+    """Prepare a worker process for running a command."""
 
     command: CommandWork
     folder: str  # working folder of the command
-    version: str  # of Ninja
+    version: str  # version of Ninja
 
     def __call__(self) -> Work:
         """Return the function that runs the command on a shard.

@@ -11,7 +11,7 @@ from ninja.cli.options import reads, section
 
 unboosted_option = reads(
     "--unboosted",
-    "The same lattices before their words were boosted, for confidences without boosts.",
+    "The lattices of SOURCE before words were boosted, for confidences without boosts.",
     kind=Lattices(),
 )
 

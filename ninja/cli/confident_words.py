@@ -43,7 +43,7 @@ Confident = tuple[Consensus, npt.NDArray[np.float64] | None]  # see `with_confid
 
 @dataclass(slots=True)
 class UnboostedLattices:
-    """Thread-safe lookup of lattices by key; the most recent ones are cached, so they can be looked up again."""
+    """Thread-safe lookup of lattices by key; the most recent lattices are cached and can be looked up again."""
 
     lookup: Lookup
     _recent: OrderedDict[str, Lattice | None] = field(default_factory=OrderedDict)
@@ -69,7 +69,7 @@ def confidence_estimator(
 ) -> WordConfidenceEstimator | None:
     """Return the confidence estimator; None if no option is set, in which case confidences are posteriors.
 
-    Loads the models, and opens the lattices without boosts.
+    The models are loaded, and the lattices without boosts are opened.
 
     Args:
         combined: Whether lattices of several systems are combined and decoded.

@@ -83,10 +83,9 @@ def correct(
 
     Words that are probably misrecognised phrases of --entities are replaced by these phrases. In recognisers'
     JSON files, subtitles, CTM and text files, all other bytes are kept, and words keep their punctuation, times and
-    confidences.
-    Phrases that occur in another case are written as in the list. SOURCE may also be an n-best list or a lattice, whose
-    best path is corrected. Each line of a text file has a key and words, or only words if the first words of the lines
-    do not look like keys; --from transcripts:keys=first or keys=none overrides this.
+    confidences. Phrases that differ from the list only in case are written as in the list. SOURCE may also be an n-best
+    list or a lattice, whose best path is corrected. Each line of a text file has a key and words, or only words if the
+    first words of the lines do not look like keys; --from transcripts:keys=first or keys=none overrides this.
 
     A correction is made if its probability is at least --threshold. The default threshold was calibrated on English
     commands and read speech: with 95 % confidence, at most 1 % of the utterances are changed if the list has 100 names

@@ -38,7 +38,7 @@ class Emission:
     key: str
     matrix: npt.NDArray[Any]
     path: str  # file of the matrix
-    words: None = None
+    words: None = None  # a matrix has no symbol table
 
     @property
     def num_arcs(self) -> int:
@@ -174,9 +174,9 @@ def ctc_decode(
     A matrix has one row per frame and one column per unit; --tokens, --letters or --sentencepiece names the units. The
     paths of a lattice are the word sequences in the beam; their acoustic cost is -log p.
 
-    With --words, word ids come from an existing symbol table. Otherwise words are numbered in lexicon order, so that
-    archives decoded with the same lexicon share ids. Without a lexicon they are numbered in order of appearance. In
-    both cases the symbol table is written to --words-out, or next to the archive.
+    With --words, word ids come from an existing symbol table. Otherwise, words are numbered in lexicon order, so
+    that archives decoded with the same lexicon share ids, or without a lexicon in order of appearance; the symbol table
+    of these ids is written to --words-out, or next to the archive.
 
     \b
     Example:

@@ -18,10 +18,10 @@ MARKS = {True: "ok ", False: "BAD", None: "-  "}
 def doctor(context: click.Context, deep: bool) -> None:
     """Check the installation.
 
-    Lists versions, compiled modules, devices, the shipped model, optional libraries and their purpose, and other
-    packages named ninja (the build tool, django-ninja) that have overwritten files of this one. With --deep, the
-    compiled modules compute best paths, posteriors, rescoring and other results on small lattices, which are compared
-    with those of plain Python. The exit code is 1 if a check fails; a missing optional library is not a failure.
+    The output lists versions, compiled modules, devices, the shipped model, optional libraries and their purpose, and
+    other packages named ninja (the build tool, django-ninja) that have overwritten files of this package. With --deep,
+    best paths, posteriors, rescored lattices and other results of the compiled modules on small lattices are compared
+    with the results of plain Python. The exit code is 1 if a check fails; a missing optional library is not a failure.
 
     \b
     Example:

@@ -32,7 +32,7 @@ class Size(NamedTuple):
 
 
 def size_of(lattice: Lattice) -> Size:
-    """Measure a lattice."""
+    """Return the kind and the size of a lattice."""
     crossed, frames = crossings(lattice)
     word, count = np.unique(lattice.word[lattice.word != 0], return_counts=True)
     figures = {"with times": int(lattice.time is not None), "with alignments": int(lattice.has_labels)}

@@ -75,9 +75,9 @@ def learn(
     changes that the page of `ninja correct --report` saves.
 
     Names that edits inserted are added to --lists, and phrases of the lists get a higher weight if edits inserted
-    them, a lower one if edits removed them; the words recognised in their place become another pronunciation. Each
-    change requires at least --min-count edits. The counts are stored in the output, so that later runs add to them;
-    edits that were counted before are ignored.
+    them, and a lower weight if edits removed them; words that were recognised in place of a phrase become another
+    pronunciation of it. Each change requires at least --min-count edits. The counts are stored in the output, so that
+    later runs add to them; edits that were counted before are ignored.
 
     The output is the unchanged content of --lists, followed by lines that --undo removes.
 

@@ -71,7 +71,7 @@ def serve(
     does. WS /v1/stream rescores growing lattices. The page / is a form for lattices, /docs describes the endpoints, and
     /metrics exports metrics for Prometheus. After SIGTERM, the server answers the requests in progress and stops.
     Without --lm-weight, --word-penalty and --acoustic-scale, lattices and n-best lists are rescored with the default
-    weights of their kind, as in `ninja rescore`. Requires the extra ninja-asr[serve].
+    weights of their kind, as in `ninja rescore`. This command requires the extra ninja-asr[serve].
 
     \b
     Example:

@@ -48,8 +48,8 @@ def context(
 
     The encoder learns the distances between the pronunciations of words, which depend on the costs of phone confusions.
     The words are those of the CMU dictionary, of --lexicon and of PHRASES (one per line). This requires the extra
-    ninja-asr[phones]. With --letters-only, it learns distances between the letters of PHRASES, which works for any
-    alphabet.
+    ninja-asr[phones]. With --letters-only, the encoder learns distances between the letters of PHRASES, which works for
+    any alphabet.
 
     \b
     Example:

@@ -89,16 +89,17 @@ def tune(
 ) -> None:
     """Tune rescoring weights on a development set.
 
-    SOURCE and --ref are a development set, never a test set. It is rescored with the initial weights, then weights with
-    fewer expected word errors on its n-best sentences are chosen, and the set is rescored with these. This is repeated
-    until the weights no longer change. The printed word error rate is measured after the last rescoring.
+    SOURCE and --ref are a development set, never a test set. The set is rescored with the initial weights, then weights
+    with fewer expected word errors on the n-best sentences are chosen, and the set is rescored with the new weights.
+    This is repeated until the weights no longer change. The printed word error rate is measured after the last
+    rescoring.
 
     Without --lm-weight, --word-penalty and --old-lm, the initial weights are the defaults for the kind of input: LM
     weight 0.8 and word penalty 0.5 for lattices with graph costs, 0.15 and -1 for n-best lists without graph costs. The
-    initial weights are kept and written unless the set, which needs at least 500 words for this, shows that others are
-    better. Among weights within one standard error of the best, the simplest are chosen. LM weight 0 takes the place of
-    the initial weights if the first pass has fewer expected errors. The 95 % interval of the difference to the initial
-    weights is printed, cross-validated by the speakers of --utt2spk or by utterance.
+    initial weights are kept and written unless the set, which needs at least 500 words for this, shows that other
+    weights are better. Among weights within one standard error of the best, those with the fewest changes are chosen.
+    LM weight 0 takes the place of the initial weights if the first pass has fewer expected errors. The 95 % interval of
+    the difference to the initial weights is printed, cross-validated by the speakers of --utt2spk or by utterance.
 
     With --carry-over, the recordings are those of --segments or the speakers of --utt2spk, and there must be only one
     model.
@@ -181,7 +182,7 @@ def _tune_weights(
     assert lm is not None
     with current_console().progress("lattices", by_reading=True):
         if models.old_lm is None and (weights := fitting_weights(inputs)) is not None:
-            log.note(f"the initial weights are those of {weights.kind}: {weights}")
+            log.note(f"the initial weights are the defaults for {weights.kind}: {weights}")
             options = replace(options, lm_weight=weights.lm_weight, word_penalty=weights.word_penalty)
         tuned = tune_weights(
             inputs.lattices(),

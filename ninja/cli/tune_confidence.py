@@ -39,9 +39,9 @@ OF_FIT = {
 class ConfidenceFit:
     """The options of ``ninja tune --confidence``."""
 
-    map: Method
-    lm: str | None
-    unboosted: str | None
+    map: Method  # kind of the map
+    lm: str | None  # language model for the surprisals of words
+    unboosted: str | None  # lattices before words were boosted
 
     def run(
         self,

@@ -176,7 +176,7 @@ def choose_pointer_weights(
     """
     general, general_ref = general_set.general, general_set.general_ref
     if wrong := given_on_command_line(("margin", "curve")):
-        raise OptionError(f"{', '.join(wrong)}: only for boosts, which --context-model replaces; omit it")
+        raise OptionError(f"{', '.join(wrong)} cannot be used with --context-model, which replaces boosts")
     if bool(general) != (general_ref is not None):
         raise OptionError("--general and --general-ref must be used together; give both or neither")
     inputs.beside = general

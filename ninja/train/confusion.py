@@ -72,8 +72,9 @@ def learn(
 def tempered(learned: Confusion, prior: Confusion) -> Confusion:
     """Return the mean of learned costs, scaled by `TEMPER`, and their prior.
 
-    Learned costs are good for frequent confusions, but unreliable for rare ones. The mean finds as many phrases as the
-    prior, with half as many false ones. Learned costs are scaled as they have a wider range.
+    Learned costs are good for frequent confusions, but unreliable for rare confusions. The mean finds as many phrases
+    as the prior, with half as many false phrases. Learned costs are scaled because they have a wider range than the
+    prior.
 
     Args:
         learned: Costs that `learn` estimated.

@@ -56,7 +56,7 @@ class Choice:
     words: tuple[str, ...] | None = None  # the vocabulary, if it is not derived from the text
 
     def key(self, sha256: str) -> str:
-        """Return the key of the file of ids for a text with this digest."""
+        """Return the KEY in the name of the file of ids, for a text with this digest."""
         parts: list[object] = [sha256, self.vocabulary, self.min_count, self.hold_out]
         if self.words is not None:
             parts.append(self.words)
@@ -74,7 +74,7 @@ def open_corpus(path: str, choice: Choice, *, first: bool = True) -> Corpus:
 
     Args:
         path: The text.
-        choice: Options.
+        choice: Options that determine the vocabulary.
         first: Write a missing file, and verify an existing one. One process per machine must do this before the others.
 
     Raises:

@@ -152,7 +152,7 @@ def _targets(
 
 
 def _metric(first: Tensor, second: Tensor, sharpness: Tensor, target: Tensor) -> Tensor:
-    """Return the mean of the cross-entropies of spoken and recognised phrases, by rows and by columns."""
+    """Return the cross-entropy of the similarities of phrases with `target`, averaged over both normalisation axes."""
     near = sharpness.clamp(max=4.6).exp() * first @ second.T  # [spoken, recognised]
     loss = near.new_zeros(())
     for axis in (0, 1):

@@ -31,7 +31,7 @@ class Initial:
     words: list[str]  # the vocabulary, by id
     state: dict[str, torch.Tensor]  # weights, float32, without the weights of the normaliser
     normaliser: dict[str, torch.Tensor] | None  # weights of the normaliser, which are trained further at the end
-    unk_words: int  # number of distinct words that <unk> replaced in its training text; 0 if unknown
+    unk_words: int  # number of distinct words that <unk> replaced in the training text; 0 if unknown
     sha256: str  # digest of the file
 
 

@@ -100,7 +100,7 @@ def _train(
     progress: Callable[[Progress], None] | None,
     workers: Workers,
 ) -> Trained:
-    """Train as one of several workers; the first writes and reports."""
+    """Train as one of several workers; the first worker writes the files and reports progress."""
     if options.threads:
         torch.set_num_threads(options.threads)
     options = dataclasses.replace(options, device=launch.worker_device(options.device, workers))
@@ -181,6 +181,7 @@ def add_normaliser(
     """Add layers that estimate the log-normaliser to a checkpoint.
 
     Args:
+        path: The checkpoint, which is overwritten.
         sentences: Training text, as word ids of the network.
         dev: Held-out text, on which the errors in the card are measured.
         options: Width of the layers, seed and device.
@@ -207,7 +208,7 @@ def _make(options: TrainOptions, vocabulary: int) -> checkpoint.Module:
 def _steps(
     counters: state.Counters, sharing: SingleWorker, order: Order, dev: Sentences, options: TrainOptions
 ) -> Iterator[Progress]:
-    """Run the steps of a worker and yield reports; the last one is a measurement."""
+    """Run the steps of a worker and yield reports; the last report has a measured perplexity."""
     workers = sharing.workers
     module, optimizer = sharing.learner.module, sharing.learner.optimizer
     sampler = make_sampler(order, module.config.vocabulary, options.samples)

@@ -20,7 +20,7 @@ ROWS = 1024  # tokens whose logits are in memory at once; 1024 × 34,000 words i
 
 @dataclass(frozen=True, slots=True)
 class Sampler:
-    """Samples the words that a softmax is computed over.
+    """Sample the words over which a softmax is computed.
 
     Each word is drawn independently with probability π (Poisson sampling). Then Σ_{w in sample} exp(s_w) / π_w is an
     unbiased estimate of the normaliser Σ_w exp(s_w), to which frequent words, with π = 1, add no variance.
@@ -62,7 +62,7 @@ def backward(
     self_normalize: float = 0.0,
     divisor: float | None = None,
 ) -> float:
-    """Add the gradients of the mean (sampled) cross-entropy to the parameters, and return it in nats per token.
+    """Add the gradients of the mean (sampled) cross-entropy to the parameters; return this mean in nats per token.
 
     With scores s, the estimated log-normaliser z = ln Σ exp(s) and the penalty λ z², the derivative with respect to a
     score is (1 + 2 λ z) exp(s − z), minus 1 for the target. It is computed explicitly for slices of rows, as autograd
@@ -171,7 +171,7 @@ def negative_logprob(
         sentences: The sentences.
         device: Torch device.
         max_tokens: Maximum number of tokens per batch.
-        part: Selects batches of the sentences.
+        part: Range of the batches to score.  [default: all]
     """
     module.eval()
     total = 0.0

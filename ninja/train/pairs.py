@@ -120,7 +120,7 @@ def _costs(
 
 
 def _candidates(sounds: Sequence[Phones], seed: int) -> npt.NDArray[np.int64]:
-    """Return pairs of words with equal consonant classes, except possibly the last one, int64 [pairs, 2]."""
+    """Return pairs of words with equal consonant classes, except possibly the last class, int64 [pairs, 2]."""
     rng = np.random.default_rng(seed)
     blocks: dict[str, list[int]] = defaultdict(list)
     for word, sound in enumerate(sounds):
@@ -139,7 +139,7 @@ def _candidates(sounds: Sequence[Phones], seed: int) -> npt.NDArray[np.int64]:
 
 
 class Mishearing:
-    """Draws random phrases and their misrecognitions."""
+    """Draw random phrases and their misrecognitions."""
 
     def __init__(self, words: TrainingWords, symbols: Symbols, confusion: Confusion, rng: np.random.Generator) -> None:
         self.words = words
@@ -152,7 +152,7 @@ class Mishearing:
         self._cumulative = weight.cumsum(axis=1) / weight.sum(axis=1, keepdims=True)
 
     def batch(self, size: int) -> tuple[list[LettersAndPhones], list[LettersAndPhones]]:
-        """Return phrases and a misrecognition of each; the second half are neighbours of the first half."""
+        """Return phrases and a misrecognition of each; the second half has neighbours of the first half."""
         rng, words = self._rng, self.words
         seeds = rng.integers(len(words.texts), size=size)
         chosen = [int(word) for word in seeds[: size - size // 2]]

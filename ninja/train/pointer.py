@@ -37,7 +37,7 @@ NOTHING = -1e30  # log of probability zero, with gradient 0
 
 @dataclass(frozen=True, slots=True)
 class _States:
-    """States before each word and before the end of all sentences, concatenated."""
+    """Hidden states before each word and each end of a sentence, for all sentences in one array."""
 
     state: Tensor  # float16 [positions, state]
     word: Tensor  # ln P of the next word, float32 [positions]
@@ -213,8 +213,8 @@ def _drawn(
     """Draw the phrases that are in the lists of sentences.
 
     Returns:
-        All positions of the sentences, and the sentence of each; the phrases with the row of their first position, and
-        the sentence of each.
+        The positions of the sentences in `states`; the index of the sentence of each position; the phrases, each with
+        the index of its first position; and the index of the sentence of each phrase.
     """
     position = np.concatenate([np.arange(states.begin[number], states.begin[number + 1]) for number in sentences])
     size = states.begin[sentences + 1] - states.begin[sentences]

@@ -101,10 +101,8 @@ class TrainOptions:
             raise OptionError(f"workers is {self.workers}, but parallel is none; choose a method, such as bmuf")
         least = min(self.embedding, self.hidden)
         if not 0 <= self.projection < least or (self.projection and self.architecture != "lstm"):
-            message = (
-                f"projection is {self.projection}, but only an lstm can have one, smaller than embedding and hidden"
-            )
-            raise OptionError(message)
+            condition = "only an lstm can have a projection, smaller than embedding and hidden"
+            raise OptionError(f"projection is {self.projection}, but {condition}")
         if self.architecture != "lstm" and self.normaliser:
             raise OptionError(f"normaliser is {self.normaliser}, but only an lstm can have a normaliser")
         if self.architecture == "transformer" and self.embedding % (2 * self.heads):

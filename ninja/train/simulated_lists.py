@@ -21,7 +21,7 @@ MOST_TYPES = 30_000  # maximum number of rare words that are used to fill lists
 class Span:
     """A phrase in a sentence."""
 
-    begin: int  # index of its first word in the sentence
+    begin: int  # index of the first word in the sentence
     phrase: int  # index into `SimulatedText.phrases`
     length: int  # number of words
 

@@ -87,4 +87,6 @@ def check_alike(signature: dict[str, Any], workers: Workers) -> None:
     differs = workers.agree(float(digest)) != digest
     if workers.total(float(differs))[0]:
         which = "this worker has" if differs else "some workers have"
-        raise OptionError(f"{which} other texts or options than worker 0; start all workers with the same")
+        raise OptionError(
+            f"{which} other texts or options than worker 0; start all workers with the same texts and options"
+        )

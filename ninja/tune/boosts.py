@@ -89,7 +89,7 @@ class TunedContext:
     @property
     def evidence(self) -> str:
         """Message that says whether entities lower contextual WER and, if uncertain, how many words could show it."""
-        text = f"difference of contextual WER to the best without entities: {self.difference} (95 % interval)"
+        text = f"difference of contextual WER to the best settings without entities: {self.difference} (95 % interval)"
         needed = self.difference.words_needed
         if self.difference.is_significant or needed is None or needed <= self.difference.num_words:
             return text
@@ -127,6 +127,7 @@ def tune_context(
         contextual: Utterances that contain phrases of their lists.
         general: Utterances that contain no phrase of their lists, to count false alarms. The lists must be of the same
             kind as in the contextual set.
+        words: Symbol table of the lattices.
         class_lm: Class model, as in `Tracker`.
         options: Options that are not tuned (``max_tokens``, ``unk_penalty``, ``max_arcs``), and initial boosts.
         old_lm: Language model of the first pass, as in `Tracker`.
@@ -310,7 +311,7 @@ class _With(_Search):
 def _warnings(
     search: _With, chosen: Setting, curve: Mapping[float, list[EntityReport]], without: Sequence[EntityReport]
 ) -> Iterator[str]:
-    """Warn if boosts do not help, or if larger ones increase the errors on utterances without names."""
+    """Warn if boosts do not help, or if larger boosts increase the errors on utterances without names."""
     words = without[1].overall.words
     most = search.most(chosen)
     limit = f"{100.0 * most / max(words, 1):.2f}"
@@ -321,12 +322,12 @@ def _warnings(
         yield f"{few}, so no additional error is allowed; use a larger set"
     contextual, general = (report.overall for report in curve[chosen.keyword_boost])
     if search.excess(chosen):
-        yield f"no settings keep general WER safely at or below {limit}; the best have {general.wer:.2f}"
+        yield f"no settings keep general WER safely at or below {limit}; the best settings have {general.wer:.2f}"
     elif contextual.errors >= without[0].overall.errors:
         helping = [boost for boost, reports in curve.items() if reports[0].overall.errors < without[0].overall.errors]
         why = "do the lattices contain the phrases? Missing phrases must be added first, see augment"
         if helping:
-            which = f"every keyword_boost that does, from {min(helping):g} on"
+            which = f"every keyword_boost that would lower it, from {min(helping):g} on"
             why = f"{which}, raises general WER above {limit}, or close to it"
         yield f"entities do not lower contextual WER: {why}"
     rates = {boost: reports[1].overall for boost, reports in curve.items() if boost > chosen.keyword_boost}

@@ -128,6 +128,7 @@ def explain(choice: Choice, candidate: str, num_words: int, unit: str, default: 
     """Return a sentence about the evidence for a choice.
 
     Args:
+        choice: The choice.
         candidate: The settings of ``choice.candidate``.
         num_words: Number of reference words of the set.
         unit: Unit of the cross-validation, such as "speaker".

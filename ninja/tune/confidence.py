@@ -83,7 +83,7 @@ class _Words:
         """Weight of each word in the fit; the mean is 1.
 
         A speaker with n words counts as n / (1 + SPEAKER_CORRELATION · (n − 1)) words, because errors of calibration
-        are correlated within a speaker. Otherwise a speaker with most of the words would determine the map of others.
+        are correlated within a speaker. Otherwise, a speaker with most of the words would determine the map for all.
         """
         if self.unit != "speaker":
             return np.ones(len(self.group))
@@ -126,7 +126,7 @@ def tune_confidence(
         method: Kind of the map.
         surprise: Function that scores sentences with a language model; see ``ninja.lm.surprise.WordSurprise``.
         lm: Name of this language model, which is stored in the result.
-        unboosted: Function that returns the lattice of a key from before its words were boosted.
+        unboosted: Function that returns the lattice with a given key, as it was before words were boosted.
         speakers: Speaker of each utterance. With at least 5 speakers, cross-validation folds consist of whole speakers,
             and words of speakers with many words have smaller weights in the logistic map.  [default: folds consist of
             utterances]
@@ -152,7 +152,7 @@ def tune_confidence(
             before,
             before,
             count,
-            f"{size}, are too few to fit a map, so that posteriors are kept; it needs at least {needed}",
+            f"{size}, are too few to fit a map, so posteriors are kept; a map needs at least {needed}",
         )
     fit = _fit_monotone if method == "monotone" else _fit_logistic
     model, confidences = fit(words, scales, lm)

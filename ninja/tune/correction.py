@@ -21,7 +21,7 @@ class TunedCorrection:
 
     bound: BoundedRate | None  # None if no threshold keeps the rate below its maximum
     max_rate: float
-    num_phrases: int  # number of phrases in the references of the other utterances
+    num_phrases: int  # number of phrases in the references of utterances with phrases
     num_before: int  # number of these phrases that the hypotheses contain
     num_after: int  # number of these phrases that the corrected hypotheses contain
 
@@ -32,7 +32,7 @@ class TunedCorrection:
             return f"no threshold keeps the rate of false corrections below {self.max_rate:g}"
         bound = self.bound
         changed = f"{bound.changed} of {bound.utterances} utterances without phrases are changed"
-        confident = f"at most {bound.upper:.2%} of as many others with {CONFIDENCE:.0%} confidence"
+        confident = f"at most {bound.upper:.2%} of a future set of this size with {CONFIDENCE:.0%} confidence"
         phrases = (
             f"{self.num_before} of {self.num_phrases} spoken phrases are complete before correction, "
             f"{self.num_after} after it"
@@ -50,8 +50,8 @@ def tune_correction(
     """Choose the lowest threshold that bounds the rate of false corrections.
 
     This threshold allows the most corrections. *Utterances without phrases* are those with references that contain none
-    of the phrases in their lists. The rate of false corrections is the share of such utterances that are changed, in a
-    future set of the same size; see `choose_threshold`.
+    of the phrases in their lists. The rate of false corrections is the share of utterances without phrases that
+    are changed, in a future set of the same size; see `choose_threshold`.
 
     Args:
         lattices: Hypotheses of a development set.
@@ -96,7 +96,7 @@ def tune_correction(
 
 @dataclass(frozen=True, slots=True)
 class ListComparison:
-    """Word errors of a development set with two phrase lists, and the number of utterances they correct differently."""
+    """Word errors of a development set with each of two phrase lists, and the number of utterances that differ."""
 
     before: ErrorRate
     after: ErrorRate

@@ -18,7 +18,7 @@ THRESHOLDS = tuple(round(1 - number / 100, 2) for number in range(1, 100))  # st
 
 @dataclass(frozen=True, slots=True)
 class BoundedRate:
-    """A threshold, the false corrections counted with it, and the bound of their rate."""
+    """The number of false corrections at a threshold, and an upper bound of their rate."""
 
     threshold: float
     changed: int  # utterances without phrases that are changed
@@ -32,7 +32,7 @@ def choose_threshold(
     num_future: int | None,
     confidence: float = CONFIDENCE,
 ) -> BoundedRate | None:
-    """Return the lowest threshold that bounds the rate of false corrections; None if there is none.
+    """Return the lowest threshold that bounds the rate of false corrections; None if no threshold does.
 
     Starting with the strictest threshold, the null hypothesis that the rate exceeds `max_rate` is tested at the level
     ``1 - confidence`` for each threshold, until it is not rejected (Learn-then-Test with a fixed sequence).

@@ -1,7 +1,7 @@
 """Cost components of n-best sentences, which can be combined with other weights without running language models.
 
-The score of a single model is computed from the cost of a sentence in the rescored lattice. Several models score each
-sentence once.
+The score of a single model is computed from the cost of a sentence in the rescored lattice. Each of several models
+scores each sentence once.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Features:
         return 100.0 * int(errors.sum()) / max(int(self.reference_words.sum()), 1)
 
     def united(self, earlier: Features) -> Features:
-        """Return these sentences and those that only an earlier rescoring of the same lattices has found."""
+        """Return these sentences and all other sentences that an earlier rescoring of the same lattices found."""
         number = {key: place for place, key in enumerate(self.keys)}
         texts = [_sentence_texts(part) for part in (self, earlier)]
         known = set(zip(self.lattice.tolist(), texts[0], strict=True))
@@ -140,8 +140,8 @@ def features(
 ) -> Features:
     """Collect the n best sentences of the lattices that `rescored` returns, with their cost components.
 
-    Lattices without a reference are ignored. The costs of a sentence are those of the best path with its words in the
-    first pass. Without models, the sentences are those of the first pass, with graph costs multiplied by `lm_scale`.
+    Lattices without a reference are ignored. The costs of a sentence are the first-pass costs of the best path with its
+    words. Without models, the sentences are taken from the first pass, and graph costs are multiplied by `lm_scale`.
     """
     pending: deque[Keyed] = deque()
 

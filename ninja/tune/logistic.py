@@ -172,7 +172,7 @@ def fit_isotonic(values: Doubles, is_correct: npt.NDArray[np.bool_], least: int)
 
 
 def _pool(blocks: list[tuple[float, float, float]]) -> None:
-    """Join the last block with those before it until the smoothed shares of correct words increase."""
+    """Join the last block with earlier blocks until the smoothed shares of correct words increase."""
     while len(blocks) > 1 and _smoothed(blocks[-2]) >= _smoothed(blocks[-1]):
         blocks[-2:] = [_joined(*blocks[-2:])]
 

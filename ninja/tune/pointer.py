@@ -37,7 +37,7 @@ class PointerSet:
 
     lattices: Sequence[Keyed]
     references: Mapping[str, Sequence[str]]  # by key
-    stage: Callable[[ContextOptions], ContextStage]  # context stage with some weights
+    stage: Callable[[ContextOptions], ContextStage]  # returns a context stage with the weights in the options
 
     def errors(
         self, lm: Model, options: RescoreOptions, context: ContextOptions
@@ -83,7 +83,9 @@ class TunedPointer:
     chosen: PointerTrial | None  # None if all pairs raise general WER by more than the allowed rise
     before: PointerTrial  # with weight 0, i.e. the language model alone
     trials: tuple[PointerTrial, ...]
-    evidence: str = ""  # message about the evidence for the chosen weights, or the reason why the initial ones are kept
+    evidence: str = (
+        ""  # message about the evidence for the chosen weights, or the reason for keeping the initial weights
+    )
 
 
 def tune_pointer(

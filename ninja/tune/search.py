@@ -18,7 +18,7 @@ Point = TypeVar("Point")  # a value on each axis
 class Axis:
     """A parameter of the search."""
 
-    name: str  # "" if its ends are not reported
+    name: str  # "" if values at the ends of the range are not reported
     low: float
     high: float
     step: float  # half the length of the first line; if `is_ratio`, its base-2 logarithm
@@ -43,7 +43,7 @@ class Axis:
         return list(dict.fromkeys(map(self.rounded, values.tolist())))
 
     def inside(self, values: Iterable[float], start: float) -> list[float]:
-        """Round values and clip them to the range; return them and the initial value, sorted and without duplicates."""
+        """Round values and clip them to the range; return them with the initial value, sorted, without duplicates."""
         return sorted({*(float(np.clip(self.rounded(value), self.low, self.high)) for value in values), start})
 
     def rounded(self, value: float) -> float:
@@ -51,7 +51,7 @@ class Axis:
         return value if self.digits is None else float(f"{value:.{self.digits}g}")
 
     def edge(self, value: float) -> str | None:
-        """Describe a value at the end of the range; return None if it is inside."""
+        """Describe a value at an end of the range; return None for a value inside the range."""
         low, high = self.low, self.high
         near = EDGE * (high - low)
         if not self.name or low + near < value < high - near or low == high:
@@ -66,8 +66,8 @@ class Search(ABC, Generic[Point]):
     """A deterministic search for the point with the lowest rank."""
 
     axes: Sequence[Axis]
-    rounds: int  # each with lines half as long as before
-    num_on_line: int  # values on a line
+    rounds: int  # number of rounds; lines are half as long in each round as in the previous round
+    num_on_line: int  # number of values on a line
 
     @abstractmethod
     def grid(self) -> Sequence[Point]:
@@ -79,7 +79,7 @@ class Search(ABC, Generic[Point]):
 
     @abstractmethod
     def preference(self, point: Point) -> Any:
-        """Return the tie-breaker of a grid point: of points with equal ranks, the lowest wins, then the first one."""
+        """Return the tie-breaker of a grid point; among equal ranks, the first point with the lowest one wins."""
 
     @abstractmethod
     def value(self, point: Point, axis: int) -> float:
@@ -90,7 +90,7 @@ class Search(ABC, Generic[Point]):
         """Return a copy of a point with another value on an axis."""
 
     def middle(self, values: Sequence[float], ranges: Sequence[Sequence[int]], current: float) -> int:
-        """Return the index of the best value of a line: the (lower) middle of the longest range of ties."""
+        """Return the index of the value to choose on a line: the (lower) middle of the longest range of ties."""
         longest = max(ranges, key=len)
         return longest[(len(longest) - 1) // 2]
 

@@ -97,7 +97,7 @@ class Errors:
     contextual: int
     general: int
     general_beyond: int  # number of general errors with the margin added to the keyword boost
-    general_without: int  # number of general errors of the same run without entities
+    general_without: int  # number of general errors with the same scales and class weight, but without entities
 
 
 class Trials:
@@ -136,7 +136,7 @@ class Trials:
         return self.errors_of([setting])[0]
 
     def errors_of(self, settings: Sequence[Setting]) -> list[Errors]:
-        """Count the errors of several settings; those with the same grammar share the composed lattices."""
+        """Count the errors of several settings; settings with the same grammar share the composed lattices."""
         counts = (
             self._counts(self.contextual, settings),
             self._counts(self.general, settings),
@@ -197,7 +197,7 @@ class Trials:
     def _decoded(
         self, part: LoadedSet, settings: Sequence[Setting], *, with_entities: bool
     ) -> Iterator[tuple[DevUtterance, list[Ids]]]:
-        """Yield the best word sequences of each utterance, one for each setting; all have the same grammar."""
+        """Yield each utterance and its best word sequence for each setting; all settings have the same grammar."""
         options = self.options_of(settings[0])
         if self._tracker.options != options:
             self._tracker = Tracker(self.words, self.class_lm, options, old_lm=self._old_lm, compiler=self._compiler)

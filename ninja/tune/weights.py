@@ -51,7 +51,7 @@ class Tuned:
     weights: Weights
     start: Weights  # the initial weights
     candidate: Weights  # the best simple weights, which are chosen if the set shows that they are better
-    default: Weights  # kept unless others are better: the initial weights, or LM weight 0
+    default: Weights  # the initial weights, or LM weight 0; kept unless other weights are better
     choice: Choice
     wer: float  # WER of the n-best sentences at the weights
     wer_before: float  # WER after rescoring with the initial weights
@@ -109,8 +109,8 @@ def tune_weights(
 
     The lattices are rescored with the initial weights, and each model of a mixture scores the n best sentences once.
     `choose` then needs no network, since other weights only change the order of these sentences. The lattices are then
-    rescored with the chosen weights, the new n best sentences are added to the others, and weights are chosen again.
-    This is repeated, at most four times, until the chosen weights are ones that were used before. The default is the
+    rescored with the chosen weights, the new n best sentences are added, and weights are chosen again.
+    This is repeated, at most four times, until weights are chosen that were used before. The default is the
     initial weights, or LM weight 0 if the first pass has fewer expected errors; it is kept unless the set shows that
     other weights are better, see ``ninja.tune.choice.choose_point``.
 
@@ -181,7 +181,7 @@ def choose_repeatedly(
     min_words: int,
     log: Log,
 ) -> Tuned:
-    """Choose weights among the best sentences at the initial weights, then also among those at the chosen weights.
+    """Choose weights repeatedly, among the best sentences at the initial weights and at all weights chosen so far.
 
     This ends when the lattices have already been rescored with the chosen weights, or after MAX_ROUNDS rescorings with
     chosen weights.
@@ -233,7 +233,7 @@ def choose(
     speakers: Mapping[str, str] | None = None,
     min_words: int = MIN_WORDS,
 ) -> Tuned:
-    """Choose weights of a grid around the initial ones, without rescoring.
+    """Choose weights from a grid around the initial weights, without rescoring.
 
     The chosen weights balance expected errors (see `WordErrors`) and simplicity (see ``choose_point``). Of several
     models, only the best one is used unless a mixture has significantly fewer expected errors. The word error rates at

@@ -215,11 +215,11 @@ def test_initial_weights_are_the_usual_ones_of_the_kind_of_input(ninja, bed, tmp
         model = ["--rnnlm", "english-ngram", "--max-unknown", 1]
         code, _, errors = ninja("tune", source, "--ref", ref, *model, "-o", weights)
         assert code == 0, errors
-        assert "initial weights are those of " in errors
+        assert "initial weights are the defaults for " in errors
         values = read_toml(weights)
         assert (values["lm_weight"], values["acoustic_scale"], values["word_penalty"]) == expected
         code, _, errors = ninja("tune", source, "--ref", ref, *model, "--word-penalty", 0.25, "-o", weights)
         assert code == 0, errors
-        assert "initial weights are those of " not in errors
+        assert "initial weights are the defaults for " not in errors
         values = read_toml(weights)
         assert (values["lm_weight"], values["word_penalty"]) == (0.5, 0.25)

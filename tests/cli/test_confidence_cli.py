@@ -115,7 +115,7 @@ def test_a_small_set_is_reported_and_posteriors_are_written(ninja, sets, tmp_pat
     )  # fmt: skip
     assert code == 0
     assert "60 words" in err
-    assert "too few to fit a map, so that posteriors are kept" in err
+    assert "too few to fit a map, so posteriors are kept" in err
     assert read_confidence_model(tmp_path / "model.toml").map == "raw"
 
 

@@ -126,7 +126,8 @@ def test_a_threshold_comes_from_the_file_that_tune_writes(ninja, names, tmp_path
     )  # fmt: skip
     assert code == 0, errors
     assert (
-        "0 of 410 utterances without phrases are changed, at most 0.98% of as many others with 95% confidence" in errors
+        "0 of 410 utterances without phrases are changed, at most 0.98% of a future set of this size with 95% "
+        "confidence" in errors
     )
     assert "\nthreshold = 0.01\nletters_only = true\n" in (tmp_path / "correct.toml").read_text()
     code, printed, _ = ninja("correct", tmp_path / "text", "--entities", names, "--config", tmp_path / "correct.toml")
@@ -149,7 +150,7 @@ def test_other_options_of_tuning_are_refused(ninja, names, tmp_path):
     code, _, errors = ninja(*source, "--entities", names, "--correct", "--augment")
     assert (code, "omit --augment" in errors) == (2, True)
     code, _, errors = ninja(*source, "--entities", names, "--context-model", names, "--margin", 2)
-    assert (code, "--margin: only for boosts, which --context-model replaces; omit it" in errors) == (2, True)
+    assert (code, "--margin cannot be used with --context-model, which replaces boosts" in errors) == (2, True)
     code, _, errors = ninja(*source, "--correct")
     assert (code, "--correct requires --entities" in errors) == (2, True)
     code, _, errors = ninja(*source, "--max-false-corrections", 0.02)

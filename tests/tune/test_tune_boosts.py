@@ -79,7 +79,9 @@ def test_a_margin_keeps_away_from_boosts_that_do_harm() -> None:
         assert not 5.5 - margin < boosts[-1]
     assert boosts[0] > boosts[1] > boosts[2] > 2.5 > boosts[3]
     assert found.after == found.before
-    with_margin = "entities do not lower contextual WER: every keyword_boost that does, from 3 on, raises general WER"
+    with_margin = (
+        "entities do not lower contextual WER: every keyword_boost that would lower it, from 3 on, raises general WER"
+    )
     assert found.warnings[1].startswith(f"{with_margin} above 0.00, or close to it")
 
 
@@ -110,8 +112,8 @@ def test_where_each_boost_that_helps_does_harm_there_is_none() -> None:
     assert found.settings.options.keyword_boost < 8
     assert found.after == found.before
     assert found.warnings[0] == (
-        "entities do not lower contextual WER: every keyword_boost that does, from 9 on, raises general WER above "
-        "0.00, or close to it"
+        "entities do not lower contextual WER: every keyword_boost that would lower it, from 9 on, raises general WER "
+        "above 0.00, or close to it"
     )
     hopeless = ("call tom chen", ("call time chin", 0.0))
     assert tuned(near=hopeless, far=hopeless, max_general_rise=0.0).warnings[0] == (
@@ -126,7 +128,7 @@ def test_where_nothing_keeps_general_wer_down_nothing_is_chosen(monkeypatch) -> 
     assert found.settings is None
     assert found.after == found.before
     assert found.edges == ()
-    assert "no settings keep general WER safely at or below 0.00; the best have 33.33" in found.warnings
+    assert "no settings keep general WER safely at or below 0.00; the best settings have 33.33" in found.warnings
 
 
 def test_an_optimum_at_the_end_of_what_was_tried_is_told() -> None:
@@ -156,8 +158,8 @@ def test_the_difference_is_paired_by_utterance_or_speaker() -> None:
     assert found.difference.interval.mean == pytest.approx(100 / 6 - 50)
     assert (found.difference.num_groups, found.difference.num_words) == (2, 6)
     assert re.fullmatch(
-        r"difference of contextual WER to the best without entities: -33.33 \[\S+, \S+\] \(95 % interval\); 6 words "
-        r"are too few to be certain, about \d+ words would show such a difference",
+        r"difference of contextual WER to the best settings without entities: -33.33 \[\S+, \S+\] \(95 % interval\); 6 "
+        r"words are too few to be certain, about \d+ words would show such a difference",
         found.evidence,
     )
     with pytest.raises(FormatError, match="has no speaker"):

@@ -133,7 +133,7 @@ def equivalent(
 
     Two lattices with the same key are equivalent if they have the same word sequences, and the best path of each
     sequence has the same total cost in both. Alignments are compared as well. If either source is not a Kaldi archive,
-    they are ignored for pairs in which one lattice has no alignments. The exit code is 1 if too many lattices differ or
+    alignments are ignored for pairs in which one lattice has none. The exit code is 1 if too many lattices differ or
     are missing from SECOND.
 
     \b
@@ -180,7 +180,7 @@ def equivalent(
 
 
 def _same(lattice: Lattice, other: Lattice, delta: float, num_paths: int, *, lenient: bool) -> bool:
-    """Return whether two lattices have the same word sequences and costs, and their best paths the same alignments.
+    """Return whether two lattices have equal word sequences and costs, and equal alignments of the best paths.
 
     Args:
         lenient: Ignore alignments if only one of the lattices has any.

@@ -50,7 +50,7 @@ def word_lines(
 
     Args:
         hypotheses: Word ids to start from, by key; None starts from the best paths.
-        hypotheses_file: Name of their file, for error messages.
+        hypotheses_file: Name of the file of `hypotheses`, for error messages.
         estimator: Computes the confidences; None prints posteriors.
     """
     start = None

@@ -95,8 +95,8 @@ def determinize_phone_pruned(
 ) -> Determinization:
     """Determinize phones, then words, within a beam.
 
-    Like `ninja determinize-pruned`, with a first pass over phones and words that lets deeper lattices stay within the
-    bounds.
+    Before the pass of `ninja determinize-pruned`, a first pass determinizes over phones and words, so that deeper
+    lattices stay within the bounds.
 
     \b
     Example:
@@ -135,7 +135,7 @@ class BeamNote(str):
 
 @dataclass(frozen=True, slots=True)
 class Determinization:
-    """Batch stage that determinizes lattices, and adds a `BeamNote` for each that needs a smaller beam.
+    """Batch stage that determinizes lattices, and adds a `BeamNote` for each lattice that needs a smaller beam.
 
     Args:
         determinize: Function that determinizes one lattice; it returns the result and a `DeterminizeReport`.

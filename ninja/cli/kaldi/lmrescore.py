@@ -30,7 +30,7 @@ from ninja.rescoring.utterances import ADVICE, RescoreReport, is_ambiguous
 
 @lru_cache(1)
 def loaded(path: str, words: SymbolTable | None, options: LoadOptions) -> NgramLM:
-    """Load an n-gram model; the last one is cached.
+    """Load an n-gram model; the last model is cached.
 
     Raises:
         ModelError: The file contains another kind of model.
@@ -59,7 +59,7 @@ def composed(
 
 
 def _advised(lattices: Iterator[tuple[str, Lattice]], log: Log) -> Iterator[tuple[str, Lattice]]:
-    """Yield lattices unchanged, and add a note if one should be determinized first."""
+    """Yield lattices unchanged, and add a note if any of them should be determinized first."""
     for key, lattice in lattices:
         if ADVICE not in log.notes and is_ambiguous(lattice):
             log.note(ADVICE)

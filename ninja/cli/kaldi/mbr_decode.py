@@ -82,7 +82,7 @@ def decode(
     """Decode the lattices of a batch, and format the requested outputs.
 
     Args:
-        one_best_times: Format the times of the decoded words instead of those of all bins.
+        one_best_times: Format the times of the decoded words instead of the times of all bins.
         frame_shift: Seconds per frame; None uses the value of each lattice.
         requested: Elements of `OUTPUTS`.
         estimator: Computes the confidences of words in JSON; None omits these words.
@@ -144,7 +144,9 @@ def _format(
     writes("--bayes-risk", "Write the expected number of word errors of each lattice."),
     writes("--sausage", "Write the word ids and posteriors of the bins of each lattice."),
     writes("--times", "Write the start and end of each bin, in frames."),
-    switch("--one-best-times", False, "Write the times of the decoded words to --times, instead of those of all bins."),
+    switch(
+        "--one-best-times", False, "Write the times of the decoded words to --times, instead of the times of all bins."
+    ),
     writes("--mesh-dir", "Write confusion networks to DIR/KEY.mesh as SRILM word meshes.", kind=OutputFolder()),
     writes("--json", "Write confusion networks as JSON, one per line.", "json_file"),
     word_symbol_table_option,

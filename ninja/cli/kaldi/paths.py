@@ -174,7 +174,7 @@ def best_path(
 
 
 def check_only_path(lattice: Lattice) -> Lattice:
-    """Return the connected lattice of a single path; raise `LatticeError` if there are several paths."""
+    """Return a single-path lattice without unreachable states; raise `LatticeError` if there are several paths."""
     lattice = graph.connect(lattice)
     if lattice.num_arcs != lattice.num_states - 1 or lattice.is_final.sum() != 1:
         raise LatticeError("the lattice has more than one path; run `ninja to-nbest` first", key=lattice.key)

@@ -124,8 +124,8 @@ def to_mpe_post(inputs: Inputs, output_file: str, **values: Any) -> None:
 def to_smbr_post(inputs: Inputs, output_file: str, **values: Any) -> None:
     """Write sMBR posteriors of transition ids at each frame.
 
-    Use them for training with the state-level minimum Bayes risk criterion. They differ from those of `ninja
-    to-mpe-post` in that pdf ids are compared instead of phones.
+    Use them for training with the state-level minimum Bayes risk criterion. Unlike in `ninja to-mpe-post`, pdf
+    ids are compared instead of phones.
 
     \b
     Example:

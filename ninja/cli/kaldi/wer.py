@@ -95,10 +95,10 @@ def compute_wer_bootci(
 ) -> None:
     """Compute a confidence interval for a word error rate.
 
-    Prints the 95 % confidence interval for the word error rate of HYPOTHESIS. OTHER is the output of a second system
-    for the same references: the interval for this system is printed as well, and the probability that it makes fewer
-    errors. The interval for the difference and the p-value of a paired test are printed on stderr. Each line of the
-    text files has a key and its words.
+    The 95 % confidence interval for the word error rate of HYPOTHESIS is printed. OTHER is the output of a second
+    system for the same references: its interval is printed as well, and the probability that it makes fewer errors. The
+    interval for the difference and the p-value of a paired test are printed on stderr. Each line of the text files has
+    a key and its words.
 
     \b
     Example:

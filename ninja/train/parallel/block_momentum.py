@@ -32,7 +32,7 @@ from ninja.train.recipe import AtBlockEnd
 
 
 class BlockUpdate:
-    """Apply the recursion of this module to a vector.
+    """Apply the recursion of block momentum (see the module) to a vector of weights.
 
     Args:
         start: Weights before the first block.
@@ -54,7 +54,7 @@ class BlockUpdate:
         """Apply the mean of the workers' weights after a block.
 
         Args:
-            mean: The mean.
+            mean: The mean of the weights.
             begin: The workers' weights at the start of the block.  [default: W_g]
 
         Returns:
@@ -69,7 +69,7 @@ class BlockUpdate:
         return self.weights
 
     def result(self) -> torch.Tensor:
-        """Return W, the model without the look-ahead."""
+        """Return W, the weights of the model without the look-ahead."""
         momentum = self.outer.state[self.weights].get("momentum_buffer") if self.ahead else None
         return self.weights.clone() if momentum is None else self.weights + self.ahead * momentum
 
@@ -80,7 +80,7 @@ class BlockMomentum(torch.nn.Module):
     Like torch's DistributedDataParallel, it wraps a module. Each worker calls ``optimizer.step()`` on its own
     batches; after each block, the weights of all workers are averaged and filtered by the block momentum. All workers
     must make the same number of steps. At the end, call `synchronize`, and store the weights within `result`. The
-    state of every worker is in `state_dict`; with that and the state of its optimiser, training resumes bit for bit.
+    state of every worker is in `state_dict`; with it and the state of the optimiser, training resumes bit for bit.
 
     Args:
         module: Network; its weights and buffers are copied from the first worker. Floating-point buffers are averaged
@@ -92,10 +92,10 @@ class BlockMomentum(torch.nn.Module):
         classical: Use classical instead of Nesterov block momentum.
         block_steps: Number of steps of each worker per block, at least 1; None if only calls to `synchronize` end
             blocks.
-        warmup: Number of steps before the first block; after them all workers continue with the weights, buffers and
+        warmup: Number of steps before the first block; then all workers continue with the weights, buffers and
             optimiser of the first worker.
         block_optimizer: Treatment of the optimiser's floating-point tensors at the end of a block: average them, keep
-            those of each worker, or reset the optimiser.
+            the tensors of each worker, or reset the optimiser.
         process_group: Group of the workers.  [default: all processes]
 
     Raises:
@@ -148,7 +148,7 @@ class BlockMomentum(torch.nn.Module):
         return self.module(*args, **kwargs)
 
     def synchronize(self) -> None:
-        """End the block on all workers; do nothing if there was no step since the last one."""
+        """End the block on all workers; do nothing if there was no step since the last block."""
         if self.num_steps == self._synchronized:
             return
         if self.num_steps <= self.warmup:
@@ -168,7 +168,7 @@ class BlockMomentum(torch.nn.Module):
 
     @contextmanager
     def result(self) -> Iterator[None]:
-        """Load W, the model after the last block without the look-ahead, within a ``with`` block."""
+        """Load W, the weights after the last block without the look-ahead, within a ``with`` block."""
         current = [weight.detach().clone() for weight in self._weights]
         unflatten(self.update.result(), self._weights)
         try:
@@ -252,10 +252,10 @@ class BlockMomentum(torch.nn.Module):
 
 
 def block_factors(momentum: float | None, weight: float, workers: int) -> tuple[float, float]:
-    """Return η and ζ.
+    """Return the block momentum η and the block learning rate ζ.
 
     Args:
-        momentum: Block momentum η.  [default: 1 - 1/workers]
+        momentum: η.  [default: 1 - 1/workers]
         weight: Long-term weight C of a block, relative to the sum of its workers' updates.
         workers: Number of workers.
     """

@@ -14,7 +14,7 @@ from ninja.train.recipe import TrainOptions
 
 
 class Blocks(SingleWorker):
-    """Model averaging and BMUF."""
+    """Training by model averaging or BMUF."""
 
     def __init__(self, learner: Learner, workers: Workers, options: TrainOptions) -> None:
         super().__init__(learner, workers)
@@ -36,16 +36,16 @@ class Blocks(SingleWorker):
         )
 
     def steps(self, batches: int) -> int:
-        """Return the number of steps of worker 0, which trains alone during the warm-up."""
+        """Return the number of steps of worker 0, which trains alone during the warm-up, in `batches` batches."""
         warmup = min(batches, self.warmup)
         return warmup + (batches - warmup) // self.workers.size
 
     def full_steps(self, batches: int) -> int:
-        """Return the largest number of batches up to a limit that ends with a full step of all workers."""
+        """Return the largest number of batches, at most `batches`, that ends with a step of every worker."""
         return batches - max(0, batches - self.warmup) % self.workers.size
 
     def next_synchronization(self, batches: int) -> int:
-        """Return the number of batches taken at the end of the block."""
+        """Return the total number of batches at the end of a block that begins after `batches` batches."""
         if batches < self.warmup:
             return min(batches + self.block_steps, self.warmup)
         return batches + self.block_steps * self.workers.size
@@ -72,7 +72,7 @@ class Blocks(SingleWorker):
 
     @contextmanager
     def result(self) -> Iterator[None]:
-        """Load W instead of W_g within a ``with`` block."""
+        """Load W, the weights without the look-ahead, within a ``with`` block."""
         with self.blocks.result():
             yield
 

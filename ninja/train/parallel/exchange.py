@@ -38,7 +38,7 @@ class SharedWeights:
             return self.vector.clone(), self.exchanges
 
     def add_step(self, before: torch.Tensor, after: torch.Tensor, exchanges: int) -> None:
-        """Add the update of a step since `read` returned `before` and `exchanges`."""
+        """Add the update ``after - before`` of a step that began when `read` returned `before` and `exchanges`."""
         with self._lock:
             if exchanges == self.exchanges:
                 self.vector.copy_(after)  # equivalent, but without rounding
@@ -144,7 +144,7 @@ class Exchanges:
         self._thread.start()
 
     def want(self) -> None:
-        """Request an exchange after a step, unless one is in progress; does nothing for a passive learner."""
+        """Request an exchange after a step, unless one is in progress; do nothing for a passive learner."""
         with self._changed:
             self._check()
             if self._choose is not None and not self._busy:

@@ -1,7 +1,7 @@
 """Asynchronous decentralised SGD (ADPSGD), and its hierarchical variant with nodes of synchronous workers (H-ADPSGD).
 
 A learner is either a single worker or a node of several workers. The workers of a node average their gradients as in
-synchronous SGD, and the first of them stores the weights. Each learner takes the next batch when it is ready, so slow
+synchronous SGD, and the first worker stores the weights. Each learner takes the next batch when it is ready, so slow
 learners take fewer batches. After each step, a learner averages its weights with the weights of one partner, while the
 next gradient is computed.
 
@@ -31,7 +31,7 @@ _trainings = count()  # numbers the training runs of this process, which use sep
 
 
 class Gossip(SingleWorker):
-    """ADPSGD and H-ADPSGD."""
+    """Training by ADPSGD or H-ADPSGD."""
 
     in_step = False
 
@@ -49,7 +49,10 @@ class Gossip(SingleWorker):
         prepare(learner.optimizer)
         self._round, self._round_start, self._taken = "", 0, 0  # key, first batch, number of batches of this worker
         self._assignment = StepAssignment(0, 0, range(0))
-        self._passed, self._steps = 0.0, 0  # steps of others during this learner's steps, and number of the latter
+        self._passed, self._steps = (
+            0.0,
+            0,
+        )  # steps of other learners during steps of this learner, and number of the latter steps
         self._node_group = self._leader_group = None
         if self.node_size > 1:
             # All workers must create all groups in the same order.
@@ -71,7 +74,7 @@ class Gossip(SingleWorker):
         return self._passed / self._steps if self._steps else None
 
     def next_synchronization(self, batches: int) -> int:
-        """Return the number of batches taken at the next synchronization."""
+        """Return the total number of batches at the next synchronization after `batches` batches."""
         between = self.check_steps * self.workers.size
         return (batches // between + 1) * between
 
@@ -125,7 +128,7 @@ class Gossip(SingleWorker):
 
     @contextmanager
     def result(self) -> Iterator[None]:
-        """Load the mean of all learners' weights, which remain loaded; `before_step` loads the learner's again."""
+        """Load the mean of all learners' weights, until `before_step` loads the weights of this learner again."""
         unflatten(self._mean, self._tensors)
         self._has_mean = True
         yield
@@ -149,12 +152,12 @@ class Gossip(SingleWorker):
         unflatten(optimizer, [*moments(adam), *steps(adam)])
 
     def close(self) -> None:
-        """Stop the exchanges."""
+        """Stop the exchanges with other learners."""
         if self._pairwise is not None:
             self._pairwise.close()
 
     def _broadcast_in_node(self, tensor: torch.Tensor) -> None:
-        """Copy a tensor of the first worker of the node to the others."""
+        """Copy a tensor of the first worker of the node to its other workers."""
         if self._node_group is not None:
             with self.workers.communicating():
                 dist.broadcast(tensor, self.workers.rank - self.place, group=self._node_group)

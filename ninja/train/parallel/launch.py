@@ -58,8 +58,8 @@ def _store_of_restart(store: dist.Store, rank: int, size: int) -> dist.Store:
     """Return a store without the keys of workers that have ended.
 
     When a worker dies, torchrun restarts all workers with the same store, which still contains the addresses of the old
-    workers. Restart counts cannot be used to distinguish them, as each machine's agent has its own. So worker 0 draws a
-    random name, and sends it to the workers that have drawn new names as well.
+    workers. Restart counts cannot distinguish old from new workers, as each machine's agent has a separate count. So
+    worker 0 draws a random name, and sends it to the workers that have drawn new names as well.
     """
     token = uuid.uuid4().hex
     if rank:
@@ -110,7 +110,7 @@ def run(work: Callable[..., Any], arguments: tuple[Any, ...], size: int, device:
     """Run a function in new processes on this machine, and return the result of the first process.
 
     The processes are started and monitored by `torch.multiprocessing.start_processes`. The agent of torchrun, which
-    also uses it, would replace typed errors with exit codes and could not forward progress reports.
+    uses the same function, would replace typed errors with exit codes and could not forward progress reports.
 
     Args:
         work: Called as ``work(*arguments, progress, workers)``; must be a function at module level.

@@ -16,7 +16,7 @@ import torch.distributed as dist
 from ninja.train.parallel.exchange import Exchanges, GlooTransport, SharedWeights
 from ninja.train.parallel.flat import flat, float_buffers, parameters, unflatten
 
-NEVER = -1  # number of exchanges with which a step is added to the weights, instead of replacing them
+NEVER = -1  # value of `exchanges` with which `add_step` adds the update instead of replacing the weights
 
 
 class PairwiseAveraging(torch.nn.Module):
@@ -99,7 +99,7 @@ class PairwiseAveraging(torch.nn.Module):
             self.load()
 
     def close(self) -> None:
-        """Stop averaging; wait until the workers that send requests to this one have stopped, too."""
+        """Stop averaging; wait until the workers that send requests to this worker have also stopped."""
         self._hook.remove()
         if self._exchanges is not None:
             self._exchanges.end()

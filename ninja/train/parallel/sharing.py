@@ -40,8 +40,8 @@ class SingleWorker:
     called around each step. After `synchronize`, all workers agree on the batches that were taken.
     """
 
-    in_step = True  # workers make the same steps, so decisions must not depend on their clocks
-    staleness: float | None = None
+    in_step = True  # whether workers make the same steps; if so, decisions must not depend on their clocks
+    staleness: float | None = None  # see `Gossip.staleness`; None for other methods
 
     def __init__(self, learner: Learner, workers: Workers) -> None:
         self.learner = learner
@@ -49,15 +49,15 @@ class SingleWorker:
         self.forward: torch.nn.Module = learner.module  # computes the outputs
 
     def steps(self, batches: int) -> int:
-        """Return the number of steps that a worker makes until all workers have taken a number of batches in total."""
+        """Return the number of steps of each worker in which the workers take `batches` batches in total."""
         return batches // self.workers.size
 
     def full_steps(self, batches: int) -> int:
-        """Return the largest number of batches up to a limit that gives every worker the same number of steps."""
+        """Return the largest number of batches, at most `batches`, that gives every worker the same number of steps."""
         return batches - batches % self.workers.size
 
     def next_synchronization(self, batches: int) -> int:
-        """Return the number of batches taken at the next synchronization."""
+        """Return the total number of batches at the next synchronization after `batches` batches."""
         return batches + self.workers.size
 
     def assignments(self, first: int, last: int) -> Iterator[StepAssignment]:
@@ -75,7 +75,7 @@ class SingleWorker:
         """Synchronize immediately; called on worker 0 if `in_step` is false."""
 
     def synchronize(self, last: int) -> int:
-        """Wait for all workers; return the number of batches taken."""
+        """Wait for all workers; return the total number of batches that they have taken."""
         return last
 
     @contextmanager

@@ -77,7 +77,7 @@ class Workers:
         return vector
 
     def gather(self, vector: torch.Tensor, group: dist.ProcessGroup | None = None) -> torch.Tensor | None:
-        """Return the vectors of all workers in a group as the rows of a matrix on worker 0, and None on the others."""
+        """Return the vectors of all workers in a group as the rows of a matrix on worker 0, and None elsewhere."""
         if self.size == 1:
             return vector[None].clone()
         rows = [torch.empty_like(vector) for _ in range(dist.get_world_size(group))] if self.rank == 0 else None
@@ -93,4 +93,4 @@ class Workers:
 
 
 class LostContact(WorkerError):
-    """Another worker has ended; its error is the cause and must be reported instead of this one."""
+    """Another worker has ended; the error of that worker is the cause, and must be reported instead of this error."""
