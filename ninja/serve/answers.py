@@ -71,7 +71,7 @@ def _score(cost: float) -> float:
 
 
 def _alternatives(consensus: Consensus, lattice: Lattice) -> list[list[dict[str, Any]]]:
-    """Return the most probable words in place of each word of the best hypothesis; "" is no word."""
+    """Return the most probable words in place of each word of the best hypothesis; "" means no word."""
     table = consensus.symbols or lattice.words
     assert table is not None
     places = []

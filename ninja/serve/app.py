@@ -425,7 +425,7 @@ class _Job:
 
 
 def _value(text: str) -> Any:
-    """Return a JSON document; a list for JSON lines."""
+    """Parse a JSON document, or JSON lines as a list of documents."""
     try:
         return json.loads(text)
     except ValueError:

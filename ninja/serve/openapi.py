@@ -49,7 +49,9 @@ def document(options: ServeOptions, lists: list[str], *, has_token: bool) -> dic
         }
         for status in (400, *((401,) if has_token else ()), 408, 413, 422, 429, 500, 503, 504)
     }
-    problems["429"]["headers"] = {"Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer"}}}
+    problems["429"]["headers"] = {
+        "Retry-After": {"description": "Seconds to wait before a retry.", "schema": {"type": "integer"}}
+    }
     answers_of_correction = {
         "200": {
             "description": "The corrected transcript.",
@@ -129,8 +131,8 @@ def document(options: ServeOptions, lists: list[str], *, has_token: bool) -> dic
     paths: dict[str, Any] = {
         "/v1/rescore": {"post": rescore},
         "/v1/correct": {"post": correct},
-        "/healthz": {"get": _text("Tell that the process answers.")},
-        "/readyz": {"get": _text("Tell whether the server accepts lattices.", not_ready=True)},
+        "/healthz": {"get": _text("Confirm that the process is running.")},
+        "/readyz": {"get": _text("Report whether the server accepts lattices.", not_ready=True)},
         "/metrics": {"get": _text("Return metrics for Prometheus.", has_token=has_token)},
     }
     result: dict[str, Any] = {
@@ -214,7 +216,10 @@ def _schemas(lists: list[str]) -> dict[str, Any]:
             "word": {"type": "string"},
             "start": {"type": "number", "description": "Seconds, if the lattice has times."},
             "end": {"type": "number"},
-            "confidence": {"type": "number", "description": "Probability in [0, 1]; of the best hypothesis only."},
+            "confidence": {
+                "type": "number",
+                "description": "Probability in [0, 1]; only in the best hypothesis.",
+            },
         },
     }
     return {
@@ -240,15 +245,15 @@ def _schemas(lists: list[str]) -> dict[str, Any]:
                             "text": {"type": "string"},
                             "score": {"type": "number", "description": "Weighted total log-probability."},
                             "am_score": {"type": "number", "description": "Acoustic log-probability, unscaled."},
-                            "lm_score": {"type": "number", "description": "New graph log-probability."},
+                            "lm_score": {"type": "number", "description": "Graph log-probability after rescoring."},
                             "words": {"type": "array", "items": word},
                         },
                     },
                 },
                 "alternatives": {
                     "type": "array",
-                    "description": "For each word of the best hypothesis, the most probable words at its place; an "
-                    "empty word means that there is none.",
+                    "description": "For each word of the best hypothesis, the most probable words in its place; "
+                    "an empty string means that there is no word.",
                     "items": {
                         "type": "array",
                         "items": {
@@ -268,7 +273,7 @@ def _schemas(lists: list[str]) -> dict[str, Any]:
                 "type": {"type": "string"},
                 "title": {"type": "string"},
                 "status": {"type": "integer"},
-                "detail": {"type": "string", "description": "The message of the command line."},
+                "detail": {"type": "string", "description": "The error message, as the command line prints it."},
                 "key": {"type": "string", "description": "Utterance id, if known."},
             },
         },
@@ -294,7 +299,7 @@ def _correction_schemas(lists: list[str]) -> dict[str, Any]:
         "before": {**text, "description": "The replaced words."},
         "after": {**text, "description": "The words in their place."},
         "phrase": {**text, "description": "The phrase, as in its list."},
-        "class": {**text, "description": "Class of the phrase, or an empty text."},
+        "class": {**text, "description": "Class of the phrase; an empty string if it has no class."},
         "kind": {"type": "string", "enum": list(get_args(Kind))},
         "distance": {**number, "description": "Cost of the confused phones per phone of the phrase."},
         "probability": {**number, "description": "Probability that the change is right, in [0, 1]."},

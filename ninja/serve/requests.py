@@ -43,7 +43,7 @@ CORRECT_DESCRIPTIONS = {
 
 @dataclass(frozen=True, slots=True)
 class RescoreRequest:
-    """A lattice or an n-best list, and options for rescoring it."""
+    """A lattice or an n-best list, and options for rescoring it; `DESCRIPTIONS` explains the fields."""
 
     body: bytes  # content of a file
     format: str | None = None
@@ -56,13 +56,13 @@ class RescoreRequest:
 
     @property
     def num_phrases(self) -> int:
-        """Number of phrases in the request, without those of named lists."""
+        """Number of phrases in the request, without the phrases of named lists."""
         return sum(map(len, self.entities.values()))
 
 
 @dataclass(frozen=True, slots=True)
 class CorrectRequest:
-    """A transcript, and phrases for correcting it."""
+    """A transcript, and phrases for correcting it; `CORRECT_DESCRIPTIONS` explains the fields."""
 
     body: bytes  # content of a file
     format: str | None = None
@@ -72,7 +72,7 @@ class CorrectRequest:
 
     @property
     def num_phrases(self) -> int:
-        """Number of phrases in the request, without those of named lists."""
+        """Number of phrases in the request, without the phrases of named lists."""
         return sum(map(len, self.entities.values()))
 
 

@@ -44,7 +44,7 @@ class RequestContext(Contextual):
 
 
 class Scorer:
-    """Rescores lattices of several kinds with one set of models.
+    """Rescore lattices of several kinds with one set of models.
 
     Lattices of one kind share a batch. Weights that the user does not set have the defaults of the commands: the
     acoustic scale is 1 for n-best lists and for lattices without graph costs, and n-best lists without graph costs have
@@ -56,8 +56,8 @@ class Scorer:
         words: Symbol table of lattices that contain word ids.
         context: Models and options for the phrases of requests; its phrases are ignored.
         lists: Files of phrases by name, which requests refer to.
-        chosen: Names of the options that the user has set, which apply to lattices of all kinds. Unless
-            `max_unknown` is one of them, it is 1.
+        chosen: Names of the options that the user has set, which apply to lattices of all kinds. If
+            `max_unknown` is not among them, it is 1.
         correct_options: Options of the corrections of transcripts, which use the lexicon and the confusion costs of
             the context, if it has any.
         max_latency: See `Rescorer`.
@@ -129,9 +129,9 @@ class Scorer:
         """Return a session for a growing lattice; see `Rescorer.session`.
 
         Args:
-            options: Options for the kind of its lattices, see `options_for`.
+            options: Options for the lattices of the session, see `options_for`.
             phrases: Phrase lists of the utterance.
-            when_stable: When words are stable.
+            when_stable: Conditions under which words are stable.
 
         Raises:
             ClosedError: The scorer is closed.
@@ -234,7 +234,7 @@ class Scorer:
 
     def _entities(self, content: Mapping[str, Sequence[Any]]) -> Entities:
         if self._context is None:
-            raise Problem(422, "this server has no context, so that a request cannot have entities")
+            raise Problem(422, "this server has no context, so requests cannot have entities")
         words = self.vocabularies.current().words
         return Entities.from_dict(content, words=words, normalizer=self._normalizer())
 
@@ -257,7 +257,7 @@ def _with_penalty(options: RescoreOptions, lm: Model, old_lm: Model, words: Symb
     """Return options whose penalty of unknown words does not depend on the words of requests.
 
     Raises:
-        OptionError: Without ``unk_penalty``, the penalty would depend on them.
+        OptionError: ``unk_penalty`` is not set, and the penalty would depend on these words.
     """
     if options.unk_penalty is not None:
         return options
@@ -267,8 +267,8 @@ def _with_penalty(options: RescoreOptions, lm: Model, old_lm: Model, words: Symb
     if len(parts) == 1 and words is not None:
         return replace(options, unk_penalty=WordMap(words, parts[0], map_words=options.map_words).unk_penalty)
     raise OptionError(
-        "unk_penalty is not set, and a model does not tell how many words its <unk> stands for, so that scores would "
-        "depend on other requests; set unk_penalty, or for a single model words"
+        "unk_penalty is not set, and a model does not store how many words map to its <unk>, so scores would depend on "
+        "other requests; set unk_penalty or, with a single model, words"
     )
 
 
@@ -282,7 +282,7 @@ def _twin(model: Model) -> Model:
     """Return a copy of a model that shares its weights and can be used at the same time.
 
     Raises:
-        Problem: The model does not support this.
+        Problem: The model cannot be copied.
     """
     if model is None:
         return None

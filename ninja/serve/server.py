@@ -30,13 +30,13 @@ _M_ARENA_MAX = -8  # value of M_ARENA_MAX in glibc's malloc.h
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """Address of the server, and the files of its secrets."""
+    """Address of the server, and the files with its token, certificate and key."""
 
     host: str = "127.0.0.1"
     port: int = 8080  # 0 for any free port
     token_file: str | None = None  # file with the bearer token that clients must send
     tls_certificate: str | None = None  # PEM file; requires `tls_key`
-    tls_key: str | None = None
+    tls_key: str | None = None  # PEM file with the private key
 
     def __post_init__(self) -> None:
         if (self.tls_certificate is None) != (self.tls_key is None):
@@ -116,7 +116,7 @@ def share_arena() -> None:
     """Make all threads of this process allocate memory from one arena; call this before the first thread starts.
 
     By default, glibc creates arenas for threads that allocate at the same time, and memory that was freed in one arena
-    is not reused by others, so that the memory of a server under load grows. Other C libraries are not affected.
+    is not reused in other arenas, so the memory of a server under load grows. Other C libraries are not affected.
 
     Source: mallopt(3), ``M_ARENA_MAX``.
     """

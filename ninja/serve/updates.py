@@ -37,7 +37,7 @@ class StreamRequest:
 
     @property
     def num_phrases(self) -> int:
-        """Number of phrases in the request, without those of named lists."""
+        """Number of phrases in the request, without the phrases of named lists."""
         return sum(map(len, self.entities.values()))
 
 
@@ -75,7 +75,7 @@ def update_of(content: str | bytes, request: StreamRequest) -> Update:
     """Parse an update: a JSON object with `UPDATE_FIELDS`, or bytes with a lattice file or frames.
 
     Raises:
-        Problem: The message is malformed, or of another kind than the session.
+        Problem: The message is malformed, or does not suit the session, which takes either lattices or frames.
     """
     if isinstance(content, bytes):
         return Update(content) if request.units is None else Update(frames=_frames(content, request.units))
