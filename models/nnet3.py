@@ -263,7 +263,7 @@ def _cut(pieces: Sequence[_Piece], first: int, dim: int) -> list[_Piece]:
 
 
 def _merge(pieces: Sequence[_Piece]) -> list[_Piece]:
-    """Merge adjacent pieces that are adjacent in their node, too."""
+    """Merge consecutive pieces that are adjacent ranges of one node."""
     merged: list[_Piece] = []
     for piece in pieces:
         last = merged[-1] if merged else None

@@ -47,7 +47,7 @@ def to_fst(
             - "word": both labels are the word id, 0 for epsilon; final costs become final weights.
             - "arc": both labels are the index of the arc plus 1. A final state s gets an arc with its final cost and
               the label ``num_arcs + s + 1`` to a new state, which is the only final state and has weight 0.
-            - "word:arc": like "arc", but the input label is the word id, or 0 for arcs of final costs.
+            - "word:arc": like "arc", but the input label is the word id, or 0 for arcs that represent final costs.
         acoustic_scale: Factor applied to the acoustic cost in "total"; must be 1 otherwise.
 
     Raises:
@@ -76,11 +76,11 @@ def from_fst(
         fst: FST of any of the three arc types; it is not changed.
         key: Utterance id; if it is empty, the key of ``like`` is used.
         like: Lattice from which ``to_fst`` made the FST with ``labels="arc"`` or ``"word:arc"``. The output
-            labels name its arcs, which supply costs and alignments; the weights of the FST are ignored. An arc of a
-            final cost becomes a final cost if no other arc enters its end state, and otherwise an epsilon arc. Output
-            label 0 has no cost. If None, output labels become words, weights become graph costs, acoustic costs are 0,
-            and alignments are empty; the symbol table is that of the output labels, or that of the input labels if both
-            labels of each arc are equal.
+            labels name arcs of the lattice, which supply costs and alignments; the weights of the FST are ignored. An
+            arc that represents a final cost becomes a final cost if no other arc enters its end state, and otherwise
+            an epsilon arc. An arc with output label 0 has no cost. If None, output labels become words, weights
+            become graph costs, acoustic costs are 0, and alignments are empty; the symbol table is that of the output
+            labels, or that of the input labels if both labels of each arc are equal.
         labels: With ``like``: "arc" takes words from that lattice, "word:arc" from the input labels.
 
     Raises:

@@ -127,7 +127,7 @@ def ctc_lattice(
     """Return a lattice whose paths are the hypotheses of a CTC search, with their costs.
 
     Hypotheses share arcs as long as their words are equal. The acoustic cost of a path is -ln p of its hypothesis: each
-    word has its cost in the best alignment, and the last arc, which has no word, the remainder. Graph costs are 0. The
+    word has its cost in the best alignment, and the last arc, which has no word, has the rest. Graph costs are 0. The
     time of a state is its time in the best alignment of the first hypothesis through the state; silence is an arc
     without a word. The label of a frame is 1 plus the column that this alignment assigns to the frame; between words,
     this is the column of the blank.

@@ -26,10 +26,10 @@ NO_SLOT = -1  # marks states whose last word the model has not read yet
 class PointerTracker:
     """Track word histories through a language model with a pointer; has the interface of `Tracker`.
 
-    A state is an integer that represents a history. The score of a word is ``context_weight · (ln Q - ln P)``, the
-    change of the language model's log-probability due to the phrases, which is 0 for utterances without phrases. With
-    ``scores="all"`` the score is ln Q, for decoders without a language model. Threads that share a tracker wait for
-    each other.
+    A state is an integer that represents a history. The score of a word is ``context_weight · (ln Q - ln P)``, where P
+    is its probability in the language model, and Q its probability with the phrases. The score is 0 for utterances
+    without phrases. With ``scores="all"``, the score is ln Q, for decoders without a language model. Threads that share
+    a tracker wait for each other.
     """
 
     def __init__(

@@ -212,7 +212,7 @@ def first_rows(head: bytes) -> list[bytes]:
 
 
 def names_file(name: bytes) -> bool:
-    """Return whether a line of a list names an existing file; any URL without white space counts as one."""
+    """Return whether a line of a list names an existing file; any URL without white space counts as a file."""
     if len(name) > _LONGEST_NAME:
         return False
     return os.path.isfile(name) or (is_remote(os.fsdecode(name)) and len(name.split()) == 1)
@@ -224,7 +224,7 @@ LEAST = 64  # minimum number of bytes by which a window grows; readers never loo
 
 
 def numbered_lines(content: Pieces) -> Iterator[tuple[int, bytes, bool]]:
-    """Yield the 1-based number of each line, the line without its newline, and whether it had one."""
+    """Yield the 1-based number of each line, the line without its newline, and whether it had a newline."""
     number = 0
     for block in _pieces(content):
         lines = block.split(b"\n")

@@ -143,7 +143,7 @@ def write_fst(
 def weights(
     lattice: Lattice, arc_type: ArcType, costs: CostName, acoustic_scale: float = 1.0
 ) -> tuple[Float64, Float64]:
-    """Compute one cost per arc and final state, and check that it is within the range of the arc type.
+    """Compute one cost per arc and final state, and check that costs are within the range of the arc type.
 
     Returns:
         Arc costs, float64 [num_arcs], and final costs, float64 [num_states], +inf for states that are not final.

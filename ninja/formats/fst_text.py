@@ -151,7 +151,7 @@ def _ids(
         for label, line in labels:
             if options.labels == "auto" and naming.words is None and _DECIMAL.fullmatch(label):
                 message = (
-                    f"{_shown(label)} is not a label; does the line lack one? For words, give fst-text:labels=words"
+                    f"{_shown(label)} is not a label; does the line lack a label? For words, give fst-text:labels=words"
                 )
                 raise FormatError(message, naming.path, key=naming.key, line=line)
         null = EPSILON_NAME.encode()

@@ -148,7 +148,7 @@ def write_pfsg(
 
     The key becomes the name. A state becomes one node for each word that ends there. The two costs are combined and
     rounded to 1/10000.5; times and alignments are not written. Writing a lattice that was read from a PFSG reproduces
-    it.
+    the PFSG.
 
     Raises:
         LatticeError: No state is final, a cost exceeds 32 bits, or moving words to nodes needs too many transitions.

@@ -98,7 +98,7 @@ def write_sphinx(
 
     A state becomes one node for each word that begins there. Acoustic scores are rounded to integer logarithms to
     ``base`` (to 0.0001 for 1.0001). Graph costs and alignments are not written. Times come from the lattice or its
-    alignments, or are 0 if there are none. Writing a lattice that was read from Sphinx reproduces it.
+    alignments, or are 0 if there are none. Writing a lattice that was read from Sphinx reproduces the Sphinx lattice.
 
     Raises:
         SymbolError: A word is not in the symbol table, or contains white space.

@@ -23,7 +23,7 @@ DENSE = 10_000_000  # largest word id for which an array indexed by id is cheape
 def spelled(
     lattice: Lattice, words: SymbolTable | None, null: str, encoding: str = "utf-8"
 ) -> tuple[npt.NDArray[np.int32], list[bytes]]:
-    """Return the index of the word of each arc, int32 [num_arcs], and the list of encoded words that it refers to.
+    """Return the index of the word of each arc, int32 [num_arcs], and the encoded words to which indices refer.
 
     Args:
         lattice: Any lattice.
@@ -61,7 +61,7 @@ def spelled(
 
 
 def frames(lattice: Lattice) -> npt.NDArray[np.int32] | None:
-    """Return the frame of each state, int32 [num_states], from times or alignments; None if it has neither."""
+    """Return the frame of each state, int32 [num_states], from times or alignments; None if the lattice has neither."""
     if lattice.time is not None:
         return lattice.time
     if not lattice.has_labels:
@@ -88,7 +88,7 @@ def plain_end(lattice: Lattice) -> int | None:
 def would_fold(lattice: Lattice, last: int) -> bool:
     """Return whether readers convert the arcs into the last state to final costs.
 
-    They do if these arcs have no words and come from different states.
+    Readers do so if these arcs have no words and come from different states.
     """
     entering = np.flatnonzero(lattice.dst == last)
     if last == 0 or (lattice.word[entering] != EPSILON).any():

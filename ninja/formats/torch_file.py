@@ -173,7 +173,7 @@ def load_arrays(image: bytes | memoryview, only: str) -> Any:
         only: Description of the allowed objects for messages.
 
     Raises:
-        FormatError: ``load`` raises it, or the arrays together are larger than the file.
+        FormatError: See ``load``; or the arrays together are larger than the file.
     """
     bytes_left = len(image)
 

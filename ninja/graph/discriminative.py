@@ -171,7 +171,7 @@ def accuracy_posteriors(
     cost = scales.of_arcs(lattice)
     final_cost = _final_costs(lattice, scales)
     forward = np.exp(costs.alpha[dst] - costs.alpha[src] - cost)  # probability of an arc given its destination
-    backward = np.exp(costs.beta[src] - costs.beta[dst] - cost)  # and given its source
+    backward = np.exp(costs.beta[src] - costs.beta[dst] - cost)  # probability of an arc given its source
     before, after = np.zeros(lattice.num_states), np.exp(costs.beta - final_cost) * of_final  # expected accuracies
     for state in range(lattice.num_states):
         arcs = slice(int(begin[state]), int(begin[state + 1]))

@@ -43,7 +43,7 @@ def minimize(
     strings: bool = True,
     weights: bool = True,
 ) -> Lattices:
-    """Merge states whose completions have the same words, alignments and, up to a constant, both costs.
+    """Merge states whose completions have the same words, alignments and, up to a constant, graph and acoustic costs.
 
     Alignments of the result are pushed towards the start. Costs are pushed only for the comparison, and move only
     between merged states, to preserve float32 precision. Each path keeps its words, costs and alignment.

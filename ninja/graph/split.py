@@ -118,7 +118,7 @@ def copied_lattice(
     *,
     labels: bool = True,
 ) -> Lattice:
-    """Create a lattice from copies of the states and arcs of another, with new graph costs; nothing is checked.
+    """Create a lattice from copies of states and arcs of another lattice, with new graph costs; nothing is checked.
 
     Args:
         source: Lattice from which words, acoustic costs, alignments and times are copied.

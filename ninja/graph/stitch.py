@@ -201,9 +201,9 @@ def join_windows(
 ) -> Stitched:
     """Join the lattices of overlapping windows of a recording.
 
-    Consecutive windows are joined at a seam: a frame at which both probably have a word boundary, far from the ends
-    of the windows. The paths of the first window up to the seam continue with the paths of the second window from
-    there. The posterior of a path is the product of its posteriors in the windows, computed with `scales`.
+    Consecutive windows are joined at a seam: a frame at which both windows probably have a word boundary, far from
+    the ends of the windows. The paths of the first window up to the seam continue with the paths of the second window
+    from the seam on. The posterior of a path is the product of its posteriors in the windows, computed with `scales`.
 
     Args:
         windows: Lattices with alignments or times, in chronological order.

@@ -34,17 +34,17 @@ def union(
     """Unite lattices, keeping the best path of each word sequence with its costs and alignment.
 
     Equal parts of the lattices are merged. Paths with the same words but different alignments or costs stay separate up
-    to the state at which the better one is known. For lattices of different recognisers this is nearly everywhere, and
+    to the state at which the better path is known. For lattices of different recognisers this is nearly everywhere, and
     the result is large; for consensus decoding, use ``determinize=False``, which keeps all paths.
 
     Args:
         lattices: One or more lattices. The result has the key and symbol table of the first; the frame shift is kept if
-            all lattices have the same.
+            it is the same in all lattices.
         acoustic_scale: Factor applied to acoustic costs when paths are compared; ties are broken as in ``determinize``.
         determinize: Merge paths with the same words. Otherwise all paths, epsilons and times given by a format are
             kept.
-        delta: Residual costs are equal if they round to the same multiple of this, > 0; the cost of a path may change
-            by up to this much where lattices differ. (Kaldi: 2^-10.)
+        delta: Residual costs are equal if they round to the same multiple of ``delta``, > 0; the cost of a path may
+            change by up to ``delta`` where lattices differ. (Kaldi uses 2^-10.)
         max_arcs: Maximum number of arcs that determinization may create; also limits its work.
 
     Returns:

@@ -175,7 +175,7 @@ class _Recording:
     def joined(self, scales: Scales, log: Log, windows: Windows) -> Iterator[Keyed]:
         """Yield the recording; report an error instead if it cannot be joined."""
         if self.failed:
-            error = LatticeError("a window of this recording failed, so its windows cannot be joined", key=self.name)
+            error = LatticeError("a window of this recording failed, so the windows cannot be joined", key=self.name)
             log.fail(error, self.name)
             return
         try:

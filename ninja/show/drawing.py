@@ -39,7 +39,7 @@ class ShowOptions:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Drawing:
-    """A lattice with the data of its drawing. Arrays with a value per arc or state cover all arcs or states."""
+    """A lattice with the data of its drawing. Arrays with a value per arc or state cover all of them, drawn or not."""
 
     lattice: Lattice
     options: ShowOptions

@@ -168,7 +168,9 @@ def test_segments_add_the_begin_in_the_recording(tmp_path):
 def test_utterances_out_of_order_are_refused_with_advice(tmp_path):
     with package.write(tmp_path / "x.srt") as output:
         output.write(spoken("a", "one", 5.0))
-        with pytest.raises(LatticeError, match=r"key 'b': it begins at 1.0 s, before .* \(--to srt:segments=FILE\)"):
+        with pytest.raises(
+            LatticeError, match=r"key 'b': the utterance begins at 1.0 s, before .* \(--to srt:segments=FILE\)"
+        ):
             output.write(spoken("b", "two", 1.0))
         output.write(spoken("c", "three", 6.0))
     assert (tmp_path / "x.srt").read_text().count("-->") == 2

@@ -260,7 +260,7 @@ def test_rows_of_other_columns_are_not_joined(tmp_path):
     second = lattices(tmp_path / "texts.parquet")[1]
     with package.write(tmp_path / "y.parquet") as output:
         output.write(first)
-        with pytest.raises(LatticeError, match="key 'b': the columns of its row are not those of the first output row"):
+        with pytest.raises(LatticeError, match="key 'b': the columns of the row are not those of the first output row"):
             output.write(second)
 
 

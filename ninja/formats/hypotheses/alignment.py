@@ -67,7 +67,7 @@ class Correspondence:
 
     Args:
         words: The words of the text.
-        others: The words of the other form, such as one without capitals and punctuation.
+        others: The words of the other form, such as a form without capitals and punctuation.
         least_share: Minimum fraction of the words that must match in order; below it, no words correspond.
     """
 

@@ -152,7 +152,9 @@ class DocumentEncoder:
 
     def _begin(self, document: Document) -> None:
         if document.path in self._written:
-            raise OutputError("utterances of another file were written between those of this one", document.name)
+            raise OutputError(
+                "utterances of another file were written between the utterances of this file", document.name
+            )
         self._document = document
         self._written.add(document.path)
         self._entries = document.entries()

@@ -149,7 +149,7 @@ def _columns(value: Any, begin: Path, fields: WordFields, words: Sequence[str] |
 
 
 def _spelled_list(value: Any) -> Any:
-    """Return the numbers of a list in a string, as early versions of sherpa-onnx write it; other values unchanged."""
+    """Parse a list of numbers in a string, as early versions of sherpa-onnx write it; return other values unchanged."""
     return json.loads(value) if isinstance(value, str) and _NUMBERS.fullmatch(value) else value
 
 

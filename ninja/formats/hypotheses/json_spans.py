@@ -44,7 +44,7 @@ class Edits:
         return bool(self.strings or self.values or self.items)
 
     def add(self, others: Edits) -> None:
-        """Add changes to other values."""
+        """Add the changes of `others`, which must be changes to other values."""
         self.strings.update(others.strings)
         self.values.update(others.values)
         self.items.update(others.items)

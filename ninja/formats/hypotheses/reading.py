@@ -42,7 +42,7 @@ class PresetOptions:
     """Options for reading the JSON of recognisers."""
 
     frame_shift: float = 0.01  # seconds; times are rounded to frames
-    missing_score: float | None = None  # log-probability of alternatives without a score  [default: refuse them]
+    missing_score: float | None = None  # log-probability of alternatives without a score  [default: raise an error]
     key: str | None = None  # field with the utterance id
     text: str | None = None  # field with the text
     encoding: str = "utf-8"

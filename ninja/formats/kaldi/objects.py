@@ -30,7 +30,7 @@ BLANK = b" \t\n\r\f\v"
 CHUNK = 1 << 18  # number of bytes read at a time; the file may continue after the last object
 LONGEST_TOKEN = 1000  # bytes
 LONGEST_KEY = 4096
-DAMAGED = "the file is damaged, copy it again"
+DAMAGED = "the file is damaged; copy it again"
 _BLANK = re.compile(rb"[ \t\n\r\f\v]")
 _NO_BLANK = re.compile(rb"[^ \t\n\r\f\v]")
 Number = TypeVar("Number", int, float)
@@ -119,7 +119,7 @@ class ObjectReader:
     def cut_short(self, within: str) -> NoReturn:
         """Raise a ``FormatError`` for a file that ends within an object."""
         end = self._before + len(self._buffer)
-        self.fail(f"the file ends within {within}; it is truncated, copy it again", end)
+        self.fail(f"the file ends within {within}, so it is truncated; copy it again", end)
 
     def begin_object(self) -> None:
         """Begin an object; determine whether it is binary, and skip the mark if it is."""
@@ -177,7 +177,7 @@ class ObjectReader:
             self.fail(f"expected a token, found the bytes {token[:20]!r}; {self._hint}")
         if last == len(self._buffer):
             if not token:
-                self.fail("the file ends where a token is expected; it is truncated, copy it again")
+                self.fail("the file ends where a token is expected, so it is truncated; copy it again")
             self.cut_short(f"the token {token.decode()!r}")
         self._at = last + 1
         return token.decode()
@@ -191,7 +191,7 @@ class ObjectReader:
         return token
 
     def line(self) -> bytes:
-        """Read the rest of a line of text, which also occurs in binary files."""
+        """Read the rest of a line of text; binary files contain lines of text, too."""
         end = self._find(b"\n")
         line = bytes(self._buffer[self._at : len(self._buffer) if end < 0 else end])
         self._at += len(line) + (end >= 0)
@@ -343,7 +343,7 @@ class ObjectReader:
 
     def _text_array(self, place: int) -> Array:
         if not self.at("["):
-            ended = "" if self._has(1) else "; the file is truncated, copy it again"
+            ended = "" if self._has(1) else "; the file is truncated; copy it again"
             self.fail(f"expected [ and numbers{ended}", place)
         self._at += 1
         body = self._until(b"]")
@@ -367,7 +367,7 @@ class ObjectReader:
         if not self._has(count * dtype.itemsize):
             rest = len(self._buffer) - self._at
             message = f"the file claims {count} numbers of {dtype.itemsize} bytes, but only {rest} bytes remain; "
-            self.fail(message + "the file is truncated or damaged, copy it again")
+            self.fail(message + "the file is truncated or damaged; copy it again")
         return np.frombuffer(self.take(count * dtype.itemsize, "numbers"), dtype)
 
     def _until(self, end: bytes) -> bytes:

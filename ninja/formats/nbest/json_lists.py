@@ -313,7 +313,7 @@ def loaded(text: str, constant: Constant | None = None) -> tuple[Any, bool]:
     """Parse JSON; also return whether an object has a duplicate field.
 
     Args:
-        constant: Function that converts ``NaN``, ``Infinity`` and ``-Infinity``  [default: refuse them].
+        constant: Function that converts ``NaN``, ``Infinity`` and ``-Infinity``.  [default: raise an error]
     """
     doubled = []
 

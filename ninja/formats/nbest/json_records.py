@@ -31,7 +31,7 @@ def record_of(
     Args:
         entry: The object; empty for a list that is not in an object.
         listed: The hypotheses as in the file.
-        hypotheses: The same hypotheses after parsing. Fields of parts that were joined are dropped.
+        hypotheses: The hypotheses after parsing. Fields of parts that were joined are dropped.
         fields: Names of the fields.
     """
     utterance: dict[str, Any] = {}

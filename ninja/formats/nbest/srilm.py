@@ -237,7 +237,7 @@ def _timed(fields: list[str], score: float, shift: float, path: str | None, key:
 def _timed_line(hypothesis: Hypothesis, names: list[str], nbest: NBest) -> str:
     if hypothesis.begin is None or hypothesis.end is None:
         if names or hypothesis.labels is not None:
-            raise LatticeError(f"its words have no times, which {SECOND} needs", key=nbest.key)
+            raise LatticeError(f"the words have no times, which {SECOND} needs", key=nbest.key)
         return f"({_bytelogs(hypothesis.acoustic_cost + hypothesis.graph_cost)})"
     shift = nbest.frame_shift or SrilmOptions().frame_shift
     digits = max(2, math.ceil(-math.log10(shift)))  # SRILM writes two digits, for frames of 0.01 s

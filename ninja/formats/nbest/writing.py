@@ -61,7 +61,7 @@ def recoded(content: bytes, encoding: str, key: str) -> bytes:
 
 
 def spelled(hypothesis: Hypothesis, words: SymbolTable | None, key: str) -> list[str]:
-    """Return the words of a hypothesis as strings; raise SymbolError if one has no name or contains white space."""
+    """Return the words of a hypothesis as strings; raise SymbolError if a word has no name or contains white space."""
     names = []
     for word in hypothesis.words:
         if isinstance(word, int):

@@ -55,7 +55,7 @@ def read(path: str | os.PathLike[str]) -> Nnet3:
         try:
             lines.append(line.decode("utf-8"))
         except UnicodeDecodeError:
-            fails[-1]("a configuration line is not UTF-8; the file is damaged, copy it again")
+            fails[-1]("a configuration line is not UTF-8; the file is damaged; copy it again")
     reader.expect("<NumComponents>")
     components: dict[str, Component] = {}
     used: dict[str, tuple[str, dict[str, FieldValue]]] = {}
