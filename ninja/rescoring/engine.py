@@ -265,15 +265,19 @@ class SearchEngine(Engine):
     def steps(self, lm: BatchedLM) -> Generator[None, None, None]:
         """See `Engine.steps`."""
         halves = [_HalfBatch(self._expander()) for _ in range(2)]
-        with InThisThread() if self.in_flight.has_threads else ThreadPoolExecutor(1, "language-model") as pool:
+        here = InThisThread()
+        any_thread = lm.lm.twin() is not None  # whether calls of the model may change threads
+        with here if self.in_flight.has_threads else ThreadPoolExecutor(1, "language-model") as pool:
             try:
                 while True:
-                    for half in halves:
+                    for half, other in (halves, halves[::-1]):
                         self._take_answers(half)
                         self.note(lm.notes)
-                        self._admit(half, any(other.utterances for other in halves))
+                        self._admit(half, bool(half.utterances or other.utterances))
                         if half.utterances:
-                            half.answers = pool.submit(lm.wave, *half.expander.gather())
+                            # There is nothing to overlap with the scoring of one half alone.
+                            executor = here if any_thread and not other.utterances else pool
+                            half.answers = executor.submit(lm.wave, *half.expander.gather())
                     yield
                     if self.source.is_dry or any(half.utterances for half in halves):
                         continue
