@@ -30,6 +30,7 @@ from ninja.pipeline import Output
 WORDS_HELP = "Symbol table with one word and its id per line."
 BESIDE_HELP = f"{WORDS_HELP}  [default: words.txt next to the source]"
 READING = ("words", "format", "encoding", "allow_pipes")  # options of `Inputs`
+NO_SCALES = Scales()  # the default of every scale option
 HEADER = "header"  # value of a scale option in place of a number
 WRITING = ("to", "lossy", "words_out", "resume")  # options of `Output`
 
@@ -222,6 +223,11 @@ class CompletedScales(NamedTuple):
     chosen: ChosenScales | None = None
     defaults: frozenset[str] = frozenset()
 
+    @property
+    def scales(self) -> Scales:
+        """The scales as an object."""
+        return NO_SCALES if self.defaults == KEYS.keys() else as_scales(self.values)
+
 
 def scales(function: Command) -> Command:
     """Add the scale options, passed to the command as ``scales``.
@@ -234,7 +240,7 @@ def scales(function: Command) -> Command:
     def collected(context: click.Context, /, **options: Any) -> Any:
         user_scales = {name: options.pop(name) for name in KEYS}
         completed = complete(context, user_scales, source_names(options))
-        return function(scales=as_scales(completed.values), completed_scales=completed, **options)
+        return function(scales=completed.scales, completed_scales=completed, **options)
 
     return section("Scales", *SCALES)(collected)
 
@@ -272,7 +278,7 @@ def shared_scales(*arguments: str) -> Callable[[Command], Command]:
                     if first.scales != second.scales:
                         raise OptionError(f"the scale files {first.path} and {second.path} differ; {SCALES_ADVICE}")
             completed = complete(context, user_scales, (next(iter(from_files), sources[0]),))
-            return function(scales=as_scales(completed.values), **options)
+            return function(scales=completed.scales, **options)
 
         return section("Scales", *SCALES)(collected)
 
@@ -345,7 +351,7 @@ def fitting_acoustic_scale(inputs: Inputs, default: float) -> float:
 def _has_unused_headers(sources: Sources) -> bool:
     """Return whether an HTK lattice header contains scales other than the defaults; print a note if so."""
     for name, scales in header_scales_of(sources):
-        if scales != Scales():
+        if scales != NO_SCALES:
             values = {option: getattr(scales, field) for option, field in KEYS.items()}
             _say(f"{name}: ignoring the scales in the header ({_formatted(values)}); --lm-scale header uses them")
             return True

@@ -234,7 +234,7 @@ class Inputs:
     def _options(self) -> ReadOptions:
         if self._words is None:
             self._load_words()
-            self._words = Words(self._symbols or SymbolTable.growing(others=self._all_words), self._table_of_ids)
+            self._words = Words(self._symbols or None, self._table_of_ids, others=self._all_words)
         return ReadOptions(
             self._words,
             self.format,

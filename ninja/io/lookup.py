@@ -54,7 +54,7 @@ class Lookup:
         self._name = " ".join(map(str, sources.names))
         self._on_error = on_error
         self._first_error: NinjaError | None = None
-        options = options or ReadOptions(Words(SymbolTable.growing(), keep_tables=True))
+        options = options or ReadOptions(Words(keep_tables=True))
         report = None if on_error is None else self._report
         self._entries = Reading(sources, options, on_error=report).lattices()
         self._has_entries = False

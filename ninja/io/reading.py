@@ -415,7 +415,7 @@ def read(
     sources = as_sources(source, allow_pipes=allow_pipes)
     if words is None:
         others = partial(spelled_words, sources, format=format, encoding=encoding)
-        known = Words(SymbolTable.growing(others=others), keep_tables=True)
+        known = Words(others=others, keep_tables=True)
     else:
         known = Words(words if isinstance(words, SymbolTable) else SymbolTable.read(words))
     options = ReadOptions(known, format, encoding, read_ahead=read_ahead, late=on_error is None)

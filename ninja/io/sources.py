@@ -6,7 +6,7 @@ import io
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Literal
 
@@ -399,39 +399,52 @@ class Words:
 
     Args:
         table: Symbol table. If it grows, the words that files spell are added to it; otherwise it must contain them.
+            None creates a growing table for the first file that spells words.
         of_ids: Function that finds the symbol table of sources that contain ids, called when the first of them is
             read. None uses `table`, unless it grows.
+        others: Returns the entries of all words that the sources spell, for a growing table that is created here; see
+            `SymbolTable.growing`.
         keep_tables: Let lattices keep the symbol table of their file if it contains one, and allow some files to
             contain ids while others contain words.
     """
 
     def __init__(
         self,
-        table: SymbolTable,
+        table: SymbolTable | None = None,
         of_ids: Callable[[], SymbolTable | None] | None = None,
         *,
+        others: Callable[[], Iterable[tuple[str, int]]] | None = None,
         keep_tables: bool = False,
     ) -> None:
-        self.table = table
-        self._keep_tables = keep_tables and table.grows
+        self._table = table
+        self._grows = table is None or table.grows
+        self._others = others
+        self._keep_tables = keep_tables and self._grows
         self._of_ids = of_ids
         self._vocabulary: Vocabulary | None = None  # vocabulary of files that contain ids
         self._ids_in = ""  # the first file that contains ids
-        self._is_spelled = table.grows and len(table) > 1
+        self._is_spelled = table is not None and table.grows and len(table) > 1
         self._last: tuple[SymbolTable, Array] | None = None  # cached, as the lattices of a file share their table
+
+    @property
+    def table(self) -> SymbolTable:
+        """Symbol table for words that files spell."""
+        if self._table is None:
+            self._table = SymbolTable.growing(others=self._others)
+        return self._table
 
     @property
     def known(self) -> SymbolTable | None:
         """Symbol table of the lattices read so far, or None if they have only ids."""
-        if self._is_spelled or not self.table.grows:
+        if self._is_spelled or not self._grows:
             return self.table
         return None if self._vocabulary is None else self._vocabulary.words
 
     def vocabulary(self) -> Vocabulary:
         """Return the vocabulary for files that contain word ids."""
         if self._vocabulary is None:
-            table = None if self.table.grows else self.table
-            if self._of_ids is not None and self.table.grows and not self._is_spelled:
+            table = None if self._grows else self._table
+            if self._of_ids is not None and self._grows and not self._is_spelled:
                 table = self._of_ids()
             self._vocabulary = Vocabulary.of(table)
         return self._vocabulary
@@ -439,13 +452,13 @@ class Words:
     def check_ids(self, batches: Iterator[Batch], name: str) -> Iterator[Batch]:
         """Yield batches of Kaldi lattices; raise `OptionError` if they contain ids, but another file spells words."""
         for batch in batches:
-            if self.table.grows and not self._keep_tables and not self._ids_in and any(map(self._has_ids, batch)):
+            if self._grows and not self._keep_tables and not self._ids_in and any(map(self._has_ids, batch)):
                 self._ids_in = name
                 self._refuse_mixture()
             yield batch
 
     def _has_ids(self, lattice: Lattice) -> bool:
-        return lattice.words is not self.table and bool(lattice.word.any())
+        return (lattice.words is None or lattice.words is not self._table) and bool(lattice.word.any())
 
     def attach(self, lattice: Lattice, name: str = "") -> Lattice:
         """Return a lattice with the word ids of the table.
@@ -459,8 +472,8 @@ class Words:
                 self._ids_in = self._ids_in or name
                 self._refuse_mixture()
                 return self.vocabulary().attach(lattice)
-            return lattice if self.table.grows else lattice.with_words(self.table)
-        if self.table.grows and not self._is_spelled:
+            return lattice if self._grows else lattice.with_words(self.table)
+        if self._grows and not self._is_spelled:
             self._is_spelled = True
             self._refuse_mixture()
         if lattice.words is self.table or self._keep_tables:
@@ -480,7 +493,7 @@ class Words:
     def _ids_of(self, other: SymbolTable) -> Array:
         """Return the id in this table for each id of another table, -1 for missing words; int32 [largest id + 2]."""
         if self._last is None or self._last[0] is not other:
-            if self.table.grows:
+            if self._grows:
                 self.table.merge(other)
             entries = dict(other)
             ids = np.fromiter(entries.values(), np.int64, len(entries))
