@@ -25,10 +25,10 @@ from ninja.context.correction.corrector import Corrector, apply_changes
 from ninja.context.correction.options import CorrectOptions
 from ninja.context.correction.stage import Correcting, make_corrector
 from ninja.context.entities.lists import Entities
+from ninja.errors import Log
 from ninja.evaluate import read_biasing, read_text, score, score_biased
 from ninja.files.output import toml_text
 from ninja.lattice.text import BASIC
-from ninja.log import Log
 from ninja.tune.false_corrections import choose_threshold
 
 RATES = (0.01, 0.02, 0.05)  # maximum rates of false corrections

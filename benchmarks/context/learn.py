@@ -25,10 +25,10 @@ from ninja.context.correction.learning import learn_edits
 from ninja.context.correction.stage import Correcting, make_corrector
 from ninja.context.entities.edit_evidence import without_last_run
 from ninja.context.entities.lists import Entities
+from ninja.errors import Log
 from ninja.evaluate import BiasingList, read_biasing, read_text, score, score_biased
 from ninja.lattice.symbols import SymbolTable
 from ninja.lattice.text import BASIC
-from ninja.log import Log
 
 PARTS = 8
 COUNTS = (2,)

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 import click
 
-from ninja.errors import InputError, NinjaError, counted, named
+from ninja.errors import InputError, Log, NinjaError, counted, named
 from ninja.files.threads import num_cores
 from ninja.io.inputs import Inputs
 from ninja.lattice import Kind
 from ninja.lattice.batch import Batch
-from ninja.log import Log
 from ninja.pipeline import OnBatches, Output, Summary, TextOutput, execution
 from ninja.pipeline.execution import Progress, Stage
 from ninja.pipeline.stages import Pairs

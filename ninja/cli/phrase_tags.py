@@ -8,8 +8,8 @@ from typing import Any
 from ninja.context.grammar.tags import tagged
 from ninja.context.settings import Context
 from ninja.context.stage import Contextual
+from ninja.errors import Log
 from ninja.io.inputs import Inputs
-from ninja.log import Log
 
 
 class PhraseTags:

@@ -12,14 +12,13 @@ from ninja.cli.command import Lattices
 from ninja.cli.console import current_console, results
 from ninja.cli.options import command, jobs, output_file, reads
 from ninja.cli.source import build_inputs, reading_options, reads_lattices_alone, scales, shared_scales
-from ninja.errors import FormatError, InputError, NinjaError, OptionError, counted
+from ninja.errors import FormatError, InputError, Log, NinjaError, OptionError, counted
 from ninja.evaluate import read_text
 from ninja.files.output import text_output
 from ninja.io.inputs import Inputs
 from ninja.lattice import Lattice, Scales
 from ninja.libraries import needed_for
 from ninja.lm.load import load
-from ninja.log import Log
 from ninja.pipeline.execution import OnLattices
 from ninja.show import Comparison, Drawing, Outcomes, ShowOptions, compare, draw, lattice_page, report_page
 

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 from ninja.context.augmentation.old_costs import with_unknown
 from ninja.context.entities.lists import Entities
 from ninja.context.settings import DEFAULT_MODEL, Context, Name
-from ninja.errors import ModelError
+from ninja.errors import Log, ModelError
 from ninja.formats.kaldi.tables import read_speakers
 from ninja.lattice.symbols import SymbolTable
 from ninja.lattice.text import Normalizer
 from ninja.libraries import needed_for
 from ninja.lm.ngram.model import NgramLM
 from ninja.lm.protocol import DEFAULTS, LoadOptions
-from ninja.log import Log
 from ninja.models import CONTEXT
 from ninja.rescoring.models import load_model
 

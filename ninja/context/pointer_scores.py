@@ -10,11 +10,10 @@ import numpy.typing as npt
 from ninja.context.deep.context_lm import ContextLM
 from ninja.context.deep.phrase_list_ids import PhraseSet
 from ninja.context.stage import Contextual
-from ninja.errors import VocabularyError
+from ninja.errors import Log, VocabularyError
 from ninja.lattice import Lattice, Scales
 from ninja.lm import LanguageModel
 from ninja.lm.lexical import with_lexical_forms
-from ninja.log import Log
 from ninja.rescoring.algorithms import RescoreOptions
 from ninja.rescoring.models import BoundModels
 

@@ -17,7 +17,7 @@ from ninja.context.loader import ContextModels, load_entities, load_models
 from ninja.context.notes import augmenter_notes, class_notes, entity_notes, pointer_notes
 from ninja.context.pointer import PointerStage
 from ninja.context.settings import Context, Name
-from ninja.errors import NinjaError, OptionError, VocabularyError
+from ninja.errors import Log, NinjaError, OptionError, VocabularyError
 from ninja.files.threads import in_order
 from ninja.lattice import Lattice
 from ninja.lattice.batch import Batch, collect_batches
@@ -26,7 +26,6 @@ from ninja.lattice.text import NONE, LexicalForms, Normalizer
 from ninja.lm.lexical import LexicalLM
 from ninja.lm.ngram.model import NgramLM
 from ninja.lm.word_map import WordMap
-from ninja.log import Log
 from ninja.rescoring.algorithms import RescoreOptions
 from ninja.rescoring.models import Model, ModelFiles, VocabularyCheck
 from ninja.rescoring.utterances import RescoreReport, Utterance

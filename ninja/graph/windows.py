@@ -7,13 +7,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from ninja.errors import LatticeError, NinjaError, OptionError, check_range, counted
+from ninja.errors import LatticeError, Log, NinjaError, OptionError, check_range, counted
 from ninja.formats.kaldi.tables import read_segments
 from ninja.graph.stitch import join_windows
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.batch import Keyed, pairs
 from ninja.lattice.times import num_frames
-from ninja.log import Log
 
 FRAME_SHIFT = 0.01  # seconds per frame of lattices without a frame shift
 LIKELY = 0.5  # probability of a seam below which it is reported

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from ninja.errors import NinjaError, OptionError
+from ninja.errors import Log, NinjaError, OptionError
 from ninja.files import remote
 from ninja.files.names import resolve_listed
 from ninja.files.stream import STDIN, Guard, Place, Table, identity_of, is_remote
@@ -25,7 +25,6 @@ from ninja.io.sources import SourceFile, Sources, Words, is_kaldi, recognised
 from ninja.lattice import Lattice
 from ninja.lattice.batch import Batch
 from ninja.lattice.symbols import SymbolTable
-from ninja.log import Log
 
 Name = str | os.PathLike[str]
 State = tuple[str, int, int]  # path, size and modification time in ns; -1 and -1 if the file does not exist

@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING, Any
 
+from ninja.errors import Log, Summary
 from ninja.io.companions import ChosenScales
 from ninja.io.inputs import Inputs
-from ninja.log import Log, Summary
 from ninja.pipeline.execution import OnBatches, OnLattices, run, stream
 from ninja.pipeline.outputs import Output, TextOutput
 from ninja.pipeline.stages import BatchStage, StreamStage

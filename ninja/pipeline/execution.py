@@ -11,13 +11,12 @@ from functools import partial
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
-from ninja.errors import LatticeError, NinjaError, OptionError, all_failed
+from ninja.errors import LatticeError, Log, NinjaError, OptionError, Summary, all_failed
 from ninja.files.output import text_output
 from ninja.files.threads import in_order, num_cores
 from ninja.io.inputs import Inputs
 from ninja.lattice import Lattice
 from ninja.lattice.batch import Batch, collect_batches, pairs
-from ninja.log import Log, Summary
 from ninja.pipeline.file_outputs import output_folder, write_each
 from ninja.pipeline.outputs import LatticeSink, Output, TextOutput, open_output
 from ninja.pipeline.stages import BatchStage, Pairs, StreamStage, ThreadedStage, WordCheckingStage

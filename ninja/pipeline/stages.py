@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
-from ninja.errors import NinjaError
+from ninja.errors import Log, NinjaError
 from ninja.lattice import Lattice
 from ninja.lattice.batch import Batch
-from ninja.log import Log
 
 if TYPE_CHECKING:
     from ninja.rescoring.models import VocabularyCheck

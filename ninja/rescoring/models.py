@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from ninja.errors import ModelError, OptionError, VocabularyError
+from ninja.errors import Log, ModelError, OptionError, VocabularyError
 from ninja.io.inputs import Inputs
 from ninja.lattice import Lattice
 from ninja.lattice.batch import Keyed, bare
@@ -25,7 +25,6 @@ from ninja.lm.load import open_model, refuse_unused_classes
 from ninja.lm.mixture import How, Mixture, MixtureLM
 from ninja.lm.protocol import DEFAULTS, LoadOptions
 from ninja.lm.word_map import Coverage, WordMap, added
-from ninja.log import Log
 from ninja.rescoring.options import EngineOptions, Options
 from ninja.rescoring.prompts import Prompts
 

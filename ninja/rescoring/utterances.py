@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ninja.errors import LatticeError, NinjaError, counted
+from ninja.errors import LatticeError, Log, NinjaError, counted
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.batch import Keyed, pairs
 from ninja.lattice.lattice import ListLattice
@@ -23,7 +23,6 @@ from ninja.lattice.symbols import EPSILON, SymbolTable
 from ninja.lattice.text import LexicalForms, LexicalTable
 from ninja.lm.protocol import PhraseMark
 from ninja.lm.word_map import Coverage, WordMap, added
-from ninja.log import Log
 from ninja.rescoring.carry_over import CarryOver
 from ninja.rescoring.equal_texts import merge_equal_texts
 from ninja.rescoring.models import Model, VocabularyCheck

@@ -21,7 +21,7 @@ from ninja.context.correction.stage import (
 )
 from ninja.context.entities.lists import Entities, PhraseList
 from ninja.context.entities.written import WrittenWords
-from ninja.errors import FormatError, NinjaError, OptionError, VocabularyError
+from ninja.errors import FormatError, Log, NinjaError, OptionError, VocabularyError
 from ninja.files.stream import Stream
 from ninja.formats.content import Content
 from ninja.formats.format import HEAD, Format, Reader, WriteSettings, formats
@@ -30,7 +30,6 @@ from ninja.io.losses import converted
 from ninja.lattice import Scales
 from ninja.lattice.lattice import ListLattice, check
 from ninja.lattice.text import BASIC
-from ninja.log import Log
 from ninja.serve.lattices import BODY, DEFAULT_KEY, format_of
 from ninja.serve.logs import log
 from ninja.serve.problems import Problem, unknown_list

@@ -11,13 +11,12 @@ from typing import Any
 import numpy as np
 
 from ninja.context.options import ContextOptions
-from ninja.errors import OptionError, check_range
+from ninja.errors import Log, OptionError, check_range
 from ninja.evaluate import EntityReport, score_entities
 from ninja.evaluate.paired import PairedDifference, paired_difference
 from ninja.lattice import Scales
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm.ngram.model import NgramLM
-from ninja.log import Log
 from ninja.tune.choice import MIN_WORDS, rounded_up
 from ninja.tune.expected import utterance_groups
 from ninja.tune.search import Axis, Search

@@ -13,13 +13,12 @@ from ninja.consensus.confidence_model import ConfidenceModel
 from ninja.consensus.decode import mbr_decode
 from ninja.consensus.word_confidences import Find, Scorer, WordConfidenceEstimator
 from ninja.consensus.word_features import NAMES, OF_LM, OF_UTTERANCE, WordFeatures, sigmoid
-from ninja.errors import FormatError, NinjaError
+from ninja.errors import FormatError, Log, NinjaError
 from ninja.evaluate import align
 from ninja.evaluate.confidence import ConfidenceScores, score_confidences
 from ninja.lattice import Scales
 from ninja.lattice.batch import Batch, Keyed, collect_batches
 from ninja.lattice.text import LexicalForms
-from ninja.log import Log
 from ninja.tune.expected import utterance_groups
 from ninja.tune.logistic import Logistic, fit_isotonic, fit_logistic
 

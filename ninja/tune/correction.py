@@ -8,10 +8,9 @@ from dataclasses import dataclass
 
 from ninja.context.correction.corrector import apply_changes
 from ninja.context.correction.stage import Correction
-from ninja.errors import NinjaError, OptionError, counted
+from ninja.errors import Log, NinjaError, OptionError, counted
 from ninja.evaluate import ErrorRate, score
 from ninja.lattice.batch import Keyed
-from ninja.log import Log
 from ninja.tune.false_corrections import CONFIDENCE, BoundedRate, choose_threshold
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja import _search
-from ninja.errors import FormatError, LatticeError, NinjaError
+from ninja.errors import FormatError, LatticeError, Log, NinjaError
 from ninja.graph import best_path, nbest
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.symbols import SymbolTable
@@ -24,7 +24,6 @@ from ninja.lattice.text import LexicalForms
 from ninja.lm import LanguageModel, Mixture
 from ninja.lm.trie import WordTrie, score_trie
 from ninja.lm.word_map import NO_WORD, WordMap
-from ninja.log import Log
 from ninja.rescoring.algorithms import RescoreOptions
 from ninja.tune.word_errors import Reference
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ninja.errors import OptionError
+from ninja.errors import Log, OptionError
 from ninja.evaluate.bootstrap import Interval
 from ninja.lattice import Scales
 from ninja.lattice.batch import Keyed
 from ninja.lattice.text import LexicalForms
-from ninja.log import Log
 from ninja.rescoring.algorithms import RescoreOptions
 from ninja.tune.choice import MIN_WORDS
 from ninja.tune.expected import Weights

@@ -14,13 +14,12 @@ from ninja.context.entities.lists import Entities, PhraseList
 from ninja.context.grammar.compile import ListCompiler
 from ninja.context.grammar.tracker import Tracker, add_context
 from ninja.context.options import ContextOptions
-from ninja.errors import FormatError, NinjaError, OptionError, named
+from ninja.errors import FormatError, Log, NinjaError, OptionError, named
 from ninja.evaluate import edits
 from ninja.graph import best_path
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm.ngram.model import NgramLM
-from ninja.log import Log
 
 Keyed = tuple[str, Lattice]
 Ids = npt.NDArray[np.int32]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ninja.errors import FormatError, OptionError, counted
+from ninja.errors import FormatError, Log, OptionError, counted
 from ninja.evaluate.bootstrap import Interval
 from ninja.evaluate.paired import paired_difference
 from ninja.graph import best_path
@@ -21,7 +21,6 @@ from ninja.lattice.text import LexicalForms
 from ninja.lm import LanguageModel, Mixture
 from ninja.lm.lexical import with_lexical_forms
 from ninja.lm.mixture import How
-from ninja.log import Log
 from ninja.rescoring.algorithms import RescoreOptions
 from ninja.rescoring.carry_over import CarryOver
 from ninja.rescoring.run import rescore

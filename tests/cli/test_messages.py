@@ -14,12 +14,11 @@ from lattice_files import write_all
 import ninja as package
 from ninja.cli.console import with_option_names
 from ninja.decoding import log_probabilities
-from ninja.errors import LatticeError, ModelError, NinjaError, OptionError, TableError
+from ninja.errors import LatticeError, Log, ModelError, NinjaError, OptionError, TableError
 from ninja.formats.slf import header_scales
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm.word_map import WordMap
-from ninja.log import Log
 
 WORDS = "<eps> 0\na 1\nb 2\nc 3\n"
 

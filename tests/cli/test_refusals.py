@@ -18,7 +18,7 @@ from ninja.context.sound.confusion import Confusion
 from ninja.decoding import log_probabilities
 from ninja.decoding.matrices import read_matrices
 from ninja.decoding.spelling import Spelling
-from ninja.errors import FormatError, InputError, ModelError, NinjaError, OptionError
+from ninja.errors import FormatError, InputError, Log, ModelError, NinjaError, OptionError
 from ninja.evaluate.stm import read_stm
 from ninja.evaluate.word_filters import read_glm
 from ninja.files.names import resolve
@@ -29,7 +29,6 @@ from ninja.formats.plf import PlfWriteOptions
 from ninja.formats.slf import SlfOptions
 from ninja.lm.imported import onnx_check
 from ninja.lm.ngram.kenlm import KenLM
-from ninja.log import Log
 from ninja.models import ENGLISH
 from ninja.pipeline.plan import Shard
 from ninja.train.recipe import TrainOptions

@@ -13,9 +13,8 @@ from ninja.context.correction.options import CorrectOptions
 from ninja.context.correction.stage import Correcting, make_corrector
 from ninja.context.entities.edit_evidence import MARK, EditEvidence, PhraseEvidence, Run, appended, without_last_run
 from ninja.context.entities.lists import Entities
-from ninja.errors import FormatError, OptionError
+from ninja.errors import FormatError, Log, OptionError
 from ninja.lattice.text import BASIC
-from ninja.log import Log
 
 NAMES = b"# contacts\nKathy Clendenin\n"
 

@@ -14,10 +14,10 @@ from ninja.context.entities.lists import Entities
 from ninja.context.pointer_scores import pointer_scores
 from ninja.context.settings import Context
 from ninja.context.stage import Contextual
+from ninja.errors import Log
 from ninja.graph import best_path
 from ninja.lattice import Scales
 from ninja.lattice.text import BASIC
-from ninja.log import Log
 from ninja.rescoring import RescoreOptions, Rescorer
 
 LEXICAL = [("w1 w2 w3", -1.0), ("w1 w4 w5", -1.1), ("w6 w2 w5 w3", -1.2)]

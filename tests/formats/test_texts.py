@@ -8,11 +8,10 @@ from ended import ended_at
 from lattice_files import write_all
 
 from ninja import read
-from ninja.errors import FormatError, InputError, OptionError
+from ninja.errors import FormatError, InputError, Log, OptionError
 from ninja.files.text import read_named
 from ninja.formats.kaldi.transition_model import read_transition_model
 from ninja.graph import from_arcs, prune
-from ninja.log import Log
 from ninja.pipeline import OnLattices, stream
 
 MODEL = """<TransitionModel>

@@ -9,7 +9,7 @@ from fake_lm import FakeLM
 from reference_graph import paths
 
 import ninja as package
-from ninja.errors import LatticeError, OptionError, SymbolError
+from ninja.errors import LatticeError, Log, OptionError, SymbolError
 from ninja.graph import best_path, from_arcs, path_lattice, posteriors
 from ninja.graph.kinds import remove_alignments
 from ninja.graph.stitch import join_windows
@@ -17,7 +17,6 @@ from ninja.graph.windows import Windows, stitch
 from ninja.lattice import Scales
 from ninja.lattice.symbols import SymbolTable
 from ninja.lattice.times import num_frames, state_times
-from ninja.log import Log
 from ninja.rescoring import RescoreOptions, rescore
 
 WORDS = SymbolTable.from_words(["<eps>", *(f"w{i}" for i in range(1, 40))])

@@ -13,10 +13,9 @@ from fake_lm import FakeLM
 
 import ninja as package
 from ninja import pipeline
-from ninja.errors import LatticeError, OptionError
+from ninja.errors import LatticeError, Log, OptionError
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
-from ninja.log import Log
 from ninja.pipeline import OnBatches, OnLattices, stream
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

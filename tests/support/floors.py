@@ -4,7 +4,6 @@
 FLOORS = [
     "errors",
     "libraries",
-    "log",
     "files",
     "lattice",
     "formats",

@@ -4,9 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from ninja.errors import LatticeError, OptionError
+from ninja.errors import LatticeError, Log, OptionError
 from ninja.lattice.text import BASIC
-from ninja.log import Log
 from ninja.tune.correction import compare_lists
 
 

@@ -18,12 +18,11 @@ import ninja as package
 from ninja.context.entities.lists import Entities
 from ninja.context.grammar.tracker import Tracker, add_context
 from ninja.context.options import ContextOptions
-from ninja.errors import FormatError, LatticeError, OptionError
+from ninja.errors import FormatError, LatticeError, Log, OptionError
 from ninja.evaluate import edits
 from ninja.graph import best_path
 from ninja.lattice import Scales
 from ninja.lm.ngram.model import read_arpa
-from ninja.log import Log
 from ninja.tune import boosts as tuning
 from ninja.tune.boosts import DevSet, Figures, TunedContext, _With, _Without, tune_context
 from ninja.tune.plot import plot_trade_off

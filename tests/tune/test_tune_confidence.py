@@ -10,12 +10,11 @@ from hypothesis import strategies as st
 
 from ninja.consensus.word_confidences import WordConfidenceEstimator
 from ninja.consensus.word_features import OF_UTTERANCE, Surprise, sigmoid
-from ninja.errors import FormatError, LatticeError
+from ninja.errors import FormatError, LatticeError, Log
 from ninja.evaluate.confidence import ConfidentWords, label_words, score_confidences
 from ninja.graph import from_arcs
 from ninja.lattice import Scales
 from ninja.lattice.batch import Batch
-from ninja.log import Log
 from ninja.tune.confidence import tune_confidence
 from ninja.tune.logistic import fit_isotonic, fit_logistic
 

@@ -18,12 +18,11 @@ from strategies import lattices
 
 import ninja as package
 from ninja import _search
-from ninja.errors import FormatError, OptionError
+from ninja.errors import FormatError, Log, OptionError
 from ninja.evaluate import edits
 from ninja.graph import best_path, determinize, nbest
 from ninja.lattice import Scales
 from ninja.lm import Mixture
-from ninja.log import Log
 from ninja.rescoring import CarryOver, RescoreOptions, Rescorer, RescoreReport, rescore
 from ninja.tune import weights as weights_module
 from ninja.tune.features import Features, features

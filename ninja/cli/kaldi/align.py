@@ -13,7 +13,7 @@ from ninja.cli.console import current_console, write
 from ninja.cli.kaldi.options import model_option
 from ninja.cli.options import command, lattice_output, reads, switch
 from ninja.cli.source import reads_lattices
-from ninja.errors import LatticeError, NinjaError
+from ninja.errors import LatticeError, Log, NinjaError
 from ninja.formats.kaldi.word_phones import read_align_lexicon, read_word_boundary
 from ninja.graph.align import (
     Aligned,
@@ -29,7 +29,6 @@ from ninja.lattice import Lattice
 from ninja.lattice.batch import Batch
 from ninja.lattice.transition_model import TransitionModel
 from ninja.lattice.word_phones import AlignLexicon, WordBoundary
-from ninja.log import Log
 from ninja.pipeline import Output
 from ninja.pipeline.execution import call_safely
 

@@ -13,12 +13,11 @@ from ninja.cli.command import Lattices
 from ninja.cli.console import current_console, write
 from ninja.cli.options import command, lattice_output, reads, switch
 from ninja.cli.source import build_inputs, reading_options, reads_lattices
-from ninja.errors import NinjaError, counted
+from ninja.errors import Log, NinjaError, counted
 from ninja.formats.kaldi.archive import KALDI
 from ninja.io.inputs import Inputs
 from ninja.io.selection import read_keys
 from ninja.lattice import Kind, Lattice
-from ninja.log import Log
 from ninja.pipeline import Output
 from ninja.pipeline.execution import OnBatches, call_safely
 from ninja.pipeline.stages import Pairs

@@ -17,7 +17,7 @@ from ninja.cli.command import Command, Sectioned
 from ninja.cli.console import current_console, write
 from ninja.cli.options import command, from_fields, lattice_output, reads, section, switch
 from ninja.cli.source import reads_lattices
-from ninja.errors import NAMED, NinjaError, counted
+from ninja.errors import NAMED, Log, NinjaError, counted
 from ninja.formats.kaldi.transition_model import read_transition_model
 from ninja.graph.determinize_pruned import (
     DeterminizeBounds,
@@ -28,7 +28,6 @@ from ninja.graph.determinize_pruned import (
 from ninja.io.inputs import Inputs
 from ninja.lattice import Lattice
 from ninja.lattice.batch import Batch
-from ninja.log import Log
 from ninja.pipeline import Output
 from ninja.pipeline.execution import call_safely
 

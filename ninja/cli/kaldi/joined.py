@@ -16,13 +16,12 @@ from ninja.cli.console import current_console, write
 from ninja.cli.kaldi.options import lat_weights_option
 from ninja.cli.options import lattice_output, reads, section
 from ninja.cli.source import build_inputs, reading_options, reads_lattices, scales
-from ninja.errors import LatticeError, NinjaError
+from ninja.errors import LatticeError, Log, NinjaError
 from ninja.graph import combine
 from ninja.graph.union import check_weights
 from ninja.io.inputs import Inputs
 from ninja.io.lookup import Lookup
 from ninja.lattice import Lattice, Scales
-from ninja.log import Log
 from ninja.pipeline import Output
 from ninja.pipeline.execution import call_safely
 from ninja.pipeline.stages import Pairs, StreamStage

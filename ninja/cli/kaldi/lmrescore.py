@@ -12,7 +12,7 @@ from ninja.cli.console import current_console, use_log, write
 from ninja.cli.models import word_options
 from ninja.cli.options import command, lattice_output, reads
 from ninja.cli.source import reads_lattices
-from ninja.errors import ModelError, OptionError, counted
+from ninja.errors import Log, ModelError, OptionError, counted
 from ninja.io.inputs import Inputs
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
@@ -20,7 +20,6 @@ from ninja.lm.ngram.compose import compose_ngram
 from ninja.lm.ngram.model import NgramLM
 from ninja.lm.protocol import LoadOptions
 from ninja.lm.word_map import WordMap
-from ninja.log import Log
 from ninja.pipeline import Output
 from ninja.pipeline.execution import OnLattices
 from ninja.rescoring.algorithms import HELP

@@ -18,13 +18,12 @@ from ninja.context.correction.stage import Correcting, make_corrector
 from ninja.context.entities.edit_evidence import PhraseEvidence, Run, appended, merged, without_last_run
 from ninja.context.entities.lists import Entities, Phrase, PhraseList
 from ninja.context.entities.written import affixes, ends_sentence, is_capitalised
-from ninja.errors import OptionError, check_range
+from ninja.errors import Log, OptionError, check_range
 from ninja.evaluate import align
 from ninja.evaluate import edits as num_edits
 from ninja.files.stream import open_raw
 from ninja.formats.kaldi.tables import read_speakers
 from ninja.lattice.text import BASIC, Normalizer, make_normalizer
-from ninja.log import Log
 
 Name = str | os.PathLike[str]
 GZIP = b"\x1f\x8b"

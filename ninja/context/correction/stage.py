@@ -21,7 +21,7 @@ from ninja.context.entities.lists import Entities, PhraseList
 from ninja.context.entities.written import WrittenWords
 from ninja.context.sound.confusion import Confusion
 from ninja.context.sound.pronunciation import Pronouncer
-from ninja.errors import DependencyError, NinjaError, OptionError, VocabularyError, counted
+from ninja.errors import DependencyError, Log, NinjaError, OptionError, VocabularyError, counted
 from ninja.files.stream import Guard
 from ninja.formats.kaldi.tables import read_speakers
 from ninja.formats.nbest.json_records import with_new_words
@@ -35,7 +35,6 @@ from ninja.lattice.symbols import EPSILON, SymbolTable
 from ninja.lattice.text import BASIC, Normalizer, make_normalizer
 from ninja.lm.load import load
 from ninja.lm.ngram.model import NgramLM
-from ninja.log import Log
 from ninja.models import CORRECTION, ENGLISH_NGRAM
 
 Name = str | os.PathLike[str]
