@@ -12,9 +12,9 @@ from typing import Any, TypeVar, cast
 import click
 
 from ninja import graph
-from ninja.cli.console import current_console, results, run, write
+from ninja.cli.main import current_console
 from ninja.cli.options import ListsFormats, command, lattice_output, output_file, reads, switch
-from ninja.cli.source import reads_lattices, reads_lattices_alone
+from ninja.cli.source import reads_lattices, reads_lattices_alone, results, run, write
 from ninja.errors import LatticeError, OptionError, counted
 from ninja.formats.kaldi.fst_archive import as_image, as_text
 from ninja.formats.kaldi.tables import read_speakers

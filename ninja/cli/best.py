@@ -14,10 +14,10 @@ import numpy.typing as npt
 
 from ninja import graph
 from ninja.cli.confidence import ConfidenceSettings, confidence_options
-from ninja.cli.console import current_console, results, run_lines
+from ninja.cli.main import current_console
 from ninja.cli.normalizer import lexical_forms, normalizer_option
 from ninja.cli.options import command, output_file, reads, section, writes
-from ninja.cli.source import reads_lattices, say_default, scales
+from ninja.cli.source import reads_lattices, results, run_lines, say_default, scales
 from ninja.files.output import text_output
 from ninja.io.inputs import Inputs
 from ninja.lattice import Lattice, Scales

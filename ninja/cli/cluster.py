@@ -11,7 +11,7 @@ from typing import NoReturn
 import click
 from click.core import ParameterSource
 
-from ninja.cli.console import ARGUMENTS, Console
+from ninja.cli.main import ARGUMENTS, Console
 from ninja.cli.shards import CommandWork, plan_of, report
 from ninja.errors import FormatError, InputError, OptionError
 from ninja.libraries import installed_version, needed_for

@@ -12,7 +12,7 @@ import click
 from click.core import ParameterSource
 
 from ninja.cli.commands import COMMANDS
-from ninja.cli.console import ARGUMENTS
+from ninja.cli.main import ARGUMENTS
 from ninja.errors import NinjaError, OptionError
 from ninja.files.names import names_url
 from ninja.files.output import part_of, target

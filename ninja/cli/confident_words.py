@@ -16,10 +16,10 @@ import numpy.typing as npt
 
 from ninja import graph
 from ninja.cli.confidence import ConfidenceSettings
-from ninja.cli.console import current_console, results
+from ninja.cli.main import current_console
 from ninja.cli.normalizer import lexical_forms
 from ninja.cli.options import DEFAULT_FRAME_SHIFT
-from ninja.cli.source import say_default
+from ninja.cli.source import results, say_default
 from ninja.consensus import Consensus, mbr_decode
 from ninja.consensus.confidence_model import read_confidence_model
 from ninja.consensus.word_confidences import WordConfidenceEstimator, with_confidences

@@ -14,11 +14,11 @@ import click
 
 from ninja.cli.best import best_words
 from ninja.cli.command import CommandFiles, config, given_on_command_line, grouped
-from ninja.cli.console import current_console, results, use_log, write
+from ninja.cli.main import current_console
 from ninja.cli.models import map_words, word_options
 from ninja.cli.normalizer import normalizer_option
 from ninja.cli.options import command, from_fields, lattice_output, reads, section, writes
-from ninja.cli.source import completes_scales, fitting_acoustic_scale, reads_lattices_alone
+from ninja.cli.source import completes_scales, fitting_acoustic_scale, reads_lattices_alone, results, use_log, write
 from ninja.context.augmentation.options import AugmentOptions
 from ninja.context.entities.lists import Entities
 from ninja.context.options import ContextOptions

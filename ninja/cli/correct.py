@@ -8,9 +8,9 @@ from dataclasses import replace
 import click
 
 from ninja.cli.command import CommandFiles, config
-from ninja.cli.console import current_console, write
+from ninja.cli.main import current_console
 from ninja.cli.options import command, from_fields, lattice_output, reads, section, writes
-from ninja.cli.source import completes_scales, fitting_acoustic_scale, reads_lattices
+from ninja.cli.source import completes_scales, fitting_acoustic_scale, reads_lattices, write
 from ninja.context.correction.options import CorrectOptions
 from ninja.context.correction.report import records
 from ninja.context.correction.stage import Correcting, Correction

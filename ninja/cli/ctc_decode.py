@@ -12,9 +12,9 @@ import numpy.typing as npt
 
 from ninja.cli.archives import unchanged
 from ninja.cli.command import InputFile
-from ninja.cli.console import current_console, write
+from ninja.cli.main import current_console
 from ninja.cli.options import command, from_fields, jobs, lattice_output, reads, section
-from ninja.cli.source import WORDS_HELP, build_inputs
+from ninja.cli.source import WORDS_HELP, build_inputs, write
 from ninja.cli.units import unit_options
 from ninja.decoding.ctc import ctc_search
 from ninja.decoding.ctc_options import WITH_TRACKER, CtcOptions

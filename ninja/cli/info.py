@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import click
 import numpy as np
 
-from ninja.cli.console import current_console, results
+from ninja.cli.main import current_console
 from ninja.cli.options import command, reads
-from ninja.cli.source import reads_lattices
+from ninja.cli.source import reads_lattices, results
 from ninja.errors import counted
 from ninja.io.inputs import Inputs
 from ninja.lattice import Lattice

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from ninja.cli.command import CommandFiles, Lattices, given_on_command_line
-from ninja.cli.console import current_console
+from ninja.cli.main import current_console
 from ninja.cli.options import command, output_file, reads, section
 from ninja.cli.source import build_inputs, reading_options
 from ninja.context.correction.edits import Edits, paired, read_edits

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import click
 
 from ninja.cli.command import Command, InputFile, OutputFile, Sectioned
-from ninja.cli.console import Console
+from ninja.cli.main import Console
 from ninja.cli.models import DEVICE_HELP, WORD_OPTIONS, backend_option, word_options
 from ninja.cli.normalizer import normalizer_option
 from ninja.cli.options import output_file, reads, writes

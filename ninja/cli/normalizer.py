@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from ninja.cli.console import current_console
+from ninja.cli.main import current_console
 from ninja.lattice.text import AUTO, NORMALIZER_HELP, LexicalForms
 
 normalizer_option = click.option("--normalizer", metavar="NAME", default=AUTO, show_default=False, help=NORMALIZER_HELP)

@@ -13,11 +13,11 @@ import click
 from ninja import evaluate
 from ninja.cli.best import spelled
 from ninja.cli.command import LatticeFile
-from ninja.cli.console import current_console, results
 from ninja.cli.kaldi.options import IDS
+from ninja.cli.main import current_console
 from ninja.cli.normalizer import lexical_forms, normalizer_option
 from ninja.cli.options import command, output_file, reads, section, writes
-from ninja.cli.source import reads_lattices
+from ninja.cli.source import reads_lattices, results
 from ninja.errors import NAMED, FormatError, SymbolError
 from ninja.evaluate import ErrorRate, Numbered, oracle_rate
 from ninja.evaluate.scoring import NEVER, lexical_ids, number, word_id

@@ -9,9 +9,9 @@ import click
 import numpy as np
 
 from ninja import graph
-from ninja.cli.console import current_console, results, run_lines
+from ninja.cli.main import current_console
 from ninja.cli.options import command, output_file, reads, switch
-from ninja.cli.source import reads_lattices, scales
+from ninja.cli.source import reads_lattices, results, run_lines, scales
 from ninja.errors import counted
 from ninja.formats.arc_table import Column, Runs, row_texts, words_column
 from ninja.formats.kaldi.transition_model import read_transition_model

@@ -6,9 +6,9 @@ from functools import partial
 
 import click
 
-from ninja.cli.console import current_console, write
+from ninja.cli.main import current_console
 from ninja.cli.options import command, lattice_output
-from ninja.cli.source import reads_lattices, scales
+from ninja.cli.source import reads_lattices, scales, write
 from ninja.errors import counted
 from ninja.graph.prune import prune as remove_arcs
 from ninja.io.inputs import Inputs

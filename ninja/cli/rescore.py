@@ -13,9 +13,9 @@ import click
 
 from ninja.cli.best import best_words
 from ninja.cli.command import config
-from ninja.cli.console import current_console, results, use_log, write
 from ninja.cli.context import OF_RESCORING, PhraseCounts, entities, with_acoustic_scale, write_words
 from ninja.cli.history import history_across_utterances, prompts_before_utterances
+from ninja.cli.main import current_console
 from ninja.cli.models import (
     NO_MODEL,
     fitting_weights,
@@ -23,7 +23,7 @@ from ninja.cli.models import (
     map_words,
 )
 from ninja.cli.options import DEFAULT_FRAME_SHIFT, command, from_fields, lattice_output, section, writes
-from ninja.cli.source import completes_scales, fitting_acoustic_scale, reads_lattices
+from ninja.cli.source import completes_scales, fitting_acoustic_scale, reads_lattices, results, use_log, write
 from ninja.errors import OptionError
 from ninja.files.output import text_output
 from ninja.io.companions import ChosenScales

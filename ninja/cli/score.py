@@ -14,13 +14,13 @@ import click
 
 from ninja import evaluate
 from ninja.cli.command import InputFile, OutputFolder, given_on_command_line
-from ninja.cli.console import current_console, results
 from ninja.cli.kaldi.wer import MODE_HELP
+from ninja.cli.main import current_console
 from ninja.cli.normalizer import normalizer_option
 from ninja.cli.options import command, reads, section, writes
 from ninja.cli.score_confidences import score_file_confidences
 from ninja.cli.score_grid import GRID_FILES_HELP, grid_of_scales, print_grid, write_grid
-from ninja.cli.source import reads_lattices, say_default
+from ninja.cli.source import reads_lattices, results, say_default
 from ninja.context.entities.lists import Entities
 from ninja.errors import FormatError, NinjaError, OptionError, counted
 from ninja.evaluate import (

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import click
 
 from ninja import evaluate
-from ninja.cli.console import current_console
+from ninja.cli.main import current_console
 from ninja.errors import FormatError, counted
 from ninja.evaluate.confidence import CLIP, ConfidenceScores, ConfidentWords, label_words, score_confidences
 from ninja.io.inputs import Inputs

@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from ninja.cli.command import config, given_on_command_line
-from ninja.cli.console import current_console
 from ninja.cli.context import OF_RESCORING, entities
+from ninja.cli.main import current_console
 from ninja.cli.models import NO_MODEL, language_models, map_words
 from ninja.cli.options import command, from_fields, reads, section
 from ninja.cli.source import WORDS_HELP

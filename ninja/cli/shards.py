@@ -12,7 +12,7 @@ from typing import Any, NoReturn, cast
 
 import click
 
-from ninja.cli.console import MAX_SHOWN
+from ninja.cli.main import MAX_SHOWN
 from ninja.errors import NinjaError, OptionError, counted, named
 from ninja.files.stream import STDIN as STDOUT
 from ninja.io.companions import find_scales, find_table

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import click
 
-from ninja.cli.command import Lattices
-from ninja.cli.console import current_console, results
-from ninja.cli.options import command, jobs, output_file, reads
-from ninja.cli.source import build_inputs, reading_options, reads_lattices_alone, scales, shared_scales
+from ninja.cli.command import Command, CommandFiles, Lattices
+from ninja.cli.main import current_console
+from ninja.cli.options import command, jobs, output_file, reads, section
+from ninja.cli.source import (
+    SCALES,
+    build_inputs,
+    complete,
+    reading_options,
+    reads_lattices_alone,
+    results,
+    scales,
+    scales_set_by_user,
+)
 from ninja.errors import FormatError, InputError, Log, NinjaError, OptionError, counted
 from ninja.evaluate import read_text
 from ninja.files.output import text_output
+from ninja.io.companions import KEYS, SCALES_ADVICE, find_scales
 from ninja.io.inputs import Inputs
 from ninja.lattice import Lattice, Scales
 from ninja.libraries import needed_for
@@ -126,6 +139,33 @@ def _select(inputs: Inputs, key: str | None) -> Lattice:
 
 
 InputPair = tuple[Inputs, Inputs]
+
+
+def shared_scales(*arguments: str) -> Callable[[Command], Command]:
+    """Add the scale options to a command that compares sources; scale files next to one source apply to all.
+
+    Args:
+        arguments: Names of the arguments of the command that hold a source.
+    """
+
+    def add(function: Command) -> Command:
+        @click.pass_context
+        @functools.wraps(function)
+        def collected(context: click.Context, /, **options: Any) -> Any:
+            user_scales = {name: options.pop(name) for name in KEYS}
+            files: CommandFiles = context.obj
+            sources = [options[name] for name in arguments]
+            from_files = {name: chosen for name in sources if (chosen := find_scales(files.sources.select((name,))))}
+            if not {"acoustic_scale", "word_penalty"} <= scales_set_by_user(context):
+                for first, second in itertools.pairwise(from_files.values()):
+                    if first.scales != second.scales:
+                        raise OptionError(f"the scale files {first.path} and {second.path} differ; {SCALES_ADVICE}")
+            completed = complete(context, user_scales, (next(iter(from_files), sources[0]),))
+            return function(scales=completed.scales, **options)
+
+        return section("Scales", *SCALES)(collected)
+
+    return add
 
 
 @command

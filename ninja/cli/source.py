@@ -1,4 +1,4 @@
-"""Options for reading lattices and for their scales, and the `Inputs` and `Output` built from the options of a command.
+"""Options for reading lattices and for their scales; `Inputs` and `Output` built from options; calls of the pipeline.
 
 The defaults of scales may come from files next to the lattices.
 """
@@ -6,26 +6,34 @@ The defaults of scales may come from files next to the lattices.
 from __future__ import annotations
 
 import functools
-import itertools
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar, cast
 
 import click
 from click.core import ParameterSource
 
 from ninja.cli.command import IGNORED, MAY_CHANGE, Command, CommandFiles, Lattices, config_of, given_on_command_line
-from ninja.cli.console import current_console
+from ninja.cli.main import AnyLog, current_console
 from ninja.cli.options import acoustic_scale, inv_acoustic_scale, jobs, reads, section, word_penalty
 from ninja.errors import NinjaError, OptionError
 from ninja.files.stream import SPECIFIER
 from ninja.formats.format import HEAD
 from ninja.io import detection
-from ninja.io.companions import KEYS, SCALES_ADVICE, ChosenScales, find_scales
+from ninja.io.companions import KEYS, ChosenScales, find_scales
 from ninja.io.inputs import Inputs, state_of
 from ninja.io.reading import Reading
 from ninja.io.sources import SourceFile, Sources, is_kaldi
-from ninja.lattice import Lattice, Scales
-from ninja.pipeline import Output
+from ninja.lattice import Kind, Lattice, Scales
+from ninja.lattice.batch import Batch
+from ninja.pipeline import OnBatches, Output, Summary, TextOutput, execution
+from ninja.pipeline.execution import Progress, Stage
+from ninja.pipeline.stages import Pairs
+
+if TYPE_CHECKING:
+    from ninja.cli.progress_bar import ProgressBar
+
+Result = TypeVar("Result")
 
 WORDS_HELP = "Symbol table with one word and its id per line."
 BESIDE_HELP = f"{WORDS_HELP}  [default: words.txt next to the source]"
@@ -258,33 +266,6 @@ def completes_scales(function: Command) -> Command:
     return collected
 
 
-def shared_scales(*arguments: str) -> Callable[[Command], Command]:
-    """Add the scale options to a command that compares sources; scale files next to one source apply to all.
-
-    Args:
-        arguments: Names of the arguments of the command that hold a source.
-    """
-
-    def add(function: Command) -> Command:
-        @click.pass_context
-        @functools.wraps(function)
-        def collected(context: click.Context, /, **options: Any) -> Any:
-            user_scales = {name: options.pop(name) for name in KEYS}
-            files: CommandFiles = context.obj
-            sources = [options[name] for name in arguments]
-            from_files = {name: chosen for name in sources if (chosen := find_scales(files.sources.select((name,))))}
-            if not {"acoustic_scale", "word_penalty"} <= _set_by_user(context):
-                for first, second in itertools.pairwise(from_files.values()):
-                    if first.scales != second.scales:
-                        raise OptionError(f"the scale files {first.path} and {second.path} differ; {SCALES_ADVICE}")
-            completed = complete(context, user_scales, (next(iter(from_files), sources[0]),))
-            return function(scales=completed.scales, **options)
-
-        return section("Scales", *SCALES)(collected)
-
-    return add
-
-
 def as_scales(values: dict[str, Any]) -> Scales:
     """Build `Scales` from option values."""
     return Scales(**{KEYS[name]: value for name, value in values.items()})
@@ -302,7 +283,7 @@ def complete(context: click.Context, values: dict[str, Any], names: tuple[str, .
     """
     files: CommandFiles = context.obj
     sources = files.sources.select(names)
-    user_scales = _set_by_user(context)
+    user_scales = scales_set_by_user(context)
     defaults = frozenset(KEYS) - user_scales
     if values.get("lm_scale") == HEADER:
         values = _header_values(sources, values, user_scales)
@@ -377,7 +358,7 @@ def source_names(options: dict[str, Any]) -> tuple[str, ...]:
     return (*options.get("source", ()), *options.get("others", ()))
 
 
-def _set_by_user(context: click.Context) -> frozenset[str]:
+def scales_set_by_user(context: click.Context) -> frozenset[str]:
     """Return the names of the scales that are set on the command line or in an options file."""
     sources = {name: context.get_parameter_source(name) for name in (*KEYS, "inv_acoustic_scale")}
     user_scales = {name for name, source in sources.items() if source not in (None, ParameterSource.DEFAULT)}
@@ -432,3 +413,62 @@ def _header_files(file: SourceFile) -> Iterator[SourceFile]:
                 member.close_surplus()
     elif file.kind in ("ark", "list"):
         yield from file.members if file.kind == "list" else [file]
+
+
+def use_log(inputs: Inputs, log: AnyLog) -> AnyLog:
+    """Set the log of the running command and of its inputs, and return it."""
+    inputs.log = current_console().use_log(log)
+    return log
+
+
+def write(
+    stage: Stage[Any], inputs: Inputs, output: Output | TextOutput, *, kind: Kind | None = None, **how: Any
+) -> Summary:
+    """Write the results of a stage; see ``ninja.pipeline.run``.
+
+    Args:
+        kind: Kind to which result lattices are converted; None uses the kind of the output.
+        how: Further arguments of ``ninja.pipeline.run``.
+    """
+    console = current_console()
+    if kind is not None:
+        output = replace(cast(Output, output), kind=kind)
+    with console.progress("lattices", to_stdout=output.is_stdout) as bar:
+        return execution.run(inputs, stage, output, jobs=console.jobs, progress=_progress_callback(bar), **how)
+
+
+def _progress_callback(bar: ProgressBar | None) -> Progress | None:
+    """Return a function that shows the progress of a pipeline on a bar."""
+    return None if bar is None else lambda key, count, share: bar.step(key, count, share=share)
+
+
+def run(stage: Stage[Any], inputs: Inputs, output: Output, **how: Any) -> NoReturn:
+    """Write the lattices of a stage, print their number, and exit."""
+    write(stage, inputs, output, **how)
+    current_console().close_counting()
+
+
+def run_lines(function: Callable[[Batch], Sequence[str]], inputs: Inputs, output_file: str) -> None:
+    """Write the text that a function returns for each lattice of a batch to a text file."""
+    write(OnBatches(function), inputs, TextOutput(output_file))
+
+
+def results(
+    stage: Stage[Result], inputs: Inputs | Pairs, *, to_stdout: bool = False, **how: Any
+) -> Iterator[tuple[str, Result]]:
+    """Yield the key and the result of each lattice, and show progress on a terminal; see ``ninja.pipeline.stream``.
+
+    Args:
+        to_stdout: Whether the command prints results on stdout.
+        how: Further arguments of ``ninja.pipeline.stream``.
+    """
+    console = current_console()
+    with console.progress("lattices", to_stdout=to_stdout) as bar:
+        yield from execution.stream(
+            inputs,
+            stage,
+            jobs=console.jobs,
+            log=None if isinstance(inputs, Inputs) else console.log,
+            progress=_progress_callback(bar),
+            **({"may_be_empty": False} | how),
+        )

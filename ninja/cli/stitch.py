@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from ninja.cli.console import current_console
+from ninja.cli.main import current_console
 from ninja.cli.options import command, lattice_output, reads, section
 from ninja.cli.source import reads_lattices_alone, scales
 from ninja.errors import LatticeError, OptionError, all_failed

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ninja.cli.command import InputFile, given_on_command_line
-from ninja.cli.console import Console
+from ninja.cli.main import Console
 from ninja.cli.options import ListType, command, from_fields, reads, writes
 from ninja.context.entities.lists import Entities
 from ninja.errors import FormatError, OptionError, counted

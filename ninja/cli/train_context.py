@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ninja.cli.command import InputFile
-from ninja.cli.console import Console
+from ninja.cli.main import Console
 from ninja.cli.options import command, from_fields, reads, writes
 from ninja.context.deep.recipe import EncoderOptions, EncoderProgress, PointerOptions
 from ninja.context.deep.symbols import Symbols

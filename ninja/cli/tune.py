@@ -10,9 +10,9 @@ from typing import Any
 import click
 
 from ninja.cli.command import Lattices, given_on_command_line
-from ninja.cli.console import current_console, use_log
 from ninja.cli.context import AUGMENTING, BOOSTS, OF_AUGMENTING, OF_RESCORING, entities
 from ninja.cli.history import history_of_speakers, recordings
+from ninja.cli.main import current_console
 from ninja.cli.models import (
     NO_MODEL,
     WORD_OPTIONS,
@@ -21,7 +21,7 @@ from ninja.cli.models import (
     map_words,
 )
 from ninja.cli.options import command, from_fields, output_file, reads, section, write_config, writes
-from ninja.cli.source import completes_scales, fitting_acoustic_scale, reads_lattices_alone
+from ninja.cli.source import completes_scales, fitting_acoustic_scale, reads_lattices_alone, use_log
 from ninja.cli.tune_confidence import ConfidenceFit, fits_confidences
 from ninja.cli.tune_context import CHOSEN, GeneralSet, changed_options, choose_pointer_weights, tune_boosts
 from ninja.cli.tune_correction import correction_options, tune_threshold

@@ -13,7 +13,7 @@ import click
 from ninja.cli.command import Command, given_on_command_line
 from ninja.cli.confidence import unboosted_option
 from ninja.cli.confident_words import unboosted_lattices
-from ninja.cli.console import current_console
+from ninja.cli.main import current_console
 from ninja.cli.normalizer import lexical_forms
 from ninja.cli.options import reads, section
 from ninja.cli.source import fitting_acoustic_scale

@@ -12,11 +12,11 @@ import click
 import numpy as np
 
 from ninja.cli.command import given_on_command_line
-from ninja.cli.console import current_console, use_log
 from ninja.cli.context import OF_AUGMENTING, OF_RESCORING, with_acoustic_scale
+from ninja.cli.main import current_console
 from ninja.cli.models import WORD_OPTIONS
 from ninja.cli.options import write_config
-from ninja.cli.source import fitting_acoustic_scale
+from ninja.cli.source import fitting_acoustic_scale, use_log
 from ninja.context.augmentation.old_costs import with_unknown
 from ninja.context.augmentation.options import AugmentOptions
 from ninja.context.loader import load_ngram, load_pointer

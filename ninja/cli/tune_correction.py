@@ -7,7 +7,7 @@ import shlex
 import click
 
 from ninja.cli.command import given_on_command_line
-from ninja.cli.console import current_console
+from ninja.cli.main import current_console
 from ninja.cli.options import section, write_config
 from ninja.cli.tune_context import changed_options
 from ninja.context.correction.options import CorrectOptions

@@ -12,7 +12,7 @@ from fake_lm import FakeLM
 from lattice_files import write_all
 
 import ninja as package
-from ninja.cli.console import with_option_names
+from ninja.cli.main import with_option_names
 from ninja.decoding import log_probabilities
 from ninja.errors import LatticeError, Log, ModelError, NinjaError, OptionError, TableError
 from ninja.formats.slf import header_scales

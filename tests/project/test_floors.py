@@ -188,7 +188,7 @@ WAITING = {
     ("ninja.cli.best", "ninja.cli.confident_words"): "with --json only",
     ("ninja.cli.best", "ninja.cli.phrase_tags"): "with --tags only",
     ("ninja.cli.confident_words", "ninja.lm.surprise"): "with a confidence model that uses a language model only",
-    ("ninja.cli.console", "ninja.cli.progress_bar"): "imports rich, for terminals only",
+    ("ninja.cli.main", "ninja.cli.progress_bar"): "imports rich, for terminals only",
     ("ninja.cli.lm", "ninja.lm.checkpoint"): "imports torch",
     ("ninja.cli.lm", "ninja.lm.convert"): "imports torch",
     (
@@ -201,7 +201,6 @@ WAITING = {
     ("ninja.lm.load", "ninja.lm.kaldi.array_rnnlm"): "not where torch computes",
     ("ninja.lm.load", "ninja.lm.kaldi.torch_rnnlm"): "imports torch",
     ("ninja.cli.main", "ninja.libraries"): "for --version only",
-    ("ninja.cli.main", "ninja.cli.console"): "for the messages of errors, not for --help",
     ("ninja.cli.options", "ninja.formats.format"): "for the help of convert, which loads all formats",
     ("ninja.cli.command", "ninja.cli.shards"): "with --shard only",
     ("ninja.cli.command", "ninja.cli.cluster"): "with --ray only",

@@ -9,10 +9,10 @@ from typing import Any, NoReturn
 import click
 
 from ninja.cli.command import Command
-from ninja.cli.console import current_console, write
 from ninja.cli.kaldi.options import model_option
+from ninja.cli.main import current_console
 from ninja.cli.options import command, lattice_output, reads, switch
-from ninja.cli.source import reads_lattices
+from ninja.cli.source import reads_lattices, write
 from ninja.errors import LatticeError, Log, NinjaError
 from ninja.formats.kaldi.word_phones import read_align_lexicon, read_word_boundary
 from ninja.graph.align import (

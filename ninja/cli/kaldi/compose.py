@@ -10,11 +10,11 @@ import click
 
 from ninja import graph
 from ninja.cli import options
-from ninja.cli.console import current_console, run, write
 from ninja.cli.kaldi.joined import Joined, joins_archives
 from ninja.cli.kaldi.options import lat_weights_option
+from ninja.cli.main import current_console
 from ninja.cli.options import command, lattice_output, reads, switch
-from ninja.cli.source import reads_lattices_alone
+from ninja.cli.source import reads_lattices_alone, run, write
 from ninja.errors import FormatError, LatticeError, OptionError
 from ninja.evaluate import read_text
 from ninja.evaluate.scoring import number

@@ -10,9 +10,9 @@ import click
 from ninja import graph
 from ninja.cli.archives import unchanged
 from ninja.cli.command import Lattices
-from ninja.cli.console import current_console, write
+from ninja.cli.main import current_console
 from ninja.cli.options import command, lattice_output, reads, switch
-from ninja.cli.source import build_inputs, reading_options, reads_lattices
+from ninja.cli.source import build_inputs, reading_options, reads_lattices, write
 from ninja.errors import Log, NinjaError, counted
 from ninja.formats.kaldi.archive import KALDI
 from ninja.io.inputs import Inputs

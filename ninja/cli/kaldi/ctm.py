@@ -11,14 +11,14 @@ import numpy.typing as npt
 
 from ninja.cli.confidence import ConfidenceSettings, confidence_options
 from ninja.cli.confident_words import confidence_estimator
-from ninja.cli.console import current_console, results, run_lines
 from ninja.cli.kaldi.joined import combines_systems
 from ninja.cli.kaldi.mbr_decode import close_with_risk, frame_shift_option
 from ninja.cli.kaldi.options import model_option
 from ninja.cli.kaldi.paths import check_only_path
+from ninja.cli.main import current_console
 from ninja.cli.normalizer import lexical_forms, normalizer_option
 from ninja.cli.options import DEFAULT_FRAME_SHIFT, command, output_file, reads, switch
-from ninja.cli.source import reads_lattices
+from ninja.cli.source import reads_lattices, results, run_lines
 from ninja.consensus import Consensus, consensus_ctm, mbr_decode, path_ctm
 from ninja.consensus.word_confidences import WordConfidenceEstimator, with_confidences
 from ninja.errors import LatticeError

@@ -14,9 +14,9 @@ import click
 from ninja import graph
 from ninja.cli import options
 from ninja.cli.command import Command, Sectioned
-from ninja.cli.console import current_console, write
+from ninja.cli.main import current_console
 from ninja.cli.options import command, from_fields, lattice_output, reads, section, switch
-from ninja.cli.source import reads_lattices
+from ninja.cli.source import reads_lattices, write
 from ninja.errors import NAMED, Log, NinjaError, counted
 from ninja.formats.kaldi.transition_model import read_transition_model
 from ninja.graph.determinize_pruned import (

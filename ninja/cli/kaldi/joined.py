@@ -12,10 +12,10 @@ from typing import Any, NoReturn
 import click
 
 from ninja.cli.command import Command, Lattices
-from ninja.cli.console import current_console, write
 from ninja.cli.kaldi.options import lat_weights_option
+from ninja.cli.main import current_console
 from ninja.cli.options import lattice_output, reads, section
-from ninja.cli.source import build_inputs, reading_options, reads_lattices, scales
+from ninja.cli.source import build_inputs, reading_options, reads_lattices, scales, write
 from ninja.errors import LatticeError, Log, NinjaError
 from ninja.graph import combine
 from ninja.graph.union import check_weights

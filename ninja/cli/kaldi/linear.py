@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from ninja import graph
 from ninja.cli.command import InputFile
-from ninja.cli.console import current_console
+from ninja.cli.main import current_console
 from ninja.cli.options import command, lattice_output, reads
 from ninja.cli.source import WORDS_HELP, build_output, reads_lattices_alone
 from ninja.errors import LatticeError, NinjaError, SymbolError, all_failed

@@ -8,10 +8,10 @@ from functools import lru_cache, partial
 
 import click
 
-from ninja.cli.console import current_console, use_log, write
+from ninja.cli.main import current_console
 from ninja.cli.models import word_options
 from ninja.cli.options import command, lattice_output, reads
-from ninja.cli.source import reads_lattices
+from ninja.cli.source import reads_lattices, use_log, write
 from ninja.errors import Log, ModelError, OptionError, counted
 from ninja.io.inputs import Inputs
 from ninja.lattice import Lattice

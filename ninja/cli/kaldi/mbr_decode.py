@@ -18,12 +18,12 @@ from ninja import consensus
 from ninja.cli.command import Command, OutputFolder
 from ninja.cli.confidence import ConfidenceSettings, confidence_options
 from ninja.cli.confident_words import Confident, confidence_estimator, json_words
-from ninja.cli.console import current_console, results
 from ninja.cli.kaldi.joined import combines_systems
 from ninja.cli.kaldi.options import shown_words, word_symbol_table_option
+from ninja.cli.main import current_console
 from ninja.cli.normalizer import lexical_forms, normalizer_option
 from ninja.cli.options import DEFAULT_FRAME_SHIFT, command, output_file, section, switch, writes
-from ninja.cli.source import reads_lattices, scales
+from ninja.cli.source import reads_lattices, results, scales
 from ninja.consensus import Consensus
 from ninja.consensus.ctm import NO_TIMES
 from ninja.consensus.word_confidences import WordConfidenceEstimator, with_confidences

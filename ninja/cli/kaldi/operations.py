@@ -13,10 +13,9 @@ from ninja import graph
 from ninja.cli import options
 from ninja.cli.archives import unchanged
 from ninja.cli.command import Command, Sectioned
-from ninja.cli.console import run
 from ninja.cli.kaldi.options import model_option
 from ninja.cli.options import command, lattice_output, switch
-from ninja.cli.source import reads_lattices
+from ninja.cli.source import reads_lattices, run
 from ninja.errors import LatticeError
 from ninja.io.inputs import Inputs
 from ninja.lattice import Kind, Lattice

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import click
 
-from ninja.cli.console import Console
+from ninja.cli.main import Console
 from ninja.cli.options import ListType, reads
 from ninja.errors import SymbolError
 from ninja.formats.kaldi.transition_model import read_transition_model

@@ -11,12 +11,12 @@ import click
 
 from ninja import graph
 from ninja.cli.command import LatticeFile
-from ninja.cli.console import current_console, results, run
-from ninja.cli.console import write as write_all
 from ninja.cli.kaldi.options import shown_words, word_symbol_table_option
+from ninja.cli.main import current_console
 from ninja.cli.normalizer import lexical_forms, normalizer_option
 from ninja.cli.options import command, lattice_output, output_file, section, switch, writes
-from ninja.cli.source import reads_lattices, scales
+from ninja.cli.source import reads_lattices, results, run, scales
+from ninja.cli.source import write as write_all
 from ninja.errors import LatticeError, counted
 from ninja.graph import Path
 from ninja.io.inputs import Inputs

@@ -14,10 +14,10 @@ import numpy.typing as npt
 
 from ninja import graph
 from ninja.cli.command import Command
-from ninja.cli.console import current_console, results, run
 from ninja.cli.kaldi.options import IDS, ali_option, model_option
+from ninja.cli.main import current_console
 from ninja.cli.options import command, lattice_output, output_file, switch, writes
-from ninja.cli.source import reads_lattices, reads_lattices_alone, scales
+from ninja.cli.source import reads_lattices, reads_lattices_alone, results, run, scales
 from ninja.errors import LatticeError, counted
 from ninja.graph.discriminative import FramePosteriors
 from ninja.io.inputs import Inputs
