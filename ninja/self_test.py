@@ -23,7 +23,7 @@ from ninja import _core, graph
 from ninja.consensus import mbr_decode
 from ninja.errors import LatticeError, NinjaError
 from ninja.io.reading import read
-from ninja.io.writer import write
+from ninja.io.writing import write
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm.load import load

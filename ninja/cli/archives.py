@@ -16,19 +16,19 @@ from ninja.cli.main import current_console
 from ninja.cli.options import ListsFormats, command, lattice_output, output_file, reads, switch
 from ninja.cli.source import reads_lattices, reads_lattices_alone, results, run, write
 from ninja.errors import LatticeError, OptionError, counted
+from ninja.formats.format import KALDI
 from ninja.formats.kaldi.fst_archive import as_image, as_text
 from ninja.formats.kaldi.tables import read_speakers
 from ninja.formats.kaldi.transition_model import read_transition_model
 from ninja.io.fst_table import opened_table
 from ninja.io.inputs import Inputs
 from ninja.io.selection import part_of
-from ninja.io.writer import KALDI
 from ninja.lattice import Kind, Lattice
 from ninja.lattice.batch import Batch
 from ninja.lattice.transition_model import TransitionModel
 from ninja.pipeline import Output
-from ninja.pipeline.execution import OnBatches, OnLattices
-from ninja.pipeline.outputs import LatticeSink, open_output
+from ninja.pipeline.execution import LatticeSink, OnBatches, open_output
+from ninja.pipeline.stages import OnLattices
 
 MAX_SPEAKERS = 500  # maximum number of archives that are open at once
 

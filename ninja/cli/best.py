@@ -24,7 +24,7 @@ from ninja.lattice import Lattice, Scales
 from ninja.lattice.batch import Batch
 from ninja.lattice.symbols import SymbolTable
 from ninja.lattice.text import LexicalForms
-from ninja.pipeline.execution import OnLattices
+from ninja.pipeline.stages import OnLattices
 
 if TYPE_CHECKING:
     from ninja.cli.phrase_tags import PhraseTags

@@ -18,10 +18,8 @@ from ninja.files.names import names_url
 from ninja.files.output import part_of, target
 from ninja.files.stream import Guard, Table, is_remote
 from ninja.files.text import read_toml
-from ninja.io.companions import scales_path, table_beside
-from ninja.io.inputs import Inputs, State, state_of, states_of
-from ninja.io.sources import SourceFile, Sources
-from ninja.pipeline.outputs import names_job
+from ninja.io.inputs import Inputs, State, names_job, state_of, states_of
+from ninja.io.sources import SourceFile, Sources, scales_path, table_beside
 
 Command = Callable[..., Any]
 # Options that, like outputs, an options file cannot set: they run commands, overwrite files or use other machines.

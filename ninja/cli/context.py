@@ -25,8 +25,8 @@ from ninja.context.options import ContextOptions
 from ninja.context.settings import DEFAULT_MODEL, NO_MODEL, Augmentation, Context
 from ninja.errors import OptionError, counted
 from ninja.files.output import text_output
-from ninja.io.companions import ChosenScales
 from ninja.io.inputs import Inputs
+from ninja.io.sources import ChosenScales
 from ninja.lattice import Lattice, Scales
 from ninja.lm.protocol import LoadOptions
 from ninja.lm.word_map import WordMapping

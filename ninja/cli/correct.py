@@ -22,7 +22,7 @@ from ninja.lattice import Scales
 from ninja.lattice.lattice import ListLattice
 from ninja.lattice.text import NORMALIZER_HELP
 from ninja.pipeline import Output
-from ninja.pipeline.outputs import format_of_file
+from ninja.pipeline.originals import format_of_file
 from ninja.pipeline.transcripts import detect_transcripts
 from ninja.rescoring.algorithms import HELP
 from ninja.show import correction_page

@@ -28,7 +28,8 @@ from ninja.files.threads import in_order
 from ninja.io.inputs import Inputs
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import EPSILON, EPSILON_NAME, SymbolTable
-from ninja.pipeline.execution import OnBatches, call_safely
+from ninja.pipeline.execution import OnBatches
+from ninja.pipeline.stages import call_safely
 
 
 @dataclass(frozen=True, slots=True)

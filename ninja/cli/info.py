@@ -20,7 +20,7 @@ from ninja.lattice.symbols import SymbolTable
 from ninja.lattice.times import crossings
 from ninja.lm import load
 from ninja.lm.word_map import MARKS
-from ninja.pipeline.execution import OnLattices
+from ninja.pipeline.stages import OnLattices
 
 
 class Size(NamedTuple):

@@ -145,7 +145,7 @@ def lattice_output(
     Args:
         description: First words of the help of ``-o``.
         resume: Add ``--resume``, which continues an unfinished output.
-        per_input: Allow a separate output for each input file, see ``ninja.pipeline.outputs``.
+        per_input: Allow a separate output for each input file, see `Output.is_per_file`.
     """
     options: list[Callable[[Command], Command]] = [
         output_file(

@@ -32,8 +32,7 @@ from ninja.lattice.batch import Batch
 from ninja.lattice.symbols import SymbolTable
 from ninja.lattice.text import LexicalForms
 from ninja.pipeline import Output
-from ninja.pipeline.execution import OnBatches
-from ninja.pipeline.outputs import open_output
+from ninja.pipeline.execution import OnBatches, open_output
 
 
 class NearestPath(NamedTuple):

@@ -21,7 +21,7 @@ from ninja.lattice import Scales, times
 from ninja.lattice.arrays import offsets
 from ninja.lattice.batch import Batch
 from ninja.lattice.transition_model import TransitionModel
-from ninja.pipeline.execution import OnLattices
+from ninja.pipeline.stages import OnLattices
 
 
 def arc_lines(batch: Batch, min_post: float, scales: Scales) -> list[str]:

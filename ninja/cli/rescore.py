@@ -26,8 +26,8 @@ from ninja.cli.options import DEFAULT_FRAME_SHIFT, command, from_fields, lattice
 from ninja.cli.source import completes_scales, fitting_acoustic_scale, reads_lattices, results, use_log, write
 from ninja.errors import OptionError
 from ninja.files.output import text_output
-from ninja.io.companions import ChosenScales
 from ninja.io.inputs import Inputs
+from ninja.io.sources import ChosenScales
 from ninja.lattice import Lattice
 from ninja.pipeline import Output
 from ninja.rescoring.algorithms import RescoreOptions

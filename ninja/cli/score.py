@@ -39,11 +39,12 @@ from ninja.evaluate.filtered_lattices import LatticeFilter
 from ninja.evaluate.stm import read_transcripts, transcripts_of
 from ninja.files.output import text_output
 from ninja.formats.kaldi.tables import fields_of, is_stm, read_fields, read_segments
-from ninja.io.inputs import Inputs, holds_lattices
+from ninja.io.inputs import Inputs
 from ninja.lattice import Scales
 from ninja.lattice.symbols import SymbolTable
 from ninja.lattice.text import AUTO, BASIC, NONE, LexicalForms, Normalizer
-from ninja.pipeline.execution import OnLattices
+from ninja.pipeline.stages import OnLattices
+from ninja.pipeline.transcripts import holds_lattices
 from ninja.show.reliability import check_svg
 
 _EXCLUDED = {

@@ -15,7 +15,7 @@ from ninja.cli.source import HEADER, SCALES, as_scales, complete, source_names
 from ninja.errors import OptionError, OutputError
 from ninja.evaluate import Grid
 from ninja.files.output import text_output
-from ninja.io.companions import KEYS
+from ninja.io.sources import KEYS
 from ninja.lattice import Scales
 
 GRID_FILES_HELP = "Folder for the files wer_LMWT_PENALTY and best_wer of Kaldi's scoring scripts, and for wer_grid.tsv."

@@ -27,12 +27,12 @@ from ninja.cli.source import (
 from ninja.errors import FormatError, InputError, Log, NinjaError, OptionError, counted
 from ninja.evaluate import read_text
 from ninja.files.output import text_output
-from ninja.io.companions import KEYS, SCALES_ADVICE, find_scales
 from ninja.io.inputs import Inputs
+from ninja.io.sources import KEYS, SCALES_ADVICE, find_scales
 from ninja.lattice import Lattice, Scales
 from ninja.libraries import needed_for
 from ninja.lm.load import load
-from ninja.pipeline.execution import OnLattices
+from ninja.pipeline.stages import OnLattices
 from ninja.show import Comparison, Drawing, Outcomes, ShowOptions, compare, draw, lattice_page, report_page
 
 NAMED = 5  # number of keys in a message

@@ -20,15 +20,15 @@ from ninja.errors import NinjaError, OptionError
 from ninja.files.stream import SPECIFIER
 from ninja.formats.format import HEAD
 from ninja.io import detection
-from ninja.io.companions import KEYS, ChosenScales, find_scales
 from ninja.io.inputs import Inputs, state_of
-from ninja.io.reading import Reading
-from ninja.io.sources import SourceFile, Sources, is_kaldi
+from ninja.io.reader import Reading
+from ninja.io.sources import KEYS, ChosenScales, SourceFile, Sources, find_scales, is_kaldi
 from ninja.lattice import Kind, Lattice, Scales
 from ninja.lattice.batch import Batch
 from ninja.pipeline import OnBatches, Output, Summary, TextOutput, execution
 from ninja.pipeline.execution import Progress, Stage
 from ninja.pipeline.stages import Pairs
+from ninja.pipeline.streaming import stream
 
 if TYPE_CHECKING:
     from ninja.cli.progress_bar import ProgressBar
@@ -464,7 +464,7 @@ def results(
     """
     console = current_console()
     with console.progress("lattices", to_stdout=to_stdout) as bar:
-        yield from execution.stream(
+        yield from stream(
             inputs,
             stage,
             jobs=console.jobs,

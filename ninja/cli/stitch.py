@@ -13,7 +13,7 @@ from ninja.graph.windows import stitch as join_recordings
 from ninja.io.inputs import Inputs
 from ninja.lattice import Scales
 from ninja.pipeline import Output
-from ninja.pipeline.outputs import open_output
+from ninja.pipeline.execution import open_output
 
 
 @command

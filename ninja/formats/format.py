@@ -1,4 +1,4 @@
-"""The registry of file formats and their options, for detection, ``--from``, ``--to``, file extensions and help."""
+"""The registry of file formats and their options, for detection, ``--from``, names of outputs, ``--to`` and help."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from importlib import import_module
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from ninja.errors import FormatError, OptionError
+from ninja.files.output import Target, is_specifier, target
 from ninja.files.stream import BOM
+from ninja.files.stream import STDIN as STDOUT
 from ninja.formats import unsupported
 from ninja.formats.content import Content, Entry
 from ninja.lattice.symbols import SymbolTable
@@ -45,6 +47,12 @@ MODULES = (
     "nbest.kaldi",
     "nbest.espnet",
 )
+KALDI = ("binary", "text")  # Kaldi archives, which may have script files and can be resumed
+_NO_OUTPUTS = {  # extensions that cannot be written
+    ".stm": "STM cannot be written; use JSON lines (.jsonl) for words with times",
+    ".feather": "Feather cannot be written; use Parquet (.parquet)",
+    ".scp": "a script file requires an archive; use ark,scp:FILE.ark,FILE.scp",
+}
 HEAD = 1 << 16  # number of bytes of a file from which its format is detected
 
 Field = Literal[
@@ -290,6 +298,71 @@ def reader(text: str, encoding: str = "utf-8") -> Reader:
     """
     name, values = split_options(text)
     return Reader.of(by_name(name, "read"), values, encoding)
+
+
+class OutputFormat(NamedTuple):
+    """The name of an output, resolved to its files and format."""
+
+    name: str
+    to: str | None  # format with its options, as the user named it
+    target: Target
+    format: Format
+    options: Mapping[str, str]
+
+    @property
+    def is_kaldi(self) -> bool:
+        """Whether the output is a Kaldi archive."""
+        return self.format.name in KALDI
+
+    @property
+    def spells_words(self) -> bool:
+        """Whether words are written instead of word ids."""
+        assert self.format.write is not None
+        options = fill_options(self.format.write.options, self.options, self.format.name)
+        return "ids" not in self.format.kept(options)
+
+
+def format_of(name: str | os.PathLike[str], to: str | None = None) -> OutputFormat:
+    """Resolve the name of an output.
+
+    Args:
+        name: See ``target``.
+        to: ``FORMAT`` or ``FORMAT:OPTION=VALUE,…``; None selects the format by the extension, or else a binary Kaldi
+            archive.
+
+    Raises:
+        OptionError: The format does not exist, the extension belongs to several formats or to a read-only format, or
+            `to` contradicts a wspecifier.
+    """
+    place = target(name)
+    if to is None:
+        return OutputFormat(os.fspath(name), None, place, _by_extension(name, place), {})
+    known, values = split_options(to)
+    format = by_name(known, "write")
+    if is_specifier(name) and format.name != KALDI[place.text]:
+        raise OptionError(f"{os.fspath(name)!r} is a wspecifier, whose format cannot be {known!r}; use a file name")
+    return OutputFormat(os.fspath(name), to, place, format, values)
+
+
+def _by_extension(name: str | os.PathLike[str], place: Target) -> Format:
+    path = os.fspath(name)
+    if is_specifier(name) or path == STDOUT:
+        return by_name(KALDI[place.text], "write")
+    formats = by_extension(path)
+    writable = [format for format in formats if format.write is not None]
+    if len(writable) > 1:
+        names = [format.name for format in writable]
+        choices = " or ".join(f"to={name!r}" for name in names)
+        flags = ", ".join(f"--to {name}" for name in names)
+        raise OptionError(f"{path!r}: the extension is that of {' and '.join(names)}; use {choices} ({flags})")
+    if writable:
+        return writable[0]
+    if formats:
+        raise OptionError(f"{path!r}: {formats[0].name} files cannot be written; select another format with --to")
+    for ending, advice in _NO_OUTPUTS.items():
+        if path.removesuffix(".gz").lower().endswith(ending):
+            raise OptionError(f"{path!r}: {advice}, or select a format with --to")
+    return by_name(KALDI[0], "write")
 
 
 Options = TypeVar("Options")

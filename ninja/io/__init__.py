@@ -1,8 +1,8 @@
 """Read lattices from any source, and write them to any output."""
 
-from ninja.io.companions import ChosenScales, find_scales
-from ninja.io.lattice_writer import LatticeWriter
 from ninja.io.reading import keys, read, vocabulary
-from ninja.io.writer import write
+from ninja.io.sources import ChosenScales, find_scales
+from ninja.io.writer import LatticeWriter
+from ninja.io.writing import write
 
 __all__ = ["ChosenScales", "LatticeWriter", "find_scales", "keys", "read", "vocabulary", "write"]

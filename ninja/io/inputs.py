@@ -1,33 +1,36 @@
-"""``Inputs``: sources of lattices with the options for reading them; the state and the kind of their files."""
+"""``Inputs``, ``Output`` and ``TextOutput``: files of a run with options for reading and writing; states of files."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from ninja.errors import Log, NinjaError, OptionError
 from ninja.files import remote
 from ninja.files.names import resolve_listed
+from ninja.files.output import Facts, is_specifier
 from ninja.files.stream import STDIN, Guard, Place, Table, identity_of, is_remote
 from ninja.files.threads import num_cores
-from ninja.formats.content import LIST_HEAD, is_list, names_script
-from ninja.formats.format import HEAD, of_folder, reader
+from ninja.formats.format import OutputFormat, format_of, of_folder, reader
 from ninja.io import detection
-from ninja.io.companions import ChosenScales, find_scales, find_table
-from ninja.io.detection import names_in
 from ninja.io.lookup import Lookup
-from ninja.io.reading import Reading, ReadOptions, spelled_words
-from ninja.io.sources import SourceFile, Sources, Words, is_kaldi, recognised
-from ninja.lattice import Lattice
+from ninja.io.reader import Reading, ReadOptions, Words, spelled_words
+from ninja.io.sources import ChosenScales, SourceFile, Sources, find_scales
+from ninja.io.word_tables import find_table
+from ninja.lattice import Kind, Lattice, Scales
 from ninja.lattice.batch import Batch
 from ninja.lattice.symbols import SymbolTable
+from ninja.libraries import VERSION
 
 Name = str | os.PathLike[str]
 State = tuple[str, int, int]  # path, size and modification time in ns; -1 and -1 if the file does not exist
+_JOB = re.compile(r"(?<![A-Za-z0-9])JOB(?![A-Za-z0-9])")
 Watch = Callable[[Reading], Iterator[tuple[str, Lattice]]]
 
 
@@ -269,6 +272,121 @@ class Inputs:
         return SymbolTable.read(self.words)
 
 
+@dataclass(frozen=True, slots=True)
+class Output:
+    """An output for lattices; most fields are arguments of ``ninja.write``.
+
+    The name denotes a file. To write one output per input file, it denotes a folder, or contains ``JOB`` in place of a
+    number.
+    """
+
+    name: str
+    to: str | None = None  # format with its options; None selects it by the extension
+    lossy: Literal["allow", "refuse"] = "allow"
+    words_out: str | None = None  # file for the symbol table
+    resume: bool = False  # continue the output of an interrupted run
+    kind: Kind | None = None  # kind of lattices in Kaldi archives; None keeps the kind of each lattice
+    scales: Scales | None = None  # scales with which paths were compared
+    chosen: ChosenScales | None = None  # scales for the lattices, written to a scale file next to the output
+    keeps_scales: bool = True  # if `chosen` is None, copy the scale file of the inputs
+    settings: Mapping[str, object] | None = None  # options that affect the results; `resume` requires equal ones
+    command: str = "ninja.pipeline.run"  # name of the command with these options
+    other_states: tuple[State, ...] = ()  # states of other lattice files that affect the results
+    guard: Guard | None = None  # protects the inputs from being replaced
+    form: OutputFormat | None = None  # name and format, resolved by the constructor
+
+    def __post_init__(self) -> None:
+        """Resolve the format.
+
+        Raises:
+            OptionError: The name is invalid, or the format does not exist.
+        """
+        if self.form is None or (self.form.name, self.form.to) != (self.name, self.to):
+            object.__setattr__(self, "form", format_of(self.name, self.to))
+
+    def with_settings(self, settings: Mapping[str, object], states: Sequence[State]) -> Output:
+        """Return a copy with the options on which the results depend, and the states of other lattice files."""
+        return replace(self, settings=settings, other_states=tuple(states))
+
+    @property
+    def resolved(self) -> OutputFormat:
+        """The name and format of the output."""
+        assert self.form is not None
+        return self.form
+
+    @property
+    def is_stdout(self) -> bool:
+        """Whether the lattices are written to stdout."""
+        return self.name == STDIN
+
+    @property
+    def is_per_file(self) -> bool:
+        """Whether each input file has a separate output."""
+        if names_job(self.name):
+            return True
+        write = self.resolved.format.write
+        assert write is not None
+        is_folder = not is_specifier(self.name) and (self.name.endswith(os.sep) or os.path.isdir(self.name))
+        return is_folder and write.files not in ("each", "named")  # these formats write several files to one folder
+
+    def scales_for(self, inputs: Inputs) -> ChosenScales | None:
+        """Return the scales for the scale file of the output: `chosen`, or else those of the inputs if it keeps them.
+
+        If the files of the inputs have different scales, a note is added and no scale file is written.
+        """
+        if self.chosen is not None or not self.keeps_scales:
+            return self.chosen
+        try:
+            return inputs.scales
+        except OptionError as error:
+            inputs.log.note(f"{error.message.split(';')[0]}; no scale file is written for the output")
+            return None
+
+    def facts(self, inputs: Inputs) -> Facts | None:
+        """Return the facts that a resumed run must have in common with the interrupted one.
+
+        Raises:
+            OptionError: The output is to be resumed, but has no settings.
+        """
+        if self.settings is None:
+            if self.resume:
+                example = 'Output(..., resume=True, settings={"beam": 6.0})'
+                raise OptionError(f"resume requires the settings on which the results depend, such as {example}")
+            return None
+        options = {
+            name: value if isinstance(value, bool | int | float | str | list) else repr(value)
+            for name, value in self.settings.items()
+        }
+        if inputs.words is None and inputs.spells_words:
+            with contextlib.suppress(NinjaError):
+                options["words"] = [list(state_of(inputs.find_table()))]
+        with contextlib.suppress(NinjaError):
+            if inputs.scales is not None:
+                options["scales"] = repr(inputs.scales.values())
+        try:
+            states = states_of(inputs.sources, inputs.format)
+        except NinjaError:  # a pipe, or a source for which the reader will report an error
+            states = [(name, -1, -1) for name in inputs.places]
+        sources = [list(state) for state in (*self.other_states, *states)]
+        return {"version": VERSION, "command": self.command, "options": options, "sources": sources}
+
+
+class TextOutput(NamedTuple):
+    """A text file for the lines of each lattice; ``-`` is stdout."""
+
+    name: str
+
+    @property
+    def is_stdout(self) -> bool:
+        """Whether the lines are written to stdout."""
+        return self.name == STDIN
+
+
+def names_job(name: str) -> bool:
+    """Return whether a file name contains ``JOB`` instead of a number, as in Kaldi's scripts."""
+    return _JOB.search(os.path.basename(name)) is not None
+
+
 def _check_exists(sources: Sources) -> None:
     """Raise `InputError` if there is a single source and it does not exist; if there are several, read the others."""
     files = sources.resolvable_files
@@ -363,29 +481,3 @@ def _listed(name: str, script: str) -> Place:
     except NinjaError:
         return Place("")
     return places[0] if len(places) == 1 else Place("")
-
-
-def holds_lattices(file: SourceFile) -> bool:
-    """Return whether the first file contains lattices rather than transcripts, judging by its first bytes."""
-    if file.table.kind == "folder":
-        return True
-    if file.place.command is not None or (file.is_pipe and file.place.plain):
-        return False
-    try:
-        stream = file.inspect()
-        head = stream.head(HEAD, is_kaldi) if file.is_pipe else stream.head(HEAD)
-        if file.table.kind == "any" and (names_script(head[:LIST_HEAD]) or is_list(head[:LIST_HEAD])):
-            return any(map(holds_lattices, _first_listed(file, head)))
-        return is_kaldi(head) or recognised(head, file.name) is not None
-    except NinjaError:
-        return detection.needs_content(file.name)  # the reader reports the error
-
-
-def _first_listed(file: SourceFile, head: bytes) -> list[SourceFile]:
-    """Return the first file that a file list or script file names; an empty list if the name is not allowed."""
-    row = next(filter(None, map(bytes.strip, head.split(b"\n"))))
-    if names_script(head[:LIST_HEAD]):
-        tables = [Table(place) for place in resolve_listed(os.fsdecode(row.split(None, 1)[1]), file.name)]
-    else:
-        tables = names_in(row, file.name)[0]
-    return [SourceFile(table) for table in tables]

@@ -6,13 +6,13 @@ import contextlib
 import os
 from typing import Any
 
-from ninja.errors import OutputError
+from ninja.errors import OptionError, OutputError
 from ninja.files.gzip import Bytes, GzipWriter
 from ninja.files.output import LONGEST_NAME, PartFile, StandardOutput, opened, reported
 from ninja.files.stream import STDIN as STDOUT
 from ninja.files.stream import Identity, identity_of, is_file, is_remote
-from ninja.formats.format import Encoder, NotingEncoder, Write, WriteSettings
-from ninja.io.lattice_writer import LatticeWriter, OutputSettings
+from ninja.formats.format import Encoder, Format, NotingEncoder, Write, WriteSettings
+from ninja.io.writer import LatticeWriter, OutputSettings
 
 FLUSH = 1 << 19  # bytes buffered before they are written
 
@@ -45,7 +45,7 @@ class OneFile(LatticeWriter):
         # Create the encoder before the file, as its library may not be installed.
         self._encoder: Encoder = Plain(self._write, self._settings) if make is None else make(self._settings)
         self._file = StandardOutput() if self.name == STDOUT else PartFile(self.name, guard=self._output.guard)
-        if self._output.packed:
+        if self.name.endswith(".gz"):
             self._packed = GzipWriter(self._file)
         self._pieces: list[bytes] = []
         self._size = 0
@@ -209,6 +209,34 @@ class NamedFiles(Folder):
                 file.write(b"".join(contents))
             self._note(path)
         super()._finish()
+
+
+def writer_of(output: OutputSettings) -> LatticeWriter:
+    """Return the writer for an output that is no Kaldi archive.
+
+    Raises:
+        OptionError: The name is that of a folder or of stdout, and the format cannot be written to it.
+    """
+    path, format = output.place, output.format
+    assert format.write is not None
+    if format.write.files == "named":
+        if path == STDOUT:
+            raise OptionError(f"{format.name} writes several files; name a folder")
+        return NamedFiles(output)
+    if format.write.files == "each":
+        return OneLattice(output) if _is_file(path, format) else Folder(output)
+    if path != STDOUT and (os.path.isdir(path) or path.endswith(os.sep)):
+        raise OptionError(f"the output {path!r} is a folder, but {format.name} writes a single file; add a file name")
+    return OneFile(output)
+
+
+def _is_file(path: str, format: Format) -> bool:
+    """Return whether an output is a single file in a format, rather than a folder."""
+    if path == STDOUT or path.endswith(os.sep) or os.path.isdir(path):
+        return path == STDOUT
+    if os.path.exists(path) and not os.path.isfile(path):  # /dev/null, a named pipe
+        return True
+    return path.removesuffix(".gz").lower().endswith(format.extensions)
 
 
 def _stem(path: str, extensions: tuple[str, ...]) -> str:

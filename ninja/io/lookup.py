@@ -13,8 +13,8 @@ import numpy.typing as npt
 from ninja._tables import TableReader, TableWriter
 from ninja.errors import InputError, NinjaError
 from ninja.files.output import reported
-from ninja.io.reading import Reading, ReadOptions
-from ninja.io.sources import Source, Sources, Words, as_sources
+from ninja.io.reader import Reading, ReadOptions, Words
+from ninja.io.sources import Source, Sources, as_sources
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
 

@@ -1,15 +1,17 @@
-"""Convert lattices to the items that a format stores, and determine which fields are lost."""
+"""Convert lattices to the items that a format stores, combine their costs, and determine which fields are lost."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from ninja.errors import LatticeError, OptionError, SymbolError, counted
-from ninja.formats.format import FIELDS, Field, Format, Write, WriteSettings
+from ninja.formats.format import FIELDS, Field, Format, OutputFormat, Write, WriteSettings
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.lattice import ListLattice
 from ninja.lattice.nbest import NBest, check, with_silence
@@ -17,6 +19,7 @@ from ninja.lattice.network import ConfusionNetwork
 from ninja.lattice.times import state_times
 
 COSTS = {"graph", "acoustic", "apart", "unscaled"}
+_ONE_COST = ("costs", "scores")  # format options that may select a single unscaled cost
 ASSUMED_SHIFT = 0.01  # seconds, the default of all readers
 
 
@@ -213,3 +216,29 @@ def describe_losses(lost: Counter[str]) -> str:
         f"{counted(count, 'lattice loses', 'lattices lose')}: {', '.join(names)}"
         for count, names in sorted(fields.items(), reverse=True)
     )
+
+
+def with_scales(form: OutputFormat, scales: Scales) -> tuple[Mapping[str, str], str | None]:
+    """Add scales to the options of a format, and return a note about them.
+
+    Scales that the options already have take precedence. If a format has no graph scale, the acoustic scale is divided
+    by it.
+    """
+    format, values = form.format, form.options
+    assert format.write is not None
+    if format.write.options is None:
+        return values, None
+    fields = {field.name for field in dataclasses.fields(cast(Any, format.write.options))}
+    weights = {"acoustic_scale": scales.acoustic, "lm_scale": scales.lm, "word_penalty": scales.word_penalty}
+    has_own = any(name in values for name in weights) or any(values.get(name, "total") != "total" for name in _ONE_COST)
+    if "acoustic_scale" not in fields or has_own:
+        return values, None
+    if "lm_scale" not in fields and scales.lm > 0.0:  # paths keep their order
+        weights = {"acoustic_scale": scales.acoustic / scales.lm}
+    weights = {name: value for name, value in weights.items() if name in fields}
+    graph, penalty = weights.get("lm_scale", 1.0), weights.get("word_penalty", 0.0)
+    parts = ["graph" if graph == 1.0 else f"{graph:g} graph", f"{weights['acoustic_scale']:g} acoustic"]
+    total = " + ".join(parts if penalty == 0.0 else [*parts, f"{penalty:g} per word"])
+    subject = "hypotheses are sorted by" if format.holds == "nbest" else "costs are combined as"
+    note = f"{subject} {total}; use --to {format.name}:acoustic_scale=… to change it"
+    return {**values, **{name: repr(value) for name, value in weights.items()}}, note

@@ -9,20 +9,119 @@ from __future__ import annotations
 
 import json
 import os
+import time
 import zlib
+from collections import Counter
 from dataclasses import dataclass, field
+from types import TracebackType
 from typing import Any, cast
 
 from ninja import _core
 from ninja._tables import TableReader
 from ninja.errors import FormatError, OptionError, counted
 from ninja.files.output import Facts, PartFile, Target, dumped, facts_path, has_facts, part_of
+from ninja.files.stream import STDIN as STDOUT
 from ninja.files.stream import is_file, open_raw
-from ninja.io.companions import ChosenScales, refuse_other_scales
+from ninja.formats.kaldi.archive import EncodedBatch
+from ninja.io.scale_changes import refuse_other_scales
+from ninja.io.sources import ChosenScales
+from ninja.io.writer import KaldiWriter
+from ninja.lattice import Lattice
+from ninja.lattice.batch import Batch
 
 CHUNK = 1 << 19  # bytes read at once
 PACKED_CHUNK = 1 << 16
+CHECKPOINT_INTERVAL = 5.0  # maximum seconds of work that are lost if a run is killed and resumed
 LARGEST = 1 << 28  # maximum size of a file of facts in bytes
+
+
+class ResumedWriter(KaldiWriter):
+    """Writer that continues the Kaldi archive of an interrupted attempt.
+
+    If an exception leaves the ``with`` block, the output is saved for the next attempt.
+    """
+
+    _is_closed = False  # the existing output is complete, and its run is unknown
+    _checkpoint_time = 0.0  # when the output was last flushed so that it can be resumed
+
+    def _open(self) -> None:
+        archive = self._archive
+        if self.name == STDOUT:
+            raise OptionError("standard output cannot be resumed; name a file with -o")
+        file = archive.open(keep=True)
+        assert isinstance(file, PartFile)
+        try:
+            point = resume_point(archive.target, file, self._output.run, self._output.chosen)
+        except OptionError:  # the file belongs to another run, and is kept
+            archive.file = None
+            raise
+        self.resumed, self._is_closed = point.description, point.is_closed
+        self.keys_done = Counter(key for key, _ in point.entries)
+        if not self._is_closed:
+            self._write_facts()
+        archive.begin(point.entries, point.length)
+        if archive.packed is not None and point.tail:
+            archive.packed.write(point.tail)
+            archive.packed.end_member()
+        self._checkpoint_time = time.monotonic()
+
+    def _refuse_addition(self, key: str, lattice: Lattice) -> None:
+        """Raise `OptionError` if a lattice cannot be added to the existing output.
+
+        Raises:
+            OptionError: The output is complete and its run is unknown, or the ids of words differ from the output's.
+        """
+        if self._is_closed:
+            message = f"is complete but does not contain {key}, and the run that wrote it is unknown; "
+            advice = "name another output, or omit --resume to overwrite it"
+            raise OptionError(message + advice, self.name)
+        if lattice.words is not None and lattice.words.path is None:
+            raise OptionError(
+                "--resume requires --words (words=) for this input; otherwise word ids would differ from the output's"
+            )
+
+    def _put(self, key: str, item: Any) -> None:
+        self._refuse_addition(key, item)
+        super()._put(key, item)
+        self._checkpoint()
+
+    def write_all(self, batch: Batch, prepared: EncodedBatch) -> bool:
+        """See `LatticeWriter.write_all`."""
+        if prepared.keys:
+            self._refuse_addition(prepared.keys[0], batch[0])
+        if not super().write_all(batch, prepared):
+            return False
+        self._checkpoint()
+        return True
+
+    def _checkpoint(self) -> None:
+        """Flush the output every few seconds, so that a run that is killed can be resumed."""
+        if time.monotonic() - self._checkpoint_time >= CHECKPOINT_INTERVAL:
+            self._archive.wait()
+            self._archive.flush()
+            if self._archive.packed is not None:
+                self._archive.packed.end_member()
+            self._checkpoint_time = time.monotonic()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None:  # save the output for the next attempt
+            try:
+                self._archive.end()
+            except BaseException:
+                self._give_up()
+                raise
+            if self._is_kept():
+                self.num_saved = self.keys_done.total() + self._keys.total()
+        super().__exit__(kind, error, trace)
+
+    def _finish(self) -> None:
+        self._archive.finish()  # the facts stay, so that a later run can add lattices
+        self._archive.file = None
+
+    def _is_kept(self) -> bool:
+        return not self._is_closed and bool(self.keys_done or self._keys)
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -1,4 +1,8 @@
-"""Sources of lattices: each name is resolved once, each file is opened once, and all words form one table."""
+"""Sources of lattices: each name is resolved once, and each file is opened once; the scales in files next to them.
+
+The scale file of ``rescored.ark.gz`` is ``rescored.ark.gz.scales.toml``; that of a folder is ``lattices.scales.toml``
+in the folder. Its keys are options of ``ninja rescore``: ``acoustic_scale``, ``word_penalty``, ``lm_weight``.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +10,14 @@ import io
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
-import numpy as np
-
-from ninja.errors import FormatError, InputError, NinjaError, OptionError, SymbolError, counted, named
+from ninja.errors import FormatError, InputError, NinjaError, OptionError, counted, named
 from ninja.files.names import files_of, matching, resolve, resolve_listed
 from ninja.files.stream import (
-    BOM,
     SPECIFIER,
     STDIN,
     Guard,
@@ -24,20 +26,19 @@ from ninja.files.stream import (
     Table,
     by_suffix,
     decoded,
+    is_file,
     is_read_once,
     is_remote,
     open_stream,
 )
+from ninja.files.text import read_toml
 from ninja.formats.content import LIST_HEAD, is_list, names_script
-from ninja.formats.format import HEAD, Reader, by_mark, detect
+from ninja.formats.format import HEAD
 from ninja.formats.kaldi import archive as kaldi
-from ninja.formats.kaldi.archive import KALDI_IMAGE, Vocabulary
+from ninja.formats.kaldi.archive import KALDI_IMAGE
 from ninja.io import detection
-from ninja.io.detection import Holds, advice, names_in, other_kind
-from ninja.lattice import Array, Lattice
-from ninja.lattice.batch import Batch
-from ninja.lattice.lattice import frozen
-from ninja.lattice.symbols import EPSILON, SymbolTable
+from ninja.io.detection import SCALES_NAME, SCALES_SUFFIX, Holds, names_in
+from ninja.lattice import Scales
 
 # Signature of text archives of Kaldi; other files require the registry of formats, which takes longer to import.
 _KALDI_TEXT = re.compile(
@@ -48,6 +49,8 @@ KALDI_HEAD = 4096 + 128  # maximum number of bytes of a key and a lattice header
 MAX_OPEN = 256  # files of a folder that stay open until they are read
 _READ_OPTIONS = {"ark", "scp", "b", "t", "o", "no", "p", "np", "s", "ns", "cs", "ncs", "bg"}
 
+TABLE_NAMES = ("words.txt", "words.txt.gz")
+BESIDE = ".words.txt"
 Kind = Literal["ark", "scp", "list", "folder"]
 
 
@@ -312,22 +315,6 @@ def as_sources(source: Source | Sources, *, allow_pipes: bool = False) -> Source
     return source if isinstance(source, Sources) else Sources(source, allow_pipes=allow_pipes)
 
 
-def recognised(head: bytes, name: str, encoding: str = "utf-8") -> Reader | None:
-    """Return the reader for a file, detected by its first bytes; None for Kaldi archives and unknown formats.
-
-    Raises:
-        FormatError: The file is compressed in an unsupported way, empty, or of a known kind without lattices.
-    """
-    if not head.removeprefix(BOM).strip() and detection.needs_content(name):
-        raise FormatError("the file is empty; is it still being written?", name)
-    format = detect(head, name)
-    if (format is None or format.name == "text") and by_mark(head) is None:  # .txt files may have any content
-        reason = (advice(head, name) if format is None else None) or other_kind(head)
-        if reason is not None:
-            raise FormatError(reason, name)
-    return None if format is None or format.read == KALDI_READ else Reader.of(format, {}, encoding)
-
-
 def is_kaldi(head: bytes) -> bool:
     """Return whether a file begins like a Kaldi archive of lattices."""
     return KALDI_IMAGE.match(head) is not None or _KALDI_TEXT.match(head) is not None
@@ -394,111 +381,107 @@ def kind_of(table: Table, stream: Stream) -> Literal["ark", "scp", "list"]:
     return "scp" if names_script(head) else "list" if is_list(head) else "ark"
 
 
-class Words:
-    """The words of the lattices of a run.
+def table_beside(archive: str) -> str:
+    """Return the path of the symbol table of an archive: ``lat.ark.words.txt`` for ``lat.ark``."""
+    return f"{archive}{BESIDE}"
+
+
+def table_path(place: str) -> str:
+    """Return the path of the symbol table of an output: in a folder, ``words.txt``."""
+    return os.path.join(place, TABLE_NAMES[0]) if os.path.isdir(place) else table_beside(place)
+
+
+KEYS = {"acoustic_scale": "acoustic", "lm_scale": "lm", "word_penalty": "word_penalty"}  # option → field of `Scales`
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenScales:
+    """Scales chosen for lattices, and the weight with which they were rescored."""
+
+    scales: Scales = Scales()
+    lm_weight: float | None = None  # weight of the new language model in the graph costs
+    path: str | None = field(default=None, compare=False)  # file from which they were read
+
+    def values(self) -> dict[str, float]:
+        """Return the values by option name, without the LM scale if it is 1."""
+        values = {"acoustic_scale": self.scales.acoustic, "word_penalty": self.scales.word_penalty}
+        if self.scales.lm != 1.0:
+            values["lm_scale"] = self.scales.lm
+        return values if self.lm_weight is None else values | {"lm_weight": self.lm_weight}
+
+
+def scales_path(place: str) -> str:
+    """Return the path of the scale file of a lattice file or folder."""
+    is_folder = place.endswith("/") if is_remote(place) else os.path.isdir(place)
+    return os.path.join(place, SCALES_NAME) if is_folder else f"{place}{SCALES_SUFFIX}"
+
+
+def read_scales(path: str) -> ChosenScales:
+    """Read a scale file.
+
+    Raises:
+        FormatError: The file is not TOML, or a scale is not a number.
+        InputError: The file cannot be read.
+        OptionError: A scale is not finite.
+    """
+    values = {name: value for name, value in read_toml(path).items() if name in (*KEYS, "lm_weight")}
+    for name, value in values.items():
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise FormatError(f"{name} is {value!r}, but must be a number", path)
+    scales = Scales(**{KEYS[name]: float(value) for name, value in values.items() if name in KEYS})
+    return ChosenScales(scales, values.get("lm_weight"), path)
+
+
+SCALES_ADVICE = "set the scales for all with --acoustic-scale and --word-penalty"
+
+
+def find_scales(source: Source | Sources, *, allow_pipes: bool = False) -> ChosenScales | None:
+    """Return the scales in the scale file of lattices, or None if there is no such file.
+
+    A file without a scale file uses the scale file of its folder; a file list or script file without one uses the scale
+    files of the files that it names.
 
     Args:
-        table: Symbol table. If it grows, the words that files spell are added to it; otherwise it must contain them.
-            None creates a growing table for the first file that spells words.
-        of_ids: Function that finds the symbol table of sources that contain ids, called when the first of them is
-            read. None uses `table`, unless it grows.
-        others: Returns the entries of all words that the sources spell, for a growing table that is created here; see
-            `SymbolTable.growing`.
-        keep_tables: Let lattices keep the symbol table of their file if it contains one, and allow some files to
-            contain ids while others contain words.
+        source: See ``ninja.read``.
+        allow_pipes: See ``ninja.read``.
+
+    Raises:
+        OptionError: Files of the source have different scales, or only some have a scale file.
+        FormatError: A scale file is not TOML, or a scale is not a number.
     """
+    pairs = [
+        pair for file in as_sources(source, allow_pipes=allow_pipes).resolvable_files for pair in _scale_files(file)
+    ]
+    scales = {path: read_scales(path) for _, path in pairs if path is not None}
+    if not scales:
+        return None
+    first = next(iter(scales.values()))
+    for name, path in pairs:
+        if path is None:
+            raise OptionError(f"{name} has no scale file, unlike other lattices ({first.path}); {SCALES_ADVICE}")
+        if scales[path] != first:
+            raise OptionError(f"the scale files {first.path} and {path} differ; {SCALES_ADVICE}")
+    return first
 
-    def __init__(
-        self,
-        table: SymbolTable | None = None,
-        of_ids: Callable[[], SymbolTable | None] | None = None,
-        *,
-        others: Callable[[], Iterable[tuple[str, int]]] | None = None,
-        keep_tables: bool = False,
-    ) -> None:
-        self._table = table
-        self._grows = table is None or table.grows
-        self._others = others
-        self._keep_tables = keep_tables and self._grows
-        self._of_ids = of_ids
-        self._vocabulary: Vocabulary | None = None  # vocabulary of files that contain ids
-        self._ids_in = ""  # the first file that contains ids
-        self._is_spelled = table is not None and table.grows and len(table) > 1
-        self._last: tuple[SymbolTable, Array] | None = None  # cached, as the lattices of a file share their table
 
-    @property
-    def table(self) -> SymbolTable:
-        """Symbol table for words that files spell."""
-        if self._table is None:
-            self._table = SymbolTable.growing(others=self._others)
-        return self._table
-
-    @property
-    def known(self) -> SymbolTable | None:
-        """Symbol table of the lattices read so far, or None if they have only ids."""
-        if self._is_spelled or not self._grows:
-            return self.table
-        return None if self._vocabulary is None else self._vocabulary.words
-
-    def vocabulary(self) -> Vocabulary:
-        """Return the vocabulary for files that contain word ids."""
-        if self._vocabulary is None:
-            table = None if self._grows else self._table
-            if self._of_ids is not None and self._grows and not self._is_spelled:
-                table = self._of_ids()
-            self._vocabulary = Vocabulary.of(table)
-        return self._vocabulary
-
-    def check_ids(self, batches: Iterator[Batch], name: str) -> Iterator[Batch]:
-        """Yield batches of Kaldi lattices; raise `OptionError` if they contain ids, but another file spells words."""
-        for batch in batches:
-            if self._grows and not self._keep_tables and not self._ids_in and any(map(self._has_ids, batch)):
-                self._ids_in = name
-                self._refuse_mixture()
-            yield batch
-
-    def _has_ids(self, lattice: Lattice) -> bool:
-        return (lattice.words is None or lattice.words is not self._table) and bool(lattice.word.any())
-
-    def attach(self, lattice: Lattice, name: str = "") -> Lattice:
-        """Return a lattice with the word ids of the table.
-
-        Raises:
-            SymbolError: A word of the lattice is not in the table.
-            OptionError: One file contains ids, but another spells words.
-        """
-        if lattice.words is None:
-            if lattice.word.any():
-                self._ids_in = self._ids_in or name
-                self._refuse_mixture()
-                return self.vocabulary().attach(lattice)
-            return lattice if self._grows else lattice.with_words(self.table)
-        if self._grows and not self._is_spelled:
-            self._is_spelled = True
-            self._refuse_mixture()
-        if lattice.words is self.table or self._keep_tables:
-            return lattice
-        id_of = self._ids_of(lattice.words)
-        word = frozen(id_of[np.minimum(lattice.word, len(id_of) - 1)])
-        if (word < 0).any():
-            missing = lattice.words.word(int(lattice.word[np.flatnonzero(word < 0)[0]]))
-            raise SymbolError(f"word {missing!r} is not in the symbol table; is it the right table?", key=lattice.key)
-        return lattice.replace(word=word, words=self.table)
-
-    def _refuse_mixture(self) -> None:
-        if self._is_spelled and self._ids_in and not self._keep_tables:
-            message = "contains word ids, but another source spells words; set their symbol table with --words (words=)"
-            raise OptionError(f"{self._ids_in} {message}")
-
-    def _ids_of(self, other: SymbolTable) -> Array:
-        """Return the id in this table for each id of another table, -1 for missing words; int32 [largest id + 2]."""
-        if self._last is None or self._last[0] is not other:
-            if self._grows:
-                self.table.merge(other)
-            entries = dict(other)
-            ids = np.fromiter(entries.values(), np.int64, len(entries))
-            id_of = np.full(max(other.end_of_ids(), 1) + 1, -1, np.int32)
-            id_of[ids] = self.table.ids(entries)
-            id_of[EPSILON] = EPSILON
-            self._last = other, id_of
-        return self._last[1]
+def _scale_files(file: SourceFile) -> Iterator[tuple[str, str | None]]:
+    """Yield the path of a file or folder, or of each file that it lists, with the path of the scale file or None."""
+    path = file.path
+    if file.is_pipe:
+        yield path, None
+        return
+    file_scales = scales_path(path)
+    if is_file(file_scales):
+        yield path, file_scales
+    elif file.kind == "folder":
+        scaled = {member.path for member in file.files if is_file(scales_path(member.path))}
+        for member in file.lattice_files if scaled else []:
+            yield member.path, scales_path(member.path) if member.path in scaled else None
+        if not scaled:
+            yield path, None
+    elif members := file.members:
+        for member in members:
+            yield from _scale_files(member)
+    else:
+        shared = os.path.join(os.path.dirname(path), SCALES_NAME)
+        yield path, shared if is_file(path) and is_file(shared) else None

@@ -1,239 +1,443 @@
-"""``write``, which opens a file or folder for lattices in any format."""
+"""Writers of lattices: the base class, which checks lattices and records losses; Kaldi archives; scales beside them."""
 
 from __future__ import annotations
 
-import dataclasses
 import os
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple, cast
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, Literal, NamedTuple, TypeVar
 
-from ninja.errors import OptionError
-from ninja.files.output import Facts, Target, is_specifier, target
+from ninja.errors import LatticeError, OptionError, OutputError, SymbolError, counted, named
+from ninja.files import remote
+from ninja.files.output import Facts, PartFile, Target, part_of, remove_facts, reported, toml_text, write_facts
 from ninja.files.stream import STDIN as STDOUT
-from ninja.files.stream import Guard
-from ninja.formats.content import check_encoding
-from ninja.formats.format import Format, WriteSettings, by_extension, by_name, fill_options, split_options
-from ninja.io.companions import ChosenScales
-from ninja.io.lattice_writer import KaldiWriter, LatticeWriter, OutputSettings
-from ninja.lattice.lattice import Scales
+from ninja.files.stream import Guard, is_file, is_read_once, is_remote
+from ninja.formats.format import FIELDS, KALDI, Format, OutputFormat, WriteSettings, fill_options
+from ninja.formats.kaldi.archive import ArchiveOutput, EncodedBatch
+from ninja.io.keys import LONGEST_KEY, check_key
+from ninja.io.losses import COSTS, Item, converted, describe_losses, lost_fields, with_scales
+from ninja.io.sources import ChosenScales, scales_path, table_path
+from ninja.io.word_tables import OutputWords
+from ninja.lattice import Kind, Lattice, Scales
+from ninja.lattice.batch import Batch, refuse_pair
+from ninja.lattice.lattice import check_costs
 from ninja.lattice.symbols import SymbolTable
 
-KALDI = ("binary", "text")  # Kaldi archives, which may have script files and can be resumed
-_NO_OUTPUTS = {  # extensions that cannot be written
-    ".stm": "STM cannot be written; use JSON lines (.jsonl) for words with times",
-    ".feather": "Feather cannot be written; use Parquet (.parquet)",
-    ".scp": "a script file requires an archive; use ark,scp:FILE.ark,FILE.scp",
-}
-_ONE_COST = ("costs", "scores")  # format options that may select a single unscaled cost
+_COMMENT = "Scales for the lattices next to this file, used by default by ninja best, score and other commands."
+Lossy = Literal["allow", "refuse"]
+Self = TypeVar("Self", bound="LatticeWriter")
 
 
-class OutputFormat(NamedTuple):
-    """The name of an output, resolved to its files and format."""
+class OutputSettings(NamedTuple):
+    """Settings of an output."""
 
-    name: str
-    to: str | None  # format with its options, as the user named it
     target: Target
     format: Format
-    options: Mapping[str, str]
+    settings: WriteSettings
+    resume: bool = False  # continue the Kaldi archive of an interrupted run
+    kind: Kind | None = None  # kind of lattices in Kaldi archives; None keeps the kind of each lattice
+    lossy: Lossy = "allow"
+    words_out: str | None = None  # file for the symbol table; None writes it next to the output if ids need it
+    note: str | None = None  # note about the scales with which costs were combined
+    chosen: ChosenScales | None = None  # scales for the scale file
+    run: Facts | None = None  # facts on which the lattices depend; an output is resumed only if they are equal
+    guard: Guard | None = None  # protects the inputs from being replaced
+
+    @classmethod
+    def of(
+        cls,
+        form: OutputFormat,
+        *,
+        words: SymbolTable | None = None,
+        encoding: str = "utf-8",
+        scales: Scales | None = None,
+        originals: Sequence[str] = (),
+        **others: Any,
+    ) -> OutputSettings:
+        """Return the settings of an output whose name and format are resolved.
+
+        Args:
+            form: Name and format.
+            words: See ``ninja.write``, also for the following arguments.
+            encoding: Encoding of words in text formats other than Kaldi's.
+            scales: Scales for combining costs; None uses those of `chosen`.
+            originals: Paths of the files from which the lattices come.
+            others: Further fields.
+
+        Raises:
+            OptionError: An option does not exist, or does not apply to the format.
+        """
+        format, target = form.format, form.target
+        for option in ("resume", "kind"):
+            if others.get(option) and not form.is_kaldi:
+                raise OptionError(
+                    f"{option} applies only to Kaldi archives, but the format of {form.name!r} is {format.name}"
+                )
+        chosen: ChosenScales | None = others.get("chosen")
+        if scales is None and chosen is not None:
+            scales = chosen.scales
+        values, note = (form.options, None) if form.is_kaldi or scales is None else with_scales(form, scales)
+        assert format.write is not None
+        is_text = target.archive.removesuffix(".gz").endswith(".txt")
+        options = fill_options(format.write.options, values, format.name, text=is_text)
+        if form.to is not None and form.is_kaldi:
+            target = target._replace(text=format.name == KALDI[1])
+        return cls(target, format, WriteSettings(options, words, encoding, tuple(originals)), note=note, **others)
+
+    @property
+    def place(self) -> str:
+        """Path, URL or ``-``."""
+        return self.target.archive
 
     @property
     def is_kaldi(self) -> bool:
         """Whether the output is a Kaldi archive."""
         return self.format.name in KALDI
 
+
+class LatticeWriter:
+    """Writer for lattices, n-best lists or confusion networks; use it in a ``with`` block.
+
+    Files get their names when the block ends without an exception; otherwise they are removed. An error with a ``key``
+    applies only to that lattice, which is not written; writing can continue. After any other error, it cannot.
+
+    Attributes:
+        keys_done: Number of lattices of each key that are already in a resumed output.
+        lost: Number of lattices that lost each field.
+        resumed: Description of the earlier attempt, if the output was resumed.
+        num_saved: Number of lattices of a failed output that were saved for the next attempt.
+        words_path: Path of the symbol table, if it was written.
+        scales_path: Path of the scale file, if it was written.
+    """
+
+    def __init__(self, output: OutputSettings) -> None:
+        if output.lossy not in ("allow", "refuse"):
+            raise OptionError(f"lossy is {output.lossy!r}, but must be allow or refuse")
+        assert output.format.write is not None
+        self.name = output.place
+        self.format = output.format
+        self.keys_done: Counter[str] = Counter()
+        self.lost: Counter[str] = Counter()
+        self.resumed: str | None = None
+        self.num_saved = 0
+        self.words_path: str | None = None
+        self.scales_path: str | None = None
+        self._output = output
+        self._write = output.format.write
+        self._settings = output.settings
+        self._keeps = output.format.kept(output.settings.options)
+        untimed = {"key", "alignments", "raw", *COSTS}  # all fields of a lattice without times
+        self._keeps_untimed = output.format.holds == "lattice" and self._keeps >= untimed and not self._write.also_lost
+        self._keys: Counter[str] = Counter()
+        self._is_open = False
+        self._words: OutputWords | None = None  # symbol table of the output; None while no lattice has words
+        self._scales = ScalesOutput(
+            filter(None, output.target[:2]), output.chosen if self._keeps >= COSTS else None, output.guard
+        )
+
     @property
-    def spells_words(self) -> bool:
-        """Whether words are written instead of word ids."""
-        assert self.format.write is not None
-        options = fill_options(self.format.write.options, self.options, self.format.name)
-        return "ids" not in self.format.kept(options)
+    def needs_words(self) -> bool:
+        """Whether the file contains word ids, but not the words."""
+        return "ids" in self._keeps and "names" not in self._keeps
 
+    def __enter__(self: Self) -> Self:
+        try:
+            self._open()
+            self._scales.begin()
+        except BaseException:
+            self._give_up()
+            raise
+        self._is_open = True
+        return self
 
-def write(
-    name: str | os.PathLike[str] | OutputFormat,
-    *,
-    resume: bool = False,
-    kind: Literal["compact", "raw"] | None = None,
-    to: str | None = None,
-    lossy: Literal["allow", "refuse"] = "allow",
-    words: SymbolTable | str | os.PathLike[str] | None = None,
-    words_out: str | os.PathLike[str] | None = None,
-    encoding: str = "utf-8",
-    scales: Scales | None = None,
-    chosen: ChosenScales | None = None,
-    run: Facts | None = None,
-    guard: Guard | None = None,
-    originals: Sequence[str] = (),
-) -> LatticeWriter:
-    """Open a file or folder for lattices; use the result in a ``with`` block.
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._is_open = False
+        if error is not None:
+            self._give_up()
+            return
+        try:
+            self._finish()
+            self._scales.finish()
+        except BaseException:
+            self._give_up()
+            raise
+        self.scales_path = self._scales.path
+        if self._words is not None:
+            self.words_path = self._words.write()
 
-    The output gets its name when the block ends without an exception; otherwise it is removed. It may have the name of
-    a source; the reader of the source then continues to read the old file.
+    def _give_up(self) -> None:
+        """Remove the output, or save it for the next attempt."""
+        self._scales.abandon(keep=self._is_kept())
+        self._abandon()
 
-        with ninja.write("ark,t:out.txt") as output:
-            output.write(lattice)
+    def _is_kept(self) -> bool:
+        """Return whether a failed output is saved for the next attempt."""
+        return False
 
-    The extension selects the format: text for ``.txt``, other formats for ``.slf``, ``.fst``, ``.pt``, ``.arrow``,
-    ``.jsonl`` and so on, and a binary Kaldi archive for unknown extensions. Formats that store one lattice per file
-    write a file if the name has their extension, and otherwise a folder with a file per lattice, named by its key.
-    Formats for n-best lists store the best hypotheses of a lattice, and formats for confusion networks its network;
-    n-best lists and networks can also be written directly. If the output contains word ids, the symbol table is written
-    next to it, unless the table was read from a file.
+    def write(self, item: Item, *, key: str | None = None) -> None:
+        """Append a lattice, converted to an n-best list or a confusion network if the format requires it.
 
-    Args:
-        name: A path (compressed if it ends in ``.gz``, text if it ends in ``.txt``), ``-`` for stdout, or a Kaldi
-            wspecifier: ``ark:…``, ``ark,t:…``, ``ark,scp:A,S``, ``ark:| gzip -c > F`` (emulated without a shell).
-        resume: Continue the output of an earlier attempt, complete or not; ``keys_done`` of the writer has the keys of
-            its lattices. If this attempt fails, its output is saved for the next one. Only for Kaldi archives.
-        kind: Kind to which lattices are converted; None keeps the kind of each lattice. Only for Kaldi archives.
-        to: The format and its options, such as ``slf`` or ``slf:base=10,frame_shift=0.01``, see docs/formats.md; None
-            selects it by the extension. k2 and espnet keep all lattices in memory until the block ends.
-        lossy: "refuse" raises an error for lattices with fields that the format cannot store; "allow" drops such fields
-            and counts them in ``lost``.
-        words: Symbol table of the lattices, or its path; None uses each lattice's table. An output of ids
-            (``needs_words``) accepts only lattices that share a table.
-        words_out: File for the symbol table; None writes it next to the output if necessary.
-        encoding: Encoding of words in text formats other than Kaldi's.
-        scales: Scales for combining the costs in formats with a single cost, in n-best lists and in networks, unless
-            `to` sets them. None uses the scales of `chosen`, or else 1, 1 and 0.
-        chosen: Scales chosen for the lattices, for example in rescoring. If costs are written unscaled, the scales are
-            written to a file next to the output, where `find_scales` and the commands find them.
-        run: Facts on which the lattices depend, see `ninja.io.resume`. With `resume`, an output of another run is
-            refused, and a complete output of an unknown run is not extended; None checks nothing. Only for Kaldi
-            archives.
-        guard: Protects the inputs from being replaced.
-        originals: Paths of all files from which the lattices come, in order, for formats that restore all other fields
-            of the input files; files whose lattices are not written are copied.
+        Args:
+            item: A lattice; or an n-best list or a confusion network, if the format stores it.
+            key: Utterance id; None uses the key of the item.
 
-    Raises:
-        OptionError: The name is invalid, or the format or one of its options does not exist.
-        InputError: The symbol table cannot be read.
+        Raises:
+            LatticeError: The format cannot store the item, or with ``lossy="refuse"``, not all of its fields.
+            SymbolError: An id has no word, a different word than in earlier lattices, or one that the format cannot
+                store.
+            OptionError: The item is neither a lattice nor of a type that the format stores, or words would be lost.
+            OutputError: The item cannot be written, for example because the disk is full, or because a file for a
+                single lattice already contains one.
+        """
+        if not self._is_open:
+            raise OutputError("the writer is not open; use it in a with block", self.name)
+        refuse_pair(item)
+        if key is not None and key != item.key:
+            item = item.with_key(key) if isinstance(item, Lattice) else replace(item, key=key)
+        name = item.key
+        try:
+            output_item: Any = item
+            lost: list[str] = []
+            if isinstance(item, Lattice):
+                check_costs(item)
+                if (words := self._words_for(item)) is not None:
+                    words.check(item, name)
+            if self.format.holds != "lattice" or not isinstance(item, Lattice):
+                output_item, lost = converted(item, self.format, self._settings, with_names=not self.needs_words)
+            self._check_key(name)
+            if FIELDS["paths"] not in lost and not (
+                self._keeps_untimed and output_item.time is None is output_item.frame_shift
+            ):
+                lost = lost + lost_fields(item, output_item, self._keeps, self._write, self._settings)
+                lost += [] if self._keeps_key(name) else [FIELDS["key"]]
+            if lost and self._output.lossy == "refuse":
+                message = f"{self.format.name} cannot store: {', '.join(lost)}; use lossy='allow' (--lossy allow)"
+                raise LatticeError(f"{message} to drop these fields", key=name)
+            self._put(name, output_item)
+        except UnicodeEncodeError as error:
+            raise SymbolError("a word or the key cannot be encoded as UTF-8", key=name) from error
+        except (LatticeError, SymbolError) as error:
+            error.key = error.key or name
+            raise
+        self._keys[name] += 1
+        if isinstance(item, Lattice) and self._words is not None:
+            self._words.take(item)
+        if lost:
+            self.lost.update(lost)
 
-    Source: Kaldi util/kaldi-table.h, lat/kaldi-lattice.cc; OpenFst vector-fst.h.
-    """
-    form = name if isinstance(name, OutputFormat) else format_of(name, to)
-    format, target = form.format, form.target
-    path = target.archive
-    for option, is_given in (("resume", resume), ("kind", kind is not None)):
-        if is_given and not form.is_kaldi:
-            raise OptionError(
-                f"{option} applies only to Kaldi archives, but the format of {form.name!r} is {format.name}"
+    def _words_for(self, lattice: Lattice) -> OutputWords | None:
+        """Return the symbol table of the output, which `lattice` must agree with; None while no lattice has words.
+
+        Raises:
+            OptionError: The output has no symbol table, but an existing file would be taken for it.
+        """
+        output = self._output
+        sources = lattice.words, output.settings.words, output.words_out
+        if self._words is None and any(words is not None for words in sources):
+            self._words = OutputWords(
+                self.name,
+                output.settings.words,
+                output.words_out,
+                needed=self.needs_words,
+                shared="ids" in self._keeps,
+                follows=bool(self._keys),
+                guard=output.guard,
             )
-    if scales is None and chosen is not None:
-        scales = chosen.scales
-    values, note = (form.options, None) if form.is_kaldi or scales is None else _scaled(format, form.options, scales)
-    if encoding != "utf-8":
-        check_encoding(encoding)
-    assert format.write is not None
-    if not isinstance(words, SymbolTable | None):
-        words = SymbolTable.read(words)
-    text = path.removesuffix(".gz").endswith(".txt")
-    output = OutputSettings(
-        path,
-        format,
-        WriteSettings(
-            fill_options(format.write.options, values, format.name, text=text), words, encoding, tuple(originals)
-        ),
-        lossy,
-        packed=path.endswith(".gz"),
-        words_out=None if words_out is None else os.fspath(words_out),
-        note=note,
-        beside=tuple(filter(None, (target.archive, target.script))),
-        chosen=chosen,
-        run=run,
-        guard=guard,
-    )
-    if form.is_kaldi:
-        if os.path.isdir(path):
-            raise OptionError(f"the output {path!r} is a folder; add a file name")
-        if form.to is not None:
-            target = target._replace(text=format.name == KALDI[1])
-        return KaldiWriter(output, target, resume=resume, kind=kind)
-    from ninja.io.layouts import Folder, NamedFiles, OneFile, OneLattice
+        if self._words is None and not self._keys and self.needs_words and not is_read_once(self.name):
+            path = table_path(self.name)
+            if self.name != os.devnull and is_file(path):
+                raise OptionError(f"{path} already exists and would become the symbol table of the output; move it")
+        return self._words
 
-    if format.write.files == "named":
-        if path == STDOUT:
-            raise OptionError(f"{format.name} writes several files; name a folder")
-        return NamedFiles(output)
-    if format.write.files == "each":
-        return OneLattice(output) if _is_file(path, format) else Folder(output)
-    if path != STDOUT and (os.path.isdir(path) or path.endswith(os.sep)):
-        raise OptionError(f"the output {path!r} is a folder, but {format.name} writes a single file; add a file name")
-    return OneFile(output)
+    def prepared(self, batch: Batch) -> Any | None:
+        """Encode a batch for `write_all`; return None if its lattices must be written one by one.
 
+        Batches may be encoded on any thread and in any order.
+        """
+        return None
 
-def _is_file(path: str, format: Format) -> bool:
-    """Return whether an output is a single file in a format, rather than a folder."""
-    if path == STDOUT or path.endswith(os.sep) or os.path.isdir(path):
-        return path == STDOUT
-    if os.path.exists(path) and not os.path.isfile(path):  # /dev/null, a named pipe
-        return True
-    return path.removesuffix(".gz").lower().endswith(format.extensions)
+    def write_all(self, batch: Batch, prepared: Any) -> bool:
+        """Append a batch encoded by `prepared`; return False if its lattices must be written one by one."""
+        raise NotImplementedError
 
+    def write_on_thread(self) -> None:
+        """Write encoded batches on a thread from now on, if the format supports it."""
 
-def _scaled(format: Format, values: Mapping[str, str], scales: Scales) -> tuple[Mapping[str, str], str | None]:
-    """Add scales to the options of a format, and return a note about them.
+    def notes(self) -> list[str]:
+        """Return messages for the user, once the output is complete."""
+        notes = []
+        if self.words_path is not None and self._output.words_out is None:
+            notes.append(f"wrote the symbol table to {self.words_path}")
+        elif self.words_path is None and self._output.words_out is not None:
+            notes.append(f"{self._output.words_out} is not written, because the lattices have no symbol table")
+        if self.scales_path is not None:
+            notes.append(f"wrote the scales to {self.scales_path}")
+        if self.repeated:
+            duplicates = [key for key, count in self._keys.items() if count > 1]
+            notes.append(f"{counted(len(duplicates), 'key occurs', 'keys occur')} more than once: {named(duplicates)}")
+        if self._output.note is not None and self._keys:
+            notes.append(self._output.note)
+        if self.lost:
+            notes.append(f"warning: {self.format.name} files cannot store all fields; {describe_losses(self.lost)}")
+        return notes
 
-    Scales that the options already have take precedence. If a format has no graph scale, the acoustic scale is divided
-    by it.
-    """
-    assert format.write is not None
-    if format.write.options is None:
-        return values, None
-    fields = {field.name for field in dataclasses.fields(cast(Any, format.write.options))}
-    weights = {"acoustic_scale": scales.acoustic, "lm_scale": scales.lm, "word_penalty": scales.word_penalty}
-    has_own = any(name in values for name in weights) or any(values.get(name, "total") != "total" for name in _ONE_COST)
-    if "acoustic_scale" not in fields or has_own:
-        return values, None
-    if "lm_scale" not in fields and scales.lm > 0.0:  # paths keep their order
-        weights = {"acoustic_scale": scales.acoustic / scales.lm}
-    weights = {name: value for name, value in weights.items() if name in fields}
-    graph, penalty = weights.get("lm_scale", 1.0), weights.get("word_penalty", 0.0)
-    parts = ["graph" if graph == 1.0 else f"{graph:g} graph", f"{weights['acoustic_scale']:g} acoustic"]
-    total = " + ".join(parts if penalty == 0.0 else [*parts, f"{penalty:g} per word"])
-    subject = "hypotheses are sorted by" if format.holds == "nbest" else "costs are combined as"
-    note = f"{subject} {total}; use --to {format.name}:acoustic_scale=… to change it"
-    return {**values, **{name: repr(value) for name, value in weights.items()}}, note
+    @property
+    def repeated(self) -> bool:
+        """Whether a key was written more than once."""
+        return self._keys.total() > len(self._keys)
+
+    def _keeps_key(self, key: str) -> bool:
+        """Return whether the output stores the key."""
+        return "key" in self._keeps
+
+    def _check_key(self, key: str) -> None:
+        """Raise an error if the output cannot store a key."""
+        check_key(key, self._write, self._settings.encoding)
+        if self._write.unique_keys and key in self._keys:
+            raise OutputError("the key is already in the output", self.name, key=key)
+
+    def _open(self) -> None:
+        """Open the files."""
+        raise NotImplementedError
+
+    def _put(self, key: str, item: Any) -> None:
+        """Write a checked item."""
+        raise NotImplementedError
+
+    def _finish(self) -> None:
+        """Complete the files and give them their names."""
+        raise NotImplementedError
+
+    def _abandon(self) -> None:
+        """Remove the files, even after ``_finish`` failed."""
+        raise NotImplementedError
 
 
-def format_of(name: str | os.PathLike[str], to: str | None = None) -> OutputFormat:
-    """Resolve the name of an output.
-
-    Args:
-        name: See ``target``.
-        to: ``FORMAT`` or ``FORMAT:OPTION=VALUE,…``; None selects the format by the extension, or else a binary Kaldi
-            archive.
+class KaldiWriter(LatticeWriter):
+    """Writer for a Kaldi archive, binary or text.
 
     Raises:
-        OptionError: The format does not exist, the extension belongs to several formats or to a read-only format, or
-            `to` contradicts a wspecifier.
+        OptionError: The name is that of a folder.
     """
-    place = target(name)
-    if to is None:
-        return OutputFormat(os.fspath(name), None, place, _by_extension(name, place), {})
-    known, values = split_options(to)
-    format = by_name(known, "write")
-    if is_specifier(name) and format.name != KALDI[place.text]:
-        raise OptionError(f"{os.fspath(name)!r} is a wspecifier, whose format cannot be {known!r}; use a file name")
-    return OutputFormat(os.fspath(name), to, place, format, values)
+
+    def __init__(self, output: OutputSettings) -> None:
+        super().__init__(output)
+        if os.path.isdir(self.name):
+            raise OptionError(f"the output {self.name!r} is a folder; add a file name")
+        self._archive = ArchiveOutput(output.target, output.guard)
+        self._kind = output.kind
+
+    def _open(self) -> None:
+        self._archive.open()
+        self._write_facts()
+        self._archive.begin()
+
+    def _put(self, key: str, item: Any) -> None:
+        lattice: Lattice = item
+        self._archive.append(lattice, key, compact=(self._kind or lattice.kind) == "compact")
+
+    def prepared(self, batch: Batch) -> EncodedBatch | None:
+        """Encode a batch; return None if its lattices must be written one by one."""
+        if self._output.lossy == "refuse" or not self._are_ordinary(batch):
+            return None
+        try:
+            return self._archive.encode(batch, self._kind)
+        except (LatticeError, UnicodeEncodeError):  # writing them one by one finds the invalid lattice
+            return None
+
+    def _are_ordinary(self, batch: Batch) -> bool:
+        """Return whether all fields of the lattices can be stored, and their keys are valid."""
+        keys = batch.keys
+        if not batch.is_plain and any(lattice.time is not None or lattice.frame_shift is not None for lattice in batch):
+            return False
+        return " ".join(keys).split() == keys and 4 * max(map(len, keys), default=0) <= LONGEST_KEY
+
+    def write_all(self, batch: Batch, prepared: EncodedBatch) -> bool:
+        """Append an encoded batch; return False if its lattices must be written one by one."""
+        if not prepared.keys:
+            return True
+        first = batch[0]
+        one_table = batch.is_plain or all(lattice.words is first.words for lattice in batch)
+        if not one_table or ((words := self._words_for(first)) is not None and not words.fit(first)):
+            return False
+        self._archive.write(prepared)
+        self._keys.update(prepared.keys)
+        if words is not None:
+            words.take(first)
+        return True
+
+    def write_on_thread(self) -> None:
+        """See `LatticeWriter.write_on_thread`."""
+        self._archive.write_on_thread()
+
+    def _finish(self) -> None:
+        self._archive.finish()
+        self._remove_facts()
+        self._archive.file = None
+
+    def _abandon(self) -> None:
+        is_file, is_kept = isinstance(self._archive.file, PartFile), self._is_kept()
+        self._archive.abandon(keep=is_kept)
+        if is_file and not is_kept:
+            self._remove_facts()
+
+    def _write_facts(self) -> None:
+        """Write the facts about the run next to the archive, until it is complete."""
+        file, facts = self._archive.file, self._output.run
+        if isinstance(file, PartFile) and not file.is_direct and facts is not None:
+            write_facts(self.name, facts, self._output.guard)
+
+    def _remove_facts(self) -> None:
+        if self._output.run is not None and self.name != STDOUT:
+            remove_facts(self.name)
 
 
-def _by_extension(name: str | os.PathLike[str], place: Target) -> Format:
-    path = os.fspath(name)
-    if is_specifier(name) or path == STDOUT:
-        return by_name(KALDI[place.text], "write")
-    formats = by_extension(path)
-    writable = [format for format in formats if format.write is not None]
-    if len(writable) > 1:
-        names = [format.name for format in writable]
-        choices = " or ".join(f"to={name!r}" for name in names)
-        flags = ", ".join(f"--to {name}" for name in names)
-        raise OptionError(f"{path!r}: the extension is that of {' and '.join(names)}; use {choices} ({flags})")
-    if writable:
-        return writable[0]
-    if formats:
-        raise OptionError(f"{path!r}: {formats[0].name} files cannot be written; select another format with --to")
-    for ending, advice in _NO_OUTPUTS.items():
-        if path.removesuffix(".gz").lower().endswith(ending):
-            raise OptionError(f"{path!r}: {advice}, or select a format with --to")
-    return by_name(KALDI[0], "write")
+class ScalesOutput:
+    """The scale files of an output, which have temporary names until the output is complete.
+
+    Args:
+        places: Files of the output, or its folder.
+        chosen: The scales; None removes existing scale files of the output.
+        guard: Protects the inputs from being replaced.
+    """
+
+    def __init__(self, places: Iterable[str], chosen: ChosenScales | None, guard: Guard | None = None) -> None:
+        self._places = [place for place in places if place != os.devnull and not is_read_once(place)]
+        self._chosen = chosen
+        self._guard = guard
+        self._parts: list[PartFile] = []
+        self.path: str | None = None  # path of the first scale file, once it is written
+
+    def begin(self) -> None:
+        """Write the scale files under temporary names, replacing those of an earlier attempt."""
+        for path in map(scales_path, self._places):
+            if self._chosen is None:
+                _remove(part_of(path))
+            else:
+                self._parts.append(PartFile(path, guard=self._guard))
+                self._parts[-1].write(toml_text(self._chosen.values(), [_COMMENT]).encode())
+
+    def finish(self) -> None:
+        """Rename the scale files to their final names, after the output was renamed to its final name."""
+        for part in self._parts:
+            part.finish()
+            self.path = self.path or part.name
+        for path in map(scales_path, self._places if self._chosen is None else []):
+            _remove(path)
+        self._parts = []
+
+    def abandon(self, *, keep: bool) -> None:
+        """Delete the temporary scale files, or keep them so that the output can be resumed."""
+        for part in self._parts:
+            part.abandon(keep=keep)
+        self._parts = []
+
+
+def _remove(path: str) -> None:
+    if is_file(path):
+        with reported(path):
+            (remote.remove if is_remote(path) else os.remove)(path)

@@ -3,11 +3,11 @@
 from typing import TYPE_CHECKING, Any
 
 from ninja.errors import Log, Summary
-from ninja.io.companions import ChosenScales
-from ninja.io.inputs import Inputs
-from ninja.pipeline.execution import OnBatches, OnLattices, run, stream
-from ninja.pipeline.outputs import Output, TextOutput
-from ninja.pipeline.stages import BatchStage, StreamStage
+from ninja.io.inputs import Inputs, Output, TextOutput
+from ninja.io.sources import ChosenScales
+from ninja.pipeline.execution import OnBatches, run
+from ninja.pipeline.stages import BatchStage, OnLattices, StreamStage
+from ninja.pipeline.streaming import stream
 
 if TYPE_CHECKING:
     from ninja.pipeline.cluster import run as run_shards

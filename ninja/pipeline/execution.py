@@ -1,28 +1,41 @@
-"""``run`` and ``stream``, which apply a stage to the lattices of inputs in order; stages built from functions."""
+"""``run``, which applies a stage to the lattices of inputs in order and writes the results; stages of batches."""
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from functools import partial
 from inspect import signature
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar
 
-from ninja.errors import LatticeError, Log, NinjaError, OptionError, Summary, all_failed
+from ninja.errors import LatticeError, Log, NinjaError, OptionError, Summary, SymbolError, all_failed, counted
 from ninja.files.output import text_output
+from ninja.files.stream import is_read_once
 from ninja.files.threads import in_order, num_cores
-from ninja.io.inputs import Inputs
+from ninja.io.inputs import Inputs, Output, TextOutput
+from ninja.io.word_tables import write_table
+from ninja.io.writer import KaldiWriter, LatticeWriter, OutputSettings
+from ninja.io.writing import open_writer
 from ninja.lattice import Lattice
-from ninja.lattice.batch import Batch, collect_batches, pairs
+from ninja.lattice.batch import Batch, collect_batches
+from ninja.lattice.lattice import ListLattice
 from ninja.pipeline.file_outputs import output_folder, write_each
-from ninja.pipeline.outputs import LatticeSink, Output, TextOutput, open_output
-from ninja.pipeline.stages import BatchStage, Pairs, StreamStage, ThreadedStage, WordCheckingStage
-
-if TYPE_CHECKING:
-    from ninja.rescoring.utterances import RescoreReport
+from ninja.pipeline.lost_fields import LostFields
+from ninja.pipeline.originals import as_it_came, original_paths
+from ninja.pipeline.stages import (
+    BatchStage,
+    Pairs,
+    StreamStage,
+    ThreadedStage,
+    WordCheckingStage,
+    as_batch_of,
+    call_safely,
+    checking_words,
+)
 
 Result = TypeVar("Result")
 Stage = BatchStage[Result] | StreamStage[Result]
@@ -72,8 +85,8 @@ def run(
     start, log = time.perf_counter(), inputs.log
     lattices, skipped = log.lattices, log.skipped
     failures, repeated, notes = len(log.failures), len(log.repeated), len(log.notes)
-    loop = _RunLoop(jobs, read, on_result, progress, may_be_empty)
-    with loop.checking_words(stage, log):
+    loop = RunLoop(jobs, read, on_result, progress, may_be_empty)
+    with reading(stage, log, read) as loop.read:
         if isinstance(output, TextOutput):
             with text_output(output.name) as text:
                 for _, lines in loop.results(inputs, stage):
@@ -99,52 +112,16 @@ def run(
     )
 
 
-def stream(
-    inputs: Inputs | Pairs,
-    stage: Stage[Result],
-    *,
-    jobs: int | None = None,
-    read: Read | None = None,
-    log: Log | None = None,
-    done: Collection[str] = (),
-    progress: Progress | None = None,
-    may_be_empty: bool | None = None,
-) -> Iterator[tuple[str, Result]]:
-    """Apply a stage to lattices, and yield the key and the result of each, in input order.
+def reading(stage: object, log: Log, read: Read | None) -> AbstractContextManager[Read | None]:
+    """Return a ``with`` block that is passed a function to read the lattices; it checks words for models of the stage.
 
-    Args:
-        inputs: `Inputs`, or pairs of key and lattice, which are read lazily.
-        stage: See `run`.
-        jobs: See `run`.
-        read: See `run`.
-        log: Log for pairs, filled while results are read; not allowed for `Inputs`, which have a log.
-        done: Keys of lattices to skip; a key that occurs n times here skips n lattices.
-        progress: See `run`.
-        may_be_empty: See `run`; None also allows runs in which all lattices have errors.
-
-    Raises:
-        OptionError: `jobs` is below 1.
-        NinjaError: A lattice failed and the log has no ``on_error``.
+    Stages without models are not checked, nor are lattices that the caller reads with its own function.
     """
-    if isinstance(inputs, Inputs):
-        if log is not None and log is not inputs.log:
-            raise OptionError("log is allowed only for pairs of key and lattice; use Inputs(..., log=log)")
-    else:
-        lattices = pairs(inputs)
-        inputs, read = Inputs((), log=Log() if log is None else log), lambda _: lattices
-    check_stage(stage)
-    return _stream(inputs, stage, _RunLoop(jobs, read, None, progress, may_be_empty), done)
-
-
-def _stream(
-    inputs: Inputs, stage: Stage[Result], loop: _RunLoop, done: Collection[str]
-) -> Iterator[tuple[str, Result]]:
-    with loop.checking_words(stage, inputs.log):
-        yield from loop.results(inputs, stage, done)
+    return checking_words(stage, log) if read is None and isinstance(stage, WordCheckingStage) else nullcontext(read)
 
 
 @dataclass(slots=True)
-class _RunLoop:
+class RunLoop:
     """Options, counts and main loop of a run."""
 
     jobs: int | None
@@ -161,32 +138,8 @@ class _RunLoop:
 
     @property
     def threads(self) -> int:
+        """Number of threads."""
         return self.jobs or num_cores()
-
-    @contextmanager
-    def checking_words(self, stage: object, log: Log) -> Iterator[None]:
-        """Check in a ``with`` block how well the models of a stage cover the words of the lattices.
-
-        Stages without models are not checked, nor are lattices that the caller reads with its own function.
-
-        Raises:
-            OptionError: The log cannot store the coverage.
-            VocabularyError: Too many words are missing from a model.
-        """
-        if self.read is not None or not isinstance(stage, WordCheckingStage):
-            yield
-            return
-        if not hasattr(log, "vocabulary"):
-            name = type(stage).__name__
-            raise OptionError(
-                f"{name} requires a RescoreReport; use Inputs(..., log=ninja.RescoreReport(on_error=...))"
-            )
-        report = cast("RescoreReport", log)
-        report.vocabulary = check = stage.vocabulary_check(report)
-        self.read = check.read
-        yield
-        check.close()
-        report.tell_coverage()
 
     def results(self, inputs: Inputs, stage: Stage[Result], done: Collection[str] = ()) -> Iterator[tuple[str, Result]]:
         """Yield the key and the result of each lattice, except lattices that are ``done``."""
@@ -210,8 +163,8 @@ class _RunLoop:
         is_expanding = getattr(stage, "is_expanding", False)
         with open_output(output, inputs) as sink:
             if self.threads > 1:
-                sink.write_on_thread()
-            with closing(self._chunks(inputs, stage, sink.keys_done, sink)) as chunks:
+                sink.writer.write_on_thread()
+            with closing(self._chunks(inputs, stage, sink.writer.keys_done, sink)) as chunks:
                 for chunk in chunks:
                     lattices = self._write_chunk(chunk, log, sink)
                     log.lattices += min(chunk.num_lattices, lattices) if is_expanding else lattices
@@ -273,7 +226,7 @@ class _RunLoop:
                         raise TypeError(
                             f"{type(stage).__name__} must return a Batch, because the output is for lattices"
                         )
-                    prepared = sink.prepared(results.without_faults())
+                    prepared = sink.writer.prepared(results.without_faults())
                 num_failed = len(results.faults) if isinstance(results, Batch) else 0
                 return _Chunk(results, prepared, len(batch) - num_failed, share, batch.keys[-1]), part, None
             except BaseException as error:  # raised in order, after the log is merged
@@ -417,29 +370,12 @@ class OnBatches:
         try:
             results = self.function(batch)
         except (NinjaError, MemoryError):
-            return _as_batch([(lattice.key, call_safely(self._apply_to_one, lattice)) for lattice in batch])
+            return as_batch_of([(lattice.key, call_safely(self._apply_to_one, lattice)) for lattice in batch])
         return results if isinstance(results, Batch) else list(zip(batch.keys, results, strict=True))
 
     def _apply_to_one(self, lattice: Lattice) -> Any:
         results = self.function(Batch.of([lattice]))
         return results if isinstance(results, Batch) else results[0]
-
-
-class OnLattices(Generic[Result]):
-    """Batch stage that applies a function to single lattices.
-
-    Args:
-        function: Takes a lattice, and returns a lattice or any other result; raises a `NinjaError` if it cannot.
-    """
-
-    __slots__ = ("function",)
-
-    def __init__(self, function: Callable[[Lattice], Result]) -> None:
-        self.function = function
-
-    def apply(self, batch: Batch, log: Log) -> Batch | Sequence[tuple[str, Result | NinjaError]]:
-        """Call the function for each lattice of a batch."""
-        return _as_batch([(lattice.key, call_safely(self.function, lattice)) for lattice in batch])
 
 
 def check_stage(stage: object) -> None:
@@ -455,37 +391,110 @@ def check_stage(stage: object) -> None:
         raise OptionError(f"stage is {name}, but must be OnBatches(function), OnLattices(function) or another stage")
 
 
-def _as_batch(results: Sequence[tuple[str, Any]]) -> Batch | Sequence[tuple[str, Any]]:
-    """Return a batch if all results are lattices, batches or errors, else the results unchanged.
+class LatticeSink:
+    """An open output; lattices that cannot be written are added to the failures of the run.
 
-    A lattice without a key gets the key of its input.
+    Args:
+        writer: The writer of the output.
+        inputs: Inputs of the run; their log gets the failures.
+        has_originals: Whether the output is a copy of the input files, in which lattices replace only the words.
     """
-    entries: list[tuple[str, Lattice | NinjaError]] = []
-    for key, result in results:
-        if isinstance(result, Batch):
-            entries += result.entries()
-        elif isinstance(result, NinjaError):
-            entries.append((key, result))
-        elif isinstance(result, Lattice):
-            entries.append((result.key or key, result))
-        else:
-            return results
-    return Batch.of_entries(entries)
+
+    def __init__(self, writer: LatticeWriter, inputs: Inputs, *, has_originals: bool = False) -> None:
+        self.writer = writer
+        self.has_originals = has_originals
+        self._inputs = inputs
+        self.lost: LostFields | None = None  # None while no input lattice has fields that a stage may lose
+
+    def note_source(self, lattice: Lattice) -> None:
+        """Record the fields of an input lattice that a stage may lose."""
+        if lattice.time is not None or isinstance(lattice, ListLattice):
+            self.lost = self.lost or LostFields(self.writer.format)
+            self.lost.note_source(lattice)
+
+    def take(self, lattice: Lattice) -> bool:
+        """Write a lattice, and return whether it could be written."""
+        try:
+            self.writer.write(lattice if self.lost is None else self.lost.restored(lattice))
+        except NinjaError as error:
+            inputs = self._inputs
+            if inputs.table_error is not None and isinstance(error, SymbolError) and lattice.words is None:
+                raise inputs.table_error from error
+            if error.key is None:  # the whole output fails
+                raise
+            inputs.log.fail(error)
+            return False
+        if self.lost is not None:
+            self.lost.note_result(lattice)
+        return True
+
+    def take_all(self, batch: Batch, prepared: Any) -> Batch:
+        """Write a batch, and return the lattices that could be written.
+
+        Args:
+            prepared: Return value of ``writer.prepared(batch)``, or None to write the lattices one by one.
+        """
+        if prepared is not None and self.writer.write_all(batch, prepared):
+            if self.lost is not None and not batch.is_plain:
+                for lattice in batch:
+                    self.lost.note_result(lattice)
+            return batch
+        failed = {index for index, lattice in enumerate(batch) if not self.take(lattice)}
+        return batch.without(failed) if failed else batch
 
 
-def call_safely(function: Callable[[Lattice], Result], lattice: Lattice) -> Result | NinjaError:
-    """Return the result of a function for a lattice, or the error that it raises.
+@contextmanager
+def open_output(output: Output, inputs: Inputs) -> Iterator[LatticeSink]:
+    """Open one output in a ``with`` block; on a terminal, lattices are written as text.
+
+    When the output is complete, notes about fields that could not be written are added to the log.
 
     Raises:
-        OptionError: Raised by the function; such an error applies to the whole run.
+        OptionError: The name is invalid, or specifies several outputs.
     """
+    if output.is_per_file:
+        raise OptionError(f"{output.name}: the command writes a single output; name a file")
+    log = inputs.log
+    if not output.resolved.is_kaldi:
+        output = as_it_came(output, inputs)
+    if output.is_stdout and sys.stdout.isatty() and output.to is None:
+        output = replace(output, name="ark,t:-")
+    is_kaldi = output.resolved.is_kaldi
+    write_format = output.resolved.format.write
+    assert write_format is not None
+    has_facts = is_kaldi and inputs.tables is None and not is_read_once(output.name)
+    only = output.resolved.format if write_format.restores else None  # formats that restore accept other inputs, too
+    originals = original_paths(inputs, only) if write_format.as_it_came else ()
+    settings = OutputSettings.of(
+        output.resolved,
+        resume=output.resume,
+        kind=output.kind if is_kaldi else None,
+        lossy=output.lossy,
+        words_out=output.words_out,
+        scales=output.scales,
+        chosen=output.scales_for(inputs),
+        run=output.facts(inputs) if has_facts else None,
+        guard=output.guard,
+        originals=originals,
+    )
+    writer = open_writer(settings) if settings.resume or not is_kaldi else KaldiWriter(settings)
+    inputs.spells_words |= output.resolved.spells_words
     try:
-        return function(lattice)
-    except OptionError as error:
-        error.key = None
+        with writer:
+            if writer.resumed is not None:
+                log.note(writer.resumed)
+            sink = LatticeSink(writer, inputs, has_originals=bool(originals))
+            yield sink
+    except BaseException as error:
+        if writer.num_saved and not isinstance(error, OptionError):
+            saved = counted(writer.num_saved, "lattice was", "lattices were")
+            log.note(f"{saved} saved; run the same command with --resume to continue")
         raise
-    except MemoryError:
-        return LatticeError("out of memory; prune the lattice first", key=lattice.key)
-    except NinjaError as error:
-        error.key = error.key or lattice.key
-        return error
+    if output.words_out is not None and writer.words_path is None and (table := inputs.table()) is not None:
+        write_table(table, output.words_out, output.guard)
+        writer.words_path = output.words_out
+    for note in writer.notes():
+        log.note(note)
+    log.lists_repeated |= writer.repeated
+    for note in () if sink.lost is None else sink.lost.notes():
+        log.note(note)

@@ -13,12 +13,11 @@ from typing import Protocol
 from ninja.errors import LatticeError, NinjaError, OptionError, OutputError, VocabularyError
 from ninja.files.output import part_of, target
 from ninja.files.stream import is_remote
-from ninja.formats.format import by_extension
-from ninja.io.companions import refuse_other_scales
-from ninja.io.inputs import Inputs
+from ninja.formats.format import KALDI, by_extension
+from ninja.io.inputs import Inputs, Output, names_job
+from ninja.io.scale_changes import refuse_other_scales
 from ninja.io.sources import SourceFile
-from ninja.io.writer import KALDI
-from ninja.pipeline.outputs import Output, format_of_file, names_job
+from ninja.pipeline.originals import format_of_file
 
 _NUMBER = r"(?<![A-Za-z0-9])[0-9]+(?![A-Za-z0-9])"
 

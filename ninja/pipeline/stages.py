@@ -1,11 +1,13 @@
-"""Protocols of stages: batch stages, which run on several threads, and stream stages, which iterate over lattices."""
+"""Protocols of stages: batch stages, which run on threads, and stream stages, which iterate; stages of lattices."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast, runtime_checkable
 
-from ninja.errors import Log, NinjaError
+from ninja.errors import LatticeError, Log, NinjaError, OptionError
+from ninja.io.inputs import Inputs
 from ninja.lattice import Lattice
 from ninja.lattice.batch import Batch
 
@@ -60,3 +62,76 @@ class ThreadedStage(StreamStage[Output], Protocol[Output]):
     def on_threads(self, lattices: Pairs, log: Any, num_threads: int) -> Iterator[tuple[str, Output]]:
         """Yield the same results as `__call__`, computed on several threads."""
         ...
+
+
+class OnLattices(Generic[Result]):
+    """Batch stage that applies a function to single lattices.
+
+    Args:
+        function: Takes a lattice, and returns a lattice or any other result; raises a `NinjaError` if it cannot.
+    """
+
+    __slots__ = ("function",)
+
+    def __init__(self, function: Callable[[Lattice], Result]) -> None:
+        self.function = function
+
+    def apply(self, batch: Batch, log: Log) -> Batch | Sequence[tuple[str, Result | NinjaError]]:
+        """Call the function for each lattice of a batch."""
+        return as_batch_of([(lattice.key, call_safely(self.function, lattice)) for lattice in batch])
+
+
+def as_batch_of(results: Sequence[tuple[str, Any]]) -> Batch | Sequence[tuple[str, Any]]:
+    """Return a batch if all results are lattices, batches or errors, else the results unchanged.
+
+    A lattice without a key gets the key of its input.
+    """
+    entries: list[tuple[str, Lattice | NinjaError]] = []
+    for key, result in results:
+        if isinstance(result, Batch):
+            entries += result.entries()
+        elif isinstance(result, NinjaError):
+            entries.append((key, result))
+        elif isinstance(result, Lattice):
+            entries.append((result.key or key, result))
+        else:
+            return results
+    return Batch.of_entries(entries)
+
+
+def call_safely(function: Callable[[Lattice], Result], lattice: Lattice) -> Result | NinjaError:
+    """Return the result of a function for a lattice, or the error that it raises.
+
+    Raises:
+        OptionError: Raised by the function; such an error applies to the whole run.
+    """
+    try:
+        return function(lattice)
+    except OptionError as error:
+        error.key = None
+        raise
+    except MemoryError:
+        return LatticeError("out of memory; prune the lattice first", key=lattice.key)
+    except NinjaError as error:
+        error.key = error.key or lattice.key
+        return error
+
+
+@contextmanager
+def checking_words(stage: WordCheckingStage, log: Log) -> Iterator[Callable[[Inputs], Pairs]]:
+    """Check in a ``with`` block how well the models of a stage cover the words of the lattices.
+
+    The block is passed a function that reads the lattices of inputs.
+
+    Raises:
+        OptionError: The log cannot store the coverage.
+        VocabularyError: Too many words are missing from a model.
+    """
+    if not hasattr(log, "vocabulary"):
+        name = type(stage).__name__
+        raise OptionError(f"{name} requires a RescoreReport; use Inputs(..., log=ninja.RescoreReport(on_error=...))")
+    report = cast("RescoreReport", log)
+    report.vocabulary = check = stage.vocabulary_check(report)
+    yield check.read
+    check.close()
+    report.tell_coverage()

@@ -1,14 +1,20 @@
-"""Detection of text files with a transcript on each line."""
+"""Detection of text files with a transcript on each line, and of sources without lattices."""
 
 from __future__ import annotations
 
+import os
 import re
 
 from ninja.errors import NinjaError
-from ninja.formats.content import first_rows
+from ninja.files.names import resolve_listed
+from ninja.files.stream import Table
+from ninja.formats.content import LIST_HEAD, first_rows, is_list, names_script
 from ninja.formats.format import HEAD, by_mark, detect
 from ninja.formats.nbest.transcripts import NAME, has_keys
+from ninja.io import detection
+from ninja.io.detection import names_in, recognised
 from ninja.io.inputs import Inputs
+from ninja.io.sources import SourceFile, is_kaldi
 
 TEXT = (".tsv", ".txt", ".text", ".csv")  # extensions of transcripts, and of other formats
 _SCORED = re.compile(r".*\t[-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?")  # a line of NeMo's beams
@@ -37,3 +43,29 @@ def detect_transcripts(inputs: Inputs) -> str | None:
     if not rows:
         return None
     return NAME if has_keys(rows) else f"{NAME}:keys=none"
+
+
+def holds_lattices(file: SourceFile) -> bool:
+    """Return whether the first file contains lattices rather than transcripts, judging by its first bytes."""
+    if file.table.kind == "folder":
+        return True
+    if file.place.command is not None or (file.is_pipe and file.place.plain):
+        return False
+    try:
+        stream = file.inspect()
+        head = stream.head(HEAD, is_kaldi) if file.is_pipe else stream.head(HEAD)
+        if file.table.kind == "any" and (names_script(head[:LIST_HEAD]) or is_list(head[:LIST_HEAD])):
+            return any(map(holds_lattices, _first_listed(file, head)))
+        return is_kaldi(head) or recognised(head, file.name) is not None
+    except NinjaError:
+        return detection.needs_content(file.name)  # the reader reports the error
+
+
+def _first_listed(file: SourceFile, head: bytes) -> list[SourceFile]:
+    """Return the first file that a file list or script file names; an empty list if the name is not allowed."""
+    row = next(filter(None, map(bytes.strip, head.split(b"\n"))))
+    if names_script(head[:LIST_HEAD]):
+        tables = [Table(place) for place in resolve_listed(os.fsdecode(row.split(None, 1)[1]), file.name)]
+    else:
+        tables = names_in(row, file.name)[0]
+    return [SourceFile(table) for table in tables]

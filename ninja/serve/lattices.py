@@ -19,7 +19,7 @@ from ninja.formats.kaldi import archive as kaldi
 from ninja.formats.kaldi.archive import KALDI, MAGIC, Vocabulary
 from ninja.formats.unsupported import refusal
 from ninja.io.detection import other_kind
-from ninja.io.lattice_writer import check_key
+from ninja.io.keys import check_field
 from ninja.io.layouts import Plain
 from ninja.io.losses import converted
 from ninja.io.sources import KALDI_HEAD, KALDI_READ, is_kaldi
@@ -251,7 +251,7 @@ def write_lattice(lattice: Lattice, format: Format, scales: Scales, n: int) -> b
     """
     assert format.write is not None
     if format.name in KALDI_FORMATS:
-        check_key(lattice.key)
+        check_field(lattice.key)
         table = TableWriter(text=format.name == KALDI_FORMATS[1])
         table.append(lattice, lattice.key.encode("utf-8", "surrogateescape"), lattice.kind == "compact")
         return bytes(table.view())

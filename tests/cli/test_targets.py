@@ -15,7 +15,7 @@ from whole_files import read_objects
 
 import ninja
 from ninja.errors import LatticeError, OptionError, OutputError, SymbolError
-from ninja.formats.format import by_name, formats
+from ninja.formats.format import by_name, format_of, formats
 from ninja.formats.k2 import read_k2s
 from ninja.formats.kaldi.fst_archive import read_fst_archive
 from ninja.formats.native import NativeFile
@@ -24,7 +24,6 @@ from ninja.formats.nbest.srilm import read_srilm
 from ninja.formats.pfsg import read_pfsgs
 from ninja.formats.slf import SlfOptions, read_slf
 from ninja.graph import nbest_lattice
-from ninja.io.writer import format_of
 from ninja.lattice.nbest import NBest, sentence
 from ninja.lattice.network import ConfusionNetwork
 from ninja.lattice.symbols import SymbolTable

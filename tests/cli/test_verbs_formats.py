@@ -20,7 +20,7 @@ from ninja.errors import OptionError
 from ninja.graph import connect, from_arcs, path_lattice, prune
 from ninja.graph.best_path import best_path
 from ninja.io import vocabulary
-from ninja.io.sources import Words
+from ninja.io.reader import Words
 from ninja.lattice import Scales
 from ninja.lattice.symbols import SymbolTable
 

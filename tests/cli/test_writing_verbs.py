@@ -13,7 +13,7 @@ from lattice_files import write_all
 
 import ninja as package
 from ninja.graph import best_path, equivalent, from_arcs, scale
-from ninja.io.companions import is_one_field
+from ninja.io.word_tables import is_one_field
 from ninja.lattice.symbols import SymbolTable
 
 WORDS = SymbolTable([("<eps>", 0), ("good", 1), ("bad", 2)], "words.txt")

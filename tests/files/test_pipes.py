@@ -18,12 +18,12 @@ from ninja.errors import NinjaError, OptionError
 from ninja.formats.nbest.json_lists import write_objects
 from ninja.formats.slf import write_slf
 from ninja.graph import from_arcs
-from ninja.io.inputs import holds_lattices
 from ninja.io.lookup import Lookup
 from ninja.io.reading import read
 from ninja.io.sources import Sources
 from ninja.lattice.nbest import NBest, sentence
 from ninja.lattice.symbols import SymbolTable
+from ninja.pipeline.transcripts import holds_lattices
 
 WORDS = SymbolTable.from_words(["<eps>", "a", "b", "c"])
 

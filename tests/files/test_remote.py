@@ -327,9 +327,9 @@ KILLED = """
 import os, signal, sys
 from ninja.cli.main import main
 from ninja.files.output import PartFile
-from ninja.io import lattice_writer
+from ninja.io import resume
 
-lattice_writer.CHECKPOINT_INTERVAL = 0.0  # each lattice is written at once
+resume.CHECKPOINT_INTERVAL = 0.0  # each lattice is written at once
 written, write = 0, PartFile.write
 
 def counted(self, content):

@@ -25,7 +25,7 @@ from ninja.formats.slf import write_slf
 from ninja.io.detection import COMPANIONS
 from ninja.io.reading import read, vocabulary
 from ninja.io.sources import tables
-from ninja.io.writer import write
+from ninja.io.writing import write
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
 

@@ -15,6 +15,7 @@ import ninja
 from ninja.errors import FormatError, LatticeError, NinjaError, OptionError, SymbolError
 from ninja.files.stream import Stream
 from ninja.formats.content import Content
+from ninja.formats.format import format_of
 from ninja.formats.format import reader as named
 from ninja.formats.fst_binary import read_fst, write_fst
 from ninja.formats.fst_text import FstTextOptions, FstTextWriteOptions, read_fst_text, write_fst_text
@@ -23,7 +24,6 @@ from ninja.formats.nbest.ctm import CtmOptions, read_ctm
 from ninja.formats.pfsg import read_pfsg, read_pfsgs, write_pfsg
 from ninja.formats.plf import PlfWriteOptions, write_plf
 from ninja.formats.textual import OneCost
-from ninja.io.writer import format_of
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
 

@@ -19,7 +19,7 @@ import ninja as package
 from ninja import ChosenScales, Scales, find_scales
 from ninja.cli.main import group
 from ninja.errors import FormatError, OptionError
-from ninja.io.companions import scales_path
+from ninja.io.sources import scales_path
 from ninja.lattice import Lattice
 
 Ninja = Callable[..., tuple[int, str, str]]

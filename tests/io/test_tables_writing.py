@@ -197,7 +197,7 @@ def test_a_full_disk_is_an_output_error_and_leaves_no_output(monkeypatch, resume
 @pytest.mark.parametrize("target", ["a.ark", "a.ark.gz", "a.txt", "a.txt.gz", "ark,scp:a.ark,a.scp"])
 def test_an_interrupted_output_is_taken_up_again(target, monkeypatch):
     monkeypatch.setattr("ninja.files.gzip.MEMBER", 2000)
-    monkeypatch.setattr("ninja.io.lattice_writer.FLUSH", 1000)
+    monkeypatch.setattr("ninja.formats.kaldi.archive.FLUSH", 1000)
     everything = [small(f"k{number}", 40 + number) for number in range(60)]
 
     def interrupted():
@@ -232,7 +232,7 @@ def test_an_interrupted_output_is_taken_up_again(target, monkeypatch):
 @pytest.mark.parametrize("target", ["a.ark", "a.ark.gz", "a.txt"])
 def test_an_output_cut_anywhere_is_taken_up_again(target, cut, monkeypatch):
     monkeypatch.setattr("ninja.files.gzip.MEMBER", 500)
-    monkeypatch.setattr("ninja.io.lattice_writer.FLUSH", 300)
+    monkeypatch.setattr("ninja.formats.kaldi.archive.FLUSH", 300)
     everything = [small(f"k{number}", 40 + number) for number in range(20)]
     put(target, everything)
     content = Path(target).read_bytes()
@@ -258,7 +258,7 @@ def test_a_damaged_output_is_not_appended_to():
 
 
 def test_lattices_of_a_gzip_member_that_was_broken_off_are_kept(monkeypatch):
-    monkeypatch.setattr("ninja.io.lattice_writer.FLUSH", 300)
+    monkeypatch.setattr("ninja.formats.kaldi.archive.FLUSH", 300)
     everything = [small(f"k{number}", 400 + number) for number in range(200)]
     put("whole.ark.gz", everything)
     content = Path("whole.ark.gz").read_bytes()  # one member
@@ -278,7 +278,7 @@ def test_lattices_of_a_gzip_member_that_was_broken_off_are_kept(monkeypatch):
 
 @pytest.mark.parametrize("target", ["a.ark", "a.ark.gz"])
 def test_an_output_to_be_resumed_is_kept_as_time_passes(target, monkeypatch):
-    monkeypatch.setattr("ninja.io.lattice_writer.CHECKPOINT_INTERVAL", 0.0)
+    monkeypatch.setattr("ninja.io.resume.CHECKPOINT_INTERVAL", 0.0)
     with write(target, resume=True) as output:
         for number in range(5):
             output.write(small(f"k{number}"))

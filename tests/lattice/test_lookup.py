@@ -15,8 +15,7 @@ from ninja.errors import NinjaError, OutputError
 from ninja.graph import from_arcs
 from ninja.io import lookup
 from ninja.io.lookup import Lookup
-from ninja.io.reading import ReadOptions
-from ninja.io.sources import Words
+from ninja.io.reader import ReadOptions, Words
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
 

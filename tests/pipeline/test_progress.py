@@ -18,12 +18,12 @@ from lattice_files import write_all
 from rich.console import Console as Terminal
 
 import ninja as package
-from ninja.cli import console
+from ninja.cli import main as entry
 from ninja.cli.commands import COMMANDS
 from ninja.cli.main import group
 from ninja.cli.progress_bar import ProgressBar
-from ninja.io.reading import Reading, ReadOptions
-from ninja.io.sources import Sources, Words
+from ninja.io.reader import Reading, ReadOptions, Words
+from ninja.io.sources import Sources
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 WORDS = EXAMPLES / "words.txt"
@@ -109,7 +109,7 @@ class Recorder:
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> list[Recorder]:
     tty, pipe = SimpleNamespace(isatty=lambda: True), SimpleNamespace(isatty=lambda: False)
-    monkeypatch.setattr(console, "sys", SimpleNamespace(stderr=tty, stdout=pipe))
+    monkeypatch.setattr(entry, "sys", SimpleNamespace(stderr=tty, stdout=pipe))
     monkeypatch.setattr("ninja.cli.progress_bar.ProgressBar", Recorder)
     Recorder.made.clear()
     return Recorder.made
@@ -260,7 +260,7 @@ def test_no_line_is_drawn_among_results_on_the_terminal(
     files: Path, terminal: list[Recorder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tty = SimpleNamespace(isatty=lambda: True)
-    monkeypatch.setattr(console, "sys", SimpleNamespace(stderr=tty, stdout=tty))
+    monkeypatch.setattr(entry, "sys", SimpleNamespace(stderr=tty, stdout=tty))
     found = CliRunner().invoke(group, ["best", str(files / "a.ark.gz")])
     assert found.exit_code == 0, found.output
     assert not terminal

@@ -197,11 +197,9 @@ def test_lattices_that_failed_are_added_to_the_finished_output_of_the_same_run(f
         return beam(lattice, *args, **how)
 
     with monkeypatch.context() as patch:
-        patch.setattr("ninja.io.lattice_writer.KaldiWriter.prepared", lambda self, batch: None)
-        put = package.io.lattice_writer.KaldiWriter._put
-        patch.setattr(
-            "ninja.io.lattice_writer.KaldiWriter._put", lambda self, key, item: put(self, key, fails(item, 8.0))
-        )
+        patch.setattr("ninja.io.writer.KaldiWriter.prepared", lambda self, batch: None)
+        put = package.io.writer.KaldiWriter._put
+        patch.setattr("ninja.io.writer.KaldiWriter._put", lambda self, key, item: put(self, key, fails(item, 8.0)))
         assert ninja("prune", "in.ark", "-o", "out.ark", "--resume")[0] == 1
     assert list(package.keys("out.ark")) == ["a", "c", "d"]
     assert ninja("prune", "in.ark", "-o", "out.ark", "--resume")[0] == 0

@@ -10,7 +10,7 @@ import ninja
 @contextlib.contextmanager
 def ended_at(number, monkeypatch):
     """Interrupt commands when they write the lattice of this number, counted from 1."""
-    write = ninja.io.lattice_writer.LatticeWriter.write
+    write = ninja.io.writer.LatticeWriter.write
     seen = []
 
     def put(self, item, **how):
@@ -20,8 +20,8 @@ def ended_at(number, monkeypatch):
         write(self, item, **how)
 
     with monkeypatch.context() as patch:
-        patch.setattr("ninja.io.lattice_writer.LatticeWriter.write", put)
-        patch.setattr("ninja.io.lattice_writer.KaldiWriter.prepared", lambda self, batch: None)  # one by one
+        patch.setattr("ninja.io.writer.LatticeWriter.write", put)
+        patch.setattr("ninja.io.writer.KaldiWriter.prepared", lambda self, batch: None)  # one by one
         yield
 
 

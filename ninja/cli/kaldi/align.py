@@ -30,7 +30,7 @@ from ninja.lattice.batch import Batch
 from ninja.lattice.transition_model import TransitionModel
 from ninja.lattice.word_phones import AlignLexicon, WordBoundary
 from ninja.pipeline import Output
-from ninja.pipeline.execution import call_safely
+from ninja.pipeline.stages import call_safely
 
 
 @dataclass(frozen=True, slots=True)

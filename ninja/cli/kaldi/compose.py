@@ -24,7 +24,7 @@ from ninja.io.inputs import Inputs
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.fst import Fst
 from ninja.pipeline import Output
-from ninja.pipeline.execution import OnLattices
+from ninja.pipeline.stages import OnLattices
 
 
 @command

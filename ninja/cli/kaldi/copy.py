@@ -19,8 +19,8 @@ from ninja.io.inputs import Inputs
 from ninja.io.selection import read_keys
 from ninja.lattice import Kind, Lattice
 from ninja.pipeline import Output
-from ninja.pipeline.execution import OnBatches, call_safely
-from ninja.pipeline.stages import Pairs
+from ninja.pipeline.execution import OnBatches
+from ninja.pipeline.stages import Pairs, call_safely
 
 
 @command

@@ -29,7 +29,7 @@ from ninja.io.inputs import Inputs
 from ninja.lattice import Lattice
 from ninja.lattice.batch import Batch
 from ninja.pipeline import Output
-from ninja.pipeline.execution import call_safely
+from ninja.pipeline.stages import call_safely
 
 Determinize = Callable[..., Any]  # takes a lattice; returns a lattice and a `DeterminizeReport`
 SIZES = ("max_arcs", "max_states", "retry_cutoff")  # bounds on the size of the result

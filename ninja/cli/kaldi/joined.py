@@ -23,8 +23,7 @@ from ninja.io.inputs import Inputs
 from ninja.io.lookup import Lookup
 from ninja.lattice import Lattice, Scales
 from ninja.pipeline import Output
-from ninja.pipeline.execution import call_safely
-from ninja.pipeline.stages import Pairs, StreamStage
+from ninja.pipeline.stages import Pairs, StreamStage, call_safely
 
 # Joins a lattice with the lattices of the other sources; the lattice of a source that lacks it is None.
 JoinFunction = Callable[[Lattice, Sequence[Any]], Lattice]

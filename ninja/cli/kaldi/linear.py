@@ -26,7 +26,7 @@ from ninja.io.number_tables import read_floats, read_integers
 from ninja.io.sources import tables
 from ninja.lattice import Lattice
 from ninja.pipeline import Output
-from ninja.pipeline.outputs import open_output
+from ninja.pipeline.execution import open_output
 
 _NUMBERED = re.compile(r"(.+)-[0-9]+", re.DOTALL)
 

@@ -21,7 +21,7 @@ from ninja.lm.ngram.model import NgramLM
 from ninja.lm.protocol import LoadOptions
 from ninja.lm.word_map import WordMap
 from ninja.pipeline import Output
-from ninja.pipeline.execution import OnLattices
+from ninja.pipeline.stages import OnLattices
 from ninja.rescoring.algorithms import HELP
 from ninja.rescoring.models import VocabularyCheck, load_model
 from ninja.rescoring.utterances import ADVICE, RescoreReport, is_ambiguous

@@ -37,8 +37,8 @@ from ninja.io.number_tables import NumberWriter
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.batch import Batch
 from ninja.lattice.text import LexicalForms
-from ninja.pipeline.execution import OnBatches, OnLattices
-from ninja.pipeline.stages import Pairs
+from ninja.pipeline.execution import OnBatches
+from ninja.pipeline.stages import OnLattices, Pairs
 
 OUTPUTS = ("bayes_risk", "sausage", "times", "mesh_dir", "json_file")
 INFINITE_COST = 1e10  # as Kaldi writes infinity

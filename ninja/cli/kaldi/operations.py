@@ -21,7 +21,8 @@ from ninja.io.inputs import Inputs
 from ninja.lattice import Kind, Lattice
 from ninja.lattice.times import check_labelled, is_timed
 from ninja.pipeline import Output
-from ninja.pipeline.execution import OnBatches, OnLattices
+from ninja.pipeline.execution import OnBatches
+from ninja.pipeline.stages import OnLattices
 
 Operation = Callable[..., Any]  # takes and returns a lattice, or takes and returns a batch
 

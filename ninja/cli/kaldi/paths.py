@@ -26,8 +26,8 @@ from ninja.lattice.arrays import runs
 from ninja.lattice.batch import Batch
 from ninja.lattice.text import LexicalForms
 from ninja.pipeline import Output
-from ninja.pipeline.execution import OnBatches, OnLattices
-from ninja.pipeline.outputs import open_output
+from ninja.pipeline.execution import OnBatches, open_output
+from ninja.pipeline.stages import OnLattices
 
 
 @command

@@ -27,7 +27,7 @@ from ninja.lattice import Lattice, Scales
 from ninja.lattice.times import check_labelled
 from ninja.lattice.transition_model import TransitionModel
 from ninja.pipeline import Output
-from ninja.pipeline.execution import OnLattices
+from ninja.pipeline.stages import OnLattices
 
 posteriors_output = output_file("Text table for the posteriors, or binary as ark:FILE")
 

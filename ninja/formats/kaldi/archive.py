@@ -1,23 +1,27 @@
-"""Readers of Kaldi tables of lattices in batches: archives and script files, binary and text."""
+"""Kaldi tables of lattices: readers and the writer of archives and script files, binary and text."""
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from ninja._tables import FileBatches, TableReader
+from ninja._tables import FileBatches, TableReader, TableWriter
 from ninja.errors import FormatError, NinjaError, OptionError, TableError
+from ninja.files.gzip import GzipWriter
 from ninja.files.names import LARGEST_OFFSET, resolve_listed
+from ninja.files.output import PartFile, StandardOutput, Target
+from ninja.files.stream import STDIN as STDOUT
 from ninja.files.stream import Guard, Place, Stream, open_stream
-from ninja.files.threads import starting_threads
+from ninja.files.threads import WriteQueue, starting_threads
 from ninja.formats.content import Content, Entry
 from ninja.formats.format import Field, Format, Read, Write
-from ninja.lattice import Lattice
+from ninja.lattice import Kind, Lattice
 from ninja.lattice.batch import Batch
 from ninja.lattice.symbols import SymbolTable
 
@@ -26,6 +30,7 @@ MAGIC = b"\xd6\xfd\xb2\x7e"
 # Matches the first bytes of a binary archive.
 KALDI_IMAGE = re.compile(rb"(?:\s*\S{1,4096}[ \t])?" + MAGIC + rb".{4,60}?lattice", re.DOTALL)
 CHUNK = 1 << 19  # number of bytes read at a time, which fit in the processor cache together with their lattices
+FLUSH = 1 << 19  # bytes buffered before they are written
 SCRIPT_CHUNK = 1 << 16  # number of bytes read at a time at an offset from a script file
 AHEAD = 1 << 21  # number of bytes of a plain file that are read ahead; more would not fit in the cache
 LARGEST_ENTRY = 1 << 31  # number of bytes above which an entry is considered damaged
@@ -261,6 +266,137 @@ class _LastFile:
         if self._stream is not None:
             self._stream.close()
         self._stream = None
+
+
+class EncodedBatch(NamedTuple):
+    """A batch encoded as entries of an archive."""
+
+    keys: list[str]
+    entries: TableWriter
+    begins: list[int]  # offset of each lattice in bytes; empty without a script file
+
+
+class ArchiveOutput:
+    """The files of an archive that is being written: the archive, and its script file with the offset of each lattice.
+
+    Args:
+        target: Names and form of the files.
+        guard: Protects the inputs from being replaced.
+    """
+
+    def __init__(self, target: Target, guard: Guard | None = None) -> None:
+        self.target = target
+        self.file: PartFile | StandardOutput | None = None
+        self.position = 0  # number of bytes written to the archive, before compression
+        self.packed: GzipWriter | None = None
+        self._guard = guard
+        self._script: PartFile | None = None
+        self._script_lines: list[bytes] = []
+        self._entries = TableWriter(text=target.text)
+        self._queue: WriteQueue | None = None  # thread that writes encoded batches
+        self._spare: list[TableWriter] = []  # buffers to reuse for encoded batches
+
+    def open(self, *, keep: bool = False) -> PartFile | StandardOutput:
+        """Open the archive; for `keep`, see `PartFile`."""
+        name = self.target.archive
+        self.file = StandardOutput() if name == STDOUT else PartFile(name, keep=keep, guard=self._guard)
+        return self.file
+
+    def begin(self, entries: Iterable[tuple[str, int]] = (), position: int = 0) -> None:
+        """Open the script file, and begin to write after the key and offset of each entry that the archive has."""
+        self.position = position
+        if self.target.script is not None:
+            self._script = PartFile(self.target.script, guard=self._guard)
+            self._script_lines = [self._script_line(key, offset) for key, offset in entries]
+        if self.target.packed:
+            self.packed = GzipWriter(self._opened, follows=position > 0)
+
+    def append(self, lattice: Lattice, key: str, *, compact: bool) -> None:
+        """Append a lattice as compact or raw."""
+        begin = self._entries.append(lattice, key.encode("utf-8", "surrogateescape"), compact)
+        if self._script is not None:
+            self._script_lines.append(self._script_line(key, self.position + begin))
+        if self._entries.pending >= FLUSH:
+            self.flush()
+
+    def encode(self, batch: Batch, kind: Kind | None) -> EncodedBatch:
+        """Encode a batch for `write`, on any thread; None keeps the kind of each lattice.
+
+        Raises:
+            LatticeError: A lattice cannot be written.
+            UnicodeEncodeError: A word or a key cannot be written.
+        """
+        entries = self._spare.pop() if self._spare else TableWriter(text=self.target.text)
+        begins = entries.append_all(batch.items, None if kind is None else kind == "compact")
+        return EncodedBatch(batch.keys, entries, begins.tolist() if self.target.script is not None else [])
+
+    def write(self, encoded: EncodedBatch) -> None:
+        """Append an encoded batch."""
+        self.flush()
+        if self._script is not None:
+            rows = zip(encoded.keys, encoded.begins, strict=True)
+            self._script.write(b"".join(self._script_line(key, self.position + begin) for key, begin in rows))
+        self.position += encoded.entries.pending
+        if self._queue is not None:
+            self._queue.put(encoded.entries)
+            return
+        with encoded.entries.view() as content:
+            (self.packed or self._opened).write(content)
+        encoded.entries.clear()
+        self._spare.append(encoded.entries)
+
+    def write_on_thread(self) -> None:
+        """Write encoded batches on a thread from now on."""
+        self._queue = WriteQueue(self.packed or self._opened, self._spare)
+
+    def flush(self) -> None:
+        """Write the entries that were appended one by one, after the encoded batches."""
+        if self._entries.pending:
+            self.wait()
+            content = self._entries.view()
+            (self.packed or self._opened).write(content)
+            self.position += len(content)
+            content.release()
+            self._entries.clear()
+        if self._script is not None:
+            self._script.write(b"".join(self._script_lines))
+            self._script_lines = []
+
+    def wait(self) -> None:
+        """Wait until encoded batches are written."""
+        if self._queue is not None:
+            self._queue.wait()
+
+    def end(self) -> None:
+        """Write all entries."""
+        self.wait()
+        self.flush()
+        if self.packed is not None:
+            self.packed.close()
+
+    def finish(self) -> None:
+        """Write all entries, and give the files their names."""
+        self.end()
+        for file in (self.file, self._script):
+            if file is not None:
+                file.finish()
+
+    def abandon(self, *, keep: bool) -> None:
+        """Remove the files, or keep the archive so that it can be resumed."""
+        if self._queue is not None:
+            self._queue.stop()
+        for file in (self.file, self._script):
+            if file is not None:
+                file.abandon(keep=keep and file is self.file)
+        self.file = self._script = None
+
+    @property
+    def _opened(self) -> PartFile | StandardOutput:
+        assert self.file is not None
+        return self.file
+
+    def _script_line(self, key: str, offset: int) -> bytes:
+        return os.fsencode(f"{key} {self.target.archive}:{offset}\n")
 
 
 def read_entries(content: Content, words: SymbolTable | None, options: None) -> Iterator[Entry]:

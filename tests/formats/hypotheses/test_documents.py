@@ -14,9 +14,9 @@ from linear_time import assert_linear
 
 import ninja as package
 from ninja import pipeline
+from ninja.io.inputs import Output
 from ninja.lattice import Lattice
 from ninja.lattice.lattice import ListLattice
-from ninja.pipeline.outputs import Output
 
 WHISPER = FOLDER / "whisper.json"
 LINE = '{"audio_filepath": "/a/%s.wav", "pred_text": "Hello there."}\n'

@@ -1,0 +1,469 @@
+"""``Reading``: one pass over sources in batches, whose ``faults`` contain the errors of lattices; words of a run."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ninja.errors import FormatError, NinjaError, OptionError, SymbolError, counted, named
+from ninja.files.stream import BOM, Guard, Place, Stream, without_mark
+from ninja.files.threads import num_cores, read_ahead
+from ninja.formats.content import Content, Entry, check_encoding
+from ninja.formats.format import HEAD, Reader, by_name, of_folder, reader
+from ninja.formats.kaldi import archive as kaldi
+from ninja.formats.kaldi.archive import CHUNK, KALDI, MAGIC, Vocabulary
+from ninja.io import detection
+from ninja.io.detection import recognised
+from ninja.io.scp_reader import ARC_BYTES, ScpReader
+from ninja.io.sources import (
+    KALDI_HEAD,
+    KALDI_READ,
+    SourceFile,
+    Sources,
+    is_kaldi,
+    kind_of,
+)
+from ninja.lattice import Array, Lattice
+from ninja.lattice.batch import Batch
+from ninja.lattice.lattice import frozen, has_graph_costs
+from ninja.lattice.symbols import EPSILON, SymbolTable
+
+BATCH = 64  # maximum number of lattices per batch
+
+
+class Words:
+    """The words of the lattices of a run.
+
+    Args:
+        table: Symbol table. If it grows, the words that files spell are added to it; otherwise it must contain them.
+            None creates a growing table for the first file that spells words.
+        of_ids: Function that finds the symbol table of sources that contain ids, called when the first of them is
+            read. None uses `table`, unless it grows.
+        others: Returns the entries of all words that the sources spell, for a growing table that is created here; see
+            `SymbolTable.growing`.
+        keep_tables: Let lattices keep the symbol table of their file if it contains one, and allow some files to
+            contain ids while others contain words.
+    """
+
+    def __init__(
+        self,
+        table: SymbolTable | None = None,
+        of_ids: Callable[[], SymbolTable | None] | None = None,
+        *,
+        others: Callable[[], Iterable[tuple[str, int]]] | None = None,
+        keep_tables: bool = False,
+    ) -> None:
+        self._table = table
+        self._grows = table is None or table.grows
+        self._others = others
+        self._keep_tables = keep_tables and self._grows
+        self._of_ids = of_ids
+        self._vocabulary: Vocabulary | None = None  # vocabulary of files that contain ids
+        self._ids_in = ""  # the first file that contains ids
+        self._is_spelled = table is not None and table.grows and len(table) > 1
+        self._last: tuple[SymbolTable, Array] | None = None  # cached, as the lattices of a file share their table
+
+    @property
+    def table(self) -> SymbolTable:
+        """Symbol table for words that files spell."""
+        if self._table is None:
+            self._table = SymbolTable.growing(others=self._others)
+        return self._table
+
+    @property
+    def known(self) -> SymbolTable | None:
+        """Symbol table of the lattices read so far, or None if they have only ids."""
+        if self._is_spelled or not self._grows:
+            return self.table
+        return None if self._vocabulary is None else self._vocabulary.words
+
+    def vocabulary(self) -> Vocabulary:
+        """Return the vocabulary for files that contain word ids."""
+        if self._vocabulary is None:
+            table = None if self._grows else self._table
+            if self._of_ids is not None and self._grows and not self._is_spelled:
+                table = self._of_ids()
+            self._vocabulary = Vocabulary.of(table)
+        return self._vocabulary
+
+    def check_ids(self, batches: Iterator[Batch], name: str) -> Iterator[Batch]:
+        """Yield batches of Kaldi lattices; raise `OptionError` if they contain ids, but another file spells words."""
+        for batch in batches:
+            if self._grows and not self._keep_tables and not self._ids_in and any(map(self._has_ids, batch)):
+                self._ids_in = name
+                self._refuse_mixture()
+            yield batch
+
+    def _has_ids(self, lattice: Lattice) -> bool:
+        return (lattice.words is None or lattice.words is not self._table) and bool(lattice.word.any())
+
+    def attach(self, lattice: Lattice, name: str = "") -> Lattice:
+        """Return a lattice with the word ids of the table.
+
+        Raises:
+            SymbolError: A word of the lattice is not in the table.
+            OptionError: One file contains ids, but another spells words.
+        """
+        if lattice.words is None:
+            if lattice.word.any():
+                self._ids_in = self._ids_in or name
+                self._refuse_mixture()
+                return self.vocabulary().attach(lattice)
+            return lattice if self._grows else lattice.with_words(self.table)
+        if self._grows and not self._is_spelled:
+            self._is_spelled = True
+            self._refuse_mixture()
+        if lattice.words is self.table or self._keep_tables:
+            return lattice
+        id_of = self._ids_of(lattice.words)
+        word = frozen(id_of[np.minimum(lattice.word, len(id_of) - 1)])
+        if (word < 0).any():
+            missing = lattice.words.word(int(lattice.word[np.flatnonzero(word < 0)[0]]))
+            raise SymbolError(f"word {missing!r} is not in the symbol table; is it the right one?", key=lattice.key)
+        return lattice.replace(word=word, words=self.table)
+
+    def _refuse_mixture(self) -> None:
+        if self._is_spelled and self._ids_in and not self._keep_tables:
+            message = "contains word ids, but another source spells words; set their symbol table with --words (words=)"
+            raise OptionError(f"{self._ids_in} {message}")
+
+    def _ids_of(self, other: SymbolTable) -> Array:
+        """Return the id in this table for each id of another table, -1 for missing words; int32 [largest id + 2]."""
+        if self._last is None or self._last[0] is not other:
+            if self._grows:
+                self.table.merge(other)
+            entries = dict(other)
+            ids = np.fromiter(entries.values(), np.int64, len(entries))
+            id_of = np.full(max(other.end_of_ids(), 1) + 1, -1, np.int32)
+            id_of[ids] = self.table.ids(entries)
+            id_of[EPSILON] = EPSILON
+            self._last = other, id_of
+        return self._last[1]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReadOptions:
+    """Options for reading files."""
+
+    words: Words
+    format: str | None = None  # format with its options; None detects it from the content
+    encoding: str = "utf-8"  # encoding of text in formats other than Kaldi's
+    read_ahead: bool = True  # read in a thread, ahead of the caller
+    late: bool = False  # errors of a lattice may be raised when the lattice is used
+    formats: Counter[str] = field(default_factory=Counter)  # counts the files read, by format
+    on_note: Callable[[str], None] = warnings.warn  # called with notes, such as the skipped files of a folder
+    guard: Guard | None = None  # registers the files that script files name
+
+
+class Reading:
+    """One pass over the lattices of sources.
+
+    If a file cannot be read further, that error is the last one reported for it, and reading continues with the next
+    file.
+
+    Args:
+        sources: The sources.
+        options: Options for reading.
+        on_error: Called with the error of each lattice that fails; with None, the first error is raised.
+    """
+
+    def __init__(
+        self, sources: Sources, options: ReadOptions, *, on_error: Callable[[NinjaError], None] | None = None
+    ) -> None:
+        if options.encoding != "utf-8":
+            check_encoding(options.encoding)
+        self.options = options
+        self.file: str | None = None  # file of the last lattice, or the script file that lists it
+        self._on_error = on_error
+        self._reader: Reader | None = None  # reader of the format in the options, or None for Kaldi archives
+        if options.format is not None:
+            chosen = reader(options.format, options.encoding)
+            self._reader = None if chosen.format.read == KALDI_READ else chosen
+        self._size: int | None = 0  # total size of all files in bytes; None if unknown, for example for a pipe
+        self._previous = 0  # total size of the files that were read completely
+        self._position = 0.0  # number of bytes up to the end of the last lattice
+        self._first: list[Batch] = []  # batches that `begin` has read and that are not yielded yet
+        self._num_overlaps = 0  # words that begin before the end of the preceding word
+        self._batches = self._read_all(sources.files)
+
+    @property
+    def share(self) -> float | None:
+        """Fraction of all bytes up to the end of the last lattice that was read, in [0, 1]; None if unknown."""
+        return min(1.0, self._position / self._size) if self._size and self._position else None
+
+    def begin(self) -> SymbolTable | None:
+        """Read the first lattices, and return their symbol table, or None if they have only ids."""
+        for batch in self._batches:
+            self._first.append(batch)
+            if len(batch):
+                break
+        self._batches = _chained(self._first, self._batches)
+        return self.options.words.known
+
+    def single_scores(self) -> str | None:
+        """Describe the lattices for a message if each path has a single score; return None otherwise.
+
+        Only lattices that `begin` has read are examined. N-best lists always count as having a single score.
+        """
+        if any(name != KALDI and by_name(name, "read").holds == "nbest" for name in self.options.formats):
+            return "n-best lists"
+        for lattice in self._first[-1] if self._first else ():
+            if has_graph_costs(lattice):
+                return None
+            if lattice.acoustic.any() or lattice.final_acoustic[lattice.is_final].any():
+                return "lattices without graph costs"
+        return None
+
+    def first_lattice(self) -> Lattice | None:
+        """Return the first lattice that `begin` has read, or None if there is none."""
+        return next(iter(self._first[-1]), None) if self._first else None
+
+    def lattices(self) -> Iterator[tuple[str, Lattice]]:
+        """Yield the key and the lattice of each entry."""
+        try:
+            for batch in self._batches:
+                step = max(0.0, batch.position - self._position) / max(1, len(batch) + len(batch.faults))
+                for key, lattice in batch.entries():
+                    self._position += step
+                    if not isinstance(lattice, NinjaError):
+                        yield key, lattice
+                    elif self._on_error is None or lattice.of_run:
+                        raise lattice
+                    else:
+                        self._on_error(lattice)
+        finally:
+            self.close()
+
+    def batches(self) -> Iterator[Batch]:
+        """Yield the lattices in non-empty batches without ``faults``; errors are reported before their batch."""
+        try:
+            for batch in self._batches:
+                self._position = max(self._position, batch.position)
+                for num_before, error in batch.faults:
+                    if self._on_error is not None and not error.of_run:
+                        self._on_error(error)
+                        continue
+                    if num_before:
+                        yield batch.first(num_before)
+                    raise error
+                if len(batch):
+                    yield batch.without_faults()
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Stop reading."""
+        self._batches.close()  # type: ignore[attr-defined]
+
+    def _read_all(self, files: Sequence[SourceFile]) -> Iterator[Batch]:
+        """Yield the batches of all files, and add a note if times of words were changed."""
+        yield from self._read_files(files)
+        if self._num_overlaps:
+            words = counted(self._num_overlaps, "word overlaps", "words overlap")
+            self.options.on_note(f"{words} with the preceding word; start times were moved to the end of that word")
+
+    def _read_files(self, files: Sequence[SourceFile]) -> Iterator[Batch]:
+        """Yield the batches of files, with positions counted from the start of the first file."""
+        sizes = [file.size for file in files]
+        self._size = None if self._size is None or None in sizes else self._size + sum(filter(None, sizes))
+        for file, size in zip(files, sizes, strict=True):
+            end = self._previous + (size or 0)
+            yield from self._read_folder(file) if file.kind == "folder" else self._read_file(file)
+            self._previous = max(self._previous, end)  # includes files without lattices
+
+    def _read_file(self, file: SourceFile) -> Iterator[Batch]:
+        end = self._previous + (file.size or 0)
+        self.file = file.name
+        try:
+            if file.kind == "list":
+                yield from self._read_list(file, *file.listed)
+            else:
+                with file.open() as stream, closing(self._read_stream(stream, file)) as batches:  # type: ignore[type-var]
+                    yield from batches
+        except NinjaError as error:
+            if isinstance(error, OptionError):
+                raise
+            error.path = error.path or file.name
+            if error.of_run:
+                raise
+            yield Batch.of_entries([(error.key or "", error)])
+        self._previous = max(self._previous, end)
+
+    def _read_folder(self, parent: SourceFile) -> Iterator[Batch]:
+        """Read the lattice files of a folder, or if there are none, its recogniser result files."""
+        path = parent.path
+        chosen = of_folder(path, self.options.encoding) if self.options.format is None else self._reader
+        if chosen is not None and chosen.format.of_folder is not None:
+            self.options.formats[chosen.format.name] += 1
+            self.file = path
+            with open(os.devnull, "rb", buffering=0) as empty:
+                yield from self._ahead(self._read_content(Content(Stream(empty, path), path), chosen))
+            if message := parent.describe_lattices():
+                self.options.on_note(f"{path}: {message}")
+            return
+        by_content: dict[detection.Holds, list[SourceFile]] = {}
+        for file in parent.files:
+            holds = file.holds if self.options.format is None else detection.holds_by_name(file.path)
+            by_content.setdefault(holds, []).append(file)
+            if holds in ("lattices", "damage"):
+                yield from self._read_file(file)
+        results = by_content.get("results", [])
+        skipped = results if "lattices" in by_content else []
+        for file in results:
+            if skipped:
+                file.close()
+            else:
+                yield from self._read_file(file)
+        others = [*detection.below(path), *(file.path for file in by_content.get("nothing", []))]
+        if not by_content.keys() - {"nothing", "companion"}:
+            paths = [*others, *(file.path for file in by_content.get("companion", []))]
+            names = [name.removeprefix(os.path.join(path, "")) for name in paths]
+            content = f", only: {named(names, detection.NAMED)}" if names else ""
+            raise FormatError(f"this directory contains no lattices{content}", path)
+        if message := detection.describe_skipped(path, others, [file.path for file in skipped]):
+            self.options.on_note(f"{path}: {message}")
+
+    def _read_list(self, parent: SourceFile, files: list[SourceFile], errors: list[NinjaError]) -> Iterator[Batch]:
+        if self._size is not None:  # replace the size of the list by the sizes of its files
+            self._size -= parent.size or 0
+        yield from self._read_files(files)
+        yield from (Batch.of_entries([("", error)]) for error in errors)
+
+    def _read_stream(self, stream: Stream, file: SourceFile) -> Iterator[Batch]:
+        options = self.options
+        kind = file.kind
+        if file.is_pipe and file.table.kind == "any" and not is_kaldi(stream.head(KALDI_HEAD, is_kaldi)):
+            kind = kind_of(file.table, stream)
+        if kind == "list":
+            yield from self._read_list(file, *file.list_files(stream))
+            return
+        if kind == "scp":
+            others = ScpReader(self._script_entries)
+            permissive = file.table.permissive
+            vocabulary = options.words.vocabulary
+            batches = kaldi.script(stream, vocabulary, others, permissive=permissive, guard=options.guard)
+            yield from self._moved(self._ahead(options.words.check_ids(batches, stream.name)))
+            options.formats[KALDI] += not options.formats
+            return
+        format = self._reader_of(stream)
+        options.formats[KALDI if format is None else format.format.name] += 1
+        if format is None:
+            yield from self._moved(self._read_kaldi(stream, file.place))
+            return
+        batches = self._read_content(Content(stream, file.path, late=options.late), format)
+        read = format.format.read
+        assert read is not None
+        yield from self._moved(batches if read.single or (options.late and read.lazy) else self._ahead(batches))
+
+    def _moved(self, batches: Iterator[Batch]) -> Iterator[Batch]:
+        """Yield the batches of a file with positions counted from the start of the first file."""
+        for batch in batches:
+            batch.position += self._previous if batch.position else 0
+            yield batch
+
+    def _read_kaldi(self, stream: Stream, place: Place) -> Iterator[Batch]:
+        vocabulary = self.options.words.vocabulary()
+        if stream.head(len(BOM)) == BOM:
+            stream.readinto(memoryview(bytearray(len(BOM))))
+            without_mark(BOM, stream.name)
+            batches = self._ahead(kaldi.archive(stream, vocabulary))
+        elif stream.head(len(MAGIC)) == MAGIC:
+            batches = iter([kaldi.bare(stream, Content(stream, place.path).key, vocabulary)])
+        elif not stream.is_local:
+            batches = self._ahead(kaldi.archive(stream, vocabulary))
+        elif self.options.read_ahead and num_cores() > 1:  # with one core, the kernel's read-ahead is sufficient
+            batches = kaldi.plain_file(stream, vocabulary)
+        else:
+            batches = kaldi.archive(stream, vocabulary)
+        yield from self.options.words.check_ids(batches, stream.name)
+
+    def _read_content(self, content: Content, format: Reader) -> Iterator[Batch]:
+        """Read a file that is not a Kaldi archive."""
+        entries: list[Entry] = []
+        size = position = 0
+        try:
+            for key, lattice in self._entries(content, format):
+                entries.append((key, lattice))
+                position = content.stream.position
+                size += 0 if isinstance(lattice, NinjaError) else ARC_BYTES * lattice.num_arcs
+                if size >= CHUNK or len(entries) == BATCH:
+                    yield Batch.of_entries(entries, size=size, position=position)
+                    entries, size = [], 0
+        except NinjaError:  # the file cannot be read further; yield the lattices before the error
+            if entries:
+                yield Batch.of_entries(entries, size=size, position=position)
+            raise
+        finally:
+            self._num_overlaps += content.num_overlaps
+        if entries:
+            yield Batch.of_entries(entries, size=size, position=position)
+
+    def _entries(self, content: Content, format: Reader) -> Iterator[Entry]:
+        words = self.options.words
+        for key, lattice in format.entries(content, words.table):
+            if isinstance(lattice, Lattice):
+                try:
+                    lattice = words.attach(lattice, content.name)
+                except OptionError:
+                    raise
+                except NinjaError as error:
+                    error.path = error.path or content.name
+                    lattice = error
+            yield key, lattice
+
+    def _reader_of(self, stream: Stream) -> Reader | None:
+        """Return the reader for an open file at its start; None for Kaldi archives and unknown formats."""
+        if self.options.format is not None:
+            return self._reader
+        if is_kaldi(stream.head(KALDI_HEAD, is_kaldi)):
+            return None
+        return recognised(stream.head(HEAD), stream.name, self.options.encoding)
+
+    def _script_entries(self, stream: Stream, place: Place) -> Iterator[Entry] | None:
+        """Return the entries of a file that a script file names, or None if it is a Kaldi archive."""
+        format = self._reader_of(stream)
+        self.options.formats.setdefault(KALDI if format is None else format.format.name, 1)
+        return None if format is None else self._entries(Content(stream, place.path), format)
+
+    def _ahead(self, batches: Iterator[Batch]) -> Iterator[Batch]:
+        return read_ahead(batches) if self.options.read_ahead else batches
+
+
+def _chained(first: list[Batch], rest: Iterator[Batch]) -> Iterator[Batch]:
+    try:
+        while first:
+            yield first.pop(0)  # keep no reference, so that the memory is freed
+        yield from rest
+    finally:
+        rest.close()  # type: ignore[attr-defined]
+
+
+def words_in(sources: Sources, format: str | None, encoding: str) -> SymbolTable | None:
+    """Read sources only for the words that they spell, and return their table, or None if there are none."""
+    words = SymbolTable.growing()
+    options = ReadOptions(Words(words), format, encoding, read_ahead=False, on_note=lambda _: None)
+    spells = False
+    for _, lattice in Reading(sources, options, on_error=lambda _: None).lattices():
+        spells |= lattice.words is words
+    return words if spells else None
+
+
+def spelled_words(sources: Sources, *, format: str | None, encoding: str) -> Iterator[tuple[str, int]]:
+    """Read sources only for their words, and yield each word and its id; see ``ninja.vocabulary``.
+
+    Raises:
+        OptionError: A source can be read only once.
+    """
+    for file in sources.files:
+        if file.is_pipe:
+            raise OptionError(
+                f"{file.name}: all words must be known before the first lattice, but a pipe can be read only once; "
+                "use --words, or for models with unknown words --unk-penalty"
+            )
+    yield from words_in(sources.reopened(), format, encoding) or ()

@@ -1,0 +1,222 @@
+"""Symbol tables in files next to lattices: that of a source, and that of an output."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Sequence
+
+from ninja.errors import OptionError, SymbolError
+from ninja.files.output import LONGEST_NAME, opened_as_text
+from ninja.files.stream import SPECIFIER, Guard, is_file, is_read_once
+from ninja.files.stream import STDIN as STDOUT
+from ninja.io.sources import BESIDE, TABLE_NAMES, table_beside, table_path
+from ninja.lattice import Lattice
+from ninja.lattice.symbols import SymbolTable
+from ninja.lattice.word_ids import agree, used_words
+
+_BLANK = re.compile(r"[ \t\n\v\f\r]")  # ASCII white space, which separates the fields of a line
+_GRAPHS = os.path.join(os.pardir, "graph*", TABLE_NAMES[0])  # path relative to a Kaldi decode folder
+
+
+def write_table(table: SymbolTable, path: str, guard: Guard | None = None) -> None:
+    """Write a symbol table in the format of Kaldi's ``words.txt``, omitting words that contain white space."""
+    with opened_as_text(path, guard) as file:
+        file.writelines(f"{word} {number}\n" for word, number in table if is_one_field(word))
+
+
+def is_one_field(word: str) -> bool:
+    """Return whether a symbol table file can store a word, which must not be empty or contain white space."""
+    return bool(word) and _BLANK.search(word) is None
+
+
+class OutputWords:
+    """The symbol table of an output: all lattices agree on the word of each id, and it is written if necessary.
+
+    The table is written next to the output if it was built from the words that sources spell, or was itself written
+    with another archive. Any other table comes from a file that the user knows; it is written only to replace an older
+    table that is already next to the output.
+
+    Args:
+        place: File or folder of the output, ``-`` for stdout.
+        words: Symbol table of the output; None uses the table of the first lattice.
+        words_out: File for the table; None writes it next to the output.
+        needed: Whether the output contains ids without words.
+        shared: Whether the output contains ids, so that its lattices must share a table.
+        follows: Whether the output already contains lattices, which have no symbol table.
+        guard: Protects the inputs from being replaced.
+    """
+
+    def __init__(
+        self,
+        place: str,
+        words: SymbolTable | None,
+        words_out: str | None,
+        *,
+        needed: bool,
+        shared: bool,
+        follows: bool = False,
+        guard: Guard | None = None,
+    ) -> None:
+        self._place = place
+        self._words_out = words_out
+        self._guard = guard
+        self._needed = needed and place != os.devnull
+        self._shared = shared
+        self._once = is_read_once(place)
+        self._is_begun = False
+        self._existing: SymbolTable | None = None  # table in the output folder
+        self._last: SymbolTable | None = None  # the table checked last
+        self._num_checked = 0  # number of its entries that were checked
+        self._unwritable: dict[int, str] = {}  # its words that cannot be written, by id
+        self._common = words  # table with which the lattices must agree
+        self._has_table = words is not None
+        self._is_settled = self._has_table or (shared and follows)
+        self._written: SymbolTable | None = None  # table of the written lattices
+
+    def check(self, lattice: Lattice, key: str) -> None:
+        """Check that a lattice agrees with the symbol table of the output, which can store its words.
+
+        Raises:
+            OptionError: The words would be lost, or the output folder has another symbol table; this applies to all
+                further lattices, too.
+            SymbolError: A word of the lattice is empty or contains white space, or an id has a different word in the
+                table of the output.
+        """
+        self._check_storable(lattice)
+        table = lattice.words
+        if self._agrees(table):
+            return
+        if table is None or self._common is None or not agree(table, self._common, lattice):
+            other = "the given table" if self._has_table else "that of earlier lattices"
+            message = f"the symbol table of the lattice contradicts {other}; read all lattices with one table, words="
+            raise SymbolError(message + " (--words), such as ninja.vocabulary(source)", key=key)
+
+    def fit(self, first: Lattice) -> bool:
+        """Return whether lattices with the symbol table of the first one can be written without checking each.
+
+        Raises:
+            OptionError: See `check`.
+        """
+        if not self._agrees(first.words):
+            return False
+        try:
+            self._check_storable(first)
+        except SymbolError:  # writing the lattices one by one finds the invalid one
+            return False
+        return not self._unwritable and self._existing is None
+
+    def take(self, lattice: Lattice) -> None:
+        """Record a written lattice; in an output of ids, the table of the first one contains the words of all."""
+        if self._shared and not self._is_settled:
+            self._common, self._is_settled = lattice.words, True
+        if self._written is None or not self._needed:
+            self._written = lattice.words
+
+    def write(self) -> str | None:
+        """Write the table if necessary; return its path, or None if it was not written."""
+        path = self._path(self._written)
+        if path is None or self._written is None or self._existing is not None:
+            return None
+        write_table(self._written, path, self._guard)
+        return path
+
+    def _agrees(self, table: SymbolTable | None) -> bool:
+        """Return whether lattices with this table need no comparison of their words."""
+        return table is self._common or not self._is_settled or (table is None and self._has_table)
+
+    def _check_storable(self, lattice: Lattice) -> None:
+        """Check that the file of the output's symbol table can store the words of a lattice."""
+        words = lattice.words
+        if not self._needed and self._words_out is None:
+            return
+        if words is not None and self._needed and self._words_out is None and self._once and words.path is None:
+            output = "standard output" if self._place == STDOUT else self._place
+            message = f"{output} would contain word ids without a symbol table; use --words, --words-out FILE"
+            raise OptionError(f"{message} (words_out=), or --to with a format that spells words")
+        if not self._is_begun:
+            self._begin(words)
+        if words is None:
+            return
+        if self._last is not words:
+            self._last, self._num_checked, self._unwritable = words, 0, {}
+        if self._num_checked < len(words):
+            new = words.since(self._num_checked)
+            self._num_checked += len(new)
+            self._unwritable |= {number: word for word, number in new if not is_one_field(word)}
+        for number in used_words(lattice) if self._unwritable else ():
+            if number in self._unwritable:
+                problem = "contains white space" if self._unwritable[number] else "is empty"
+                advice = "use a format that spells words" if self._needed else "omit --words-out"
+                message = (
+                    f"the word {self._unwritable[number]!r} {problem}, so a symbol table cannot store it; {advice}"
+                )
+                raise SymbolError(message, key=lattice.key)
+        if self._existing is not None and not agree(words, self._existing, lattice):
+            message = "differs from the symbol table of the lattices; name another folder, or use this table as --words"
+            raise OptionError(f"{self._existing.path} {message}")
+
+    def _begin(self, words: SymbolTable | None) -> None:
+        """Read an existing table at the path of the output's table."""
+        self._is_begun = True
+        path = self._path(words)
+        if path is None or self._words_out is not None:
+            return
+        if len(os.fsencode(os.path.basename(path))) > LONGEST_NAME:
+            message = "is too long for the name of the symbol table; use a shorter output name, or --words-out"
+            raise OptionError(f"{path} {message} (words_out=)")
+        if not is_file(path):
+            return
+        if words is None:
+            raise OptionError(f"{path} already exists and would become the symbol table of the output; move it")
+        if os.path.basename(path) == TABLE_NAMES[0]:
+            self._existing = SymbolTable.read(path)
+
+    def _path(self, words: SymbolTable | None) -> str | None:
+        """Return the path to which the table will be written, or None if it will not be written."""
+        if self._words_out is not None or not self._needed or self._once:
+            return self._words_out
+        path = table_path(self._place)
+        is_derived = words is not None and (words.path is None or words.path.endswith(BESIDE))
+        return path if is_derived or is_file(path) else None
+
+
+def find_table(source: Sequence[str]) -> str:
+    """Return the path of the symbol table next to lattices, or else in the decoding graph next to their folder.
+
+    For ``lat.ark``, candidates are ``lat.ark.words.txt``, ``words.txt`` and ``words.txt.gz`` in the same folder, then
+    ``../graph*/words.txt``.
+
+    Args:
+        source: Names of the sources, at least one; ``-`` has no symbol table.
+
+    Raises:
+        OptionError: Some or all sources have no symbol table, or the tables differ.
+    """
+    candidates = {name: _tables_of(name) for name in source}
+    tables = list(dict.fromkeys(table for paths in candidates.values() for table in paths))
+    without = next((name for name, paths in candidates.items() if not paths), None)
+    if without is not None:
+        message = f"{without}: found no {' or '.join(TABLE_NAMES)} next to it"
+        if tables:
+            second = next(name for name, paths in candidates.items() if paths)
+            message = f"{message}, but one next to {second}"
+        raise OptionError(f"{message}; set the symbol table with --words")
+    for second in tables[1:]:
+        import filecmp  # for two tables only
+
+        if not filecmp.cmp(tables[0], second, shallow=False):
+            raise OptionError(f"the symbol tables {tables[0]} and {second} differ; choose one with --words")
+    return tables[0]
+
+
+def _tables_of(source: str) -> list[str]:
+    """Return the symbol table next to a source, or else the tables in the graphs next to its folder."""
+    if source == STDOUT:
+        return []
+    path = source if os.path.exists(source) or not SPECIFIER.fullmatch(source) else source.partition(":")[2]
+    folder = path if os.path.isdir(path) else os.path.dirname(path)
+    names = [table_beside(path), *(os.path.join(folder, name) for name in TABLE_NAMES)]
+    nearest = next(filter(is_file, names), None)
+    return sorted(glob.glob(os.path.join(glob.escape(folder), _GRAPHS))) if nearest is None else [nearest]
