@@ -7,9 +7,11 @@ a ``NinjaError`` and also the appropriate built-in exception, so both ``except n
 
 from __future__ import annotations
 
+import errno
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from typing import ClassVar, NamedTuple, TypeVar
 
@@ -18,6 +20,7 @@ Options = TypeVar("Options")
 
 LONGEST_SHOWN = 120  # maximum number of characters of a key in a message
 NAMED = 20  # maximum number of keys in a message
+_NO_THREAD = ("can't start new thread", os.strerror(errno.EAGAIN))  # messages of Python and of the kernels
 
 
 class NinjaWarning(UserWarning):
@@ -154,6 +157,18 @@ class ThreadError(NinjaError, RuntimeError):
     """The operating system cannot start another thread."""
 
     of_run = True
+
+
+@contextmanager
+def starting_threads() -> Iterator[None]:
+    """Raise `ThreadError` if a thread cannot be started in a ``with`` block."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not any(reason in str(error) for reason in _NO_THREAD):
+            raise
+        advice = "use fewer --jobs (jobs=), or raise the process limit (ulimit -u) or that of the cgroup"
+        raise ThreadError(f"cannot start a thread, because the limit of the system is reached; {advice}") from error
 
 
 class BusyError(NinjaError, TimeoutError):

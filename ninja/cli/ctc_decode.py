@@ -24,9 +24,9 @@ from ninja.decoding.lexicon import CtcLexicon
 from ninja.decoding.matrices import read_matrices
 from ninja.decoding.units import CtcUnits
 from ninja.errors import LatticeError, ModelError, NinjaError, OptionError, counted
-from ninja.files.threads import in_order
 from ninja.io.inputs import Inputs
 from ninja.lattice import Lattice
+from ninja.lattice.batch import in_order, num_cores
 from ninja.lattice.symbols import EPSILON, EPSILON_NAME, SymbolTable
 from ninja.pipeline.execution import OnBatches
 from ninja.pipeline.stages import call_safely
@@ -102,7 +102,7 @@ def decode(
     """
     log = inputs.log
     for key, result in in_order(
-        lambda pair: (pair[0], call_safely(function, pair[1])), _matrices(inputs), current_console().threads
+        lambda pair: (pair[0], call_safely(function, pair[1])), _matrices(inputs), current_console().jobs or num_cores()
     ):
         try:
             if isinstance(result, NinjaError):

@@ -21,7 +21,6 @@ import click
 from ninja.cli.commands import ALIASES, COMMANDS, PROGRAMS, SECTIONS, suggestions
 from ninja.errors import InputError, Log, NinjaError, NinjaWarning, OptionError, counted, named
 from ninja.files.output import printing
-from ninja.files.threads import num_cores
 from ninja.libraries import explained
 
 if TYPE_CHECKING:
@@ -303,11 +302,6 @@ class Console:
             if kind.num_hidden:
                 self.say(f"failed: {kind.num_hidden} more like {kind.first_message}")
         self._kinds.clear()
-
-    @property
-    def threads(self) -> int:
-        """Number of threads of the command."""
-        return self.jobs or num_cores()
 
     @property
     def seconds(self) -> float:

@@ -18,9 +18,8 @@ from ninja.context.notes import augmenter_notes, class_notes, entity_notes, poin
 from ninja.context.pointer import PointerStage
 from ninja.context.settings import Context, Name
 from ninja.errors import Log, NinjaError, OptionError, VocabularyError
-from ninja.files.threads import in_order
 from ninja.lattice import Lattice
-from ninja.lattice.batch import Batch, collect_batches
+from ninja.lattice.batch import Batch, collect_batches, in_order
 from ninja.lattice.symbols import SymbolTable
 from ninja.lattice.text import NONE, LexicalForms, Normalizer
 from ninja.lm.lexical import LexicalLM

@@ -12,8 +12,7 @@ from ninja.files.names import check_listed, natural
 from ninja.files.remote import listing
 from ninja.files.stream import BOM, STDIN, Place, Table, by_suffix, is_file, is_remote, kind_of
 from ninja.formats.content import first_rows, names_file, names_script
-from ninja.formats.format import Reader, by_extension, by_mark, detect
-from ninja.formats.kaldi.archive import FORMAT as KALDI
+from ninja.formats.format import by_extension, by_mark
 from ninja.formats.unsupported import is_utf_16, refusal
 
 # Patterns are compiled when they are first used, because most commands need none of them.
@@ -158,19 +157,3 @@ def _is_named(name: str) -> bool:
     if name.removesuffix(".gz").lower().endswith(_SHARED):
         return False
     return bool(by_extension(name))
-
-
-def recognised(head: bytes, name: str, encoding: str = "utf-8") -> Reader | None:
-    """Return the reader for a file, detected by its first bytes; None for Kaldi archives and unknown formats.
-
-    Raises:
-        FormatError: The file is compressed in an unsupported way, empty, or of a known kind without lattices.
-    """
-    if not head.removeprefix(BOM).strip() and needs_content(name):
-        raise FormatError("the file is empty; is it still being written?", name)
-    format = detect(head, name)
-    if (format is None or format.name == "text") and by_mark(head) is None:  # .txt files may have any content
-        reason = (advice(head, name) if format is None else None) or other_kind(head)
-        if reason is not None:
-            raise FormatError(reason, name)
-    return None if format is None or format.read == KALDI.read else Reader.of(format, {}, encoding)

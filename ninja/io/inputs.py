@@ -16,7 +16,6 @@ from ninja.files import remote
 from ninja.files.names import resolve_listed
 from ninja.files.output import Facts, is_specifier
 from ninja.files.stream import STDIN, Guard, Place, Table, identity_of, is_remote
-from ninja.files.threads import num_cores
 from ninja.formats.format import OutputFormat, format_of, of_folder, reader
 from ninja.io import detection
 from ninja.io.lookup import Lookup
@@ -24,7 +23,7 @@ from ninja.io.reader import Reading, ReadOptions, Words, spelled_words
 from ninja.io.sources import ChosenScales, SourceFile, Sources, find_scales
 from ninja.io.word_tables import find_table
 from ninja.lattice import Kind, Lattice, Scales
-from ninja.lattice.batch import Batch
+from ninja.lattice.batch import Batch, num_cores
 from ninja.lattice.symbols import SymbolTable
 from ninja.libraries import VERSION
 

@@ -13,13 +13,11 @@ import numpy as np
 
 from ninja.errors import FormatError, NinjaError, OptionError, SymbolError, counted, named
 from ninja.files.stream import BOM, Guard, Place, Stream, without_mark
-from ninja.files.threads import num_cores, read_ahead
 from ninja.formats.content import Content, Entry, check_encoding
-from ninja.formats.format import HEAD, Reader, by_name, of_folder, reader
+from ninja.formats.format import HEAD, Reader, by_mark, by_name, detect, of_folder, reader
 from ninja.formats.kaldi import archive as kaldi
 from ninja.formats.kaldi.archive import CHUNK, KALDI, MAGIC, Vocabulary
 from ninja.io import detection
-from ninja.io.detection import recognised
 from ninja.io.scp_reader import ARC_BYTES, ScpReader
 from ninja.io.sources import (
     KALDI_HEAD,
@@ -30,7 +28,7 @@ from ninja.io.sources import (
     kind_of,
 )
 from ninja.lattice import Array, Lattice
-from ninja.lattice.batch import Batch
+from ninja.lattice.batch import Batch, num_cores, read_ahead
 from ninja.lattice.lattice import frozen, has_graph_costs
 from ninja.lattice.symbols import EPSILON, SymbolTable
 
@@ -125,7 +123,7 @@ class Words:
         word = frozen(id_of[np.minimum(lattice.word, len(id_of) - 1)])
         if (word < 0).any():
             missing = lattice.words.word(int(lattice.word[np.flatnonzero(word < 0)[0]]))
-            raise SymbolError(f"word {missing!r} is not in the symbol table; is it the right one?", key=lattice.key)
+            raise SymbolError(f"word {missing!r} is not in the symbol table; is it the right table?", key=lattice.key)
         return lattice.replace(word=word, words=self.table)
 
     def _refuse_mixture(self) -> None:
@@ -442,6 +440,22 @@ def _chained(first: list[Batch], rest: Iterator[Batch]) -> Iterator[Batch]:
         yield from rest
     finally:
         rest.close()  # type: ignore[attr-defined]
+
+
+def recognised(head: bytes, name: str, encoding: str = "utf-8") -> Reader | None:
+    """Return the reader for a file, detected by its first bytes; None for Kaldi archives and unknown formats.
+
+    Raises:
+        FormatError: The file is compressed in an unsupported way, empty, or of a known kind without lattices.
+    """
+    if not head.removeprefix(BOM).strip() and detection.needs_content(name):
+        raise FormatError("the file is empty; is it still being written?", name)
+    format = detect(head, name)
+    if (format is None or format.name == "text") and by_mark(head) is None:  # .txt files may have any content
+        reason = (detection.advice(head, name) if format is None else None) or detection.other_kind(head)
+        if reason is not None:
+            raise FormatError(reason, name)
+    return None if format is None or format.read == KALDI_READ else Reader.of(format, {}, encoding)
 
 
 def words_in(sources: Sources, format: str | None, encoding: str) -> SymbolTable | None:

@@ -66,7 +66,7 @@ class ResumedWriter(KaldiWriter):
         self._checkpoint_time = time.monotonic()
 
     def _refuse_addition(self, key: str, lattice: Lattice) -> None:
-        """Raise `OptionError` if a lattice cannot be added to the existing output.
+        """Check that a lattice can be added to the existing output.
 
         Raises:
             OptionError: The output is complete and its run is unknown, or the ids of words differ from the output's.

@@ -16,8 +16,7 @@ from ninja.files.stream import STDIN as STDOUT
 from ninja.files.stream import Guard, is_file, is_read_once, is_remote
 from ninja.formats.format import FIELDS, KALDI, Format, OutputFormat, WriteSettings, fill_options
 from ninja.formats.kaldi.archive import ArchiveOutput, EncodedBatch
-from ninja.io.keys import LONGEST_KEY, check_key
-from ninja.io.losses import COSTS, Item, converted, describe_losses, lost_fields, with_scales
+from ninja.io.losses import COSTS, LONGEST_KEY, Item, check_key, converted, describe_losses, lost_fields, with_scales
 from ninja.io.sources import ChosenScales, scales_path, table_path
 from ninja.io.word_tables import OutputWords
 from ninja.lattice import Kind, Lattice, Scales
@@ -133,9 +132,8 @@ class LatticeWriter:
         self._keys: Counter[str] = Counter()
         self._is_open = False
         self._words: OutputWords | None = None  # symbol table of the output; None while no lattice has words
-        self._scales = ScalesOutput(
-            filter(None, output.target[:2]), output.chosen if self._keeps >= COSTS else None, output.guard
-        )
+        beside = filter(None, (output.target.archive, output.target.script))
+        self._scales = ScalesOutput(beside, output.chosen if self._keeps >= COSTS else None, output.guard)
 
     @property
     def needs_words(self) -> bool:

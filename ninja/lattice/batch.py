@@ -1,20 +1,36 @@
-"""``Batch``: lattices that an operation processes in one call; collection of single lattices into batches."""
+"""``Batch``: lattices that an operation processes in one call; threads that read batches ahead or process them."""
 
 from __future__ import annotations
 
+import math
+import os
+import threading
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import TypeVar
+from itertools import chain, islice
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, TypeVar
 
 from ninja import _core
-from ninja.errors import LatticeError, NinjaError, OptionError
+from ninja.errors import InputError, LatticeError, NinjaError, OptionError, starting_threads
 from ninja.lattice.lattice import SLOTS, Lattice
 from ninja.lattice.symbols import SymbolTable
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 Fault = tuple[int, NinjaError]  # the number of lattices of the batch that precede a failed one, and its error
 KernelResult = tuple[object, list[tuple[int, str]]]  # items; index and message of each lattice that failed
 Keyed = tuple[str, Lattice]
 MAX_LATTICES = 16  # limit for batches that are collected from single lattices
 MAX_ARCS = 20_000  # limit for these batches, unless a single lattice has more
+AHEAD = 3  # tasks per thread: running, waiting to run, or done and waiting for an earlier task
+CREDITS = 32  # how far to read ahead, in units of CREDIT_BYTES
+CREDIT_BYTES = 1 << 20
+_QUOTAS = ("/sys/fs/cgroup/cpu.max", "/sys/fs/cgroup/cpu/cpu.cfs_quota_us")  # quota files of cgroups, versions 2 and 1
+_PERIOD = "/sys/fs/cgroup/cpu/cpu.cfs_period_us"
+Task = TypeVar("Task")
+Result = TypeVar("Result")
 
 
 class Batch:
@@ -288,3 +304,132 @@ def _type_name(value: object) -> str:
     """Return the name of a value's type with an indefinite article."""
     name = type(value).__name__
     return f"{'an' if name[:1] in 'AEIOUaeiou' else 'a'} {name}"
+
+
+def num_cores() -> int:
+    """Return the number of cores that this process may use, considering its CPU affinity and its cgroup quota.
+
+    Source: Linux, Documentation/admin-guide/cgroup-v2.rst, cpu.max; Documentation/scheduler/sched-bwc.rst.
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quota = _quota()
+    return cores if quota is None else max(1, min(cores, math.ceil(quota)))
+
+
+def _quota() -> float | None:
+    """Return the CPU quota of the cgroup in cores, or None if there is no limit."""
+    for path in _QUOTAS:
+        try:
+            with open(path) as file:
+                fields = file.read().split()
+            if len(fields) == 1:
+                with open(_PERIOD) as file:
+                    fields += file.read().split()
+            quota, period = (float(field) for field in fields)  # "max" is not a number
+        except (OSError, ValueError):
+            continue
+        return quota / period if quota > 0 and period > 0 else None
+    return None
+
+
+def in_order(work: Callable[[Task], Result], tasks: Iterable[Task], jobs: int) -> Iterator[Result]:
+    """Compute the results of tasks on several threads, and yield them in the order of the tasks.
+
+    Tasks are drawn from the iterable on the caller's thread, at most `AHEAD` per thread in advance. When the generator
+    is closed, threads end after their current task.
+
+    Args:
+        work: Function that computes the result of a task.
+        tasks: The tasks.
+        jobs: Number of threads, ≥ 1. With 1, or if there is a single task, tasks run on the thread of the caller.
+
+    Raises:
+        Exception: Raised by `work` or by the iterable, after the results of all earlier tasks.
+    """
+    if jobs == 1:
+        yield from map(work, tasks)
+        return
+    rest = iter(tasks)
+    waiting: deque[Future[Result]] = deque()
+    failure: BaseException | None = None  # raised by the iterable
+
+    def next_tasks(count: int) -> Iterator[Task]:
+        nonlocal failure
+        try:
+            yield from islice(rest, count)
+        except Exception as error:
+            failure = error
+
+    first = list(next_tasks(2))
+    if len(first) < 2:  # no threads for a single task, as a small input is a single batch
+        yield from map(work, first)
+        if failure is not None:
+            raise failure
+        return
+    rest = chain(first, rest)
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(jobs, "ninja-worker") as pool:
+        try:
+            while True:
+                if failure is None:
+                    for task in next_tasks(AHEAD * jobs - len(waiting)):
+                        with starting_threads():
+                            waiting.append(pool.submit(work, task))
+                if not waiting:
+                    break
+                yield waiting.popleft().result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+    if failure is not None:
+        raise failure
+
+
+def read_ahead(batches: Iterator[Batch]) -> Iterator[Batch]:
+    """Yield batches that a thread reads ahead, at most ``CREDITS * CREDIT_BYTES`` bytes or one batch.
+
+    The thread ends after the last batch, at the first exception, which is raised here, or soon after the generator is
+    closed.
+
+    Raises:
+        InputError: This process was forked after the first batch; the thread does not exist in the new process.
+    """
+    process = os.getpid()
+    ready: SimpleQueue[Batch | BaseException | None] = SimpleQueue()
+    credits: SimpleQueue[bool] = SimpleQueue()  # True for each unit that may be read, False to stop
+    for _ in range(CREDITS):
+        credits.put(True)
+
+    def run() -> None:
+        end: BaseException | None = None
+        try:
+            for batch in batches:
+                for _ in range(_cost(batch)):
+                    if not credits.get():
+                        return
+                ready.put(batch)
+        except BaseException as error:  # raised in the caller's thread
+            end = error
+        finally:
+            batches.close()  # type: ignore[attr-defined]
+            ready.put(end)
+
+    thread = threading.Thread(target=run, name="ninja-read-ahead", daemon=True)
+    with starting_threads():
+        thread.start()
+    try:
+        while (batch := ready.get()) is not None and not isinstance(batch, BaseException):
+            yield batch
+            if os.getpid() != process:
+                raise InputError("these files were opened before this process was forked; open them again")
+            for _ in range(_cost(batch)):
+                credits.put(True)
+        if batch is not None:
+            raise batch
+    finally:
+        for _ in range(CREDITS):
+            credits.put(False)
+
+
+def _cost(batch: Batch) -> int:
+    return min(CREDITS, 1 + batch.size // CREDIT_BYTES)

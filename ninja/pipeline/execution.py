@@ -15,13 +15,12 @@ from typing import Any, NamedTuple, TypeVar
 from ninja.errors import LatticeError, Log, NinjaError, OptionError, Summary, SymbolError, all_failed, counted
 from ninja.files.output import text_output
 from ninja.files.stream import is_read_once
-from ninja.files.threads import in_order, num_cores
 from ninja.io.inputs import Inputs, Output, TextOutput
 from ninja.io.word_tables import write_table
 from ninja.io.writer import KaldiWriter, LatticeWriter, OutputSettings
 from ninja.io.writing import open_writer
 from ninja.lattice import Lattice
-from ninja.lattice.batch import Batch, collect_batches
+from ninja.lattice.batch import Batch, collect_batches, in_order, num_cores
 from ninja.lattice.lattice import ListLattice
 from ninja.pipeline.file_outputs import output_folder, write_each
 from ninja.pipeline.lost_fields import LostFields
@@ -455,7 +454,7 @@ def open_output(output: Output, inputs: Inputs) -> Iterator[LatticeSink]:
     if output.is_per_file:
         raise OptionError(f"{output.name}: the command writes a single output; name a file")
     log = inputs.log
-    if not output.resolved.is_kaldi:
+    if output.to is None and not output.resolved.is_kaldi:
         output = as_it_came(output, inputs)
     if output.is_stdout and sys.stdout.isatty() and output.to is None:
         output = replace(output, name="ark,t:-")
@@ -477,7 +476,7 @@ def open_output(output: Output, inputs: Inputs) -> Iterator[LatticeSink]:
         guard=output.guard,
         originals=originals,
     )
-    writer = open_writer(settings) if settings.resume or not is_kaldi else KaldiWriter(settings)
+    writer = KaldiWriter(settings) if is_kaldi and not settings.resume else open_writer(settings)
     inputs.spells_words |= output.resolved.spells_words
     try:
         with writer:

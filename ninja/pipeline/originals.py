@@ -16,13 +16,17 @@ LINES = ".jsonl"
 def as_it_came(output: Output, inputs: Inputs) -> Output:
     """Return an output in the format of the inputs, if these are recogniser results with the output's extension.
 
-    Formats of recogniser results keep all fields of the input files. A format that the user selects takes precedence.
-    Files that contain a single JSON document are not joined into one output.
+    Formats of recogniser results keep all fields of the input files. Files that contain a single JSON document are not
+    joined into one output.
+
+    Args:
+        output: An output that is no Kaldi archive, and whose format the user has not selected.
+        inputs: Inputs of the run.
     """
-    if output.to is not None or output.is_stdout or output.is_per_file:
+    if output.is_stdout or output.is_per_file:
         return output
     form = output.resolved.format
-    is_unmarked = form.mark is None and not output.resolved.is_kaldi  # other formats may use the same extension
+    is_unmarked = form.mark is None  # other formats may use the same extension
     if not (is_unmarked or LINES in form.extensions) or not (files := plain_files(inputs)):
         return output
     from ninja.formats.nbest.json_lists import no_document

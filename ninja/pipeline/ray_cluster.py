@@ -17,7 +17,7 @@ import ray
 from ray.exceptions import ActorDiedError, RayError, RayTaskError
 
 from ninja.errors import NinjaError, OptionError, WorkerError, counted, named
-from ninja.files.threads import num_cores
+from ninja.lattice.batch import num_cores
 from ninja.pipeline.plan import Plan, Shard
 from ninja.pipeline.record import Record
 from ninja.pipeline.shard import Work, run_shard

@@ -12,8 +12,9 @@ from ninja.formats.content import LIST_HEAD, first_rows, is_list, names_script
 from ninja.formats.format import HEAD, by_mark, detect
 from ninja.formats.nbest.transcripts import NAME, has_keys
 from ninja.io import detection
-from ninja.io.detection import names_in, recognised
+from ninja.io.detection import names_in
 from ninja.io.inputs import Inputs
+from ninja.io.reader import recognised
 from ninja.io.sources import SourceFile, is_kaldi
 
 TEXT = (".tsv", ".txt", ".text", ".csv")  # extensions of transcripts, and of other formats

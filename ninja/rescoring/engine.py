@@ -23,8 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja import _search
-from ninja.errors import LatticeError, ModelError, NinjaError
-from ninja.files.threads import starting_threads
+from ninja.errors import LatticeError, ModelError, NinjaError, starting_threads
 from ninja.graph import best_path, connect, path_lattice, reverse, select_arcs
 from ninja.lattice import Lattice
 from ninja.lattice.lattice import as_list_of, frozen

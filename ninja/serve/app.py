@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ninja.context.correction.stage import CorrectedUtterance
 from ninja.context.entities.lists import PhraseList
-from ninja.files.threads import num_cores
 from ninja.lattice import Lattice
+from ninja.lattice.batch import num_cores
 from ninja.lattice.lattice import ListLattice, as_list_of
 from ninja.libraries import needed_for
 from ninja.rescoring.utterances import Submission

@@ -144,7 +144,7 @@ def test_files_of_a_killed_writer_are_no_obstacle():
     script = """
 import os, ninja
 output = ninja.write("out.ark").__enter__()
-output._file.write(b"half")
+output._archive.file.write(b"half")
 os.kill(os.getpid(), 9)
 """
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}

@@ -25,7 +25,7 @@ from ninja.files.stream import Stream
 from ninja.formats.format import HEAD
 from ninja.formats.slf import write_slf
 from ninja.graph import from_arcs
-from ninja.io.detection import recognised
+from ninja.io.reader import recognised
 from ninja.lattice.symbols import SymbolTable
 
 WORDS = SymbolTable.from_words(["<eps>", "a", "b"])

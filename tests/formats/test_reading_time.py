@@ -31,7 +31,7 @@ from ninja.errors import NinjaError
 from ninja.formats.format import HEAD, by_mark, formats
 from ninja.formats.hypotheses.marks import fields_of
 from ninja.formats.torch_file import load, opened
-from ninja.io import reading
+from ninja.io import reader
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm.ngram.model import read_arpa, read_const_arpa
 from ninja.lm.stored_network import read_safetensors
@@ -69,7 +69,7 @@ def read_whole(name: str) -> Read:
     """Return a function that reads all entries of a file of a format in this thread."""
 
     def read(path: str) -> object:
-        with mock.patch.object(reading, "read_ahead", lambda batches: batches):
+        with mock.patch.object(reader, "read_ahead", lambda batches: batches):
             return [None for _ in ninja.read(path, format=name, on_error=lambda *_: None)]
 
     return read

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import sys
 from collections.abc import Iterator
 from itertools import islice, pairwise
 from pathlib import Path
@@ -106,10 +107,24 @@ class Recorder:
         self.state = "stopped"
 
 
+class Stream:
+    """A standard stream of this process that is or is not a terminal."""
+
+    def __init__(self, name: str, is_terminal: bool) -> None:
+        self.name, self.isatty = name, lambda: is_terminal
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(getattr(sys, self.name), name)
+
+
+def terminal_system(*, prints: bool) -> SimpleNamespace:
+    """Return the module `sys` with a terminal as stderr, and also as stdout if `prints`."""
+    return SimpleNamespace(**vars(sys) | {"stderr": Stream("stderr", True), "stdout": Stream("stdout", prints)})
+
+
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> list[Recorder]:
-    tty, pipe = SimpleNamespace(isatty=lambda: True), SimpleNamespace(isatty=lambda: False)
-    monkeypatch.setattr(entry, "sys", SimpleNamespace(stderr=tty, stdout=pipe))
+    monkeypatch.setattr(entry, "sys", terminal_system(prints=False))
     monkeypatch.setattr("ninja.cli.progress_bar.ProgressBar", Recorder)
     Recorder.made.clear()
     return Recorder.made
@@ -259,8 +274,7 @@ def test_the_line_has_a_share_and_the_time_left_or_a_rate() -> None:
 def test_no_line_is_drawn_among_results_on_the_terminal(
     files: Path, terminal: list[Recorder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tty = SimpleNamespace(isatty=lambda: True)
-    monkeypatch.setattr(entry, "sys", SimpleNamespace(stderr=tty, stdout=tty))
+    monkeypatch.setattr(entry, "sys", terminal_system(prints=True))
     found = CliRunner().invoke(group, ["best", str(files / "a.ark.gz")])
     assert found.exit_code == 0, found.output
     assert not terminal

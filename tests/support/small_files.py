@@ -26,7 +26,7 @@ from ninja.formats.kaldi import matrices
 from ninja.formats.kaldi.tables import read_segments, read_text
 from ninja.formats.kaldi.transition_model import read_transition_model
 from ninja.formats.kaldi.word_phones import read_align_lexicon, read_word_boundary
-from ninja.io import reading
+from ninja.io import reader
 from ninja.lattice import Lattice, SymbolTable
 from ninja.lattice.nbest import Hypothesis, NBest, sentence
 from ninja.lm.kaldi import nnet3
@@ -67,7 +67,7 @@ def written(form: Format, folder: Path) -> bytes:
 def read_as(name: str) -> Callable[[str], object]:
     def read(path: str) -> object:
         found = []
-        with mock.patch.object(reading, "read_ahead", lambda batches: batches):
+        with mock.patch.object(reader, "read_ahead", lambda batches: batches):
             for _, each in islice(ninja.read(path, format=name, words=WORDS, on_error=lambda *_: None), 50):
                 found.append(each)
         return found

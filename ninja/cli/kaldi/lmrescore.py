@@ -15,6 +15,7 @@ from ninja.cli.source import reads_lattices, use_log, write
 from ninja.errors import Log, ModelError, OptionError, counted
 from ninja.io.inputs import Inputs
 from ninja.lattice import Lattice
+from ninja.lattice.batch import num_cores
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm.ngram.compose import compose_ngram
 from ninja.lm.ngram.model import NgramLM
@@ -102,7 +103,7 @@ def lmrescore(
         if not math.isfinite(value):
             raise OptionError(f"{name} is {value}, but must be finite")
     words = inputs.need_table()
-    if current_console().threads > 1 and unk_penalty is None:
+    if (current_console().jobs or num_cores()) > 1 and unk_penalty is None:
         words.complete()  # otherwise the set of unknown words would depend on the progress of the reader
     model = loaded(lm, words, load_options)  # also loaded here so that an error is reported once
     if model.oov_score is not None:

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
-from typing import NamedTuple, Protocol
+from queue import Queue
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from ninja._tables import FileBatches, TableReader, TableWriter
-from ninja.errors import FormatError, NinjaError, OptionError, TableError
-from ninja.files.gzip import GzipWriter
+from ninja.errors import FormatError, NinjaError, OptionError, TableError, starting_threads
+from ninja.files.gzip import Bytes, GzipWriter
 from ninja.files.names import LARGEST_OFFSET, resolve_listed
 from ninja.files.output import PartFile, StandardOutput, Target
 from ninja.files.stream import STDIN as STDOUT
 from ninja.files.stream import Guard, Place, Stream, open_stream
-from ninja.files.threads import WriteQueue, starting_threads
 from ninja.formats.content import Content, Entry
 from ninja.formats.format import Field, Format, Read, Write
 from ninja.lattice import Kind, Lattice
@@ -31,6 +32,7 @@ MAGIC = b"\xd6\xfd\xb2\x7e"
 KALDI_IMAGE = re.compile(rb"(?:\s*\S{1,4096}[ \t])?" + MAGIC + rb".{4,60}?lattice", re.DOTALL)
 CHUNK = 1 << 19  # number of bytes read at a time, which fit in the processor cache together with their lattices
 FLUSH = 1 << 19  # bytes buffered before they are written
+LARGEST_QUEUE = 3  # contents that wait to be written, in addition to the one that is being written
 SCRIPT_CHUNK = 1 << 16  # number of bytes read at a time at an offset from a script file
 AHEAD = 1 << 21  # number of bytes of a plain file that are read ahead; more would not fit in the cache
 LARGEST_ENTRY = 1 << 31  # number of bytes above which an entry is considered damaged
@@ -274,6 +276,70 @@ class EncodedBatch(NamedTuple):
     keys: list[str]
     entries: TableWriter
     begins: list[int]  # offset of each lattice in bytes; empty without a script file
+
+
+class Buffer(Protocol):
+    """Encoded bytes, which can be cleared so that the memory is reused."""
+
+    def view(self) -> memoryview:
+        """Return the bytes, which must be released before the buffer is cleared."""
+
+    def clear(self) -> None:
+        """Remove the bytes."""
+
+
+class WriteQueue:
+    """Writes buffers to an output in a thread, in the order of the calls to `put`.
+
+    After an error nothing more is written; the error is raised by the next call to `put`, or by `wait`. The thread
+    starts with the first buffer, and ends in `wait` and `stop`; it may start again.
+
+    Args:
+        file: The output. Others may use it only after `wait` or `stop`, until the next call to `put`.
+        spare: List to which each buffer is added, cleared, once its bytes are written or, after an error, discarded.
+    """
+
+    def __init__(self, file: Bytes, spare: list[Any]) -> None:
+        self._file = file
+        self._spare = spare
+        self._buffers: Queue[Buffer | None] = Queue(LARGEST_QUEUE)
+        self._thread: threading.Thread | None = None
+        self._error: BaseException | None = None
+
+    def put(self, buffer: Buffer) -> None:
+        """Add a buffer to be written; block while `LARGEST_QUEUE` other buffers are waiting."""
+        if self._error is not None:
+            raise self._error
+        if self._thread is None:
+            thread = threading.Thread(target=self._run, name="ninja-write", daemon=True)
+            with starting_threads():
+                thread.start()
+            self._thread = thread
+        self._buffers.put(buffer)
+
+    def wait(self) -> None:
+        """Wait until all bytes are written."""
+        self.stop()
+        if self._error is not None:
+            raise self._error
+
+    def stop(self) -> None:
+        """Wait until all bytes are written; errors are not raised."""
+        if self._thread is not None:
+            self._buffers.put(None)
+            self._thread.join()
+            self._thread = None
+
+    def _run(self) -> None:
+        while (buffer := self._buffers.get()) is not None:
+            try:
+                with buffer.view() as content:
+                    if self._error is None:
+                        self._file.write(content)
+            except BaseException as error:  # raised in the caller's thread
+                self._error = error
+            buffer.clear()
+            self._spare.append(buffer)
 
 
 class ArchiveOutput:

@@ -7,7 +7,7 @@ import pytest
 from lattice_files import write_all
 
 from ninja.errors import OutputError
-from ninja.files.threads import LARGEST_QUEUE, WriteQueue
+from ninja.formats.kaldi.archive import LARGEST_QUEUE, WriteQueue
 from ninja.graph import from_arcs
 
 

@@ -10,8 +10,8 @@ import pytest
 from lattice_files import write_all
 
 from ninja.errors import ThreadError
-from ninja.files.threads import in_order, read_ahead
 from ninja.graph import from_arcs
+from ninja.lattice.batch import in_order, read_ahead
 
 ROOT = Path(__file__).resolve().parents[2]
 SAID = "cannot start a thread, because the limit of the system is reached; use fewer --jobs"
