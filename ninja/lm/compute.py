@@ -13,8 +13,8 @@ import torch
 
 from ninja import _networks
 from ninja.errors import OptionError
+from ninja.lattice.batch import FEWEST_ROWS, RowThreads
 from ninja.lm.devices import chosen_device
-from ninja.lm.row_threads import FEWEST_ROWS, RowThreads
 
 # Messages of libraries that have no exception type for lack of memory; file names may contain the word "memory".
 _NO_MEMORY = re.compile(r"out of memory|(?:can't|cannot|failed to) allocate|bad[_ ]alloc", re.IGNORECASE)

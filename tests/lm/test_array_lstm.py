@@ -14,11 +14,11 @@ from hypothesis import given
 from test_lm_kernels import slow_logsumexp
 
 from ninja.errors import ModelError, OptionError
+from ninja.lattice.batch import RowThreads
 from ninja.lm import load, sentence_logprobs
 from ninja.lm.protocol import LoadOptions
 from ninja.lm.recurrent import array_lstm
 from ninja.lm.recurrent.array_lstm import ArrayLstm
-from ninja.lm.row_threads import RowThreads
 from ninja.lm.stored_network import StoredNetwork
 
 torch = pytest.importorskip("torch")

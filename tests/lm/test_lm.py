@@ -19,7 +19,7 @@ from ninja.lm.trie import word_logprobs
 
 torch = pytest.importorskip("torch")
 
-from ninja.files import threads  # noqa: E402
+from ninja.lattice import batch  # noqa: E402
 from ninja.lm import compute, protocol  # noqa: E402
 from ninja.lm.recurrent import state_pool  # noqa: E402
 from ninja.lm.recurrent.lstm import LstmLM  # noqa: E402
@@ -162,7 +162,7 @@ def test_products_are_exact_where_onednn_may_not_use_the_instructions_of_bfloat1
 @pytest.mark.parametrize("rows_at_once", [1, 7, 256])
 @pytest.mark.parametrize("logit_words", [1, 16, 8192])
 def test_scores_do_not_depend_on_the_batch(monkeypatch, rows_at_once, logit_words):
-    monkeypatch.setattr(threads, "ROWS_AT_ONCE", rows_at_once)
+    monkeypatch.setattr(batch, "ROWS_AT_ONCE", rows_at_once)
     monkeypatch.setattr(state_pool, "LOGIT_WORDS", logit_words)
     random = np.random.default_rng(0)
     words = random.integers(1, NUM_WORDS, 300).astype(np.int32)

@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja import _networks
+from ninja.lattice.batch import FEWEST_ROWS, RowThreads
 from ninja.lattice.symbols import SymbolTable
 from ninja.lm.protocol import DEFAULTS, LanguageModel, LoadOptions, SlotPool
-from ninja.lm.row_threads import FEWEST_ROWS, RowThreads
 from ninja.lm.stored_network import SCALE, StoredNetwork, lstm_shapes
 from ninja.lm.word_map import Words
 
