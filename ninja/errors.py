@@ -11,9 +11,9 @@ import errno
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, fields
-from typing import ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 Default = TypeVar("Default")
 Options = TypeVar("Options")
@@ -221,6 +221,11 @@ class Log:
             raise error
         self.failures.append(error)
         self.on_error(error)
+
+    def checking_words(self, stage: Any) -> AbstractContextManager[Any]:
+        """Return a ``with`` block that checks words for the models of a stage; see ``RescoreReport.checking_words``."""
+        name = type(stage).__name__
+        raise OptionError(f"{name} requires a RescoreReport; use Inputs(..., log=ninja.RescoreReport(on_error=...))")
 
     def merge(self, part: Log) -> None:
         """Add the counts, notes and failures of another log."""

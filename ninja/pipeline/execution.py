@@ -33,7 +33,6 @@ from ninja.pipeline.stages import (
     WordCheckingStage,
     as_batch_of,
     call_safely,
-    checking_words,
 )
 
 Result = TypeVar("Result")
@@ -116,7 +115,7 @@ def reading(stage: object, log: Log, read: Read | None) -> AbstractContextManage
 
     Stages without models are not checked, nor are lattices that the caller reads with its own function.
     """
-    return checking_words(stage, log) if read is None and isinstance(stage, WordCheckingStage) else nullcontext(read)
+    return log.checking_words(stage) if read is None and isinstance(stage, WordCheckingStage) else nullcontext(read)
 
 
 @dataclass(slots=True)

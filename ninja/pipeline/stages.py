@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from ninja.errors import LatticeError, Log, NinjaError, OptionError
-from ninja.io.inputs import Inputs
 from ninja.lattice import Lattice
 from ninja.lattice.batch import Batch
 
@@ -115,23 +113,3 @@ def call_safely(function: Callable[[Lattice], Result], lattice: Lattice) -> Resu
     except NinjaError as error:
         error.key = error.key or lattice.key
         return error
-
-
-@contextmanager
-def checking_words(stage: WordCheckingStage, log: Log) -> Iterator[Callable[[Inputs], Pairs]]:
-    """Check in a ``with`` block how well the models of a stage cover the words of the lattices.
-
-    The block is passed a function that reads the lattices of inputs.
-
-    Raises:
-        OptionError: The log cannot store the coverage.
-        VocabularyError: Too many words are missing from a model.
-    """
-    if not hasattr(log, "vocabulary"):
-        name = type(stage).__name__
-        raise OptionError(f"{name} requires a RescoreReport; use Inputs(..., log=ninja.RescoreReport(on_error=...))")
-    report = cast("RescoreReport", log)
-    report.vocabulary = check = stage.vocabulary_check(report)
-    yield check.read
-    check.close()
-    report.tell_coverage()

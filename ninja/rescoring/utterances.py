@@ -9,13 +9,14 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, InvalidStateError
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
 from ninja.errors import LatticeError, Log, NinjaError, counted
+from ninja.io.inputs import Inputs
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.batch import Keyed, pairs
 from ninja.lattice.lattice import ListLattice
@@ -190,6 +191,20 @@ class RescoreReport(Log):
         for coverage in self.coverages:
             if self.on_note is not None:
                 self.on_note(f"vocabulary: {coverage}")
+
+    @contextmanager
+    def checking_words(self, stage: Any) -> Iterator[Callable[[Inputs], Iterator[Keyed]]]:
+        """Check in a ``with`` block how well the models of a stage cover the words of the lattices.
+
+        The block is passed a function that reads the lattices of inputs.
+
+        Raises:
+            VocabularyError: Too many words are missing from a model.
+        """
+        self.vocabulary = check = stage.vocabulary_check(self)
+        yield check.read
+        check.close()
+        self.tell_coverage()
 
     def summary(self, seconds: float, frame_shift: float) -> str:
         """Return a one-line summary of the run.
