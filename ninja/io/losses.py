@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
@@ -20,29 +19,8 @@ from ninja.lattice.network import ConfusionNetwork
 from ninja.lattice.times import state_times
 
 COSTS = {"graph", "acoustic", "apart", "unscaled"}
-LONGEST_KEY = 4096  # bytes, as Kaldi's tools read it
 _ONE_COST = ("costs", "scores")  # format options that may select a single unscaled cost
 ASSUMED_SHIFT = 0.01  # seconds, the default of all readers
-
-
-def check_field(key: str) -> None:
-    """Raise `LatticeError` if a key is empty or contains white space."""
-    if not key or key.split() != [key]:
-        raise LatticeError(f"the key {key!r} is empty or contains white space; use another key", key=key)
-
-
-def check_key(key: str, write: Write, encoding: str) -> None:
-    """Raise `LatticeError` if a format cannot store a key; `encoding` is that of the output."""
-    if write.key_is_field:
-        check_field(key)
-    if 4 * len(key) > LONGEST_KEY and len(os.fsencode(key)) > LONGEST_KEY:
-        raise LatticeError(f"the key is longer than {LONGEST_KEY} bytes", key=key[:60])
-    if write.encoded_keys:
-        try:
-            key.encode(encoding)
-        except UnicodeEncodeError as error:
-            message = f"the key cannot be encoded as {encoding.upper()}; use another key or encoding"
-            raise LatticeError(message, key=key) from error
 
 
 def lost_of_lattice(lattice: Lattice, keeps: frozenset[Field]) -> list[str]:

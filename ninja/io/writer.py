@@ -14,9 +14,9 @@ from ninja.files import remote
 from ninja.files.output import Facts, PartFile, Target, part_of, remove_facts, reported, toml_text, write_facts
 from ninja.files.stream import STDIN as STDOUT
 from ninja.files.stream import Guard, is_file, is_read_once, is_remote
-from ninja.formats.format import FIELDS, KALDI, Format, OutputFormat, WriteSettings, fill_options
+from ninja.formats.format import FIELDS, KALDI, Format, OutputFormat, Write, WriteSettings, fill_options
 from ninja.formats.kaldi.archive import ArchiveOutput, EncodedBatch
-from ninja.io.losses import COSTS, LONGEST_KEY, Item, check_key, converted, describe_losses, lost_fields, with_scales
+from ninja.io.losses import COSTS, Item, converted, describe_losses, lost_fields, with_scales
 from ninja.io.sources import ChosenScales, scales_path, table_path
 from ninja.io.word_tables import OutputWords
 from ninja.lattice import Kind, Lattice, Scales
@@ -25,6 +25,7 @@ from ninja.lattice.lattice import check_costs
 from ninja.lattice.symbols import SymbolTable
 
 _COMMENT = "Scales for the lattices next to this file, used by default by ninja best, score and other commands."
+LONGEST_KEY = 4096  # bytes, as Kaldi's tools read it
 Lossy = Literal["allow", "refuse"]
 Self = TypeVar("Self", bound="LatticeWriter")
 
@@ -439,3 +440,23 @@ def _remove(path: str) -> None:
     if is_file(path):
         with reported(path):
             (remote.remove if is_remote(path) else os.remove)(path)
+
+
+def check_field(key: str) -> None:
+    """Raise `LatticeError` if a key is empty or contains white space."""
+    if not key or key.split() != [key]:
+        raise LatticeError(f"the key {key!r} is empty or contains white space; use another key", key=key)
+
+
+def check_key(key: str, write: Write, encoding: str) -> None:
+    """Raise `LatticeError` if a format cannot store a key; `encoding` is that of the output."""
+    if write.key_is_field:
+        check_field(key)
+    if 4 * len(key) > LONGEST_KEY and len(os.fsencode(key)) > LONGEST_KEY:
+        raise LatticeError(f"the key is longer than {LONGEST_KEY} bytes", key=key[:60])
+    if write.encoded_keys:
+        try:
+            key.encode(encoding)
+        except UnicodeEncodeError as error:
+            message = f"the key cannot be encoded as {encoding.upper()}; use another key or encoding"
+            raise LatticeError(message, key=key) from error

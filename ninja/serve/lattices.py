@@ -20,8 +20,9 @@ from ninja.formats.kaldi.archive import KALDI, MAGIC, Vocabulary
 from ninja.formats.unsupported import refusal
 from ninja.io.detection import other_kind
 from ninja.io.layouts import Plain
-from ninja.io.losses import check_field, converted
+from ninja.io.losses import converted
 from ninja.io.sources import KALDI_HEAD, KALDI_READ, is_kaldi
+from ninja.io.writer import check_field
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.lattice import check, frozen
 from ninja.lattice.symbols import EPSILON, SymbolTable
