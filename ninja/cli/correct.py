@@ -117,7 +117,7 @@ def correct(
 
 
 def in_format_of(inputs: Inputs, destination: Output) -> Output:
-    """Return an output in the format of the inputs if they are transcripts, or if stdout can restore their format."""
+    """Return an output in the format of the inputs if they are transcripts, or if it can be written back to stdout."""
     name = None if inputs.format is None else inputs.format.partition(":")[0]
     if destination.to is not None or not (destination.is_stdout or name == NAME):
         return destination

@@ -13,7 +13,7 @@ from ninja.io.inputs import Inputs
 
 
 class PhraseTags:
-    """The phrases of an entity file, for the transcripts of lattices.
+    """Find the phrases of an entity file in the transcripts of lattices.
 
     Args:
         inputs: The lattices; all have one symbol table.

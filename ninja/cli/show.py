@@ -106,7 +106,7 @@ def _with_context(drawing: Drawing, model: str, entities: str, rnnlm: str | None
 
 
 def _select(inputs: Inputs, key: str | None) -> Lattice:
-    """Return the lattice with a key, or the only one if the key is None; print failures of other lattices.
+    """Return the lattice with a key, or the only lattice if the key is None; print failures of other lattices.
 
     Raises:
         InputError: There is no such lattice.

@@ -24,8 +24,8 @@ class ContextOptions:
     The words of phrases without a class, or with a class that no class model contains, have their usual probability,
     multiplied by exp(keyword_boost).
 
-    With the defaults, entering a class lowers the score of a one-word phrase and raises that of a longer phrase, as
-    long phrases are seldom false alarms.
+    With the defaults, entering a class lowers the score of a one-word phrase and raises the score of a longer
+    phrase, as long phrases are seldom false alarms.
 
     With a context model, `context_boost` replaces `keyword_boost`, because most of the evidence is in the gains of the
     model.

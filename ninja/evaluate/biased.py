@@ -82,7 +82,7 @@ def score_biased(
 
 
 def align(reference: Sequence[str], hypothesis: Sequence[str]) -> Alignment:
-    """Align a hypothesis with its reference as the biasing benchmark does: substitution 4, insertion and deletion 3.
+    """Align a hypothesis with its reference at the costs of the biasing benchmark: 4 for a substitution, else 3.
 
     Thus an insertion and a deletion around a correct word are cheaper than two substitutions.
     """

@@ -157,7 +157,7 @@ def read_transcript(body: bytes, format_name: str | None) -> Transcript:
 
 
 def write_transcript(transcript: Transcript) -> bytes:
-    """Return the document from which a transcript was read, with the words of its utterances.
+    """Return the document from which a transcript was read, with the current words of its utterances.
 
     Raises:
         LatticeError: A word cannot be written in the format.
@@ -181,7 +181,7 @@ def correctable() -> list[str]:
 
 
 def _is_correctable(format: Format) -> bool:
-    """Return whether a format is text that can be written again with other words."""
+    """Return whether a format is a text format that can be written again with changed words."""
     write = format.write
     if write is None or format.holds != "nbest" or format.name == "parquet":
         return False

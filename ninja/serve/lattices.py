@@ -36,7 +36,7 @@ NO_TABLE = "the lattice contains word ids, but this server was started without -
 
 
 class Vocabularies:
-    """The symbol table that all requests share; words that they spell are added to it.
+    """The symbol table that all requests share, to which new words of requests are added.
 
     When requests have added `most` words, later requests get a new table, so that memory use is bounded.
 

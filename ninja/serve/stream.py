@@ -128,7 +128,7 @@ class Streams:
         return 200
 
     async def _answer_updates(self, socket: WebSocket, fields: dict[str, Any]) -> int:
-        """Answer the updates of a session; return the code with which it is to be closed."""
+        """Answer the updates of a session; return the code with which to close the session."""
         message = await self._message(socket)
         if message is None:
             return RESTART

@@ -36,7 +36,7 @@ def with_normaliser(
     seed: int = 1,
     device: str = "cpu",
 ) -> LSTMLanguageModel:
-    """Return a copy of a trained network with layers that estimate its log-normaliser; its weights do not change.
+    """Return a copy of a trained network with layers that estimate its log-normaliser; other weights are the same.
 
     Args:
         module: The network, with its weights rounded as in a file; see `ninja.lm.checkpoint.as_stored`.

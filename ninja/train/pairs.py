@@ -152,7 +152,10 @@ class Mishearing:
         self._cumulative = weight.cumsum(axis=1) / weight.sum(axis=1, keepdims=True)
 
     def batch(self, size: int) -> tuple[list[LettersAndPhones], list[LettersAndPhones]]:
-        """Return phrases and a misrecognition of each; the second half has neighbours of the first half."""
+        """Return phrases and a misrecognition of each.
+
+        Each phrase in the second half is a neighbour of a phrase in the first half, where there are neighbours.
+        """
         rng, words = self._rng, self.words
         seeds = rng.integers(len(words.texts), size=size)
         chosen = [int(word) for word in seeds[: size - size // 2]]
@@ -190,7 +193,7 @@ class Mishearing:
         return [], self._errors(words.phones[word], self._num_phones, self._cumulative)
 
     def _errors(self, string: list[int], num_symbols: int, cumulative: npt.NDArray[np.float64] | None) -> list[int]:
-        """Return a string with simulated errors, which is not empty."""
+        """Return a string with simulated errors; the result is not empty."""
         rng, out = self._rng, []
         draws = rng.random((len(string), 3))
         for symbol, (error, kind, which) in zip(string, draws.tolist(), strict=True):

@@ -130,7 +130,7 @@ def tune_context(
         class_lm: Class model, as in `Tracker`.
         options: Options that are not tuned (``max_tokens``, ``unk_penalty``, ``max_arcs``), and initial boosts.
         old_lm: Language model of the first pass, as in `Tracker`.
-        acoustic_scale: Initial factor of acoustic costs, above 0. Factors from half to twice this one are tried.
+        acoustic_scale: Initial factor of acoustic costs, above 0. Factors from half to twice this value are tried.
         word_penalty: Initial cost of each word.
         max_general_rise: Allowed rise of general WER, percent absolute, ≥ 0.
         margin: Safety margin in nats, ≥ 0: general WER must stay within the allowed rise even if the keyword boost is
@@ -241,7 +241,7 @@ class _Search(Search[Setting]):
         return [Setting(*values) for values in product(*self._grid)]
 
     def preference(self, point: Setting) -> tuple[Any, ...]:
-        """Prefer class boosts near the initial one, then small keyword boosts, then points near the initial point."""
+        """Prefer class boosts near the initial boost, then small keyword boosts, then points near the initial point."""
         distance = math.hypot(
             (point.class_weight - self._start.class_weight) / 0.25,
             math.log2(point.acoustic_scale / self._start.acoustic_scale) / 0.5,

@@ -28,7 +28,7 @@ class Axis:
     at_high: str = ""
 
     def line(self, current: float, share: float, count: int) -> list[float]:
-        """Return values to try around the current one, without duplicates.
+        """Return values to try around the current value, without duplicates.
 
         Args:
             current: The current value.

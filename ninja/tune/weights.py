@@ -311,7 +311,7 @@ def grid(start: Weights, *, scales_vary: bool = True) -> list[Weights]:
 
 
 def _values(values: Iterable[float], start: float) -> list[float]:
-    """Return rounded values and the initial one, in increasing order."""
+    """Return the rounded values and the initial value, in increasing order."""
     near = {round(float(value), DIGITS) for value in values}
     return sorted({start, *(value for value in near if abs(value - start) >= 0.5 * 10.0**-DIGITS)})
 
@@ -331,7 +331,7 @@ def _models_to_choose_from(outcomes: Outcomes, points: Points, start: Weights) -
     """Return the points of the best model alone, or the points of mixtures if they are significantly better.
 
     Returns:
-        The numbers of the points, and the number of the one with the initial weights.
+        The numbers of the points, and the number of the point with the initial weights.
     """
     is_mixed = np.array([max(point.mixture, default=1.0) < 1.0 for point in points])
     total = outcomes.expected.sum(1)

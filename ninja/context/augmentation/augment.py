@@ -222,7 +222,7 @@ class Augmenter:
         return self._lists[phrases]
 
     def _of_word(self, word: int) -> list[list[int]]:
-        """Return the pronunciations of a word: none if it must not be replaced, an empty one if it is silent."""
+        """Return the pronunciations of a word: none for words never to be replaced, an empty one for silent words."""
         if word not in self._pronunciations:
             spelling, known = self.words.word(word), self.confusion.id
             variants = [()] if spelling in self._silent else filter(None, self.pronouncer.of(spelling))

@@ -149,7 +149,7 @@ def _filtered(phrases: PhraseList, texts: set[str]) -> PhraseList:
 
 
 def _spelled(variants: list[Variant]) -> list[Variant]:
-    """Add written words to variants without them, which the identity normalizer creates."""
+    """Add the written words to variants that lack them because the normalizer is the identity."""
     return [
         variant if variant.written else variant._replace(written=tuple(variant.text.split())) for variant in variants
     ]

@@ -56,7 +56,7 @@ class Transcript(NamedTuple):
     confidences: list[float] | None  # confidence of each lexical word
 
     def is_boundary(self, place: int) -> bool:
-        """Return whether a written word begins at a lexical word."""
+        """Return whether the index of a lexical word is a boundary between written words."""
         return place in (0, len(self.word)) or self.word[place] != self.word[place - 1]
 
     def written_span(self, begin: int, end: int) -> tuple[int, int]:
@@ -125,7 +125,7 @@ class Corrector:
         return self.decision.confident_threshold if has_confidences else self.decision.threshold
 
     def transcript(self, words: Sequence[str], confidences: Sequence[float] | None = None) -> Transcript:
-        """Return the lexical words of written words."""
+        """Return a transcript with the lexical words of written words."""
         forms = self.normalizer.forms(words)
         index = [number for number, form in enumerate(forms) for _ in form]
         lexical = [word for form in forms for word in form]
@@ -259,7 +259,7 @@ def _change(
 def _written(transcript: Transcript, phrase: Sequence[str], begin: int, end: int, *, is_cased: bool) -> tuple[str, ...]:
     """Return the words of a phrase with the punctuation and the initial capital of the words that it replaces.
 
-    A phrase of a list without capitals is capitalised if all the replaced words are.
+    A phrase of a list without capitals is capitalised if all the replaced words are capitalised.
     """
     words = transcript.written
     before = [word for word in words[:begin] if any(map(str.isalnum, word))]

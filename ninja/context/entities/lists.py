@@ -270,7 +270,7 @@ class _Scope:
 
 @dataclass(slots=True)
 class _Builder:
-    """Creates the phrase lists of sections, and records duplicates."""
+    """Create the phrase lists of sections, and record duplicates."""
 
     spell: Normaliser
     edit_evidence: EditEvidence

@@ -62,7 +62,7 @@ def in_place_of(phrase: Sequence[str], first: str, last: str, *, begins_sentence
 
 
 def _with_ending(word: str, ending: str) -> str:
-    """Append punctuation to a word, except the part that the word ends with already."""
+    """Append punctuation to a word, except the part with which the word already ends."""
     shared = next(count for count in range(len(ending), -1, -1) if word.endswith(ending[:count]))
     if not shared and ending and ending[0] not in "'\"":
         word = word.rstrip(_SEPARATORS) or word

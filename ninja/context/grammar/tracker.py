@@ -38,8 +38,8 @@ class Tracker:
     """Track word histories in a contextual grammar.
 
     The state of a history is an integer that identifies a set of tokens. A token is a state of the grammar, outside all
-    phrases or inside one, with the score of the best path to it. Equal sets have the same integer, so that histories
-    with the same future can be recombined. The score of a word is the gain of the best token.
+    phrases or inside a phrase, with the score of the best path to it. Equal sets have the same integer, so that
+    histories with the same future can be recombined. The score of a word is the gain of the best token.
 
         state = tracker.start(lists)
         states, gains = tracker.advance(states, words)      for each word

@@ -57,7 +57,7 @@ class Retriever:
         return phrases.nearest(self.vectors([""] * len(spans), spans), self.options.phrases)
 
     def vectors(self, texts: Sequence[str], phones: Sequence[Phones]) -> Vectors:
-        """Return the cached vectors of phrases, or of spans, whose texts are ""."""
+        """Return the vectors of phrases, or of spans, whose texts are ""; vectors are cached."""
         if not texts:
             return np.zeros((0, 0), np.float32)
 

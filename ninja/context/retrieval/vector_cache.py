@@ -14,7 +14,7 @@ NO_ROW = -1
 
 
 class VectorCache:
-    """A thread-safe cache of vectors of equal size, from which the least recently used are evicted."""
+    """A thread-safe cache of vectors of equal size, from which the least recently used vectors are evicted."""
 
     def __init__(self, capacity: int = CAPACITY) -> None:
         self._capacity = capacity

@@ -51,7 +51,7 @@ class BlockUpdate:
         )
 
     def apply(self, mean: torch.Tensor, begin: torch.Tensor | None = None) -> torch.Tensor:
-        """Apply the mean of the workers' weights after a block.
+        """Update the model with the mean of the workers' weights after a block.
 
         Args:
             mean: The mean of the weights.
@@ -221,7 +221,7 @@ class BlockMomentum(torch.nn.Module):
         self._begin_block()
 
     def _check_sizes(self, size: int) -> None:
-        """Raise a `WorkerError` on all workers unless they have vectors of one size."""
+        """Raise a `WorkerError` on all workers unless their vectors have the same size."""
         sizes = torch.tensor([size, -size], device=self._weights[0].device)
         dist.all_reduce(sizes, dist.ReduceOp.MAX, group=self.group)
         most, least = int(sizes[0]), -int(sizes[1])
@@ -265,5 +265,5 @@ def block_factors(momentum: float | None, weight: float, workers: int) -> tuple[
 
 
 def _change(buffer: torch.Tensor, first: torch.Tensor) -> torch.Tensor:
-    """Return the change of a buffer in a block; 0 where it is unchanged, even if it is infinite."""
+    """Return the change of a buffer in a block; 0 for unchanged elements, even if they are infinite."""
     return torch.where(buffer == first, torch.zeros_like(buffer), buffer - first)

@@ -34,7 +34,7 @@ class Learner:
 
 
 class SingleWorker:
-    """A worker that trains alone; base class of the methods.
+    """A worker that trains alone; base class of the methods that combine the updates of workers.
 
     Between two synchronizations, `assignments` yields the steps of this worker; `before_step` and `after_step` are
     called around each step. After `synchronize`, all workers agree on the batches that were taken.
