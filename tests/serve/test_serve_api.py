@@ -397,7 +397,7 @@ def object_of(name: str) -> Any:
 
 
 def test_a_penalty_that_depends_on_other_requests_is_refused() -> None:
-    with pytest.raises(OptionError, match="so that scores would depend on other requests; set unk_penalty, or"):
+    with pytest.raises(OptionError, match="so scores would depend on other requests; set unk_penalty or, with"):
         Scorer(FakeLM(), RescoreOptions())
     Scorer(FakeLM(), RescoreOptions(), words=symbols()).close()
 
