@@ -141,11 +141,11 @@ class TransformerLanguageModel(nn.Module):
 
 
 def rotate(vector: Tensor, turn: Tensor) -> Tensor:
-    """Rotate the pairs of numbers of each head; a pair has the indices i and i + head width / 2.
+    """Apply rotary position embeddings to each head; the elements i and i + head width / 2 are a pair.
 
     Args:
         vector: Queries or keys, float [..., heads, head width].
-        turn: Rotations from `TransformerLanguageModel.turns`, complex64 [..., 1, head width / 2].
+        turn: Complex rotation factors from `TransformerLanguageModel.turns`, complex64 [..., 1, head width / 2].
     """
     first, second = vector.chunk(2, -1)
     cosine, sine = turn.real.to(vector.dtype), turn.imag.to(vector.dtype)

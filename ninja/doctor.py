@@ -53,7 +53,7 @@ def examine() -> Iterator[Finding]:
         yield _attempt(f"ninja.{stub.stem}", partial(_compiled, stub.stem), f"reinstall {DISTRIBUTION}")
     for name in ALWAYS_NEEDED:
         yield _attempt(name, partial(importlib.metadata.version, name), f"pip install {name}")
-    yield _attempt("model", _model, f"give --rnnlm, or reinstall {DISTRIBUTION}")
+    yield _attempt("model", _model, f"specify --rnnlm, or reinstall {DISTRIBUTION}")
     yield _build_tool()
     yield from _names()
     distributions = importlib.metadata.packages_distributions()

@@ -120,7 +120,7 @@ class SlfWhole {
         if (missing_ == nullptr) {
           refuse("the link has no score " + cost.field + "=" +
                      (cost.item < 0 ? "" : " (item " + std::to_string(cost.item) + ")") +
-                     ", but others have; give a value for missing ones: --from slf:missing_score=0",
+                     ", but others have; specify a value for missing ones: --from slf:missing_score=0",
                  text_.line[link]);
         }
         (cost.acoustic ? text_.acoustic : text_.graph)[link] += static_cast<float>(*missing_);

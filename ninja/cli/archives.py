@@ -82,7 +82,7 @@ def split(inputs: Inputs, destination: Output, nj: int | None, utt2spk: str | No
       ninja split lat.ark.gz --utt2spk utt2spk -o lat.SPK.ark.gz
     """
     if nj is None and utt2spk is None:
-        raise click.UsageError("give --nj, --utt2spk, or both")
+        raise click.UsageError("specify --nj, --utt2spk, or both")
     placeholder = "SPK" if nj is None else "JOB"
     if placeholder not in destination.name:
         raise click.UsageError(f"-o {destination.name} must contain {placeholder} to give each part a different name")

@@ -334,7 +334,7 @@ class Sectioned(click.Command):
         for option in options:
             if len(values := all_values.get(option.name, ())) > 1:
                 times = "twice" if len(values) == 2 else f"{len(values)} times"
-                advice = getattr(option.type, "several", None) or "give it once"
+                advice = getattr(option.type, "several", None) or "specify it once"
                 raise OptionError(f"{option.opts[0]} is given {times}: {' and '.join(map(str, values))}; {advice}")
         return super().parse_args(ctx, args)
 

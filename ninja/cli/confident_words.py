@@ -85,7 +85,7 @@ def confidence_estimator(
         model = read_confidence_model(settings.model)
         if model.needs_unboosted and settings.unboosted is None:
             raise OptionError(
-                "the confidence model uses posteriors without boosts; give the lattices without boosts (--unboosted)"
+                "the confidence model uses posteriors without boosts; specify the lattices without boosts (--unboosted)"
             )
         if model.scales != scales:
             current_console().note(

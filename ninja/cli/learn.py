@@ -92,13 +92,13 @@ def learn(
         _undo(edit_files, lists, output_file)
         return
     if not edit_files:
-        raise OptionError("name the file of edits, or give --undo")
+        raise OptionError("name the file of edits, or specify --undo")
     if len(edit_files) > 2:
         raise OptionError(
-            f"{len(edit_files)} sources are given; give one file of edits, or the transcripts before and after them"
+            f"{len(edit_files)} sources are given; specify one file of edits, or the transcripts before and after them"
         )
     if (dev is None) != (ref is None):
-        raise OptionError("--dev and --ref are the hypotheses and the references of a development set; give both")
+        raise OptionError("--dev and --ref are the hypotheses and the references of a development set; specify both")
     inputs = build_inputs(edit_files, reading)["inputs"]
     edits = read_edits(edit_files[0]) if len(edit_files) == 1 else _edits(inputs, *edit_files)
     stage = Correction(

@@ -131,7 +131,9 @@ def info(name: str, model: LanguageModel, as_json: bool) -> None:
 @output_file("Text file for the scores")
 @click.option("--keys/--no-keys", default=True, help="Whether each line of TEXT begins with a key.")
 @click.option("--int", "as_ids", is_flag=True, help="TEXT contains word ids of the model instead of words.")
-@click.option("--unk-penalty", default=0.0, help="Cost added to the score of <unk> for each unknown word.")
+@click.option(
+    "--unk-penalty", default=0.0, help="Cost in nats that is added to the cost of <unk> for each unknown word."
+)
 @normalizer_option
 def score(
     name: str,

@@ -73,7 +73,7 @@ WORD_OPTIONS: dict[str, Callable[[Command], Command]] = {  # field of LoadOption
     "text_transform": click.option(
         "--text-transform",
         type=click.Choice(get_args(TextTransform)),
-        help="Convert words to lower case before subword models (Hugging Face) score them; for lattices in upper case.",
+        help="Convert words to lower case before Hugging Face models score them. Use this for lattices in upper case.",
     ),
 }
 

@@ -137,7 +137,7 @@ def oracle(
     """
     if word_symbol_table is not None:
         if inputs.words is not None:
-            raise click.UsageError("--word-symbol-table is an alias of --words; give one of them")
+            raise click.UsageError("--word-symbol-table is an alias of --words; specify one of them")
         inputs.words = word_symbol_table
     table = inputs.table()
     if oov is not None and table is not None:

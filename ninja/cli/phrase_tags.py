@@ -26,7 +26,7 @@ class PhraseTags:
         self._stage = Contextual(Context(entities, guard=inputs.guard))
 
     def tagged(self, key: str, words: Sequence[str]) -> tuple[str, list[dict[str, Any]]]:
-        """Return the transcript of an utterance with tags, and its phrases as they are printed in JSON."""
+        """Return the tagged transcript of an utterance, and its phrases as JSON objects."""
         self._stage.bind(self._words, self._log, len(self._words) - 1 if self._words.grows else 0)
         matches = self._stage.matches(key, words)
         phrases = [

@@ -31,7 +31,8 @@ def score_file_confidences(
     hypotheses = {key: words for key, lattice in inputs.lattices() if (words := confident_words(lattice)) is not None}
     if all(confidence is None for words in hypotheses.values() for confidence in words.confidences):
         raise FormatError(
-            "the words have no confidences; give CTM, or JSON that has them, such as the output of `ninja best --json`",
+            "the words have no confidences; specify CTM, or JSON that has them, such as the "
+            "output of `ninja best --json`",
             inputs.places[0],
         )
     texts = {key: words.words for key, words in hypotheses.items()}

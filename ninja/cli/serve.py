@@ -112,6 +112,6 @@ def _named_files(lists: tuple[str, ...]) -> dict[str, str]:
         if not (name and equals and path):
             raise OptionError(f"--lists is {text!r}, but must be NAME=FILE")
         if name in files:
-            raise OptionError(f"--lists {name} is given twice; give each name once")
+            raise OptionError(f"--lists {name} is given twice; specify each name once")
         files[name] = path
     return files

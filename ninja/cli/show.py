@@ -42,7 +42,11 @@ NAMED = 5  # number of keys in a message
 @click.option("--key", help="Key of the lattice; required if there are several.")
 @reads("--ref", "Reference transcripts; mark the path with the fewest errors.")
 @click.option("--max-arcs", type=click.IntRange(1), default=5000, help="Maximum number of arcs drawn.")
-@click.option("--frame-shift", type=float, help="Seconds per frame; show times in seconds.")
+@click.option(
+    "--frame-shift",
+    type=float,
+    help="Duration of a frame in seconds. If set, times are shown in seconds instead of frames.",
+)
 @reads("--context-model", "Context model; show its effect on words, given the phrases of --entities.")
 @reads("--entities", "With --context-model: phrases of the utterances.")
 @reads("--rnnlm", "With --context-model: language model.  [default: shipped model]")
@@ -176,11 +180,15 @@ def shared_scales(*arguments: str) -> Callable[[Command], Command]:
     "--lattices",
     type=click.IntRange(0),
     default=10,
-    help="Draw the lattices of the N largest gains and the N largest losses.",
+    help="Draw the lattices of the N utterances that improve most and of the N that degrade most.",
     metavar="N",
 )
 @click.option("--max-arcs", type=click.IntRange(1), default=300, help="Maximum number of arcs drawn per lattice.")
-@click.option("--frame-shift", type=float, help="Seconds per frame; show times in seconds.")
+@click.option(
+    "--frame-shift",
+    type=float,
+    help="Duration of a frame in seconds. If set, times are shown in seconds instead of frames.",
+)
 @shared_scales("before", "after")
 @click.option("--strict", is_flag=True, help="Exit with code 1 if references or lattices are missing.")
 @output_file("Output page, such as report.html")

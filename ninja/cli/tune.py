@@ -152,7 +152,9 @@ def tune(
         raise OptionError("weights are chosen for one pass; omit --iterate")
     elif not models.models and models.old_lm is None:
         if history is not None:
-            raise OptionError("--carry-over requires a language model; omit it, or give a model with --rnnlm")
+            raise OptionError(
+                "--carry-over requires a language model; specify a model with --rnnlm, or omit --carry-over"
+            )
         _tune_first_pass(inputs, ref, options, speakers, output_file)
     else:
         _tune_weights(inputs, ref, models, options, num_sentences, speakers, history, output_file)
@@ -170,7 +172,7 @@ def _tune_weights(
 ) -> None:
     if not models.models:
         raise OptionError(
-            "there is no language model to choose a weight for; give one with --rnnlm, or omit --old-lm to choose "
+            "there is no language model to choose a weight for; specify one with --rnnlm, or omit --old-lm to choose "
             "scales of the first pass"
         )
     references = read_text(ref)

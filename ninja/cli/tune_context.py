@@ -76,7 +76,7 @@ def tune_boosts(
             "them, the largest boosts always seem best"
         )
     if context.class_lm is None and context.augmentation is None and old_lm is not None:
-        raise OptionError("--old-lm is mixed with --class-lm; give both or neither")
+        raise OptionError("--old-lm is mixed with --class-lm; specify both or neither")
     if curve is not None:
         check_picture(curve)
     shared = {name: getattr(options, name) for name in (*OF_RESCORING, "map_words")}
@@ -178,7 +178,7 @@ def choose_pointer_weights(
     if wrong := given_on_command_line(("margin", "curve")):
         raise OptionError(f"{', '.join(wrong)} cannot be used with --context-model, which replaces boosts")
     if bool(general) != (general_ref is not None):
-        raise OptionError("--general and --general-ref must be used together; give both or neither")
+        raise OptionError("--general and --general-ref must be used together; specify both or neither")
     inputs.beside = general
     words, log = inputs.need_table(), use_log(inputs, RescoreReport())
     options = replace(options, acoustic_scale=fitting_acoustic_scale(inputs, options.acoustic_scale))
@@ -189,7 +189,7 @@ def choose_pointer_weights(
     if old_lm is not None:
         raise OptionError("--old-lm cannot be used when weights of a context model are chosen; omit it")
     if not isinstance(lm, LanguageModel):
-        raise OptionError("a context model needs exactly one language model; give one --rnnlm")
+        raise OptionError("a context model needs exactly one language model; specify one --rnnlm")
 
     context = replace(context, context_model=load_pointer(file))
 

@@ -31,7 +31,7 @@ def unit_options(command: Callable[..., None]) -> Callable[..., None]:
             "--blank",
             metavar="UNIT",
             help="Name of the blank, or its column, counted from 0; -1 is the last unit. If the blank is "
-            f"an extra last column without a unit name, give the number of units.  [default: {' or '.join(BLANKS)}]",
+            f"an extra last column without a unit name, specify the number of units.  [default: {' or '.join(BLANKS)}]",
         ),
         click.option("--space", metavar="UNIT", help="Unit between words.  [default: a space, | or <space>]"),
         click.option(
@@ -77,9 +77,9 @@ def unit_names(tokens: str | None, letters: str | None, sentencepiece: str | Non
     options = {"--tokens": tokens, "--letters": letters, "--sentencepiece": sentencepiece}
     named = [option for option, value in options.items() if value is not None]
     if not named:
-        raise OptionError(f"the unit names are missing; give one of {', '.join(options)}")
+        raise OptionError(f"the unit names are missing; specify one of {', '.join(options)}")
     if len(named) > 1:
-        raise OptionError(f"{' and '.join(named)} cannot be used together; give one of them")
+        raise OptionError(f"{' and '.join(named)} cannot be used together; specify one of them")
     if tokens is not None:
         return read_unit_names(tokens)
     if sentencepiece is not None:
@@ -119,7 +119,7 @@ def make_units(
         if len(spaces) > 1:
             raise OptionError(f"{' and '.join(map(repr, spaces))} may both separate words; choose one with --space")
         if not spaces and not has_lexicon:
-            raise OptionError("the unit between words is unknown; name it with --space, or give a lexicon")
+            raise OptionError("the unit between words is unknown; name it with --space, or specify a lexicon")
         space = spaces[0] if spaces else None
     units = ctc_units(names, column, scheme, boundary=space, never=never or [name for name in NEVER if name in names])
     for unit, (text, kind) in enumerate(zip(units.text, units.kind.tolist(), strict=True)):
@@ -135,7 +135,7 @@ def _blank(names: Sequence[str], blank: str | None) -> int:
     if blank is None:
         blanks = [name for name in BLANKS if name in names]
         if len(blanks) != 1:
-            raise OptionError("cannot tell which unit is the blank; give its name or column with --blank")
+            raise OptionError("cannot tell which unit is the blank; specify its name or column with --blank")
         return names.index(blanks[0])
     if blank in names:
         return names.index(blank)

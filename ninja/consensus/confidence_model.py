@@ -90,8 +90,8 @@ def _missing(name: str) -> str:
             "the lattice has no times, but the confidence model uses durations; fit a model on lattices without times"
         )
     if name in OF_LM:
-        return "the confidence model uses the surprisal of a language model; give the model (--confidence-lm)"
-    return "the confidence model uses posteriors without boosts; give the lattices without boosts (--unboosted)"
+        return "the confidence model uses the surprisal of a language model; specify the model (--confidence-lm)"
+    return "the confidence model uses posteriors without boosts; specify the lattices without boosts (--unboosted)"
 
 
 def read_confidence_model(path: str | os.PathLike[str]) -> ConfidenceModel:

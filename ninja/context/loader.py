@@ -56,7 +56,7 @@ def load_ngram(path: Name | NgramLM, words: SymbolTable, log: Log, options: Load
         return path
     lm = load_model(path, words, log, options)
     if not isinstance(lm, NgramLM):
-        raise ModelError("context needs an n-gram model; give an ARPA, const-arpa or G.fst file", os.fspath(path))
+        raise ModelError("context needs an n-gram model; specify an ARPA, const-arpa or G.fst file", os.fspath(path))
     return lm
 
 

@@ -37,7 +37,7 @@ class Augmentation:
 
     def __post_init__(self) -> None:
         if (self.transition_model is None) != (self.phones is None):
-            raise OptionError("a transition model and its phones.txt belong together; give both or neither")
+            raise OptionError("a transition model and its phones.txt belong together; specify both or neither")
         if self.letters_only and (self.lexicon is not None or self.transition_model is not None):
             raise OptionError("letters_only cannot be used with a lexicon or a transition model; omit them")
 

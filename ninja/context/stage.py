@@ -218,7 +218,7 @@ class Contextual:
         return other
 
     def matches(self, key: str, words: Sequence[str]) -> list[Match]:
-        """Return the phrases on the best path of the grammar through an utterance's words."""
+        """Return the phrases on the best path through the grammar that accepts an utterance's words."""
         assert self._binding is not None
         return self._binding.files.matches(self.entities.of(key), words)
 

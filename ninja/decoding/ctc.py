@@ -64,7 +64,7 @@ def ctc_nbest(
     """
     if tracker is None:
         if lists:
-            raise OptionError("phrase lists need a tracker; give one, such as SpelledTracker(Spelling(...))")
+            raise OptionError("phrase lists need a tracker; pass one, such as SpelledTracker(Spelling(...))")
         return ctc_search(logprob, units, lexicon, options, key=key).hypotheses()
     if lexicon is not None:
         raise OptionError("a lexicon cannot be used together with a tracker; omit one of them")
@@ -197,7 +197,7 @@ def from_ctc(
     """
     if not isinstance(units, CtcUnits):
         if blank is None:
-            raise OptionError("blank is missing; give the name or the column of the blank")
+            raise OptionError("blank is missing; specify the name or the column of the blank")
         units = ctc_units(units, blank, scheme, boundary=boundary, never=never)
     if hasattr(matrix, "detach"):
         matrix = matrix.detach().cpu().double().numpy()

@@ -196,7 +196,7 @@ def _ids(alike: tuple[str, ...], words: SymbolTable, unknown: str | None, key: s
         if number is None and unknown is not None:
             number = words.id(unknown)
         if number is None:
-            message = f"word {word!r} is not in the symbol table; give a lexicon with its words, or the unknown word"
+            message = f"word {word!r} is not in the symbol table; specify a lexicon with its words, or the unknown word"
             raise SymbolError(message, words.path, key=key)
         if number == EPSILON:
             raise SymbolError(

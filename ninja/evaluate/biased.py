@@ -135,7 +135,7 @@ def _object(row: str) -> tuple[str, BiasingList]:
 def _checked(record: Mapping[str, object]) -> tuple[str, BiasingList]:
     for name, description in (("utt", "the utterance id"), ("rare", "the rare words of the reference")):
         if name not in record:
-            raise RecordError(f"{name!r} is missing; give {description}")
+            raise RecordError(f"{name!r} is missing; specify {description}")
     key, text = record["utt"], record.get("text")
     if not isinstance(key, str) or not key:
         raise RecordError(f"the utterance id is {key!r}, but must be a string that is not empty")

@@ -106,7 +106,9 @@ def bootstrap(
     *_, keys = (scored_keys(references, texts, mode) for texts in (systems if mode == "all" else [both]))
     words = np.array([len(references[key]) for key in keys], np.int64)
     if not words.any():
-        raise FormatError("the references contain no word, so the word error rate is undefined; give other references")
+        raise FormatError(
+            "the references contain no word, so the word error rate is undefined; specify other references"
+        )
     errors = [np.array([edits(references[key], texts.get(key, ())) for key in keys], np.int64) for texts in systems]
     if speakers is not None:
         words, *errors = sum_by_speaker([words, *errors], keys, speakers)

@@ -91,7 +91,7 @@ class EntityReport:
 
     @property
     def entities(self) -> EntityRate:
-        """Counts of all entities."""
+        """Total counts over all entities."""
         return _rate(self._findings)
 
     @property

@@ -59,7 +59,7 @@ class Grid:
 
     def __post_init__(self) -> None:
         if not self.rates:
-            raise OptionError("there are no scales to score; give at least one")
+            raise OptionError("there are no scales to score; specify at least one")
         object.__setattr__(self, "best", min(range(len(self.rates)), key=lambda index: self.rates[index].errors))
 
 

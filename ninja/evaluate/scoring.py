@@ -85,7 +85,7 @@ def number(
         if words is None:
             wrong = next((word for word in reference if not is_id(word)), None)
             if wrong is not None:
-                advice = "give the symbol table with --words if the references are words"
+                advice = "specify the symbol table with --words if the references are words"
                 raise FormatError(f"{wrong!r} is not a word id; {advice}", key=key)
         numbers = list(map(int, reference)) if words is None else words.ids(reference)
         if words is not None and NEVER in numbers:

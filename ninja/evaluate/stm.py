@@ -37,7 +37,7 @@ def transcripts_of(
     if not is_stm(rows, path):
         return text_of(rows, path)
     if segments is None:
-        raise OptionError(f"{os.fspath(path)}: STM has no utterance ids; give --segments")
+        raise OptionError(f"{os.fspath(path)}: STM has no utterance ids; specify --segments")
     return _references(rows, path, segments)
 
 
@@ -46,8 +46,8 @@ def read_stm(path: str | os.PathLike[str], segments: Mapping[str, tuple[str, flo
 
     Args:
         path: The STM file.
-        segments: Recording, start and end time in seconds of each utterance (``read_segments``). The recording of a
-            line may be named FILE, FILE-CHANNEL or FILE_CHANNEL.
+        segments: Recording, start and end time in seconds of each utterance (``read_segments``). The recording id of
+            an STM line may be FILE, FILE-CHANNEL or FILE_CHANNEL.
 
     Returns:
         Words by utterance id. Lines marked as ignored in scoring are skipped.

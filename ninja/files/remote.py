@@ -90,7 +90,7 @@ def listing(folder: str) -> tuple[list[str], list[str]]:
 
 
 def _check_inside(url: str, request: str, system: Any) -> str:
-    """Return a URL of a listing; raise `InputError` if it is not in the requested folder."""
+    """Return a URL listed by a store if it is inside the requested folder; raise `InputError` otherwise."""
     plain = _MAGIC.split(request, maxsplit=1)[0].partition("JOB")[0]
     folder = str(system.unstrip_protocol(system._strip_protocol(plain.rpartition("/")[0])))
     if ".." in url.split("/") or not url.startswith(folder.rstrip("/") + "/"):

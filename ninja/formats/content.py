@@ -306,7 +306,9 @@ class Naming(NamedTuple):
         try:
             return name.decode(self.encoding)
         except UnicodeDecodeError as error:
-            message = f"not {self.encoding.upper()} ({error.reason}); give the encoding or convert the file with iconv"
+            message = (
+                f"not {self.encoding.upper()} ({error.reason}); specify the encoding or convert the file with iconv"
+            )
             raise FormatError(message, self.path, key=self.key, line=line) from error
 
     def table(self, entries: list[tuple[bytes, int]]) -> tuple[npt.NDArray[np.int32], SymbolTable]:

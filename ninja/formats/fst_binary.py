@@ -226,7 +226,7 @@ def _encode(lattice: Lattice, settings: WriteSettings) -> bytes:
     if options.symbols:
         symbols = lattice.words if settings.words is None else settings.words
         if symbols is None:
-            raise SymbolError("symbols=true needs the symbol table of the words; give it (--words)", key=lattice.key)
+            raise SymbolError("symbols=true needs the symbol table of the words; specify it (--words)", key=lattice.key)
     return write_fst(lattice, options.arc_type, options.costs, options.acoustic_scale, symbols)
 
 

@@ -127,7 +127,7 @@ def _is_acceptor(content: bytes, naming: Naming, options: FstTextOptions, line: 
         if named is not None:
             message = (
                 f"{_shown(named[1])} and {_shown(named[2])} may be a word and its weight, or an input label and a word "
-                "id; give --from fst-text:acceptor=true or --from fst-text:acceptor=false"
+                "id; specify --from fst-text:acceptor=true or --from fst-text:acceptor=false"
             )
             raise FormatError(message, naming.path, key=naming.key, line=line + content.count(b"\n", 0, named.start(1)))
         return False
@@ -151,7 +151,8 @@ def _ids(
         for label, line in labels:
             if options.labels == "auto" and naming.words is None and _DECIMAL.fullmatch(label):
                 message = (
-                    f"{_shown(label)} is not a label; does the line lack a label? For words, give fst-text:labels=words"
+                    f"{_shown(label)} is not a label; the line may lack a label. For words, "
+                    "specify fst-text:labels=words"
                 )
                 raise FormatError(message, naming.path, key=naming.key, line=line)
         null = EPSILON_NAME.encode()

@@ -79,7 +79,7 @@ def k2_lattices(fsa: Any, options: K2Options = K2Options(), keys: Sequence[str] 
     """
     machines = k2_file.from_fsa(fsa)
     if keys is not None and len(keys) != machines.count:
-        raise OptionError(f"there are {len(keys)} keys, but {machines.count} lattices; give one key per lattice")
+        raise OptionError(f"there are {len(keys)} keys, but {machines.count} lattices; specify one key per lattice")
     lattices = []
     for lattice in _lattices(machines, None, options, str if keys is None else lambda number: keys[number - 1]):
         if isinstance(lattice, NinjaError):

@@ -76,7 +76,9 @@ class SlfOptions:
         names = [*(self.graph or ()), *(self.acoustic or ())]
         for name in names:
             if not _COST.fullmatch(name) or name in _NO_COSTS:
-                raise OptionError(f"{name!r} is not a field with a score; give names such as l or n, or i[0] for lists")
+                raise OptionError(
+                    f"{name!r} is not a field with a score; specify names such as l or n, or i[0] for lists"
+                )
         if len(set(names)) != len(names) or len(names) > 30:
             raise OptionError("each field can be used only once, for one of the costs")
 

@@ -220,7 +220,7 @@ def join_windows(
     """
     if not windows or len(windows) != len(begins):
         raise OptionError(
-            f"{counted(len(begins), 'start time')} for {counted(len(windows), 'window')}; give one per window"
+            f"{counted(len(begins), 'start time')} for {counted(len(windows), 'window')}; specify one per window"
         )
     if not frame_shift > 0:
         raise OptionError(f"frame_shift is {frame_shift}, but must be above 0")

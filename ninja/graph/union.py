@@ -61,7 +61,7 @@ def union(
     """
     check_finite("acoustic_scale", acoustic_scale)
     if not lattices:
-        raise OptionError("there are no lattices to unite; give at least one")
+        raise OptionError("there are no lattices to unite; specify at least one")
     check_range("delta", delta, above=0, finite=True)
     check_range("max_arcs", max_arcs, least=1)
     check_one_table(lattices)
@@ -128,11 +128,11 @@ def _have_comparable_labels(lattices: Sequence[Lattice]) -> bool:
 def check_weights(weights: Sequence[float] | None, count: int) -> tuple[float, ...]:
     """Check the weights of `count` systems, and return them normalised to sum to 1."""
     if count < 1:
-        raise OptionError("there are no lattices to combine; give at least one")
+        raise OptionError("there are no lattices to combine; specify at least one")
     if weights is None:
         return (1.0 / count,) * count
     if len(weights) != count:
-        raise OptionError(f"there are {len(weights)} weights, but {count} systems; give one weight per system")
+        raise OptionError(f"there are {len(weights)} weights, but {count} systems; specify one weight per system")
     for weight in weights:
         check_range("a weight", weight, above=0, finite=True)
     total = sum(weights)

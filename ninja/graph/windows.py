@@ -84,7 +84,8 @@ class Windows:
         match = _TIMES.fullmatch(key)
         if match is None:
             raise LatticeError(
-                "the key does not end in times, such as _000030-000065; give a segments file, or window and overlap",
+                "the key does not end in a time range such as _000030-000065; specify a segments file, or a window and "
+                "an overlap",
                 key=key,
             )
         begin, length = int(match[2]), int(match[3]) - int(match[2])
@@ -92,7 +93,7 @@ class Windows:
         if abs(length * unit - seconds) > UNIT_TOLERANCE * max(seconds, 1.0):
             raise LatticeError(
                 f"the window lasts {seconds:.2f} s, but the times in its key differ by {length}, which is not its "
-                "length in seconds, hundredths or thousandths; give a segments file",
+                "length in seconds, hundredths or thousandths; specify a segments file",
                 key=key,
             )
         return match[1], begin * unit

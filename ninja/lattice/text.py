@@ -467,7 +467,7 @@ class LexicalForms:
         table = self.table_of(lattice.words)
         if table is None and lattice.words is None and not self.normalizer(None).is_identity:
             message = f"the normalizer {self.normalizer(None).name} needs the symbol table of the lattice"
-            raise VocabularyError(f"{message}; give its words", key=lattice.key)
+            raise VocabularyError(f"{message}; specify its words", key=lattice.key)
         return table
 
     def table_of(self, words: SymbolTable | None) -> LexicalTable | None:

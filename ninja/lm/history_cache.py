@@ -37,12 +37,13 @@ class _History:
 class HistoryCache(LanguageModel):
     """A language model that computes each history and each score only once, even if many lattices contain it.
 
-    Released histories are kept until there are more than `capacity`; then the least recently used ones are dropped. A
-    slot is the number of a history.
+    Released histories are kept until there are more than `capacity` histories; then the least recently used released
+    histories are dropped.
 
     Args:
         lm: The model.
-        capacity: Maximum number of histories that are kept, >= 1; histories in use are always kept.
+        capacity: Number of histories above which released histories are dropped, >= 1. Histories in use are never
+            dropped.
 
     Raises:
         OptionError: The model reads phrase lists, so its histories cannot be kept, or scores only whole sentences.

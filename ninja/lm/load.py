@@ -150,7 +150,8 @@ def refuse_unused_classes(models: Iterable[LanguageModel], options: LoadOptions)
     """Raise an `OptionError` if class definitions are given and no model contains any of the classes."""
     if options.classes is not None and not any(lm.classes for lm in models):
         raise OptionError(
-            "no language model contains any of these classes; give the class definitions of the model", options.classes
+            "no language model contains any of these classes; specify the class definitions of the model",
+            options.classes,
         )
 
 
@@ -213,7 +214,7 @@ def detect_format(path: str | os.PathLike[str]) -> ModelFormat:
             return model_format
     described = "a directory of an unknown format" if os.path.isdir(name) else _describe(head, candidate.head)
     *names, last = (model_format.name for model_format in FORMATS)
-    raise ModelError(f"this is {described}, not a language model; give {', '.join(names)} or {last}", name)
+    raise ModelError(f"this is {described}, not a language model; specify {', '.join(names)} or {last}", name)
 
 
 def _names(folder: str) -> list[str]:
@@ -245,11 +246,11 @@ def _contents(path: str) -> tuple[bytes, list[str]]:
     except FileNotFoundError as error:
         if _HUB_NAME.fullmatch(path) and not os.path.isdir(path.partition("/")[0]):
             folder = path.rpartition("/")[2]
-            advice = f"run hf download {path} --local-dir {folder}, and give ./{folder}"
+            advice = f"run hf download {path} --local-dir {folder}, and specify ./{folder}"
             raise ModelError(
                 f"no such file or directory; models are not downloaded from the Hugging Face hub: {advice}", path
             ) from error
-        raise ModelError("no such file; give a language model, such as a checkpoint of ninja train", path) from error
+        raise ModelError("no such file; specify a language model, such as a checkpoint of ninja train", path) from error
     except (zipfile.BadZipFile, NotImplementedError, ValueError):
         return head, []
 

@@ -44,7 +44,7 @@ class Mixture:
         if not weights:
             raise OptionError("a mixture needs at least one model")
         if self.names and len(self.names) != len(weights):
-            raise OptionError(f"{len(self.names)} names for {len(weights)} models; give one per model")
+            raise OptionError(f"{len(self.names)} names for {len(weights)} models; specify one per model")
         if not all(map(math.isfinite, weights)):
             raise OptionError(f"the weights are {weights}, but must be finite")
         if self.how == "linear" and (min(weights) <= 0 or abs(sum(weights) - 1) > SUM_TOLERANCE):
@@ -136,7 +136,9 @@ class MixtureLM(LanguageModel):
         devices = max((len(part.lm.replicas) for part in self._parts), default=0)
         copies = [part.lm.for_threads(devices or count) for part in self._parts]
         if devices > 1 and not all(copies):
-            raise OptionError("a model of the mixture cannot be copied to several devices; give only one in --device")
+            raise OptionError(
+                "a model of the mixture cannot be copied to several devices; specify only one in --device"
+            )
         return [self._of(lms) for lms in zip(*copies, strict=False)]
 
     def _of(self, lms: Sequence[LanguageModel]) -> MixtureLM:
@@ -236,7 +238,7 @@ class MixtureLM(LanguageModel):
         return np.where(unknown[:, None], np.float32(0), vectors)
 
     def _mixed(self, score: Callable[[_Part, int], np.ndarray], words: np.ndarray) -> npt.NDArray[np.float32]:
-        """Return the mixed score of each word."""
+        """Return the interpolated score of each word."""
         total: npt.NDArray[np.float64] | None = None
         with np.errstate(invalid="ignore"):  # ∞ - ∞ is NaN, which callers report
             for row, part in enumerate(self._parts):

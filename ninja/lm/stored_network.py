@@ -142,7 +142,7 @@ def read_network(path: str | os.PathLike[str]) -> StoredNetwork:
     content = read_content(path)
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         message = (
-            "not a Ninja checkpoint; give a file written by `ninja train`, or the directory of a Hugging Face model"
+            "not a Ninja checkpoint; specify a file written by `ninja train`, or the directory of a Hugging Face model"
         )
         raise ModelError(message, path)
     storage = next((storage for storage, version in VERSIONS.items() if version == content.get("version")), None)

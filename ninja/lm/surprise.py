@@ -70,7 +70,7 @@ def surprise_of_model(model: ConfidenceModel, lm: str | None = None) -> WordSurp
         return None
     if lm is None:
         if model.lm not in SHIPPED:
-            raise OptionError(f"the confidence model uses the language model {model.lm}; give it (--confidence-lm)")
+            raise OptionError(f"the confidence model uses the language model {model.lm}; specify it (--confidence-lm)")
         return WordSurprise(load(SHIPPED[model.lm]))
     if (name := name_of_lm(lm)) != model.lm:
         raise OptionError(f"the confidence model was fitted with the language model {model.lm}, not with {name}")

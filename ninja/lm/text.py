@@ -55,7 +55,7 @@ def held_out_part(path: str | os.PathLike[str]) -> Part:
     count = sum(1 for _ in read_sentences(path))
     if count < 2:
         raise FormatError(
-            "the text has fewer than two sentences, so none can be held out; give a held-out text (dev)", path
+            "the text has fewer than two sentences, so none can be held out; specify a held-out text (dev)", path
         )
     return Part(min(max(HELD_OUT_EVERY, -(-count // MOST_HELD_OUT)), count), held_out=True)
 

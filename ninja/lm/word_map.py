@@ -371,7 +371,7 @@ class Words:
         """
         if len(self.vocabulary) != num_words:
             message = f"the vocabulary has {len(self.vocabulary)} words, but the network scores {num_words}"
-            raise ModelError(f"{message}; give the vocabulary of the network", path)
+            raise ModelError(f"{message}; specify the vocabulary of the network", path)
         return self
 
 

@@ -222,7 +222,7 @@ class RunLoop:
                 if sink is not None:
                     if not isinstance(results, Batch):
                         raise TypeError(
-                            f"{type(stage).__name__} must return a Batch, because the output is for lattices"
+                            f"{type(stage).__name__} must return a Batch, because the output writes lattices"
                         )
                     prepared = sink.writer.prepared(results.without_faults())
                 num_failed = len(results.faults) if isinstance(results, Batch) else 0

@@ -55,7 +55,7 @@ class ModelFiles:
         """Validate the number of weights and directions."""
         for name, values in (("weights", self.weights), ("directions", self.directions)):
             if values and len(values) != len(self.models):
-                raise OptionError(f"{len(values)} {name} for {len(self.models)} language models; give one per model")
+                raise OptionError(f"{len(values)} {name} for {len(self.models)} language models; specify one per model")
 
     def load(
         self, options: Options, words: SymbolTable | None, log: Log, old_lm: Model = None
@@ -164,7 +164,7 @@ class BoundModels:
         elif lm is not None:
             self._unbound = lm
         else:
-            raise OptionError("neither a language model nor an old language model is set; give at least one of them")
+            raise OptionError("neither a language model nor an old language model is set; specify at least one of them")
         self._lm: LanguageModel | None = None if isinstance(self._unbound, Mixture) else self._unbound
         self._map = next((word_map for word_map in maps if word_map.lm is self._unbound), None)
         self._parts: Sequence[WordMap] = ()
@@ -236,7 +236,7 @@ class BoundModels:
         """
         named = [lattice for lattice in lattices if lattice.words is not None]
         if not named:
-            raise VocabularyError("the lattices have no symbol table; give the words.txt that they were made with")
+            raise VocabularyError("the lattices have no symbol table; specify the words.txt that they were made with")
         assert named[0].words is not None
         alike = [lattice for lattice in named if lattice.words is named[0].words]
         self._bound(max(alike, key=lambda lattice: int(lattice.word.max(initial=0))), named[0].words)
@@ -292,7 +292,7 @@ def coverage(lattices: Iterable[Lattice], lm: LanguageModel, unk_penalty: float 
     if first is None:
         return Coverage(Counter(), frozenset(), unk_penalty or 0.0)
     if first.words is None:
-        raise VocabularyError("the lattices have no symbol table; give the words.txt that they were made with")
+        raise VocabularyError("the lattices have no symbol table; specify the words.txt that they were made with")
     return WordMap(first.words, lm, unk_penalty).coverage(chain([first], source))
 
 

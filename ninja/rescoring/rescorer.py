@@ -298,7 +298,7 @@ class Rescorer:
     def _opened(self, entities: Any) -> Service:
         """Return the service, creating it on the first call."""
         if entities is not None and self.context is None:
-            raise OptionError("entities need a context stage; give Rescorer(..., context=Contextual(...))")
+            raise OptionError("entities need a context stage; pass Rescorer(..., context=Contextual(...))")
         if len(self._models) > 1 or (self.files is not None and self.files.directions):
             raise OptionError(
                 "lattices cannot be submitted to a Rescorer with several passes; call it with an iterable, or use one "
@@ -328,7 +328,7 @@ class Rescorer:
         """Return an iterator over the rescored lattices; conflicting options are refused before the first one."""
         if not isinstance(report, RescoreReport):
             name = type(report).__name__
-            raise OptionError(f"log is of type {name}, but a Rescorer needs a RescoreReport; give RescoreReport()")
+            raise OptionError(f"log is of type {name}, but a Rescorer needs a RescoreReport; pass RescoreReport()")
         if self._models:
             self._new_passes()
         return self._measured(source, report, num_threads)

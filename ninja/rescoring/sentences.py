@@ -226,7 +226,7 @@ class SentenceEngine(Engine):
 
     @abstractmethod
     def unfold(self, utterance: Utterance, lattice: Lattice, lm_word: Int32s, extra: Floats) -> Unfolding:
-        """Unfold a lattice.
+        """Expand a lattice into arcs with one history each, for the sentence-level algorithm.
 
         Args:
             utterance: The utterance.

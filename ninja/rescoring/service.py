@@ -142,10 +142,10 @@ class Service(Source):
             self._free_slot()
 
     def put(self, utterance: Utterance) -> None:
-        """Rescore an utterance in a reserved slot, which is freed when the future is done.
+        """Rescore an utterance in a reserved slot, which is freed when the utterance's future is done.
 
         Raises:
-            ClosedError: The service was closed in the meantime.
+            ClosedError: The service was closed after the slot was reserved.
         """
         future = utterance.future
         assert future is not None

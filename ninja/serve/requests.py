@@ -102,7 +102,7 @@ def _query_values(query: Sequence[tuple[str, str]], known: Sequence[str]) -> dic
         elif name not in known:
             raise Problem(400, f"unknown query parameter {name!r:.80}; known: {', '.join(known)}, list, phrase")
         elif name in values:
-            raise Problem(400, f"the query parameter {name} is given twice; give it once")
+            raise Problem(400, f"the query parameter {name} is given twice; specify it once")
         else:
             values[name] = _number(name, text) if name in ("n", "deadline_ms") else text
     return values
@@ -117,7 +117,7 @@ def from_json(content: bytes) -> RescoreRequest:
     values = json_values(content, DESCRIPTIONS)
     sources = [name for name in ("lattice", "lattice_base64", "nbest") if name in values]
     if len(sources) != 1:
-        message = f"{' and '.join(sources)} are given; give one of them" if sources else "no lattice is given"
+        message = f"{' and '.join(sources)} are given; specify one of them" if sources else "no lattice is given"
         raise Problem(400, f"{message}; the field is lattice, lattice_base64 or nbest")
     return RescoreRequest(content_of(sources[0], values.pop(sources[0]), values), **checked(values))
 
@@ -151,7 +151,7 @@ def json_values(content: bytes, known: Collection[str]) -> dict[str, Any]:
     if not isinstance(entry, dict):
         raise Problem(400, f"expected a JSON object, found {shown(entry)}")
     if has_double:
-        raise Problem(400, "an object has a field twice; give each field once")
+        raise Problem(400, "an object has a field twice; specify each field once")
     if unknown := [name for name in entry if name not in known]:
         raise Problem(400, f"unknown field {unknown[0]!r:.80}; known: {', '.join(known)}")
     return {name: value for name, value in entry.items() if value is not None}

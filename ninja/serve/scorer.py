@@ -226,10 +226,10 @@ class Scorer:
 
     def _phrases_of(self, name: str, path: str | os.PathLike[str]) -> Phrases:
         if self._context is None:
-            raise OptionError("phrase lists need a context; give Scorer(..., context=Context(...))")
+            raise OptionError("phrase lists require a context; pass context=Context(...) to Scorer")
         entities = Entities.read(path, words=self.vocabularies.current().words, normalizer=self._normalizer())
         if entities.keys:
-            raise OptionError(f"the phrase list {name} names utterances; give phrases for all utterances", path)
+            raise OptionError(f"the phrase list {name} names utterances; specify phrases for all utterances", path)
         return entities.of("")
 
     def _entities(self, content: Mapping[str, Sequence[Any]]) -> Entities:

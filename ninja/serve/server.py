@@ -40,7 +40,7 @@ class Listener:
 
     def __post_init__(self) -> None:
         if (self.tls_certificate is None) != (self.tls_key is None):
-            raise OptionError("a TLS certificate and its key belong together; give both or neither")
+            raise OptionError("a TLS certificate and its key belong together; specify both or neither")
         if not 0 <= self.port <= 65535:
             raise OptionError(f"port is {self.port}, but must be 0 to 65535")
 

@@ -257,7 +257,7 @@ class _Stream:
         if self._frames is not None and self._frames.num_frames:
             return self._frames.add(np.zeros((0, self._frames.num_units)), final=True)
         if self._lattice is None:
-            raise Problem(400, "the session has no lattice yet; give one before or with final: true")
+            raise Problem(400, "the session has no lattice yet; pass one before or with final: true")
         return self._lattice
 
     def _content(self, session: Session, rescored: Lattice, *, final: bool) -> str:

@@ -84,10 +84,10 @@ def update_of(content: str | bytes, request: StreamRequest) -> Update:
     if not isinstance(final, bool):
         raise Problem(400, f"final is {shown(final)}, but must be true or false")
     if len(values) > 1:
-        raise Problem(400, f"{' and '.join(values)} are given; give one of them")
+        raise Problem(400, f"{' and '.join(values)} are given; specify one of them")
     if not values:
         if not final:
-            raise Problem(400, "the update is empty; give lattice, lattice_base64, nbest or frames, or final: true")
+            raise Problem(400, "the update is empty; pass lattice, lattice_base64, nbest or frames, or final: true")
         return Update(final=True)
     ((name, value),) = values.items()
     if (name == "frames") != (request.units is not None):

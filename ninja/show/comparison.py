@@ -33,7 +33,9 @@ class Outcomes:
     def __call__(self, lattice: Lattice) -> Outcome:
         """Return the outcome of a lattice, which must have a symbol table."""
         if lattice.words is None:
-            raise LatticeError("the lattice has word ids but no symbol table; give the symbol table", key=lattice.key)
+            raise LatticeError(
+                "the lattice has word ids but no symbol table; specify the symbol table", key=lattice.key
+            )
         best = best_path(lattice, self.scales)
         reference = self.references.get(lattice.key)
         nearest = None if reference is None else oracle_rate(oracle(lattice, lattice.words.ids(reference)))

@@ -170,7 +170,10 @@ def draw(lattice: Lattice, reference: Sequence[str] | None = None, options: Show
     nearest = None
     if reference is not None:
         if lattice.words is None:
-            raise LatticeError("the lattice has no symbol table, which the reference needs; give one", key=lattice.key)
+            raise LatticeError(
+                "the lattice has no symbol table, which is required to show a reference; specify a symbol table",
+                key=lattice.key,
+            )
         nearest = oracle(lattice, lattice.words.ids(reference))
     paths = [best.arcs] if nearest is None else [best.arcs, nearest.arcs]
     partition = detours(lattice, scales, paths)

@@ -58,7 +58,7 @@ def learn(
     for phones in plain:
         np.add.at(correct, (rows := prior.numbers(phones), rows), 1.0)
     if not correct.any() and not stretches:
-        raise OptionError("no word of the pairs has a pronunciation; give a lexicon, or pairs of the right language")
+        raise OptionError("no word of the pairs has a pronunciation; specify a lexicon, or pairs of the right language")
     costs = prior
     for _ in range(iterations):
         counts = correct.copy()
@@ -84,7 +84,7 @@ def tempered(learned: Confusion, prior: Confusion) -> Confusion:
         OptionError: The phones differ.
     """
     if learned.phones != prior.phones:
-        raise OptionError("the learned costs and the prior have different phones; give the prior used in training")
+        raise OptionError("the learned costs and the prior have different phones; specify the prior used in training")
     half, size = np.float32(0.5), np.float32(TEMPER)
     return Confusion(
         prior.phones,

@@ -48,11 +48,13 @@ def read_initial(options: TrainOptions) -> tuple[TrainOptions, Initial]:
     assert options.init is not None
     path = place_of(options.init)
     if not os.path.isfile(path):
-        raise ModelError("no such file; give a checkpoint of `ninja train`", path)
+        raise ModelError("no such file; specify a checkpoint of `ninja train`", path)
     stored = checkpoint.read(path)
     if stored.kind not in checkpoint.NETWORKS:
         known = " or ".join(sorted(checkpoint.NETWORKS))
-        raise ModelError(f"training cannot start with a model of kind {stored.kind!r}; give one of kind {known}", path)
+        raise ModelError(
+            f"training cannot start with a model of kind {stored.kind!r}; specify one of kind {known}", path
+        )
     if tuple(stored.words[: len(SPECIAL)]) != SPECIAL:
         raise ModelError(f"the first words of its vocabulary must be {', '.join(SPECIAL)}", path)
     assert not isinstance(stored.module, KaldiModel)

@@ -78,8 +78,8 @@ def training_words(
             phones.append(pronounced)
     if len(texts) < 2:
         raise OptionError(
-            f"at least 2 usable training words are needed, found {len(texts)}; give a lexicon, or phrases spelled with "
-            "letters that the encoder knows"
+            f"at least 2 usable training words are needed, found {len(texts)}; specify a lexicon, or phrases spelled "
+            "with letters that the encoder knows"
         )
     pairs = _candidates([tuple(symbols.phones[phone - FIRST] for phone in string) for string in phones], seed)
     near: list[list[int]] = [[] for _ in texts]

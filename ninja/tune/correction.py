@@ -95,7 +95,7 @@ def tune_correction(
 
 @dataclass(frozen=True, slots=True)
 class ListComparison:
-    """Word errors of a development set with each of two phrase lists, and the number of utterances that differ."""
+    """Word errors on a development set with each of two phrase lists, and the number of utterances with other words."""
 
     before: ErrorRate
     after: ErrorRate

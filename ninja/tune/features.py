@@ -241,7 +241,7 @@ def _sentences_of(
 ) -> _Sentences:
     words = source.words
     if words is None:
-        raise LatticeError("the lattice has no words, only ids; give their symbol table", key=source.key)
+        raise LatticeError("the lattice has no words, only ids; specify their symbol table", key=source.key)
     paths = nbest(rescored, num_best, scales)
     begin = np.cumsum([0, *(path.words.size for path in paths)])
     word = np.concatenate([path.words for path in paths]).astype(np.int32)

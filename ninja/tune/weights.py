@@ -234,9 +234,9 @@ def choose(
 ) -> Tuned:
     """Choose weights from a grid around the initial weights, without rescoring.
 
-    The chosen weights balance expected errors (see `WordErrors`) and simplicity (see ``choose_point``). Of several
-    models, only the best one is used unless a mixture has significantly fewer expected errors. The word error rates at
-    the initial and chosen weights are computed on the sentences.
+    The chosen weights trade off expected errors (see `WordErrors`) against simplicity (see `choose_point`). Of several
+    models, only the best one is used unless a mixture has significantly fewer expected errors. The result contains the
+    word error rates of `sentences` at the initial and at the chosen weights.
     """
     points = grid(start, scales_vary=bool(sentences.graph.any()))
     groups, by_speaker = utterance_groups(sentences.keys, speakers)

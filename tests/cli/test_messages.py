@@ -305,9 +305,12 @@ def test_names_of_python_are_told_in_the_words_of_the_command() -> None:
             "prune lat.ark -o p1.gz --beam 8 --output-file p2.gz",
             "-o is given twice: p1.gz and p2.gz; to write one output per input, use -o folder/ or -o out/lat.JOB.gz",
         ),
-        ("best lat.ark --words words.txt -o a -o b -o c", "-o is given 3 times: a and b and c; give it once"),
-        ("best lat.ark --inv-acoustic-scale 4 --lmwt=3", "--inv-acoustic-scale is given twice: 4 and 3; give it once"),
-        ("prune lat.ark --jobs 1 --jobs 2", "--jobs is given twice: 1 and 2; give it once"),
+        ("best lat.ark --words words.txt -o a -o b -o c", "-o is given 3 times: a and b and c; specify it once"),
+        (
+            "best lat.ark --inv-acoustic-scale 4 --lmwt=3",
+            "--inv-acoustic-scale is given twice: 4 and 3; specify it once",
+        ),
+        ("prune lat.ark --jobs 1 --jobs 2", "--jobs is given twice: 1 and 2; specify it once"),
     ],
 )
 def test_an_option_of_one_value_is_given_once(ninja, bed, line, message):

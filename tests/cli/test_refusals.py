@@ -70,7 +70,7 @@ CALLS: dict[str, tuple[type[NinjaError], Call]] = {
         FormatError,
         lambda at: Confusion.read(text(at / "x", json.dumps({"format": "ninja phone confusion 1", "phones": ["a"]}))),
     ),
-    "context needs an n-gram model; give an ARPA, const-arpa or G.fst file": (
+    "context needs an n-gram model; specify an ARPA, const-arpa or G.fst file": (
         ModelError,
         lambda at: load_ngram(str(ENGLISH), symbols(), Log()),
     ),
@@ -115,7 +115,7 @@ CALLS: dict[str, tuple[type[NinjaError], Call]] = {
         OptionError,
         lambda at: TrainOptions(projection=256),
     ),
-    "projection is 8, but only an lstm can have one": (
+    "projection is 8, but only an lstm can have a projection": (
         OptionError,
         lambda at: TrainOptions(architecture="transformer", projection=8),
     ),

@@ -114,7 +114,7 @@ def test_split_cuts_into_parts_or_by_speaker(ninja, small, tmp_path):
 def test_split_refuses_what_it_cannot_do(ninja, small, tmp_path):
     out = tmp_path / "JOB.ark"
     for arguments, message in (
-        ((small, "-o", out), "give --nj, --utt2spk, or both"),
+        ((small, "-o", out), "specify --nj, --utt2spk, or both"),
         ((small, "--nj=2", "-o", tmp_path / "a.ark"), "must contain JOB to give each part a different name"),
         ((small, "--nj=9", "-o", out), "5 lattices cannot be divided into 9 parts"),
         (("-", "--nj=2", "-o", out), "--nj reads the source twice, so it cannot be - or a pipe"),

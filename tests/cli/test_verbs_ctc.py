@@ -171,7 +171,7 @@ def test_ids_are_those_of_a_table_that_is_given(ninja, folder):
     (folder / "words").write_text("<eps> 0\n<unk> 1\nb 7\nab 9\n")
     code, _, said = ninja("ctc-decode", "utt.npy", *HOW, "--words", "words", "-o", "lat.ark")
     assert code == 1
-    assert re.search(r"key 'utt': word '\w+' is not in the symbol table; give a lexicon", said)
+    assert re.search(r"key 'utt': word '\w+' is not in the symbol table; specify a lexicon", said)
     assert not (folder / "lat.ark").exists()
     assert ninja("ctc-decode", "utt.npy", *HOW, "--words", "words", "--unk", "<unk>", "-o", "lat.ark")[0] == 0
     assert best("lat.ark", "words") == {"utt": "ab b"}
@@ -278,9 +278,9 @@ def test_where_no_matrix_is_good_nothing_is_written(ninja, folder, content, mess
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ((), "the unit names are missing; give one of --tokens, --letters, --sentencepiece"),
-        (("--letters", "ab", "--tokens", "t"), "--tokens and --letters cannot be used together; give one of them"),
-        (("--letters", "ab "), "cannot tell which unit is the blank; give its name or column with --blank"),
+        ((), "the unit names are missing; specify one of --tokens, --letters, --sentencepiece"),
+        (("--letters", "ab", "--tokens", "t"), "--tokens and --letters cannot be used together; specify one of them"),
+        (("--letters", "ab "), "cannot tell which unit is the blank; specify its name or column with --blank"),
         (
             ("--letters", "ab ", "--blank", "x"),
             "the blank is 'x', but no unit has this name; the first units are ['a',",

@@ -303,7 +303,7 @@ def test_phrases_without_pronunciations_are_skipped_and_named() -> None:
     strange = PhraseList("", {"@name": (Phrase("xq one"), Phrase("two", pronunciations=("A Q",)), Phrase("one"))})
     first, second = augment.left_out([strange])
     assert (first.cls, first.phrase) == ("@name", "xq one")
-    assert first.reason == "'xq one': 'xq' has no pronunciation; give one in the phrase list or lexicon"
+    assert first.reason == "'xq one': 'xq' has no pronunciation; specify one in the phrase list or lexicon"
     assert second.reason == "'two': no confusion costs for the phone 'Q'; known phones are A B C …"
     assert [each.phrase for each in augment(chain_lattice("onto"), [strange])[1]] == []
 

@@ -83,7 +83,7 @@ def test_a_phrase_has_the_likeliest_of_its_pronunciations() -> None:
 @pytest.mark.parametrize(
     ("phrase", "message"),
     [
-        (Phrase("a zz"), "'a zz': 'zz' has no pronunciation; give one in the phrase list or lexicon"),
+        (Phrase("a zz"), "'a zz': 'zz' has no pronunciation; specify one in the phrase list or lexicon"),
         (Phrase("a", pronunciations=(" ".join("A" * 129),)), "'a' has 129 phones, but must have 1 to 128"),
         (Phrase(""), "'' has 0 phones"),
     ],

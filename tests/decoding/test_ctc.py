@@ -228,7 +228,7 @@ def test_words_spelled_the_same_way_are_arcs_side_by_side():
 def test_words_that_a_table_lacks_are_refused_or_unknown():
     logprob = log_probabilities(20.0 * np.eye(4)[[1, 0, 2]], "logit")
     table = SymbolTable.from_words(["<eps>", "a", "<unk>"])
-    with pytest.raises(SymbolError, match=r"key 'utt': word 'b' is not in the symbol table; give a lexicon"):
+    with pytest.raises(SymbolError, match=r"key 'utt': word 'b' is not in the symbol table; specify a lexicon"):
         ctc_lattice(logprob, LETTERS, "utt", options=CtcOptions(beam=1), words=table)
     lattice = ctc_lattice(logprob, LETTERS, "utt", options=CtcOptions(beam=1), words=table, unknown="<unk>")
     assert lattice.words.spell(nbest(lattice, 1)[0].words) == ["a", "<unk>"]

@@ -143,7 +143,7 @@ def test_one_bad_mesh_costs_no_other():
         None,
         "m:6, key 'b': 'one' is not a number",
         "m:8, key 'c': numaligns is 'many', but must be a number of positions",
-        "m:12, key 'd': not UTF-8 (invalid start byte); give the encoding or convert the file with iconv",
+        "m:12, key 'd': not UTF-8 (invalid start byte); specify the encoding or convert the file with iconv",
         "m:15, key 'e': position 1 of 2 has no align line",
         None,
     ]

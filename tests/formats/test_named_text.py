@@ -160,7 +160,8 @@ def test_another_encoding_is_read_where_it_is_given():
     (_, error), (_, fine) = found(content)
     assert isinstance(fine, Lattice)
     assert str(error) == (
-        "t:2, key 'J\\udcfcrg': not UTF-8 (invalid continuation byte); give the encoding or convert the file with iconv"
+        "t:2, key 'J\\udcfcrg': not UTF-8 (invalid continuation byte); "
+        "specify the encoding or convert the file with iconv"
     )
 
 

@@ -328,7 +328,7 @@ REFUSED = [
     ("srilm 1", b"NBestList1.0\n-3 a\n", "f:2, key 'u': expected a score in parentheses, found '-3'"),
     ("srilm 3", b"-1 -inf 1 a\n", "f, key 'u': there are no hypotheses"),
     ("srilm 3", b"-1 inf 1 a\n", "f:1, key 'u': expected a language model score, found 'inf'"),
-    ("srilm 1", b"NBestList1.0\n(-3) \xff\n", r"f:2, key 'u': not UTF-8 \(invalid start byte\); give the encoding"),
+    ("srilm 1", b"NBestList1.0\n(-3) \xff\n", r"f:2, key 'u': not UTF-8 \(invalid start byte\); specify the encoding"),
     ("srilm 2", b"NBestList2.0\n(-3) a ( st: 1 )\n", "f:2, key 'u': expected 11 fields for each word"),
     ("srilm 2", SRILM_2.replace(b"g:", b"x:"), r"f:2, key 'u': expected \( st: … et: … g: … a: … \) after 'the'"),
     (
@@ -419,7 +419,7 @@ def test_lists_that_a_format_cannot_represent_are_refused():
         write_srilm(nbest)
     with pytest.raises(LatticeError, match=r"key 'u': the words have no times, which NBestList2.0 needs"):
         write_srilm(read_srilm(SRILM_1, "u"), None, SrilmWriteOptions(variant="NBestList2.0"))
-    with pytest.raises(SymbolError, match="the words have no names; give their symbol table"):
+    with pytest.raises(SymbolError, match="the words have no names; specify their symbol table"):
         write_nemo(NBest("utt", (sentence([7]),)))
 
 

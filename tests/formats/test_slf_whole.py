@@ -21,7 +21,7 @@ J=1 S=0 E=2 a=-2 l=-6
 J=2 S=1 E=3 a=-3 l=-7
 J=3 S=2 E=3 a=-4 l=-8
 """
-LACKS = "but others have; give a value for missing ones: --from slf:missing_score=0"
+LACKS = "but others have; specify a value for missing ones: --from slf:missing_score=0"
 
 
 def refused(content: bytes, message: str, options: SlfOptions | None = None) -> None:

@@ -163,7 +163,7 @@ def test_words_become_ids_through_the_table_or_are_ids() -> None:
     assert number(texts, WORDS, oov=1).ids["u"].tolist() == [2, 1, 3]
     assert number({"u": ["2", "007"]}, None).ids["u"].tolist() == [2, 7]
     for wrong in ("a", "-3", "2147483648", "²", "9" * 5000):
-        with pytest.raises(FormatError, match=r"key 'u': .* is not a word id; give the symbol table with --words"):
+        with pytest.raises(FormatError, match=r"key 'u': .* is not a word id; specify the symbol table with --words"):
             number({"u": [wrong]}, None)
 
 
@@ -241,7 +241,7 @@ def test_without_a_table_references_are_ids(ninja: Ninja, files: Path) -> None:
     assert "Overall %WER 0 [ 0 / 3, " in err
     code, out, err = ninja("oracle", files / "lat.ark", "--ref", files / "text")
     assert (code, out) == (1, "")
-    assert "key 'u1': 'a' is not a word id; give the symbol table with --words" in err
+    assert "key 'u1': 'a' is not a word id; specify the symbol table with --words" in err
 
 
 def test_lattices_compared_with_too_few_words_are_noted(

@@ -187,7 +187,7 @@ def test_keys_have_times_in_the_unit_that_fits_the_lattice(key, seconds, expecte
 def test_windows_without_times_are_refused(tmp_path):
     with pytest.raises(LatticeError, match="is not its length in seconds, hundredths or thousandths"):
         Windows().of("rec_000030-000065", 12.0)
-    with pytest.raises(LatticeError, match="the key does not end in times"):
+    with pytest.raises(LatticeError, match="the key does not end in a time range"):
         Windows().of("rec", 12.0)
     with pytest.raises(LatticeError, match="does not end in the number of the window"):
         Windows.regular(30, 5).of("rec", 30.0)
@@ -292,7 +292,7 @@ def test_the_command_joins_windows_to_lattices_and_subtitles(tmp_path, ninja):
         assert message in errors
     code, _, errors = ninja(*common, "-o", tmp_path / "x.ark")
     assert code == 1
-    assert "the key does not end in times" in errors
+    assert "the key does not end in a time range" in errors
     assert not (tmp_path / "x.ark").exists()
 
 

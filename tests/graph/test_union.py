@@ -225,7 +225,7 @@ def test_weights_out_of_range_are_refused() -> None:
     lattice = from_arcs("a", [0], [1], [1], [0.0], finals={1: 0.0})
     with pytest.raises(OptionError, match="there are no lattices to combine"):
         combine([])
-    with pytest.raises(OptionError, match="there are 3 weights, but 2 systems; give one weight per system"):
+    with pytest.raises(OptionError, match="there are 3 weights, but 2 systems; specify one weight per system"):
         combine([lattice, lattice], [1, 2, 3])
     with pytest.raises(OptionError, match="a weight is 0, but must be above 0"):
         combine([lattice, lattice], [1, 0])

@@ -121,7 +121,7 @@ def test_words_of_a_matrix_enter_a_table_that_grows() -> None:
 
 
 def test_a_matrix_without_a_blank_or_of_another_scale_is_refused_in_words() -> None:
-    with pytest.raises(OptionError, match="blank is missing; give the name or the column"):
+    with pytest.raises(OptionError, match="blank is missing; specify the name or the column"):
         ninja.from_ctc("utt", LOGITS, LETTERS)
     with pytest.raises(
         ModelError,

@@ -159,7 +159,7 @@ def test_a_chain_model_of_kaldi_is_read() -> None:
     ("text", "message"),
     [
         ("1 nonword\n2 middle\n", r"word_boundary.int:2: expected a phone id and one of begin, .*found '2 middle'"),
-        ("SIL nonword\n", r"int:1: .*found 'SIL nonword'; give word_boundary.int, not .txt"),
+        ("SIL nonword\n", r"int:1: .*found 'SIL nonword'; specify word_boundary.int, not .txt"),
         ("1 begin 2\n", "int:1: expected"),
         ("0 begin\n", "int:1: expected"),
         ("1 begin\n1 end\n", "int:2: phone 1 has two types"),

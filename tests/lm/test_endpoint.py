@@ -117,7 +117,7 @@ def scored(lm):
         ("truncated", "the answer is not JSON"),
         ("cut off", "the answer is not JSON|IncompleteRead"),
         ("overloaded", "status 503: try later"),
-        ("changed", "log-probabilities of|prompt_logprobs of"),
+        ("changed", "log-probabilities for|prompt_logprobs for"),
         ('{"choices": []}', "unexpected answer"),
         ('{"choices": [{"index": 0, "prompt_logprobs": [null, {"1": {"logprob": NaN}}]}]}', "unexpected answer"),
     ],

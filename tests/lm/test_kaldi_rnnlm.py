@@ -182,7 +182,12 @@ def test_features_of_words_must_be_there_too(tmp_path):
         ("config/oov.txt", "<oov>\n", ModelError, "'<oov>' replaces unknown words, but is not in config/words.txt"),
         ("special_symbol_opts.txt", "--bos-symbol=99", ModelError, "--bos-symbol=99, but .* has 8 words"),
         ("special_symbol_opts.txt", "--foo=1", FormatError, "unknown option '--foo=1'; known are --bos-, --eos-"),
-        ("word_embedding.final.mat", writer.matrix(EMBEDDING[:, :3]), ModelError, "width 3, but the network needs 4"),
+        (
+            "word_embedding.final.mat",
+            writer.matrix(EMBEDDING[:, :3]),
+            ModelError,
+            "dimension of the embeddings is 3, but the network expects 4",
+        ),
         ("word_embedding.final.mat", writer.matrix(EMBEDDING * np.float32(np.nan)), ModelError, "NaN or infinity"),
         ("word_embedding.final.mat", writer.matrix(EMBEDDING)[:-1], FormatError, "the file is truncated"),
         ("final.raw", writer.network(LINES[:-1], COMPONENTS), FormatError, "no output-node with the name 'output'"),

@@ -176,7 +176,9 @@ def test_a_diverged_model_is_not_written(tmp_path, module):
 )
 def test_a_file_of_another_kind_is_named(tmp_path, data, reason):
     (tmp_path / "file.pt").write_bytes(data)
-    with pytest.raises(ModelError, match=f"file.pt: this is {reason}.*, not a language model; give a Ninja checkpoint"):
+    with pytest.raises(
+        ModelError, match=f"file.pt: this is {reason}.*, not a language model; specify a Ninja checkpoint"
+    ):
         load(tmp_path / "file.pt")
 
 
@@ -193,7 +195,7 @@ def test_a_file_that_would_run_code_is_refused_with_what_it_wants(tmp_path):
 def test_a_directory_and_a_missing_file_are_told_apart(tmp_path):
     with pytest.raises(ModelError, match="a directory of an unknown format"):
         load(tmp_path)
-    with pytest.raises(ModelError, match="no such file; give a language model"):
+    with pytest.raises(ModelError, match="no such file; specify a language model"):
         load(tmp_path / "none.pt")
 
 
@@ -201,10 +203,10 @@ def test_names_of_a_hub_are_told_from_files(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "exp").mkdir()
     for name, folder in (("gpt2", "gpt2"), ("facebook/opt-125m", "opt-125m"), ("Qwen/Qwen2.5-0.5B", "Qwen2.5-0.5B")):
-        with pytest.raises(ModelError, match=f"hub: run hf download {name} --local-dir {folder}, and give ./"):
+        with pytest.raises(ModelError, match=f"hub: run hf download {name} --local-dir {folder}, and specify ./"):
             load(name)
     for name in ("lm.pt2", "exp/rnnlm", "./gpt2", "a/b/c"):
-        with pytest.raises(ModelError, match="no such file; give a language model"):
+        with pytest.raises(ModelError, match="no such file; specify a language model"):
             load(name)
 
 

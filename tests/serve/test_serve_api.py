@@ -296,7 +296,7 @@ def test_no_request_opens_a_file(client: Client, tmp_path: Path, monkeypatch: py
     ("fields", "detail"),
     [
         ({}, "no lattice is given; the field is lattice, lattice_base64 or nbest"),
-        ({"lattice": "a", "nbest": []}, "lattice and nbest are given; give one of them; the field is lattice, "),
+        ({"lattice": "a", "nbest": []}, "lattice and nbest are given; specify one of them; the field is lattice, "),
         ({"lattice": 3}, "lattice is 3, but must be text"),
         ({"lattice_base64": "?"}, "lattice_base64 is not base64: "),
         ({"nbest": [], "n": 0}, "n is 0, but must be an integer from 1 to 1000"),

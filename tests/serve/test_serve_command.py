@@ -80,9 +80,9 @@ def test_the_command_answers_writes_no_file_and_ends_on_sigterm(tmp_path: Path) 
     ("options", "message"),
     [
         (["--lists", "contacts"], "--lists is 'contacts', but must be NAME=FILE"),
-        (["--lists", "a=b", "--lists", "a=c"], "--lists a is given twice; give each name once"),
+        (["--lists", "a=b", "--lists", "a=c"], "--lists a is given twice; specify each name once"),
         (["--max-lattice-arcs", "0"], "--max-lattice-arcs is 0, but must be 1 or more"),
-        (["--tls-key", "key.pem"], "a TLS certificate and its key belong together; give both or neither"),
+        (["--tls-key", "key.pem"], "a TLS certificate and its key belong together; specify both or neither"),
         (["--iterate", "forward"], "iterate cannot be used in a server"),
     ],
 )

@@ -220,7 +220,9 @@ def test_senseless_options_are_refused(options, message):
 
 def test_a_reference_needs_words():
     lattice = Lattice.from_arrays("k", [0, 1, 1], [1], [1], [0], [0], [np.inf, 0.0])
-    with pytest.raises(LatticeError, match=r"key 'k': the lattice has no symbol table, which the reference needs"):
+    with pytest.raises(
+        LatticeError, match=r"key 'k': the lattice has no symbol table, which is required to show a reference"
+    ):
         draw(lattice, ["a"])
 
 

@@ -115,7 +115,8 @@ def _words(found, naming, options):
         for label, line in found if options.labels == "auto" and naming.words is None else ():
             if not _INTEGER.fullmatch(label) and _NUMBER.fullmatch(label):
                 message = (
-                    f"{_shown(label)} is not a label; does the line lack a label? For words, give fst-text:labels=words"
+                    f"{_shown(label)} is not a label; the line may lack a label. For words, "
+                    "specify fst-text:labels=words"
                 )
                 raise FormatError(message, naming.path, key=naming.key, line=line)
         names = {label: line for label, line in reversed(found)}

@@ -129,7 +129,7 @@ def test_models_of_other_kinds_and_vocabularies_are_refused(tmp_path, texts):
     checkpoint.save(Checkpoint(module, ["</s>", "<s>", "<unk>", "a"], {}), tmp_path / "other.pt")
     with pytest.raises(ModelError, match=r"other\.pt: .* first words of its vocabulary must be <s>, </s>, <unk>"):
         train.train(*texts, tmp_path / "lm.pt", further(tmp_path / "other.pt"))
-    with pytest.raises(ModelError, match="no such file; give a checkpoint"):
+    with pytest.raises(ModelError, match="no such file; specify a checkpoint"):
         train.train(*texts, tmp_path / "lm.pt", further(tmp_path / "none.pt"))
 
 

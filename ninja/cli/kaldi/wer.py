@@ -89,7 +89,11 @@ def align_text(
 @click.option("--mode", type=click.Choice(["present", "all", "strict"]), default="strict", help=MODE_HELP)
 @click.option("--replications", type=click.IntRange(1), default=10_000, help="Number of bootstrap samples.")
 @click.option("--seed", type=click.IntRange(0), default=0, help="Seed of the random numbers.")
-@click.option("--utt2spk", type=InputFile(), help="Speaker of each utterance; draw speakers instead of utterances.")
+@click.option(
+    "--utt2spk",
+    type=InputFile(),
+    help="Speaker of each utterance. If set, the bootstrap resamples speakers instead of utterances.",
+)
 def compute_wer_bootci(
     reference: str, hypothesis: str, other: str | None, mode: Mode, replications: int, seed: int, utt2spk: str | None
 ) -> None:

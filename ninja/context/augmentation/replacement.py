@@ -27,13 +27,13 @@ class Replacement(NamedTuple):
 
 
 class WrittenReplacements:
-    """Replacements of paths in a lattice of written words, for spans that were found by lexical forms.
+    """Replacements of paths in a lattice of written words, at spans that match phrases by their lexical forms.
 
     Args:
-        written: Written words and their forms.
+        written: Written words and their lexical forms.
         source: The lattice of written words.
-        of_forms: The lattice of its lexical forms.
-        acoustic_scale: Acoustic scale of the best path, from which sentence beginnings are determined.
+        of_forms: The lattice of the lexical forms of `source`.
+        acoustic_scale: Acoustic scale used to find the best path. Sentence beginnings are determined on this path.
     """
 
     def __init__(self, written: WrittenWords, source: Lattice, of_forms: LexicalLattice, acoustic_scale: float) -> None:

@@ -100,11 +100,13 @@ class Section:
 
 
 def read_sections(path: str, content: bytes | None = None) -> tuple[list[Section], EditEvidence]:
-    """Read an entity file, whose format is detected from the content, and the evidence that `ninja learn` added.
+    """Read an entity file and the evidence of edits that `ninja learn` added to it.
+
+    The format is detected from the content.
 
     Args:
         path: Path of the file.
-        content: Content of the file.  [default: read it]
+        content: Content of the file. If None, it is read from `path`.
     """
     text, runs = divide(text_of(path) if content is None else decoded(content, path), path)
     edits = EditEvidence.of(runs)

@@ -109,7 +109,7 @@ class LexicalContext:
             self._ids.update((word, [next(ids) for _ in form]) for word, form in zip(new, forms, strict=True))
 
     def matches(self, tracker: Tracker, lists: Sequence[PhraseList], words: Sequence[str]) -> list[Match]:
-        """Return the phrases on the best path of the grammar through written words, with their positions."""
+        """Return the phrases on the best path through the grammar that accepts written words, with their positions."""
         forms = self.table.normalizer.forms(words)
         self.learn(lists)
         position = [index for index, form in enumerate(forms) for _ in form]

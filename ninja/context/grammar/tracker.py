@@ -81,7 +81,7 @@ class Tracker:
         options = options or ContextOptions()
         check_range("lm_scale", lm_scale, least=0, finite=True)
         if class_lm is None and old_lm is not None:
-            raise OptionError("an old language model needs a class language model; give class_lm, or omit old_lm")
+            raise OptionError("an old language model needs a class language model; pass class_lm, or omit old_lm")
         self.words = words
         self.class_lm = class_lm
         self.options = options
@@ -190,7 +190,7 @@ class Tracker:
         self._names.clear()
 
     def matches(self, start: int, words: Sequence[int] | npt.NDArray[np.int32]) -> list[Match]:
-        """Return the phrases on the best path of the grammar through a sentence.
+        """Return the phrases on the best path through the grammar that accepts a sentence.
 
         Args:
             start: A state that `start` returned since the last `clear`.

@@ -77,7 +77,7 @@ class ArcPhones:
         if _SILENT.fullmatch(plain) or _SILENT.fullmatch(name):
             return NO_PHONE
         raise VocabularyError(
-            f"the phone {name!r} is neither silence nor a phone of the pronunciations; give a lexicon and confusion "
+            f"the phone {name!r} is neither silence nor a phone of the pronunciations; specify a lexicon and confusion "
             "costs with the phones of the recogniser",
             path,
         )

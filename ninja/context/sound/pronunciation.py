@@ -110,7 +110,7 @@ class Pronouncer:
             for word, known in zip(words, of_words, strict=True):
                 if not known:
                     raise PronunciationError(
-                        f"{phrase.text!r}: {word!r} has no pronunciation; give one in the phrase list or lexicon"
+                        f"{phrase.text!r}: {word!r} has no pronunciation; specify one in the phrase list or lexicon"
                     )
             variants = list(islice(_by_rank(of_words), MAX_PER_PHRASE))
         for variant in variants:

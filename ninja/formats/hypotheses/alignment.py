@@ -122,7 +122,7 @@ def _is_punctuation(letter: str) -> bool:
 def blocks(
     old: Sequence[str], new: Sequence[str], form: Callable[[str], Hashable] = lambda word: word
 ) -> Iterator[Block]:
-    """Yield equal and unequal spans of two sequences alternately; `form` maps words to the form that is compared."""
+    """Yield alternating matching and differing spans of two sequences; words are compared by `form(word)`."""
     at = other = 0
     matches = _matches([form(word) for word in old], [form(word) for word in new], 0, 0)
     begin = first = length = 0  # starts and length of a common span

@@ -224,7 +224,7 @@ class _Reading:
             if cost is None:
                 names = " or ".join(self._preset.score) or "score"
                 message = f"{spelled_path(hypothesis.path)} is one of {count} alternatives and has no {names}"
-                message += f"; give the logarithm of its probability (--from {self._preset.name}:missing_score=…)"
+                message += f"; specify the logarithm of its probability (--from {self._preset.name}:missing_score=…)"
                 raise FormatError(message)
         return [cost for cost in costs if cost is not None]
 

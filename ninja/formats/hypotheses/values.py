@@ -66,7 +66,7 @@ def text_of(value: Any, path: Path, *, may_be_cut: bool = False) -> str:
         value.encode(errors="surrogateescape" if may_be_cut else "strict")
     except ValueError as error:
         if isinstance(value, str) and any("\udc80" <= letter <= "\udcff" for letter in value):
-            message = f"{spelled_path(path)} is not UTF-8; give the encoding or convert the file with iconv"
+            message = f"{spelled_path(path)} is not UTF-8; specify the encoding or convert the file with iconv"
             raise FormatError(message) from error
         raise FormatError(f"expected text at {spelled_path(path)}, found {shown(value)}") from error
     return value

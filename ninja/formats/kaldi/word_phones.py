@@ -30,7 +30,7 @@ def read_align_lexicon(path: str | os.PathLike[str]) -> AlignLexicon:
             entry = []
         if not entry or min(entry) < 0 or max(entry) > LARGEST_ID or 0 in phones:
             message = f"expected a word id, an output word id and phone ids, found {line[:60]!r}"
-            raise FormatError(f"{message}; give align_lexicon.int, not .txt", name, line=number)
+            raise FormatError(f"{message}; specify align_lexicon.int, not .txt", name, line=number)
         if word == 0 and not phones:
             raise FormatError("word 0 has no phones, so it would match everywhere; remove the line", name, line=number)
         if known.setdefault((word, *phones), put) != put:
@@ -58,7 +58,7 @@ def read_word_boundary(path: str | os.PathLike[str]) -> WordBoundary:
         if not known or not 0 < int(fields[0][:10]) < 2**27 or len(fields[0]) > 10:
             kinds = ", ".join(KINDS)
             message = f"expected a phone id and one of {kinds}, found {line[:60]!r}"
-            hint = "; give word_boundary.int, not .txt" if len(fields) == 2 and fields[1] in KINDS else ""
+            hint = "; specify word_boundary.int, not .txt" if len(fields) == 2 and fields[1] in KINDS else ""
             raise FormatError(message + hint, name, line=number)
         phone, kind = int(fields[0]), KINDS[fields[1]]
         if kind_of.setdefault(phone, kind) != kind:

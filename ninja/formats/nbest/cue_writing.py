@@ -93,7 +93,7 @@ class CaptionEncoder:
             raise LatticeError(f"{message}are of {other}; write one file per recording", key=key)
         if begin < before:
             message = (
-                f"the utterance begins at {begin / 1000} s, before the previous one ({before / 1000} s); give the "
+                f"the utterance begins at {begin / 1000} s, before the previous one ({before / 1000} s); specify the "
             )
             message += (
                 f"start times of the utterances in their recording (--to {self._syntax.form}:segments=FILE), or write "

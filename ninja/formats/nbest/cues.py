@@ -109,7 +109,7 @@ def shown(line: bytes) -> str:
 
 
 def line_begins(lines: Sequence[bytes]) -> list[int]:
-    """Return the byte offset of each line, and of the end."""
+    """Return the byte offset of the start of each line, followed by the total number of bytes."""
     begins = [0]
     for line in lines:
         begins.append(begins[-1] + len(line))

@@ -199,7 +199,7 @@ def _missing(entry: dict[str, Any], fields: ObjectFields, where: ObjectPlace) ->
             names = f"no {names}"
         present = ", ".join(repr(str(name)[:20]) for name in list(entry)[:8])
         advice = f"name the field of its score (--from json:score={_likely_score(entry)})"
-        advice += ", or give a value for missing scores (--from json:missing_score=0)"
+        advice += ", or specify a value for missing scores (--from json:missing_score=0)"
         raise where.error(f"a hypothesis has {names}; its fields are {present}; {advice}")
     sign = 1.0 if fields.meaning == "cost" else -1.0
     return costs(sign * fields.missing_score * math.log(fields.base) + 0.0, fields.score_as)

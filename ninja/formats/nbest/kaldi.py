@@ -260,7 +260,7 @@ class KaldiListOptions(ListOptions):
 def _encode(nbest: NBest, settings: WriteSettings) -> bytes:
     if settings.words is None and any(isinstance(word, str) for item in nbest.hypotheses for word in item.words):
         raise SymbolError(
-            "the hypothesis contains words, but the archive contains word ids; give words= (--words)", key=nbest.key
+            "the hypothesis contains words, but the archive contains word ids; specify words= (--words)", key=nbest.key
         )
     table = TableWriter(text=settings.options.text)
     for lattice in linear_lattices(nbest, settings.words):

@@ -58,7 +58,7 @@ def read_nemo(
     if beam is None:
         if not keys:
             raise OptionError(
-                "the utterances of these beams are unknown; give the manifest, or the number of lines per utterance"
+                "the utterances of these beams are unknown; specify the manifest, or the number of lines per utterance"
             )
         beam = max(num_lines // len(keys), 1)
     if beam < 1:
@@ -163,7 +163,9 @@ class NemoOptions:
         """
         path = content.name
         if self.manifest is None and self.beam is None:
-            message = "NeMo's files do not say where an utterance ends; give --from nemo:manifest=FILE or nemo:beam=N"
+            message = (
+                "NeMo's files do not say where an utterance ends; specify --from nemo:manifest=FILE or nemo:beam=N"
+            )
             raise FormatError(message, path)  # not an OptionError, because the .tsv may be another file
         again = content.readings()
         if self.manifest is not None:

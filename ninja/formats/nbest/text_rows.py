@@ -71,7 +71,7 @@ def decoded(row: bytes, path: str | None = None, line: int | None = None, encodi
     try:
         return row.decode(encoding)
     except UnicodeDecodeError as error:
-        message = f"not {encoding.upper()} ({error.reason}); give the encoding or convert the file with iconv"
+        message = f"not {encoding.upper()} ({error.reason}); specify the encoding or convert the file with iconv"
         raise FormatError(message, path, line=line) from error
 
 

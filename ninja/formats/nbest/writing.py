@@ -66,7 +66,7 @@ def spelled(hypothesis: Hypothesis, words: SymbolTable | None, key: str) -> list
     for word in hypothesis.words:
         if isinstance(word, int):
             if words is None:
-                raise SymbolError("the words have no names; give their symbol table", key=key)
+                raise SymbolError("the words have no names; specify their symbol table", key=key)
             word = words.word(word)
         if split(word) != [word]:
             raise SymbolError(f"{word!r} cannot be written, because words are separated by white space", key=key)

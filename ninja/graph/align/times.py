@@ -42,7 +42,7 @@ def word_times(
     """
     shift = lattice.frame_shift if frame_shift is None else frame_shift
     if shift is None:
-        raise OptionError("the lattice has no frame shift; give the seconds per label as frame_shift")
+        raise OptionError("the lattice has no frame shift; pass the seconds per label as frame_shift")
     if not 0.0 < shift < np.inf:
         raise OptionError(f"frame_shift is {shift}, but must be above 0")
     if lattice.time is None and not lattice.has_labels:

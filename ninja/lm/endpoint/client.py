@@ -61,7 +61,7 @@ class Client:
             or parts.fragment
         ):
             raise OptionError(
-                f"{parts.scheme}://{parts.hostname or ''}{parts.path} is not the URL of a server: give "
+                f"{parts.scheme}://{parts.hostname or ''}{parts.path} is not the URL of a server: specify "
                 f"http(s)://HOST:PORT/PATH without user, query and fragment; a key is read from {KEY_VARIABLE}"
             )
         self.url = url

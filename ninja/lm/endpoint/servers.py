@@ -243,13 +243,13 @@ def _scores_of(texts: list[Tokens], answer: Any) -> list[list[float]]:
 def _prompt_scores(text: Tokens, choice: dict[str, Any]) -> list[float]:
     if (scores := choice.get("prompt_logprobs")) is not None:
         if len(scores) != len(text):
-            raise ValueError(f"prompt_logprobs of {len(scores)} tokens for {len(text)}")
+            raise ValueError(f"the server returned {len(scores)} prompt_logprobs for {len(text)} tokens")
         return [_logprob(score[str(token)]["logprob"]) for token, score in zip(text[1:], scores[1:], strict=True)]
     scores = (choice.get("logprobs") or {}).get("token_logprobs", ())
     if len(scores) not in (len(text), len(text) + 1) or scores[0] is not None:  # one token may be generated
         raise ValueError(
-            f"log-probabilities of {len(scores)} tokens for {len(text)}: the server does not score prompts (with "
-            f"llama.cpp, use a URL that ends in {LLAMA})"
+            f"the server returned {len(scores)} log-probabilities for {len(text)} tokens; it does not score prompts "
+            f"(with llama.cpp, use a URL that ends in {LLAMA})"
         )
     return [_logprob(score) for score in scores[1 : len(text)]]
 
@@ -263,7 +263,7 @@ def _next_scores(history: Tokens, tokens: list[int], num_pieces: int, answer: An
     candidates = answer["completion_probabilities"][0]["top_logprobs"]
     score = {candidate["id"]: _logprob(candidate["logprob"]) for candidate in candidates}
     if len(score) != num_pieces:
-        raise ValueError(f"log-probabilities of {len(score)} tokens for a vocabulary of {num_pieces}")
+        raise ValueError(f"the server returned {len(score)} log-probabilities for a vocabulary of {num_pieces} tokens")
     total = float(np.logaddexp.reduce(np.array([*score.values()])))
     if abs(total) > SUM_TOLERANCE:
         raise ValueError(f"the probabilities of the vocabulary sum to {math.exp(min(total, 700)):.4g}, not 1")

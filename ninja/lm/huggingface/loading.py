@@ -136,7 +136,7 @@ def _check_directory(path: str) -> dict[str, Any]:
     try:
         config = _json(path, CONFIG)
     except FileNotFoundError as error:
-        raise ModelError(f"{CONFIG} is missing; give a directory written by `save_pretrained`", path) from error
+        raise ModelError(f"{CONFIG} is missing; specify a directory written by `save_pretrained`", path) from error
     if not isinstance(config, dict) or not isinstance(config.get("model_type"), str):
         raise ModelError(
             "model_type is missing; save the model with the transformers library", os.path.join(path, CONFIG)

@@ -41,7 +41,7 @@ def to_onnx(checkpoint: Checkpoint, path: str | os.PathLike[str]) -> None:
     """
     module = _lstm(checkpoint)
     if (size := 4 * sum(weight.numel() for weight in module.parameters())) > LARGEST:
-        raise ModelError(f"the model has {size} bytes, but an ONNX file can contain at most {LARGEST}", path)
+        raise ModelError(f"the model is {size} bytes long, but an ONNX file is limited to {LARGEST} bytes", path)
     with needed_for("an ONNX model", path):
         from onnx import TensorProto, helper, parser
 

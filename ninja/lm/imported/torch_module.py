@@ -57,7 +57,7 @@ def from_module(
 
 
 def _steps(module: Any, batch_dim: int | Sequence[int], device: torch.device) -> StepNetwork:
-    """Wrap a module with `step` and `initial_state`."""
+    """Return the network of a module that defines `step` and `initial_state`."""
     if not hasattr(module, "initial_state"):
         raise ModelError(f"{type(module).__name__} has step but not initial_state(batch); add this method")
     with torch.inference_mode():

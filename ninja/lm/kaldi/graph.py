@@ -76,7 +76,7 @@ def parse(lines: list[tuple[str, Fail]], components: Mapping[str, Component], fa
     for text, fail_here in lines:
         line = _split(text, fail_here)
         if line.kind == "component":
-            fail_here("components are configured in this file; give a trained network, such as final.raw")
+            fail_here("components are configured in this file; specify a trained network, such as final.raw")
         name = line.get("name")
         if not _NAME.fullmatch(name) or name in by_name:
             fail_here(f"the node name {name!r} is malformed or occurs twice")

@@ -46,7 +46,7 @@ def read(path: str | os.PathLike[str]) -> Nnet3:
     """
     reader = ObjectReader.open(path)
     if reader.token() != "<Nnet3>":
-        reader.fail("not an nnet3 network, which begins with <Nnet3>; give final.raw, not final.mdl", 0)
+        reader.fail("not an nnet3 network, which begins with <Nnet3>; specify final.raw, not final.mdl", 0)
     lines: list[str] = []
     fails: list[Fail] = []
     reader.line()

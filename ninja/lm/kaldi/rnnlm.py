@@ -149,7 +149,7 @@ def _matrix(path: str, dim: int) -> Array:
     if not reader.at_end():
         reader.fail("unexpected content after the matrix")
     if matrix.shape[1] != dim:
-        raise ModelError(f"the embeddings have the width {matrix.shape[1]}, but the network needs {dim}", path)
+        raise ModelError(f"the dimension of the embeddings is {matrix.shape[1]}, but the network expects {dim}", path)
     if not np.isfinite(matrix).all():
         raise ModelError("it contains NaN or infinity: the training diverged; use an earlier iteration", path)
     return matrix

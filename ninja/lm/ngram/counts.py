@@ -75,7 +75,7 @@ def encode(
     num_sentences, next_report = 0, REPORT
     for position, sentence in enumerate(sentences, start=1):
         if isinstance(sentence, str):
-            raise OptionError(f"sentence {position} is a string; give a list of words, such as text.split()", path)
+            raise OptionError(f"sentence {position} is a string; pass a list of words, such as text.split()", path)
         if not sentence:
             continue
         if not marks.isdisjoint(sentence):
@@ -111,7 +111,7 @@ def encode(
     num_words = len(tokens) - 2 * num_sentences
     if num_unknown == num_words:
         raise VocabularyError(
-            "no word of the text is in the vocabulary; give the vocabulary of this language and spelling", path
+            "no word of the text is in the vocabulary; specify the vocabulary of this language and spelling", path
         )
     return Text(words, tokens, num_sentences, num_words, num_unknown, int(unknown.sum()))
 

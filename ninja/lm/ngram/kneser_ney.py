@@ -71,7 +71,9 @@ class NgramOptions:
             raise OptionError(f"{len(self.cutoffs)} cutoffs, but cutoffs are for n-grams of 2 to {self.order} words")
         if self.discounts is not None:
             if len(self.discounts) not in (1, 3):
-                raise OptionError(f"{len(self.discounts)} discounts; give one, or three for counts 1, 2, and 3 or more")
+                raise OptionError(
+                    f"{len(self.discounts)} discounts; specify one, or three for counts 1, 2, and 3 or more"
+                )
             for count, discount in enumerate(self.discounts, start=1):
                 if not 0 < discount <= count:
                     raise OptionError(f"the discount of count {count} is {discount:g}, but must be in (0, {count}]")
@@ -204,7 +206,7 @@ def train_ngram(
     """
     options = options or NgramOptions()
     if vocabulary is not None and options.min_count > 1:
-        raise OptionError("vocabulary and min_count both select the words of the model; give only one of them")
+        raise OptionError("vocabulary and min_count both select the words of the model; specify only one of them")
     text = encode(
         sentences,
         vocabulary=vocabulary,

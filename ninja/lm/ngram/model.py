@@ -131,7 +131,7 @@ def read_arpa(path: str) -> NgramLM:
                 buffer[: filled - consumed] = buffer[consumed:filled]
                 filled -= consumed
                 if filled == CHUNK:
-                    raise ModelError(f"a line has more than {CHUNK} bytes; give a valid ARPA file", path)
+                    raise ModelError(f"a line has more than {CHUNK} bytes; specify a valid ARPA file", path)
             if filled:
                 reader.feed(bytes(buffer[:filled]) + b"\n")
     except FormatError as error:

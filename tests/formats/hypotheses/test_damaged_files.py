@@ -110,7 +110,7 @@ def test_alternatives_without_scores_are_refused(tmp_path):
     document = {"results": [{"alternatives": [{"transcript": "a", "confidence": 0.5}, {"transcript": "b"}]}]}
     keys, errors = refused(tmp_path, document, "google")
     assert keys == []
-    assert "is one of 2 alternatives and has no confidence; give the logarithm of its probability" in errors[0]
+    assert "is one of 2 alternatives and has no confidence; specify the logarithm of its probability" in errors[0]
     assert "--from google:missing_score=" in errors[0]
     assert refused(tmp_path, document, "google:missing_score=-3") == (["x"], [])
 
@@ -155,7 +155,7 @@ def test_text_that_is_not_utf_8_is_an_error_of_its_utterance(tmp_path):
     path.write_bytes(b'{"segments": [{"text": "caf\xe9", "start": 0, "end": 1}, {"text": "b", "start": 1, "end": 2}]}')
     keys, errors = read(path, "whisper")
     assert keys == ["x-2"]
-    assert "key 'x-1': 'segments[0].text' is not UTF-8; give the encoding" in str(errors[0])
+    assert "key 'x-1': 'segments[0].text' is not UTF-8; specify the encoding" in str(errors[0])
     [(_, first), _] = ninja.read(path, encoding="latin-1")
     assert first.record.origin.words == ("café",)
     correct(path, tmp_path / "y.json", "whisper:encoding=latin-1", replacing("b", "ü"))
