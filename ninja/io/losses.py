@@ -1,4 +1,4 @@
-"""What a format stores of a lattice: check its key, convert it, combine its costs, and find the lost fields."""
+"""What a format stores of a lattice: convert it, combine its costs, and find the lost fields."""
 
 from __future__ import annotations
 

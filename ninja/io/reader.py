@@ -17,6 +17,7 @@ from ninja.formats.content import Content, Entry, check_encoding
 from ninja.formats.format import HEAD, Reader, by_mark, by_name, detect, of_folder, reader
 from ninja.formats.kaldi import archive as kaldi
 from ninja.formats.kaldi.archive import CHUNK, KALDI, MAGIC, Vocabulary
+from ninja.formats.kaldi.script import script
 from ninja.io import detection
 from ninja.io.scp_reader import ARC_BYTES, ScpReader
 from ninja.io.sources import (
@@ -345,7 +346,7 @@ class Reading:
             others = ScpReader(self._script_entries)
             permissive = file.table.permissive
             vocabulary = options.words.vocabulary
-            batches = kaldi.script(stream, vocabulary, others, permissive=permissive, guard=options.guard)
+            batches = script(stream, vocabulary, others, permissive=permissive, guard=options.guard)
             yield from self._moved(self._ahead(options.words.check_ids(batches, stream.name)))
             options.formats[KALDI] += not options.formats
             return

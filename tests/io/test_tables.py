@@ -340,7 +340,7 @@ def test_errors_of_the_reading_thread_reach_the_caller(tmp_path, monkeypatch):
     def fail(*_):
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr("ninja.formats.kaldi.archive._fill", fail)
+    monkeypatch.setattr("ninja.formats.kaldi.archive.fill", fail)
     with pytest.raises(RuntimeError, match="a bug"):
         list(read(tmp_path / "a.ark.gz"))
 

@@ -1,11 +1,11 @@
-"""Kaldi tables of lattices: readers and the writer of archives and script files, binary and text."""
+"""Kaldi archives of lattices, binary and text: their readers, and their writer, which also writes script files."""
 
 from __future__ import annotations
 
 import os
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from queue import Queue
 from typing import Any, NamedTuple, Protocol
@@ -14,12 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja._tables import FileBatches, TableReader, TableWriter
-from ninja.errors import FormatError, NinjaError, OptionError, TableError, starting_threads
+from ninja.errors import FormatError, TableError, starting_threads
 from ninja.files.gzip import Bytes, GzipWriter
-from ninja.files.names import LARGEST_OFFSET, resolve_listed
+from ninja.files.names import LARGEST_OFFSET
 from ninja.files.output import PartFile, StandardOutput, Target
 from ninja.files.stream import STDIN as STDOUT
-from ninja.files.stream import Guard, Place, Stream, open_stream
+from ninja.files.stream import Guard, Stream
 from ninja.formats.content import Content, Entry
 from ninja.formats.format import Field, Format, Read, Write
 from ninja.lattice import Kind, Lattice
@@ -33,22 +33,8 @@ KALDI_IMAGE = re.compile(rb"(?:\s*\S{1,4096}[ \t])?" + MAGIC + rb".{4,60}?lattic
 CHUNK = 1 << 19  # number of bytes read at a time, which fit in the processor cache together with their lattices
 FLUSH = 1 << 19  # bytes buffered before they are written
 LARGEST_QUEUE = 3  # contents that wait to be written, in addition to the one that is being written
-SCRIPT_CHUNK = 1 << 16  # number of bytes read at a time at an offset from a script file
 AHEAD = 1 << 21  # number of bytes of a plain file that are read ahead; more would not fit in the cache
 LARGEST_ENTRY = 1 << 31  # number of bytes above which an entry is considered damaged
-
-
-class NonKaldiReader(Protocol):
-    """Reader of files of other formats that are listed in a script file. It returns None for Kaldi archives."""
-
-    def again(self, place: Place, key: str) -> Lattice | NinjaError | None:
-        """Return a lattice from the file that was read last."""
-
-    def first(self, stream: Stream, place: Place, key: str) -> Lattice | NinjaError | None:
-        """Return a lattice from a new file, and take ownership of its stream."""
-
-    def close(self) -> None:
-        """Close the last file."""
 
 
 class Vocabulary(NamedTuple):
@@ -114,7 +100,7 @@ def archive(stream: Stream, vocabulary: Vocabulary) -> Iterator[Batch]:
     reader.skip(stream.begin)
     count = 1
     while count and not reader.broken:
-        count = _fill(reader, stream, CHUNK)
+        count = fill(reader, stream, CHUNK)
         before = reader.position
         items, faults = reader.parse(stream.bytes_left if count else 0)
         batch = Batch(items, words=vocabulary.words, faults=faults, size=reader.position - before)
@@ -123,7 +109,7 @@ def archive(stream: Stream, vocabulary: Vocabulary) -> Iterator[Batch]:
             yield batch
 
 
-def _fill(reader: TableReader, stream: Stream, chunk: int) -> int:
+def fill(reader: TableReader, stream: Stream, chunk: int) -> int:
     """Read a chunk, or double the bytes of an incomplete large lattice; return the number of bytes read."""
     pending = reader.pending
     if pending > LARGEST_ENTRY:
@@ -140,134 +126,12 @@ def _fill(reader: TableReader, stream: Stream, chunk: int) -> int:
 def bare(stream: Stream, key: str, vocabulary: Vocabulary) -> Batch:
     """Read a file that contains a single lattice without a key."""
     reader = vocabulary.reader(stream.name)
-    while _fill(reader, stream, CHUNK):
+    while fill(reader, stream, CHUNK):
         pass
     size = reader.pending
     lattice = reader.parse_one(key, 0)
     assert lattice is not None  # the whole file was read
     return Batch.of_entries([(key, lattice)], size=size, position=stream.position)
-
-
-def script(
-    script: Stream,
-    vocabulary: Callable[[], Vocabulary],
-    foreign: NonKaldiReader,
-    *,
-    permissive: bool = False,
-    guard: Guard | None = None,
-) -> Iterator[Batch]:
-    """Yield the lattices that a script file lists.
-
-    Args:
-        script: The script file.
-        vocabulary: Function that returns the symbol table; it is called when the first Kaldi archive is read.
-        foreign: Reader of other formats, which is closed at the end.
-        permissive: Skip lattices that cannot be read.
-        guard: Registers each file that is read, so that no output replaces it.
-    """
-    entries: list[Entry] = []
-    position = size = 0  # byte offset in the script file, and number of bytes of lattices
-    with closing(_LastFile(script.name, vocabulary, foreign, guard)) as last_file:
-        for number, line in rows(script):
-            position += len(line) + 1
-            fields = line.split(None, 1)
-            if not fields:
-                continue
-            key, name = fields[0], fields[1].strip() if len(fields) > 1 else ""
-            lattice: Lattice | NinjaError
-            try:
-                if not name:
-                    raise FormatError("expected a key and a file", script.name, line=number)
-                lattice = last_file.lattice(key, name)
-            except OptionError:
-                raise
-            except NinjaError as error:
-                if permissive:
-                    continue
-                error.key = key
-                if error.path is None:
-                    error.path, error.line = script.name, number
-                lattice = error
-            else:
-                if permissive and isinstance(lattice, NinjaError):
-                    continue
-            entries.append((key, lattice))
-            size += last_file.last_size
-            if size >= CHUNK or len(entries) == 64:
-                yield Batch.of_entries(entries, size=size, position=position)
-                entries, size = [], 0
-    if entries:
-        yield Batch.of_entries(entries, size=size, position=position)
-
-
-def rows(script: Stream) -> Iterator[tuple[int, str]]:
-    """Yield ``(line number, line)`` pairs of a script file."""
-    buffer = memoryview(bytearray(SCRIPT_CHUNK))
-    number = script.lines
-    rest = b""
-    while count := script.readinto(buffer):
-        *lines, rest = (rest + bytes(buffer[:count])).split(b"\n")
-        for line in lines:
-            number += 1
-            yield number, line.decode("utf-8", "surrogateescape")
-    if rest.strip():
-        yield number + 1, rest.decode("utf-8", "surrogateescape")
-
-
-class _LastFile:
-    """The file of the last line that was read from a script file; it stays open for the next line."""
-
-    def __init__(
-        self, listed_in: str, vocabulary: Callable[[], Vocabulary], foreign: NonKaldiReader, guard: Guard | None
-    ) -> None:
-        self._guard = guard
-        self._listed_in = listed_in
-        self._vocabulary = vocabulary
-        self._foreign = foreign
-        self._path: str | None = None
-        self._stream: Stream | None = None
-        self._reader: TableReader | None = None
-        self.last_size = 0
-
-    def lattice(self, key: str, name: str) -> Lattice | NinjaError:
-        """Return the lattice of an rxfilename in a script file, or its error."""
-        self.last_size = 0
-        places = resolve_listed(name, self._listed_in)
-        if len(places) != 1:
-            raise FormatError(f"{name!r} names {len(places)} files, but must name one lattice")
-        place = places[0]
-        if place.offset == 0 and (lattice := self._foreign.again(place, key)) is not None:
-            return lattice
-        if self._path != place.path or self._stream is None or not self._stream.seekable:
-            self._close()
-            self._path = None
-            self._stream = open_stream(place)
-            if self._guard is not None:
-                self._guard.read(place.name, self._stream.identity)
-            if place.offset == 0 and (lattice := self._foreign.first(self._stream, place, key)) is not None:
-                self._stream = None  # the other reader closes it
-                return lattice
-            self._reader = self._vocabulary().reader(place.path)
-            self._path = place.path
-            self._reader.skip(place.offset)
-        assert self._reader is not None
-        if not self._reader.skip(place.offset):
-            self._stream.seek(place.offset)
-        reader, stream, ended = self._reader, self._stream, False
-        while (lattice := reader.parse_one(key, 0 if ended else stream.bytes_left)) is None:
-            ended = _fill(reader, stream, SCRIPT_CHUNK) == 0
-        self.last_size = max(0, reader.position - place.offset)
-        return lattice
-
-    def close(self) -> None:
-        """Close the file, and the reader of other formats."""
-        self._close()
-        self._foreign.close()
-
-    def _close(self) -> None:
-        if self._stream is not None:
-            self._stream.close()
-        self._stream = None
 
 
 class EncodedBatch(NamedTuple):
