@@ -1,4 +1,4 @@
-// The graph that the general aligners build, with epsilons for input arcs and arcs for units, and epsilon removal.
+// The graph of the general aligners, which has epsilons for input arcs and arcs for units, and its epsilon removal.
 #pragma once
 
 #include <algorithm>
@@ -179,7 +179,7 @@ class EpsilonRemover {
 
   bool is_epsilon(int64_t arc) const { return graph_.word[arc] == 0 && leads_[graph_.dst[arc]]; }
 
-  // Compute the costs of all states that epsilons reach from a state that is not expanded yet.
+  // Compute the costs of all states reached by epsilons from a state that is not expanded yet.
   void reach(int32_t from) {
     closure_.assign(1, from);
     reached_[from] = from;
@@ -290,7 +290,7 @@ class EpsilonRemover {
   int64_t num_labels_ = 0;
   std::vector<int64_t> begin_, arc_;        // arcs of each state
   std::vector<int32_t> number_, old_;       // topological order
-  std::vector<uint8_t> is_wanted_, leads_;  // the state is entered by an arc with a word; it leads to a final state
+  std::vector<uint8_t> is_wanted_, leads_;  // an arc with a word enters the state; the state leads to a final state
   std::vector<Cost> cost_, end_;            // of the path from the state being expanded; final cost
   std::vector<int32_t> reached_, visited_;  // last expanded state that reached the state
   std::vector<int32_t> closure_, stack_;

@@ -1,4 +1,4 @@
-// The arcs of an alignment by the places that they leave, which are sorted in Kaldi's order and written.
+// Collects the arcs of an alignment by their source places, sorts them in Kaldi's order, and writes them.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@ struct LabelCopier {
   // Copy labels in whole blocks, which is faster; labels after the copy are overwritten and must be written later.
   void blocks(const int32_t* from, int32_t length, int32_t* to) const {
     constexpr int32_t kBlock = 16;
-    // Far beyond the last label if `from` does not point into the labels of the lattice.
+    // If `from` does not point to a label of the lattice, `at` exceeds `last`.
     const uint64_t at = (reinterpret_cast<uintptr_t>(from) - reinterpret_cast<uintptr_t>(labels)) / sizeof(*from);
     const auto last = static_cast<uint64_t>(num_labels);
     if (at > last || last - at < static_cast<uint64_t>(length) + kBlock || end - to < length + kBlock) {
@@ -59,8 +59,8 @@ struct Inner {
   bool is_place;                  // whether a unit may end there on another path
 };
 
-// An arc of the result. Its labels are those of the place, of inner steps, and of the last step, as far as they belong to
-// the unit.
+// An arc of the result. Its labels are those of the place, of inner steps, and of the last step, as far as they belong
+// to the unit.
 struct Unit {
   const int32_t* last;  // labels of the last step
   int32_t num_last, num_labels;
@@ -109,8 +109,8 @@ class [[gnu::visibility("hidden")]] UnitArcs {  // hidden: direct calls
   std::vector<Inner>& inner() { return inner_; }
   const std::vector<Inner>& inner() const { return inner_; }
 
-  // Record that the costs of the next arc, or of the end, are the sum of inner steps and a last step, which depends on
-  // the order of additions.
+  // Record that the costs of the next arc, or of the end, are sums over inner steps and a last step, since sums depend
+  // on the order of additions.
   void note_long(bool is_end, int32_t before, float graph, float acoustic) {
     long_.push_back({is_end ? place() : num_arcs_, is_end, before, graph, acoustic});
   }

@@ -17,7 +17,7 @@ namespace ninja {
 
 class GeneralAligner {
  public:
-  // If `expansion` > 0, stop at so many states with a partial result.
+  // If `expansion` > 0, stop with a partial result at this number of states.
   GeneralAligner(const Arcs& arcs, const Alignments& alignments, const Labels& known, const AlignOptions& options,
                  int64_t expansion)
       : arcs_(arcs), alignments_(alignments), known_(known), options_(options), expansion_(expansion) {}

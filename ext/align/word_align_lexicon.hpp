@@ -244,7 +244,7 @@ class LexiconAligner {
     next.labels.assign(place.labels.begin() + cut, place.labels.end());
     for (size_t at = num_phones; at < place.end.size(); ++at) next.end.push_back(place.end[at] - cut);
     next.word_is = word != 0 && !next.words.empty() ? kNew : kOld;
-    // After a word without phones all phones are tried again: silence may come first.
+    // After a word without phones, all phones are tried again, as silence may precede the next word.
     next.phones_are = !next.phones.empty() && (num_phones > 0 || word != 0) ? kAllNew : kOld;
     emit(place, from, std::move(next), output == 0 ? options_.no_word : output, cut);
   }

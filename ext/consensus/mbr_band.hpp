@@ -1,10 +1,11 @@
-// The words of the hypothesis that each state of a long recording is compared with.
+// For each state of a long recording, the words of the hypothesis with which the state is compared.
 //
-// Beyond kWholeWords states times words, a state is compared with the words around its time, or around its relative
-// position if the lattice has no times. If more than kTouching of the probability of a state lies in the outer eighth of
-// its window, the window is widened and everything is computed again, until no state is touched or the band would exceed
-// kMostWords and twice its first size. Alignments outside the band deviate from those found by an eighth of a window or
-// more: they have as many errors on the way out and back, and would have to save more in between.
+// If the number of states times the number of words exceeds kWholeWords, a state is compared with the words around its
+// time, or around its relative position if the lattice has no times. If more than kTouching of the probability of a
+// state lies in the outer eighth of its window, the window is widened and everything is computed again, until no state
+// is touched or the band would exceed kMostWords and twice its first size. Alignments outside the band deviate from
+// those found by an eighth of a window or more. This adds as many errors on the way out and on the way back, so they
+// would have to save more errors in between.
 #pragma once
 
 #include <algorithm>
@@ -27,8 +28,8 @@ constexpr double kNegligible = 1e-16;  // probabilities that are dropped in a pa
 
 class MbrBand {
  public:
-  // `arcs` is the original lattice, `time` the frame of its states, `words` the initial hypothesis, and `links` the links
-  // of the best path with these words, or null.
+  // `arcs` is the original lattice, `time` the frame of its states, `words` the initial hypothesis, and `links` the
+  // links of the best path with these words, or null.
   void start(const Arcs& arcs, const int32_t* time, const MbrLattice& lattice, const std::vector<int32_t>& words,
              const std::vector<int64_t>* links, int64_t whole_words, int64_t least_words, int64_t most_words) {
     const auto num_words = static_cast<int64_t>(words.size());
@@ -48,7 +49,7 @@ class MbrBand {
       end_.clear();
       last = 0.0;
       for (const int64_t link : *links) end_.push_back(last = std::max(last, place_[lattice.link[link].dst]));
-    } else {  // as on the path nearest to the words
+    } else {  // use the ends on the path that is nearest to the words
       end_ = word_ends(arcs, place, oracle(arcs, words.data(), num_words), num_words);
     }
     width_.assign(lattice.num_states, static_cast<int32_t>(half));

@@ -20,7 +20,7 @@ NINJA_CLONES void add_scaled(const double* from, double factor, int64_t length, 
   for (int64_t i = 0; i < length; ++i) to[i] += factor * from[i];
 }
 
-// The word sequence that paths are compared with, with an epsilon before, between and after words. Places start at 1.
+// The word sequence with which paths are compared. Epsilons precede, separate and follow its words; places start at 1.
 class Hypothesis {
  public:
   // Set the words, without epsilons.
@@ -68,10 +68,10 @@ class Hypothesis {
 // The rows of the links of a state differ only from the first place of their word in the hypothesis. So one row is
 // computed for all words that do not occur in it, one for epsilons, and for other words only the rest of a row.
 //
-// The row of a state is computed for the places of its window in a band; other distances are treated as infinite, and are
-// thus never too small. If the steps of the alignments of all paths stay within the band, they are bit for bit the same
-// as without a band: omitted terms could not have been minimal, and the others are computed from the same numbers in the
-// same order.
+// The row of a state is computed for the places of its window in a band; other distances are treated as infinite, and
+// are thus never too small. If the steps of the alignments of all paths stay within the band, they are bit for bit the
+// same as without a band: omitted terms could not have been minimal, and the others are computed from the same numbers
+// in the same order.
 class Distances {
  public:
   // Returns the average distance of all paths from the hypothesis: the Bayes risk.

@@ -12,7 +12,7 @@ namespace ninja {
 struct WrittenForms {
   std::vector<int32_t> form;      // [entries], the most probable form of each word in its bin, 0 for none
   std::vector<int32_t> whole;     // [entries], the most probable form that is a whole word, 0 for none
-  std::vector<int32_t> mark;      // [bins], a form without words that is more probable there than none, or 0
+  std::vector<int32_t> mark;      // [bins], the form without words that is more probable than no such form, or 0
   std::vector<float> mark_share;  // [bins], its posterior
   std::vector<float> mark_time;   // [bins, 2], its average begin and end
 };
@@ -82,7 +82,7 @@ class FormStatistics {
   size_t bytes() const { return statistics_.bytes(); }
 
  private:
-  // Number the forms of the links; whether each word has one form, and there are no marks.
+  // Number the forms of the links. Return whether each word has one form and there are no marks.
   bool number_forms(const MbrLattice& lattice) {
     slots_.clear();
     slots_.add(0);

@@ -70,8 +70,8 @@ class Statistics {
     return improved;
   }
 
-  // Entries sorted by place, decreasing probability in single precision, and decreasing word id, as in Kaldi. `begin` is
-  // set to the first entry of each place. Entries of probability 0 are dropped.
+  // Entries sorted by place, decreasing probability in single precision, and decreasing word id, as in Kaldi. `begin`
+  // is set to the first entry of each place. Entries of probability 0 are dropped.
   const std::vector<Entry>& sorted(std::vector<int64_t>& begin) {
     const auto places = static_cast<int64_t>(epsilon_.size()) - 1;
     begin.assign(places + 1, 0);
@@ -156,8 +156,8 @@ inline int32_t gap_after(int32_t q) { return 2 * (q / 2) + 1; }
 
 // Backward pass over all paths: distribute the probability of each state at each place over the previous states, along
 // the steps of the alignments. Few places of a state have a nonzero probability. States with probability near the edge
-// of their window are marked as touched. With `marks`, links without a word but with a form are counted at the gap
-// where they lie.
+// of their window are marked as touched. With `marks`, links with a form but no word are counted at the gap between
+// words at which they are aligned.
 template <bool marks = false>
 void accumulate(const MbrLattice& lattice, int32_t num_slots, Distances& distances, int32_t places, double negligible,
                 Statistics& statistics, std::vector<char>& touched) {
@@ -170,7 +170,7 @@ void accumulate(const MbrLattice& lattice, int32_t num_slots, Distances& distanc
   for (int64_t state = lattice.num_states - 1; state > 0; --state) {
     double* here = distances.row(state);
     const int32_t first = distances.begin(state), last = distances.end(state);
-    int32_t low = first, high = last - 1;  // places with probability lie between; windows are pairs of places
+    int32_t low = first, high = last - 1;  // range of places with probability; a window consists of pairs of places
     while (high > first && here[high] + here[high - 1] <= negligible) high -= 2;
     if (high < first) continue;
     while (here[low] + here[low + 1] <= negligible) low += 2;
@@ -191,7 +191,7 @@ void accumulate(const MbrLattice& lattice, int32_t num_slots, Distances& distanc
       double* there = distances.row(link.src);
       const int32_t least = distances.begin(link.src);
       const double begin = lattice.time[link.src];
-      double carried = 0.0;  // probability from the next place, which is missing from the link
+      double carried = 0.0;  // probability of paths in which place q + 1 is missing
       for (int32_t q = high; q >= low || carried != 0.0; --q) {
         const double value = q >= low ? carried + link.prob * here[q] : carried;
         carried = 0.0;

@@ -1,4 +1,4 @@
-// Windows of a word sequence that the states of a long lattice are compared with.
+// For each state of a long lattice, the window of a word sequence with which the state is compared.
 //
 // Comparing all states with all words takes quadratic time and memory. It is enough to compare a state with a window of
 // words around its time. The algorithm checks whether its result touches the edge of a window, and widens it there.
@@ -24,8 +24,9 @@ struct Band {
   }
 };
 
-// Distance from the edge of a window that counts as touching it, in words. With two, one decoding in 5,000 of nearly
-// flat lattices missed a better result outside a window of nine words; with four, none in 16,000.
+// Distance in words from the edge of a window at which a result touches the window. With a distance of two words, one
+// in 5,000 decodings of nearly flat lattices missed a better result outside a window of nine words; with four, none of
+// 16,000 did.
 inline int32_t margin_of(int32_t window) { return std::max(4, window / 8); }
 
 inline Band whole_band(int64_t num_states, int64_t num_words) {
@@ -62,7 +63,7 @@ inline std::vector<double> relative_places(const Arcs& arcs) {
     if (after[state] >= 0.0 && all > 0.0) place[state] = before[state] / all;
     for (int64_t arc = arcs.arc_begin[state]; arc < arcs.arc_begin[state + 1]; ++arc) {
       double& there = place[arcs.dst[arc]];
-      there = std::max(there, place[state]);  // a dead end has the position of its entry
+      there = std::max(there, place[state]);  // a dead end takes the position of its predecessors
     }
   }
   for (int64_t state = arcs.num_states - 1; state > 0; --state) {
@@ -85,8 +86,8 @@ inline std::vector<int32_t> words_before(const std::vector<double>& place, const
   return count;
 }
 
-// Create the band of the states' counts, with `width` on both sides. `Links` has first(state), last(state) and
-// dst(link).
+// Create the band of windows around the word count of each state, with `width` words on both sides. `Links` has
+// first(state), last(state) and dst(link).
 template <class Links>
 Band band_around(const Links& links, const std::vector<int32_t>& count, const std::vector<int32_t>& width,
                  int64_t num_words) {
@@ -109,7 +110,7 @@ Band band_around(const Links& links, const std::vector<int32_t>& count, const st
   return band;
 }
 
-// Double the width of touched states, and of all states near the words in their windows.
+// Double the width of touched states, and of all states with a word count inside a touched window.
 inline void widen(const Band& band, const std::vector<int32_t>& count, const std::vector<char>& touched,
                   int64_t num_words, std::vector<int32_t>& width) {
   std::vector<int32_t> change(num_words + 2, 0);

@@ -25,8 +25,8 @@ struct Item {
   bool compact = true;
   int64_t origin = -1;           // number of the Python object with the other fields, or -1
   std::shared_ptr<void> memory;  // null if the Python object owns the arrays
-  // For lexical lattices whose arcs differ from those of the written lattice, see form_words.hpp: the written arc of
-  // each arc, or -1 - the written arc for the second and later words of a form.
+  // Set in a lexical lattice if its arcs differ from those of the written lattice (see form_words.hpp): the index of
+  // the written arc of each arc, encoded as -1 - index for the second and later words of a form.
   std::shared_ptr<const std::vector<int64_t>> written_arc;
 };
 
@@ -50,7 +50,7 @@ inline void adopt(Block& block, Item& item) {
   item.time = block.time;
 }
 
-// The same for the arrays of a kernel.
+// Move the arrays that a kernel has written to an item.
 inline void adopt(LatticeArrays&& made, Item& item) {
   auto kept = std::make_shared<LatticeArrays>(std::move(made));
   item.arcs = kept->arcs();
@@ -93,8 +93,8 @@ Results each(const Items& items, const Make& make) {
   return results;
 }
 
-// Apply an operation to items until `make(item, made)` returns false, with or without a lattice. Return whether all
-// items were processed.
+// Apply an operation to items until `make(item, made)` returns false. Items with arrays are added to the results, the
+// last one included. Return whether all items were processed.
 template <class Make>
 bool all(const Items& items, const Make& make, Items& results) {
   results.reserve(items.size());
@@ -137,8 +137,8 @@ void append(const std::vector<T>& from, std::vector<T>& to) {
   to.insert(to.end(), from.begin(), from.end());
 }
 
-// Merge the failures of two operations, the second of which processed the items that did not fail in the first;
-// indices are those of the first operation.
+// Merge the failures of two successive operations. The second operation has processed only the items that did not fail
+// in the first one; the merged indices refer to the items of the first operation.
 inline Results joined(std::vector<Failure> first, Results second) {
   if (first.empty()) return second;
   std::vector<Failure> failures;

@@ -68,18 +68,18 @@ cdef inline object capsule_of(Items& items):
 
 
 cdef inline Items* items_of(object capsule) except NULL:
-    """Borrow the items of an object; valid while the caller holds it."""
+    """Borrow the items of an object; the pointer is valid while the caller holds the object."""
     return <Items*>PyCapsule_GetPointer(capsule, "ninja.items")
 
 
 cdef inline object lattice_error(object lattice, object message):
-    """Return the error of a lattice."""
+    """Create an exception with the message and the key of a lattice."""
     from ninja.errors import LatticeError
     return LatticeError(message, key=lattice.key)
 
 
 cdef inline int borrow(object lattice, Item& item) except -1:
-    """Point an item at the arrays of a lattice, which must be kept."""
+    """Point an item at the arrays of a lattice; the caller must keep the lattice alive."""
     item.arcs = arcs_of(lattice)
     item.labels = alignments_of(lattice)
     if not pools_fit(item.arcs, item.labels, lattice):
@@ -92,7 +92,7 @@ cdef inline int borrow(object lattice, Item& item) except -1:
 
 
 cdef inline Items* items_in(object lattices, Items& single, object lattice_type) except NULL:
-    """Return the items of a batch, or `single` with the one item of a lattice; valid while the caller holds either."""
+    """Return the items of a batch, or `single` with the item of a lattice; valid while the caller holds both."""
     if not isinstance(lattices, lattice_type):
         return items_of(lattices.items)
     single.resize(1)
@@ -126,16 +126,16 @@ cdef inline object lattice_of_item(const Item& item, object blank, tuple slots, 
 
 
 cdef inline object lattice_like(object lattice, const Item& item, object blank, tuple slots):
-    """Return the lattice of an item that was made of another lattice, or that one if it is as it was."""
+    """Return the lattice of an item, or the original lattice if the operation has not changed it."""
     if item.memory.get() == NULL:
         return lattice
     return lattice_of_item(item, blank, slots, lattice.key, lattice.frame_shift, lattice.words)
 
 
 cdef inline object result_of(object lattices, Results& results, object lattice_type, tuple slots):
-    """Return the batch that was made of a batch, or the lattice that was made of a lattice.
+    """Return the results as a batch if `lattices` is a batch, or as a lattice if it is a lattice.
 
-    The one place where a failure becomes a fault of the batch, or is raised for a single lattice.
+    Failures become faults of the batch; the failure of a single lattice is raised.
     """
     if not isinstance(lattices, lattice_type):
         return lattices.made((capsule_of(results.items), failures_of(results.failures)))
@@ -145,7 +145,7 @@ cdef inline object result_of(object lattices, Results& results, object lattice_t
 
 
 cdef inline list failures_of(const vector[Failure]& failures):
-    """Return the place and the message of each."""
+    """Return the index and the message of each failure."""
     cdef list found = []
     cdef size_t number
     for number in range(failures.size()):

@@ -1,5 +1,5 @@
-// A copy of a function per instruction set, the best of which the loader selects; a single one if that is not
-// supported.
+// Compiles a function for several instruction sets, of which the loader selects the best that the processor supports.
+// Other compilers and systems compile it once.
 #pragma once
 
 #if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__gnu_linux__)

@@ -22,7 +22,7 @@ struct Forms {
   const int32_t* code;   // [size]
   int64_t size;          // number of words
   const int64_t* begin;  // [num_several + 1], offsets in `part`
-  const int32_t* part;   // numbers of the lexical words of words with several
+  const int32_t* part;   // numbers of the lexical words in forms of several words
   int64_t num_several;
 
   int32_t of(int32_t word) const {
@@ -38,13 +38,13 @@ struct Forms {
 };
 
 struct FormWords {
-  // words whose form is not known, or that are beyond the table; the latter may occur several times
+  // words with unknown forms, and words beyond the table; the latter may occur several times
   std::vector<int32_t> unknown;
   std::vector<int64_t> changed;  // indices of items in which words are replaced
   Items items;                   // all items, if some are changed; they borrow the other arrays
 };
 
-// Whether an item has different words with the same form, or a word without lexical words or with several.
+// Whether an item has different words of the same form, or a word with no lexical word or with several.
 class FormClashes {
  public:
   bool operator()(const Arcs& arcs, const Forms& forms) {
@@ -87,9 +87,9 @@ inline Item relabelled(const Item& item, const Forms& forms) {
   return result;
 }
 
-// Makes a lattice with a chain of arcs for each word with several lexical words. The first arc of a chain has the costs;
-// labels and times are divided evenly. The states of a chain follow the state in which it begins, in the order of the
-// arcs.
+// Makes a lattice with a chain of arcs for each word with several lexical words. The first arc of a chain has the
+// costs; labels and times are divided evenly. The states of a chain follow the state in which it begins, in the order
+// of the arcs.
 class ChainBuilder {
  public:
   ChainBuilder(const Item& item, const Forms& forms, bool labels)
@@ -238,9 +238,9 @@ class ChainBuilder {
   std::vector<int32_t> number_;  // new number of each state
 };
 
-// Replaces words in items with a word that differs from its form: in all such items, or only in those with different
-// words that become equal. Nothing is replaced while forms are unknown. The labels of lattices with chains are
-// null pointers if `labels` is false.
+// Replaces words by their forms in each item that has a word different from its form. Unless `all` is true, items are
+// skipped if `FormClashes` is false for them. Nothing is replaced while forms are unknown. The labels of lattices with
+// chains are null pointers if `labels` is false.
 inline FormWords form_words(const Items& items, const Forms& forms, bool all, bool labels) {
   FormWords result;
   std::vector<bool> listed;  // whether a word is in `unknown`
@@ -285,7 +285,8 @@ struct ArcForms {
   std::vector<int32_t> piece;  // [num_parts], the index of one of its lexical words
 };
 
-// `written` are the lattices whose words were replaced in `items`, at the places `changed`.
+// `written` are the original items, and `items` the same items after `form_words` has replaced the words at the indices
+// `changed`.
 inline ArcForms arc_forms(const Items& written, const Items& items, const int64_t* changed, int64_t num_changed) {
   ArcForms result;
   std::vector<int64_t> keys;                       // sorted keys of the parts of an item

@@ -1,6 +1,7 @@
-"""Lattices and arrays between Python and C++: what all the modules share.
+"""Conversion of lattices and arrays between Python and C++, for all extension modules.
 
-Inline, because extension modules share no compiled code. Call ``numpy.import_array()`` in the module first.
+The functions are inline, because extension modules share no compiled code. Each module must call
+``numpy.import_array()`` before it uses them.
 """
 
 cimport numpy as np
@@ -118,7 +119,7 @@ cdef extern from "Python.h":
 
 
 cdef inline void* data_of(object array, int type_number, np.npy_intp length) except? NULL:
-    """Return the address of a contiguous array of the given type and length; anything else would crash a kernel."""
+    """Return the address of an array; raise if it is not contiguous or has another type or length."""
     if (not isinstance(array, np.ndarray) or np.PyArray_TYPE(<np.ndarray>array) != type_number
             or not np.PyArray_ISCARRAY_RO(<np.ndarray>array) or np.PyArray_NDIM(<np.ndarray>array) != 1
             or (length >= 0 and np.PyArray_DIM(<np.ndarray>array, 0) != length)):
@@ -158,7 +159,7 @@ cdef inline Scales scales_of(object scales) except *:
 
 
 cdef inline cbool pools_fit(Arcs arcs, Alignments alignments, object lattice) except *:
-    """Tell whether the label pools are as long as the lattice says; kernels would read beyond shorter ones."""
+    """Return whether the lengths of the label pools match their offsets; kernels would read beyond shorter pools."""
     return not (np.PyArray_DIM(<np.ndarray>lattice.ali_begin, 0) != arcs.num_arcs + 1
                 or np.PyArray_DIM(<np.ndarray>lattice.final_ali_begin, 0) != arcs.num_states + 1
                 or alignments.ali_begin[arcs.num_arcs] != np.PyArray_DIM(<np.ndarray>lattice.ali, 0)
@@ -197,7 +198,7 @@ cdef inline object freeze(object array):
 
 
 cdef inline object copied(const void* content, size_t length, int type_number):
-    """Copy what C++ holds into a new array, which may still be written to."""
+    """Copy memory of C++ into a new writable array."""
     cdef object array = new_array(<np.npy_intp>length, type_number)
     if length > 0:
         memcpy(np.PyArray_DATA(<np.ndarray>array), content, length * np.PyArray_ITEMSIZE(<np.ndarray>array))
@@ -225,13 +226,13 @@ cdef inline object doubles(const vector[double]& values):
 
 
 cdef inline int set_slot(tuple slots, Py_ssize_t number, object lattice, object value) except -1:
-    """Set a field, whatever the class says about it."""
+    """Set a field through its slot descriptor, although lattices are frozen."""
     cdef object slot = <object>PyTuple_GET_ITEM(slots, number)
     return Py_TYPE(slot).tp_descr_set(slot, lattice, value)
 
 
 cdef inline object get_slot(tuple slots, Py_ssize_t number, object lattice):
-    """Return a field, whatever the class says about it."""
+    """Return a field through its slot descriptor, without calling a method of the class."""
     cdef object slot = <object>PyTuple_GET_ITEM(slots, number)
     return Py_TYPE(slot).tp_descr_get(slot, lattice, <object>Py_TYPE(lattice))
 
@@ -249,7 +250,7 @@ cdef inline void release(object owner) noexcept:
 
 
 cdef inline object owner_of(Block* block):
-    """Return an object that frees the memory of a block when nothing needs it any more."""
+    """Return an object that owns the memory of a block, and frees it when it is destroyed."""
     cdef void* memory = block.memory
     block.memory = NULL
     try:
@@ -260,7 +261,7 @@ cdef inline object owner_of(Block* block):
 
 
 cdef inline object array_in(void* at, np.npy_intp length, int type_number, object owner):
-    """Make a read-only array of a part of some memory, whose owner it keeps alive."""
+    """Return a read-only array that views a part of some memory and keeps the owner of the memory alive."""
     cdef object array = np.PyArray_New(np.ndarray, 1, &length, type_number, NULL, at, 0, np.NPY_ARRAY_CARRAY_RO, None)
     Py_INCREF(owner)
     np.PyArray_SetBaseObject(<np.ndarray>array, owner)
@@ -269,11 +270,11 @@ cdef inline object array_in(void* at, np.npy_intp length, int type_number, objec
 
 cdef inline object view(const Arcs& arcs, const Alignments& labels, object owner, object blank, tuple slots,
                         object key, object kind, object time, object frame_shift, object words):
-    """Fill the fields of a blank lattice with views of memory, whose owner they keep alive.
+    """Fill the fields of a blank lattice with views that keep the owner of their memory alive.
 
     Args:
         blank: ``object.__new__(Lattice)``.
-        slots: Where a lattice keeps its fields, in their order.
+        slots: Slot descriptors of the fields of a lattice, in order.
     """
     cdef np.npy_intp num_states = arcs.num_states
     cdef np.npy_intp num_arcs = arcs.num_arcs
@@ -296,12 +297,12 @@ cdef inline object view(const Arcs& arcs, const Alignments& labels, object owner
 
 cdef inline object lattice_in(Block* block, object blank, tuple slots, object key, object kind, object time,
                               object frame_shift, object words):
-    """Fill the fields of a blank lattice as ``view`` does; the block's memory belongs to its arrays from now on."""
+    """Fill the fields of a blank lattice as ``view`` does; its arrays take ownership of the block's memory."""
     return view(block.arcs(), block.alignments(), owner_of(block), blank, slots, key, kind, time, frame_shift, words)
 
 
 cdef inline object lattice_of(object lattice, const LatticeArrays& made, object blank, tuple slots, object time):
-    """Fill a blank compact lattice; key, frame shift and symbol table are those of another one."""
+    """Fill a blank compact lattice, with the key, frame shift and symbol table of another lattice."""
     return filled(blank, slots, (
         lattice.key, int64s(made.arc_begin), int32s(made.dst), int32s(made.word), floats(made.graph),
         floats(made.acoustic), int64s(made.ali_begin), int32s(made.ali), floats(made.final_graph),
@@ -311,7 +312,7 @@ cdef inline object lattice_of(object lattice, const LatticeArrays& made, object 
 
 
 cdef inline object lattice_of_copies(object lattice, const Copies& copies, object blank, tuple slots):
-    """Fill a blank lattice with copies of another one's states and arcs."""
+    """Fill a blank lattice with copies of the states and arcs of another lattice."""
     cdef Arcs arcs = arcs_of(lattice)
     cdef Alignments alignments = alignments_of(lattice)
     cdef object time = lattice.time

@@ -1,7 +1,8 @@
 // CTC prefix beam search: the most probable unit sequences, summed over alignments.
 //
-// A prefix is a sequence of units divided into words. Its probability is the sum over all its alignments so far,
-// separate for those that end with a blank and with the last unit. The best single alignment is kept for times.
+// A prefix is a sequence of units divided into words. Its probability is the sum over all its alignments so far, with
+// separate sums for alignments that end with a blank and with the last unit. The best single alignment determines
+// times.
 #pragma once
 
 #include <algorithm>
@@ -151,7 +152,7 @@ class CtcSearch {
     if (way.score + logprob > label.way.score) label.way = {way.score + logprob, marked(way, number), number};
   }
 
-  // Select the best of the prefixes of the beam and of these prefixes with one more unit.
+  // Select the best among the prefixes of the beam and their extensions by one unit.
   const std::vector<CtcCandidate>& propose(const double* frame) {
     double best = kLogZero, worst = std::numeric_limits<double>::infinity();
     int64_t possible = 0;

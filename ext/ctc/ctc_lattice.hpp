@@ -1,4 +1,4 @@
-// A lattice of the hypotheses of a CTC search, which share arcs as long as their words are equal.
+// A lattice of the hypotheses of a CTC search. Hypotheses share arcs up to their first different word.
 #pragma once
 
 #include <algorithm>

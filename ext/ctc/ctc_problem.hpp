@@ -10,7 +10,7 @@ enum : uint8_t {
   kCtcInside,    // continues the word, or begins one if none is open
   kCtcBegins,    // begins a word
   kCtcBoundary,  // ends a word
-  kCtcNever,     // is never part of a hypothesis, as the blank
+  kCtcNever,     // is never part of a hypothesis, like the blank
 };
 
 struct CtcUnits {

@@ -322,7 +322,7 @@ cdef class TableWriter:
         return int64s(begins)
 
     def view(self):
-        """Return the pending bytes as a read-only view, valid until the next call of ``append`` or ``clear``."""
+        """Return the pending bytes as a read-only view, valid until ``append`` or ``clear`` is called."""
         return PyMemoryView_FromMemory(<char*>self.output.data(), self.output.size(), PyBUF_READ)
 
     def clear(self):

@@ -1,4 +1,4 @@
-"""C++ declarations of the checks of our own files; declarations only."""
+"""C++ declarations of the checks of native lattice files; declarations only."""
 
 from libc.stdint cimport int32_t, int64_t
 

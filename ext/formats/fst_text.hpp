@@ -1,4 +1,4 @@
-// Parse OpenFst's text format: lines of arcs and final states become arrays, in which states are numbered and arcs
+// Parses lines of OpenFst's text format, which are arcs and final states, into arrays with numbered states and arcs
 // sorted by source. Source: OpenFst 1.8.4, script/compile-impl.h (FstCompiler).
 #pragma once
 
@@ -103,7 +103,7 @@ inline bool is_weight(std::string_view text) {
   return end - at >= 1 && end - at <= 4 && std::all_of(at, end, is_digit);
 }
 
-// A field is followed by a space, a line break or a NUL, where numbers end.
+// Numbers end at the end of their field, where a space, a line break or a NUL follows.
 inline bool to_weight(std::string_view text, double& weight) {
   if (!is_weight(text)) return false;
   const char* at = text.data();

@@ -105,7 +105,7 @@ class BinaryScanner {
   }
 
  private:
-  // Return whether `size` bytes at the cursor are in the window; if not, whether the file may contain them.
+  // Check whether `size` bytes at the cursor are in the window and, if they are not, whether the file may contain them.
   bool lack(const char* cursor, int64_t size) const { return end_ - cursor < size; }
 
   Scan more(const char* cursor, int64_t size, const char* what, Fault& fault) {

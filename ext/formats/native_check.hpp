@@ -65,7 +65,7 @@ inline int32_t bits(const float* cost, int64_t place) {
   return value;
 }
 
-constexpr int32_t kInfiniteBits = 0x7f800000;  // of infinity; larger ones, apart from the sign, are NaN
+constexpr int32_t kInfiniteBits = 0x7f800000;  // bits of infinity; without the sign, larger values are NaN
 
 inline int32_t size_bits(const float* cost, int64_t place) { return bits(cost, place) & 0x7fffffff; }
 
@@ -77,7 +77,7 @@ inline bool all_finite(const float* cost, int64_t count) {
   return wrong >= 0;
 }
 
-inline bool all_below(const int32_t* id, int64_t count, int64_t limit) {  // and not negative; limit in [1, 2^31]
+inline bool all_below(const int32_t* id, int64_t count, int64_t limit) {  // and none is negative; limit in [1, 2^31]
   const uint32_t largest = static_cast<uint32_t>(limit - 1);
   uint32_t wrong = 0;
   for (int64_t i = 0; i < count; ++i) wrong |= static_cast<uint32_t>(id[i]) | (largest - static_cast<uint32_t>(id[i]));

@@ -25,7 +25,7 @@ struct SlfSection {
   std::vector<uint32_t> link_costs, node_costs;  // [links], [nodes] or empty; bits of the costs on each
 };
 
-// Return the bit of each cost; those of "acoustic" and "a", and of "language" and "l", are the same.
+// Return the bit of each cost; "acoustic" and "a" have the same bit, and so have "language" and "l".
 inline std::vector<uint32_t> slf_cost_bits(const std::vector<SlfCost>& costs) {
   const auto short_name = [](const std::string& name) {
     return name == "acoustic" || name == "language" ? name.substr(0, 1) : name;
@@ -44,7 +44,7 @@ inline std::vector<uint32_t> slf_cost_bits(const std::vector<SlfCost>& costs) {
 
 class SlfWhole {
  public:
-  // `missing`: natural-log cost of links without a score that others have; null if such links are errors.
+  // `missing`: natural-log cost of links without a score that other links have; null if such links are errors.
   SlfWhole(SlfSection& section, const std::vector<SlfCost>& costs, const std::vector<uint32_t>& bits,
            const double* missing)
       : section_(section), text_(section.text), costs_(costs), bits_(bits), missing_(missing) {}

@@ -55,7 +55,7 @@ class Vocabulary {
   // Register a spelling of the null word or of silence.
   void add_silent(std::string_view text, int32_t word) { place(own(std::string(text)), -1, word); }
 
-  // Return the word of a text, which must outlive this object, like the file and the results of `own`.
+  // Return the word of a text. The text must outlive this object, as the file and the results of `own` do.
   int32_t add(std::string_view text, int64_t line) { return place(text, line, num_words_ + 1); }
 
   std::string_view own(std::string text) { return owned_.emplace_back(std::move(text)); }

@@ -1,4 +1,4 @@
-"""C++ declarations of the formats that are text or tensors; declarations only."""
+"""C++ declarations of text formats and tensors; declarations only."""
 
 from libc.stdint cimport int32_t, int64_t
 from libcpp cimport bool as cbool

@@ -19,8 +19,8 @@ struct WordAlignment {
   std::vector<int32_t> hypothesis;
 };
 
-// Of moves of equal cost, the diagonal one is preferred, then the insertion, then the deletion. Since the path is traced
-// from the end, substitutions come last in a run of errors.
+// Among moves of equal cost, the diagonal one is preferred, then the insertion, then the deletion. Since the path is
+// traced from the end, substitutions come last in a run of errors.
 inline WordAlignment align_words(const int32_t* reference, int64_t rows, const int32_t* hypothesis, int64_t columns,
                                  const EditCosts& costs) {
   enum Move : uint8_t { kDiagonal, kInsertion, kDeletion };

@@ -2,9 +2,11 @@
 //
 // A failure arc (phi) is followed if a state has no arc for a word, and consumes no word. As in Kaldi, a state that is
 // not final has the final cost of the destination of its failure arc.
-// Composed states are triples of a lattice state, an FST state and the filter: 1 after an epsilon of the FST, after which
-// no epsilon of the lattice may be taken before a word. So each pair of matching paths makes one path, on which epsilons
-// of the lattice precede those of the FST.
+//
+// Composed states are triples of a lattice state, an FST state and a filter. The filter is 1 after an epsilon of the
+// FST, and forbids epsilons of the lattice until the next word. So each pair of matching paths becomes one path, in
+// which epsilons of the lattice precede those of the FST.
+//
 // Source: Kaldi, latbin/lattice-compose.cc, fstext/fstext-utils-inl.h (PhiCompose, PropagateFinal).
 #pragma once
 

@@ -1,9 +1,9 @@
 // Pruned determinization over words, as by lattice-determinize-pruned: best first, following epsilons.
 //
 // Weighted subset construction. A new state is a set of (old state, residual costs, residual alignment) of old states
-// that are final or that a word leaves. Arcs are queued by the cost of the best path through them, so arcs outside the
-// beam are never created, and if a bound stops the search, its result is the best part.
-// Costs are added in single precision and in Kaldi's order, so that of nearly equal paths the same one wins.
+// that are final or have an arc with a word. Arcs are queued by the cost of the best path through them, so arcs outside
+// the beam are never created, and if a bound stops the search, its result is the best part. Costs are added in single
+// precision and in Kaldi's order, so that the same one of nearly equal paths wins.
 #pragma once
 
 #include <algorithm>
@@ -77,7 +77,7 @@ class PrunedDeterminizer {
     int32_t task;
     bool operator<(const Waiting& other) const { return priority > other.priority; }
   };
-  // A state that epsilons reach, and the epsilon that enters it; -1 for a state of the subset itself.
+  // A state reached by epsilons, and the last of these epsilons; -1 for a state of the subset itself.
   struct Node {
     int32_t state;
     int32_t arc;
@@ -119,11 +119,11 @@ class PrunedDeterminizer {
     return compare_strings(tie_[0], tie_[1]) > 0;
   }
 
-  // Add the state of a subset: its final costs, and a task for each word that leaves it within the beam.
+  // Add the state of a subset with its final costs, and a task for each word on its arcs within the beam.
   int32_t add_state(const std::vector<Element>& subset, double forward, uint64_t hash) {
     const auto state = static_cast<int32_t>(forward_.size());
     forward_.push_back(forward);
-    if (subset.size() == 1) {  // without residuals, except at the start, which no word enters
+    if (subset.size() == 1) {  // has no residuals, except at the start, which no arc with a word enters
       known_[subset[0].state] = state;
     } else {
       table_.add(subset, hash, state);
@@ -293,8 +293,8 @@ class PrunedDeterminizer {
     return entrance;
   }
 
-  // Follow epsilons from a subset: `nodes_` are all states reached, with the best path to each; `wanted_` those that are
-  // final or that a word leaves, in order.
+  // Follow epsilons from a subset. `nodes_` are all states reached, with the best path to each; `wanted_` are those
+  // that are final or have an arc with a word, in order.
   void follow(const std::vector<Element>& start) {
     nodes_.clear();
     wanted_.clear();

@@ -10,7 +10,7 @@
 
 namespace ninja {
 
-// Costs as Kaldi adds and compares them here: both in single precision.
+// A graph and an acoustic cost. As in Kaldi's determinization, both are added and compared in single precision.
 struct PairCost {
   float graph = 0.0f;
   float acoustic = 0.0f;
@@ -28,8 +28,8 @@ inline int compare(PairCost a, PairCost b) {
   return 0;
 }
 
-// Kaldi compares totals only. The rounding errors of each cost are larger than those of their sum, but costs that differ
-// by more are not equal, even if their sums are.
+// Kaldi compares totals only. Here, both costs must also be equal up to rounding errors, which are larger than those of
+// the totals.
 inline bool nearly_equal(PairCost a, PairCost b, float delta) {
   const float graph = a.graph - b.graph, acoustic = a.acoustic - b.acoustic;
   return std::fabs((a.graph + a.acoustic) - (b.graph + b.acoustic)) <= delta && std::fabs(graph) <= 8 * delta &&

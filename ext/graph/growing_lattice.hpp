@@ -8,8 +8,8 @@
 
 namespace ninja {
 
-// States are written in order. The labels of an arc are appended to `ali` before the arc is added, the final labels of a
-// state to `final_ali` before it is closed.
+// States are written in order. The caller appends the labels of an arc to `ali` before it adds the arc, and the final
+// labels of a state to `final_ali` before it closes the state.
 struct GrowingLattice : LatticeArrays {
   bool too_large = false;  // a bound was exceeded: the arrays are incomplete
 

@@ -13,16 +13,16 @@
 
 namespace ninja {
 
-// An arc and the difference of the best path to the best path through it, about 0 or less, in single precision as in
-// Kaldi, so that there are ties.
+// An arc, and the cost of the best path minus the cost of the best path through the arc, which is 0 or less up to
+// rounding. As in Kaldi, the difference has single precision, so that there are ties.
 struct Crossing {
   float logprob;
   int64_t arc;
   bool operator<(const Crossing& other) const { return logprob < other.logprob; }
 };
 
-// The arcs that cross the current frame. Only frames in which an arc begins or ends are visited, so that time and memory
-// depend on the number of arcs, not of frames.
+// The arcs that cross the current frame. Only frames in which an arc begins or ends are visited, so that time and
+// memory depend on the number of arcs, not of frames.
 class Crossings {
  public:
   Crossings(int64_t num_arcs, int64_t most, std::vector<uint8_t>& keep)
@@ -50,8 +50,8 @@ class Crossings {
     best_.insert(rest_.extract(next));
   }
 
-  // Drop the surplus arcs of this frame. Among arcs of equal rank, the same arcs are dropped as in Kaldi, which takes
-  // quadratic time in their number; if there are too many, the last ones are dropped.
+  // Drop the surplus arcs of this frame. Dropping the same arcs of equal rank as Kaldi takes quadratic time in their
+  // number; if there are too many of them, the last ones are dropped instead.
   void limit() {
     if (rest_.empty()) return;
     if (best_.begin()->logprob == std::prev(rest_.end())->logprob && best_.size() + rest_.size() <= kMostTied) {
@@ -120,7 +120,7 @@ inline void limit_depth(const Arcs& arcs, const Alignments& alignments, const Sc
     selection.keep_final[state] = is_final(arcs, state);
     for (int64_t arc = arcs.arc_begin[state]; arc < arcs.arc_begin[state + 1]; ++arc) {
       const double through = forward[state] + backward[arcs.dst[arc]] + single_arc_cost(arcs, arc, scales);
-      selection.keep_arc[arc] = through < kNoPath;  // arcs on no path do not count
+      selection.keep_arc[arc] = through < kNoPath;  // arcs that lie on no complete path are dropped first
       if (!selection.keep_arc[arc]) continue;
       const Crossing crossing{static_cast<float>(best - through), arc};
       if (time[state] == time[arcs.dst[arc]]) continue;
@@ -141,7 +141,7 @@ inline void limit_depth(const Arcs& arcs, const Alignments& alignments, const Sc
   drop_dead_ends(arcs, selection);
   number_kept(arcs, alignments, selection);
   if (selection.num_states > 0 || !(best < kNoPath)) return;
-  // Ties have removed every complete path: keep the first of the best paths.
+  // If ties have removed every complete path, keep the first of the best paths.
   for (int64_t state = 0; backward[state] != single_final_cost(arcs, state, scales);) {
     int64_t arc = arcs.arc_begin[state];
     while (backward[arcs.dst[arc]] + single_arc_cost(arcs, arc, scales) != backward[state]) ++arc;

@@ -175,7 +175,7 @@ struct Minimized {
   Merged merged;
 };
 
-// Alignments are pushed in the result, costs for the comparison only. The costs of the plan are moved into the result.
+// The result has pushed alignments. Costs are pushed for the comparison only, and their plan is moved into the result.
 inline Minimized minimize(const Arcs& arcs, const Alignments& labels, Pushing& plan, double delta) {
   Minimized out;
   out.labels = labels;

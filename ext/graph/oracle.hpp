@@ -24,9 +24,9 @@ struct Oracle {
   int64_t edits() const { return substitutions + insertions + deletions; }
 };
 
-// In a table of up to kWholeCells, each state is compared with all words of the reference. Otherwise it is compared with
-// at least 2 * kLeastOracleWords words around its position, and with more if the path comes near the edge of the window,
-// while the table has at most kMostOracleCells cells or twice those of the first one.
+// In a table of up to kWholeCells, each state is compared with all words of the reference. Otherwise it is compared
+// with at least 2 * kLeastOracleWords words around its position, and with more if the path comes near the edge of the
+// window, while the table has at most kMostOracleCells cells or twice those of the first one.
 constexpr int64_t kWholeCells = int64_t{1} << 24;
 constexpr int64_t kMostOracleCells = int64_t{1} << 26;
 constexpr int64_t kLeastOracleWords = 256;
@@ -90,8 +90,8 @@ class RestEdits {
   std::vector<int32_t> rest_;
 };
 
-// Mark the states of a path around which more than one word in three is an edit, within the width of their window on both
-// sides: a path looks like this if the band is too narrow. `edit` is the number of words before each edit.
+// Mark the states of a path where the band may be too narrow: within one width of the state's window on both sides,
+// more than one word in three is an edit. `edit` is the number of words before each edit.
 inline void mark_dense_edits(const Arcs& arcs, const Band& band, int64_t length, const std::vector<int64_t>& edit,
                              Oracle& path) {
   const auto edits_before = [&](int64_t j) { return std::lower_bound(edit.begin(), edit.end(), j) - edit.begin(); };
@@ -150,7 +150,7 @@ inline Oracle oracle_within(const Arcs& arcs, const std::vector<int32_t>& refere
         how = kInsertion;
       }
     }
-    if (next < 0) {  // no arc explains the count: the word of the reference was deleted
+    if (next < 0) {  // no arc leads to the cell, so the word of the reference was deleted
       ++result.deletions;
       edit.push_back(j++);
       continue;
@@ -186,10 +186,11 @@ inline std::vector<double> word_ends(const Arcs& arcs, const std::vector<double>
 }
 
 // Fewest edits over all paths. In a long recording, a state is compared only with the words around its position.
-// Positions are spread evenly at first, and then follow the path that was found, with wider windows where it comes
-// near an edge or has many edits. The result is optimal if the band covers everything. Otherwise a path with fewer
-// edits would have to deviate from it by at least an eighth of a window, which costs as many words on the way out and
-// back, and save more edits in between, where the result has few.
+// Positions are spread evenly at first. Later rounds take them from the path of the last round, with wider windows
+// where this path comes near an edge or has many edits. The result is optimal if the band covers everything. Otherwise,
+// a path with fewer edits would have to deviate from the result by at least an eighth of a window. This costs as many
+// edits on the way out and on the way back, so the path would have to save more edits in between, where the result has
+// few.
 inline Oracle oracle(const Arcs& arcs, const int32_t* words, int64_t length, int64_t whole_cells = kWholeCells,
                      int64_t least_words = kLeastOracleWords, int64_t most_cells = kMostOracleCells) {
   if (arcs.num_states == 0) return {};

@@ -15,7 +15,8 @@
 
 namespace ninja {
 
-// The labels of one completion of a state, in pieces: its final labels if it is final, else along its first arc.
+// The labels of one completion of a state, in pieces: the final labels of a final state, otherwise the labels along the
+// first arc of each state.
 class Completion {
  public:
   Completion(const Arcs& arcs, const Alignments& labels) : arcs_(arcs), labels_(labels) {}
@@ -82,7 +83,7 @@ class Completion {
 inline int64_t common_labels(Completion a, Completion b, int64_t most) {
   int64_t count = 0;
   while (count < most) {
-    if (a.at == a.end && b.at == b.end && a.state == b.state) return most;  // the same from here on
+    if (a.at == a.end && b.at == b.end && a.state == b.state) return most;  // the rest of both is the same
     if (a.at == a.end) {
       a.next();
     } else if (b.at == b.end) {
@@ -123,7 +124,8 @@ inline int64_t common_on_arcs(const Arcs& arcs, const Alignments& labels, int64_
   return parted ? common : -1;
 }
 
-// The same along complete completions; `shift` is the number of labels pushed from each later state.
+// The same length, found by comparing completions to their ends; `shift` is the number of labels pushed from each later
+// state.
 inline int64_t common_on_completions(const Arcs& arcs, const Alignments& labels, const std::vector<int64_t>& shift,
                                      int64_t state) {
   const bool ends = is_final(arcs, state);

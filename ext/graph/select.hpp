@@ -25,7 +25,7 @@ struct Selection {
   int64_t num_arcs = 0;
   int64_t num_labels = 0;
   int64_t num_final_labels = 0;
-  bool everything = false;  // nothing was dropped: the old lattice is the result
+  bool everything = false;  // nothing was dropped, so the old lattice is the result
 
   void resize(const Arcs& arcs) {
     keep_arc.resize(arcs.num_arcs);
@@ -90,7 +90,7 @@ inline void number_kept(const Arcs& arcs, const Alignments& alignments, Selectio
     }
     for (int64_t arc = arc_begin[state], end = arc_begin[state + 1]; arc < end; ++arc) {
       const uint8_t keep = keep_arc[arc];
-      kept[count] = arc;  // overwritten by the next arc if dropped: no branch to mispredict
+      kept[count] = arc;  // the next arc overwrites a dropped one, which avoids an unpredictable branch
       count += keep;
       reached[dst[arc]] |= keep;
     }

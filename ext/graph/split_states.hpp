@@ -1,5 +1,5 @@
-// States split so that each corresponds to one state of an automaton over the words: their last n - 1, or the number of
-// words of a transcript.
+// Splits states so that each corresponds to one state of an automaton over the words, which is either the last n - 1
+// words or the number of words of a transcript.
 // Source: Kaldi, latbin/lattice-expand-ngram.cc and fstext/deterministic-fst-inl.h, UnweightedNgramFst;
 // latbin/lattice-difference.cc.
 #pragma once

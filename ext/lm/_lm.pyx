@@ -75,7 +75,7 @@ cdef class Model:
         return self._look_up(states, words, False, True)[1]
 
     def step(self, states not None, words not None):
-        """Return the results of `logprob` and `advance`, (float32 [n], int64 [n]), in the time of one of them."""
+        """Return the results of `logprob` and `advance`, (float32 [n], int64 [n]), with a single lookup per word."""
         return self._look_up(states, words, True, True)
 
     cdef _look_up(self, states, words, cbool score, cbool advance):
@@ -113,8 +113,8 @@ cdef class ArpaReader:
         self.reader.reset(new c.ArpaReader(most_ngrams))
 
     def feed(self, const unsigned char[::1] text not None):
-        """Parse the complete lines of a text; return the number of bytes consumed. After the end of the model, all
-        bytes are."""
+        """Parse the complete lines of a text; return the number of bytes consumed. All bytes after the end of the model
+        are consumed."""
         cdef int64_t taken
         cdef const char* at = <const char*>&text[0] if text.shape[0] > 0 else NULL
         cdef int64_t size = text.shape[0]

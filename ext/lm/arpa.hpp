@@ -243,7 +243,7 @@ class ArpaReader {
   std::string error_;
   int64_t line_ = 0;
   Part part_ = kPreamble;
-  std::vector<int64_t> count_;  // [orders], as announced
+  std::vector<int64_t> count_;  // [orders], counts in the header
   int32_t order_ = 0;           // order of the section
   int64_t found_ = 0;           // n-grams of the section so far
   WordList words_;

@@ -72,7 +72,7 @@ NINJA_CLONES void logsumexp(const float* score, int64_t num_rows, int64_t length
   }
 }
 
-// Each loop applies one function to one array, which compilers vectorise, unlike a loop over a whole cell.
+// Each loop applies one function to one array: compilers vectorise such loops, but not a loop over a whole cell.
 inline void sigmoids(const float* x, int64_t size, float* y) {
   for (int64_t i = 0; i < size; ++i) y[i] = 1.0f / (1.0f + exponential(-x[i]));
 }

@@ -121,11 +121,11 @@ class Expander {
 
  private:
   struct Place {
-    std::unique_ptr<MergedLattice> merged;  // which `search` visits; nullptr: it visits the original
+    std::unique_ptr<MergedLattice> merged;  // the lattice that `search` visits; null if it visits the original
     std::unique_ptr<Search> search;
     std::vector<int32_t> context;  // histories of the words read first, each held until the next one is read
     size_t num_read = 0;           // of these
-    bool reading = false;          // its request in this wave is one of them
+    bool reading = false;          // the request of this lattice in the current wave is one of these words
 
     bool running() const { return search && search->status() == SearchStatus::kRunning; }
   };

@@ -53,7 +53,7 @@ class LevelSearch final : public Search {
     }
   }
 
-  // The rest of the path keeps its first-pass costs, changed as the look-ahead expects.
+  // The rest of the path keeps its first-pass costs, plus the changes that the look-ahead expects.
   bool stop() override {
     int32_t best = -1;
     for (int32_t state = 0; level_ >= 0 && state < arcs_.num_states; ++state) {
@@ -93,7 +93,7 @@ class LevelSearch final : public Search {
   struct Live {  // an active hypothesis
     double cost;
     int32_t history;
-    bool on_best;  // spells the first pass's best path, which always survives
+    bool on_best;  // has the words of the first pass's best path, and always survives
   };
   struct Candidate {
     double cost;
@@ -277,8 +277,7 @@ class LevelSearch final : public Search {
     }
   }
 
-  // Table entry of the group of hypotheses with the last words of `history`, whose group is -1 if it does not exist
-  // yet.
+  // The table entry for the group of hypotheses with the last words of `history`; -1 if there is no group yet.
   int32_t& find_group(int32_t history) {
     uint64_t place = histories_.suffix_hash(history, options_.merge_order);
     for (;; ++place) {

@@ -177,7 +177,7 @@ class MergedLattice {
   void merge(int64_t state, int32_t other) {
     const int64_t first = shape_[state].begin, others = shape_[other].begin;
     for (int64_t i = first; i < shape_[state].end; ++i) arc_number_[sorted_[i]] = sorted_[others + i - first];
-    // Duplicates have been mapped to the first equal arc.
+    // Duplicate arcs were mapped to the first equal arc before.
     for (const Key& key : keys_) arc_number_[key.arc] = arc_number_[arc_number_[key.arc]];
     sorted_.resize(first);
     state_number_[state] = other;

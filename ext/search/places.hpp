@@ -1,4 +1,4 @@
-// The states of a lattice that a word sequence leads to.
+// The states of a lattice to which a word sequence leads.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // Pruned composition: arcs are expanded in order of the expected cost of a complete path.
-// After Xu et al. 2018 (Kaldi's lattice-lmrescore-kaldi-rnnlm-pruned), with its order of expansion, ties included.
+// Source: Xu et al. 2018; Kaldi, lattice-lmrescore-kaldi-rnnlm-pruned, with the same order of expansion, also in ties.
 #pragma once
 
 #include <algorithm>
@@ -59,8 +59,8 @@ class PrunedSearch final : public Search {
  private:
   static constexpr int64_t kFirstLimit = 100;       // arcs before the second update
   static constexpr float kDepthPenalty = -1000.0f;  // the deepest state is first until a path is complete
-  static constexpr int32_t kQuestions = 8;          // states to request per wave; more save waves, but are used less
-  static constexpr int32_t kVisits = 32;            // maximum number of steps to foresee them
+  static constexpr int32_t kQuestions = 8;          // states to request per wave; more save waves, but waste scores
+  static constexpr int32_t kVisits = 32;            // maximum number of simulated steps that search for these states
   static constexpr int32_t kMissing = -1;           // a score that has not been requested yet
   static constexpr int32_t kNoQuestion = -2;        // an arc that takes no word
 
@@ -280,8 +280,8 @@ class PrunedSearch final : public Search {
     status_ = SearchStatus::kDone;
   }
 
-  // Simulates one step of the probable order of expansion after the missing score. Returns the number of states
-  // requested, 0 or 1.
+  // Simulates one step of the expansion in its probable order after the missing score. Returns the number of requested
+  // states, 0 or 1.
   int32_t look_on(Wave& wave) {
     Foreseen next = foreseen_[pop(next_)];
     if (next.queued >= 0) {  // the queue is a heap, in which entry i precedes entries 2i + 1 and 2i + 2
