@@ -2,7 +2,9 @@
 
 import multiprocessing
 import os
+import runpy
 import signal
+import sys
 import time
 from pathlib import Path
 
@@ -15,14 +17,23 @@ from ninja.train.parallel import BlockMomentum, PairwiseAveraging
 STEPS, SAVED = 16, 3  # number of steps, and steps between two states
 
 
-def start(size, work, *arguments):
-    """Start ``work(rank, size, *arguments)`` in processes that are forked from one that has imported torch."""
+def start(size, work, *arguments, daemon=True):
+    """Start ``work(rank, size, *arguments)`` in processes that are forked from one that has imported torch.
+
+    Only processes that are not daemons may start processes of their own.
+    """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["torch._dynamo", __name__])  # which torch imports for its optimisers
-    processes = [context.Process(target=work, args=(rank, size, *arguments), daemon=True) for rank in range(size)]
+    processes = [context.Process(target=work, args=(rank, size, *arguments), daemon=daemon) for rank in range(size)]
     for process in processes:
         process.start()
     return processes
+
+
+def run_script(rank, size, path, output):
+    """Run a script that starts processes of its own; write its output to a file."""
+    with open(output, "w") as sys.stdout:
+        runpy.run_path(path, run_name="__main__")
 
 
 def group(rank, size, url):

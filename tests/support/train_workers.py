@@ -1,8 +1,10 @@
 """Functions for workers of the tests, in a separate module, for processes that are spawned."""
 
+import dataclasses
 import os
 import shutil
 import signal
+import time
 
 import torch.distributed as dist
 
@@ -28,18 +30,28 @@ class PacedGossip(Gossip):
             self._store.set(f"{first}: step {steps} of {self.node}", "done")
             steps += 1
             if steps > LEAD:
-                self._store.wait([f"{first}: step {steps - 1 - LEAD} of {node}" for node in nodes])
+                needed = [f"{first}: step {steps - 1 - LEAD} of {node}" for node in nodes]
+                while not self._store.check(needed):  # `wait` would keep other threads from using the store
+                    time.sleep(1e-3)
         for step in range(steps, last - first):  # no batch remains, so others need not wait for this worker
             self._store.set(f"{first}: step {step} of {self.node}", "done")
 
 
-def several(trainings, progress, workers):
-    """Train several times in one set of processes, which take seconds to start; return the reports of each."""
+def twice(trainings, progress, workers):
+    """Train by each method, then again from an intermediate state; return the reports of both.
+
+    All trainings share a set of processes, which take seconds to start. A training with a group of only some of the
+    workers must be the last one, as torch names later groups differently on workers with other numbers of groups. The
+    last states are kept as ``output.whole``, and those of the resumed trainings as ``output.end``.
+    """
     methods.Gossip = PacedGossip
-    reports = []
+    reports, resumed = [], []
     for texts, output, options in trainings:
         reports.append(one(*texts, output, options, workers))
-    return reports
+        if workers.rank == 0:
+            os.rename(f"{output}.end", f"{output}.whole")
+        resumed.append(one(*texts, output, dataclasses.replace(options, resume=True), workers))
+    return reports, resumed
 
 
 def one(train_text, dev_text, output, options, workers):

@@ -1,7 +1,6 @@
 """Training with several workers: the update rules, one worker and several, states, killed workers."""
 
 import dataclasses
-import os
 import time
 
 import numpy as np
@@ -180,15 +179,11 @@ def trained(tmp_path_factory):
     """Train networks with two workers by each method, complete and resumed; all but one in single precision."""
     folder = tmp_path_factory.mktemp("workers")
     both = tuple(map(str, toy_texts(folder)))
-    methods = METHODS | GOSSIP | HALF
+    methods = METHODS | HALF | GOSSIP
     shared = {"workers": 2, "epochs": 3, "dropout": 0.2, "precision": "float32"}
     options = {name: toy(**shared | chosen) for name, chosen in methods.items()}
     work = [(both, str(folder / f"{name}.pt"), chosen) for name, chosen in options.items()]
-    reports = launch.run(train_workers.several, (work,), 2, "cpu", lambda report: None)
-    for name in options:
-        os.rename(folder / f"{name}.pt.end", folder / f"{name}.pt.whole")
-    again = [(*given, dataclasses.replace(chosen, resume=True)) for *given, chosen in work]
-    resumed = launch.run(train_workers.several, (again,), 2, "cpu", lambda report: None)
+    reports, resumed = launch.run(train_workers.twice, (work,), 2, "cpu", lambda report: None)
     return folder, both, options, dict(zip(options, reports, strict=True)), dict(zip(options, resumed, strict=True))
 
 

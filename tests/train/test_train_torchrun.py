@@ -14,7 +14,9 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from torch.distributed.run import get_args_parser  # noqa: E402
-from toy_training import toy_command, toy_texts  # noqa: E402
+from toy_training import toy, toy_command, toy_texts  # noqa: E402
+
+from ninja.train import loop  # noqa: E402
 
 # Each starts processes that import torch, minutes in all; CI runs that of two machines.
 SLOW = "kills trainings for a minute: NINJA_SLOW=1"
@@ -121,13 +123,13 @@ def test_torchrun_starts_the_workers_again_from_the_last_state(folder, method):
 
 @slow_or_ci
 def test_two_machines_of_one_worker_train_as_one_of_two(folder):
-    here = start(command(folder, "here.pt", "bmuf", workers=2))
-    assert here.wait(120) == 0
+    texts = folder / "train.txt", folder / "dev.txt"
+    loop.train(*texts, folder / "here.pt", toy(parallel="bmuf", epochs=2, workers=2))
     both = []
     for node in range(2):
         arguments = ["--nnodes", "2", "--nproc-per-node", "1", "--rdzv-endpoint", "localhost:29763", "--rdzv-id", "7"]
         arguments += ["--rdzv-conf", f"is_host={1 - node}", "--local-addr", "localhost"]
-        both.append(start([*TORCHRUN, *arguments, *command(folder, "lm.pt", "bmuf")]))
+        both.append(start([*TORCHRUN, *arguments, *command(folder, "lm.pt", "bmuf", epochs=2)]))
     for process in both:
         assert process.wait(120) == 0, process.stderr.read()
     one, other = weights(folder / "here.pt"), weights(folder / "lm.pt")
