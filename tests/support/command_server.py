@@ -1,7 +1,8 @@
 """Run commands of pages in copies of one process that has already imported torch, which takes seconds each time.
 
 ``python command_server.py SOCKET`` is the server, which ends with the process that started it. With further arguments,
-it is a client, which runs ``ninja`` with these arguments, and with its files, folder and environment.
+it is a client, which runs ``ninja`` with these arguments, and with its files, folder and environment. The server
+imports the modules that commands have imported, so that the copies for later commands need not import them again.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import socket
 import sys
 
 SIZE = 1 << 20  # largest request in bytes
+PACKAGES = ("ninja.", "transformers.")  # whose modules the server imports
 
 
 def call(path: str, arguments: list[str]) -> int:
@@ -29,6 +31,7 @@ def call(path: str, arguments: list[str]) -> int:
 
 def serve(path: str) -> None:
     """Accept commands until the standard input ends."""
+    import gc
     import signal
     import threading
 
@@ -44,10 +47,28 @@ def serve(path: str) -> None:
     threading.Thread(target=_end_with_stdin, daemon=True).start()
     while True:
         connection, _ = listener.accept()
+        if _import_modules(f"{path}.modules"):
+            gc.freeze()  # a collection in a copy would write to all pages of the imported objects
         if os.fork() == 0:
             listener.close()
-            _run(connection)
+            _run(connection, f"{path}.modules")
         connection.close()
+
+
+def _import_modules(path: str) -> bool:
+    """Import the modules that a command has imported; return whether a command has listed any."""
+    import contextlib
+    import importlib
+
+    if not os.path.exists(path):
+        return False
+    with open(path) as file:
+        names = file.read().split()
+    os.unlink(path)
+    for name in names:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    return True
 
 
 def _end_with_stdin() -> None:
@@ -55,7 +76,7 @@ def _end_with_stdin() -> None:
     os._exit(0)
 
 
-def _run(connection: socket.socket) -> None:
+def _run(connection: socket.socket, modules: str) -> None:
     import signal
     import traceback
 
@@ -76,7 +97,7 @@ def _run(connection: socket.socket) -> None:
     os.environ.update(command["environment"])
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     sys.argv = ["ninja", *command["arguments"]]
-    code = 255
+    before, code = set(sys.modules), 255
     try:
         code = main(command["arguments"])
         sys.stdout.flush()
@@ -84,6 +105,10 @@ def _run(connection: socket.socket) -> None:
     except BaseException:
         traceback.print_exc()
     finally:
+        if new := [name for name in sys.modules if name not in before and name.startswith(PACKAGES)]:
+            with open(f"{modules}.{os.getpid()}", "w") as file:
+                file.write("\n".join(new))
+            os.replace(file.name, modules)
         connection.sendall(bytes([code]))
         os._exit(code)
 
