@@ -71,7 +71,7 @@ class Listener(torch.nn.Module):
         return memory, there, torch.zeros(count, size), torch.zeros(count, dtype=torch.int64)
 
 
-def train(speech, steps=300, batch=16, seed=1):
+def train(speech, steps=200, batch=12, seed=1):
     """Train a model on names of random syllables."""
     torch.manual_seed(seed)
     random = np.random.default_rng(seed)

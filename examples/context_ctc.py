@@ -16,7 +16,7 @@ SEARCH = CtcOptions(beam=20, max_units=50)
 SENTENCES = 40  # of each kind
 
 
-def train(speech, steps=300, batch=12, seed=1):
+def train(speech, steps=200, batch=12, seed=1):
     """Train a model on names of random syllables; return a function from frames to log-probabilities."""
     torch.manual_seed(seed)
     random = np.random.default_rng(seed)
