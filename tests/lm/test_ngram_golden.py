@@ -4,6 +4,7 @@ from functools import lru_cache
 
 import numpy as np
 import pytest
+from english_models import first_pass_trigram
 from reference_graph import SHARED
 
 from ninja.graph import best_path, scale
@@ -79,7 +80,7 @@ def first_pass():
     if not ENGLISH.is_dir():
         pytest.skip("the shared lattices are not here (in CI they must be)")
     words = SymbolTable.read(ENGLISH / "words.txt.gz")
-    lm = load(ENGLISH / "first_pass.arpa.gz")
+    lm = first_pass_trigram()
     assert lm.order == 3
     return lm, WordMap(words, lm, unk_penalty=0.0), words
 

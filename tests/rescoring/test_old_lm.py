@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from english_models import first_pass_trigram
 from fake_lm import FakeLM, symbols
 from hypothesis import given, settings
 from reference_graph import SHARED
@@ -17,7 +18,7 @@ from strategies import lattices
 import ninja
 from ninja.errors import OptionError
 from ninja.lattice import Lattice, Scales
-from ninja.lm import Mixture, load
+from ninja.lm import Mixture
 from ninja.rescoring import RescoreOptions, RescoreReport, rescore
 
 TABLE = symbols()
@@ -85,7 +86,7 @@ def test_no_model_at_all_is_refused() -> None:
 @pytest.mark.skipif(not (SHARED / "data" / "english").is_dir(), reason="the English test bed is not here")
 def test_taking_the_first_pass_out_of_the_english_lattices_leaves_nothing_on_any_path() -> None:
     english = SHARED / "data" / "english"
-    old = load(english / "first_pass.arpa.gz")
+    old = first_pass_trigram()
     options = RescoreOptions(lm_weight=1.0, beam=math.inf, max_hyps=0, max_active=0, merge_order=2)
     source = ninja.read(english / "test" / "libri" / "lat.ark.gz", words=english / "words.txt.gz")
     worst = 0.0

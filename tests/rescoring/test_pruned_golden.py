@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 import pytest
+from english_models import first_pass_trigram
 from reference_graph import SHARED
 
 import ninja
@@ -46,7 +47,7 @@ def setting() -> Setting:
         list(ninja.read(ENGLISH / "test/libri/lat.ark.gz", words=words)),
         words,
         load(SHARED / "data/rnnlm/feat_english"),
-        load(ENGLISH / "first_pass.arpa.gz"),
+        first_pass_trigram(),
     )
 
 
