@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fake_lm import FakeLM, symbols
+from fake_lm import FakeLM, Gated, symbols
 from rescoring_cases import random_lattice
 from served import Client, file_of, served
 
@@ -31,18 +31,6 @@ MANY = [random_lattice(seed) for seed in range(12)]
 OPTIONS = RescoreOptions(acoustic_scale=0.5, unk_penalty=1.0, max_unknown=1.0, normalizer="none", algorithm="arcbeam")
 CHOSEN = ("acoustic_scale", "lm_weight", "word_penalty")
 FORMATS = ["slf", "text", "binary", "native", "pfsg", "openfst", "fst-text"]
-
-
-class Gated(FakeLM):
-    """A model that answers when the gate is open."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.gate = threading.Event()
-
-    def logprob(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
-        assert self.gate.wait(60)
-        return super().logprob(slots, words)
 
 
 def scorer(lm: FakeLM | None = None, **options: Any) -> Scorer:

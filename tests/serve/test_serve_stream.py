@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fake_lm import FakeLM, symbols
+from fake_lm import FakeLM, Gated, symbols
 from rescoring_cases import random_lattice
 from served import Client, file_of, served
 
@@ -29,18 +29,6 @@ OPTIONS = RescoreOptions(acoustic_scale=0.5, unk_penalty=1.0, max_unknown=1.0, n
 CHOSEN = ("acoustic_scale", "lm_weight", "word_penalty")
 UNITS = ["<b>", "|", *(f"w{digit}" for digit in range(1, 4))]
 CTC = {"units": UNITS, "blank": "<b>", "scheme": "words", "frame_shift": 0.02}
-
-
-class Gated(FakeLM):
-    """A model that answers when the gate is open."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.gate = threading.Event()
-
-    def logprob(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
-        assert self.gate.wait(60)
-        return super().logprob(slots, words)
 
 
 def scorer(lm: FakeLM | None = None, **options: Any) -> Scorer:

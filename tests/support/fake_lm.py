@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import zlib
 
 import numpy as np
@@ -55,6 +56,18 @@ class FakeLM(LanguageModel):
         self.next_slot += len(histories)
         self.history.update(zip(slots.tolist(), histories, strict=True))
         return slots
+
+
+class Gated(FakeLM):
+    """A model that answers when the gate is open."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = threading.Event()
+
+    def logprob(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
+        assert self.gate.wait(60)
+        return super().logprob(slots, words)
 
 
 def symbols(num_words: int = 8) -> SymbolTable:
