@@ -155,8 +155,8 @@ def test_the_penalty_drives_the_normaliser_to_one(tmp_path, texts, self_normaliz
 
 
 def test_a_normaliser_is_estimated_after_the_training_and_leaves_the_rest_as_it_was(tmp_path, texts):
-    train.train(*texts, tmp_path / "plain.pt", toy(epochs=20, seed=5))
-    train.train(*texts, tmp_path / "lm.pt", toy(epochs=20, normaliser=16, seed=5))
+    train.train(*texts, tmp_path / "plain.pt", toy(epochs=6, seed=5))
+    train.train(*texts, tmp_path / "lm.pt", toy(epochs=6, normaliser=16, seed=5))
     plain, stored = checkpoint.read(tmp_path / "plain.pt"), checkpoint.read(tmp_path / "lm.pt")
     weights = stored.module.state_dict()
     assert all((weights[name] == weight).all() for name, weight in plain.module.state_dict().items())
