@@ -257,8 +257,16 @@ def test_lattices_changed_by_k2_get_no_old_alignments(lattice: Lattice, chance: 
 
 DAMAGED: list[tuple[str, object, str]] = [
     ("lengths", torch.zeros(1, dtype=torch.int32).expand(10**9), "lengths is not a contiguous tensor"),
-    ("lengths", torch.tensor([3, 0, 0], dtype=torch.int32), "alignments do not sum to the number of labels"),
-    ("lengths", torch.tensor([-1, 1, 0], dtype=torch.int32), "alignments do not sum to the number of labels"),
+    (
+        "lengths",
+        torch.tensor([3, 0, 0], dtype=torch.int32),
+        "the lengths of the alignments do not sum to the number of labels",
+    ),
+    (
+        "lengths",
+        torch.tensor([-1, 1, 0], dtype=torch.int32),
+        "the lengths of the alignments do not sum to the number of labels",
+    ),
     ("final_lengths", torch.zeros(9, dtype=torch.int32), r"final_lengths is not an int32 tensor of shape \[3\]"),
     ("arcs", torch.tensor([4], dtype=torch.int32), "its arcs are not those of the file"),
     ("lattices", "[]", "0 lattices, but 1 FSAs"),

@@ -250,7 +250,7 @@ def test_links_without_words_to_an_end_of_their_own_become_final_costs():
 
 def test_other_encodings_are_read_when_named():
     content = SMALL.replace(b"four", "été".encode("latin-1"))
-    with pytest.raises(FormatError, match=r"^f:12, key 'k': not UTF-8 .*give the encoding"):
+    with pytest.raises(FormatError, match=r"^f:12, key 'k': not UTF-8 .*specify the encoding"):
         read_slf(content, "k", "f")
     lattice = read_slf(content, "k", options=SlfOptions(encoding="latin-1"))
     assert "été" in lattice.words

@@ -182,7 +182,7 @@ def test_a_lexicon_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("1 1 6\nSIL SIL 1\n", "align_lexicon.int:2: expected a word id, .*give align_lexicon.int, not .txt"),
+        ("1 1 6\nSIL SIL 1\n", "align_lexicon.int:2: expected a word id, .*specify align_lexicon.int, not .txt"),
         ("1\n", "int:1: expected"),
         ("1 1 -6\n", "int:1: expected"),
         ("1 1 0\n", "int:1: expected"),

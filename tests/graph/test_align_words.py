@@ -216,7 +216,7 @@ def test_words_have_times_in_seconds() -> None:
 
 def test_times_need_a_frame_shift_and_labels() -> None:
     lattice = from_arcs("utt", [0], [1], [5], [1.0], finals={1: 0.0})
-    with pytest.raises(OptionError, match="give the seconds per label as frame_shift"):
+    with pytest.raises(OptionError, match="pass the seconds per label as frame_shift"):
         word_times(lattice)
     with pytest.raises(LatticeError, match="neither alignments nor times"):
         word_times(lattice, frame_shift=0.01)

@@ -273,7 +273,7 @@ def test_without_a_held_out_text_every_twentieth_sentence_is_held_out(tmp_path, 
 
 def test_a_text_of_one_sentence_has_none_to_hold_out(tmp_path):
     (tmp_path / "text").write_text("a b\n")
-    with pytest.raises(FormatError, match="give a held-out text"):
+    with pytest.raises(FormatError, match="specify a held-out text"):
         train.train(tmp_path / "text", None, tmp_path / "lm.pt", TOY)
 
 
