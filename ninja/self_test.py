@@ -22,7 +22,7 @@ import numpy as np
 from ninja import _core, graph
 from ninja.consensus import mbr_decode
 from ninja.errors import LatticeError, NinjaError
-from ninja.io.reading import read
+from ninja.io.reader import read
 from ninja.io.writing import write
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.symbols import SymbolTable

@@ -1,7 +1,8 @@
 """Read lattices from any source, and write them to any output."""
 
-from ninja.io.reading import keys, read, vocabulary
+from ninja.io.reader import read
 from ninja.io.sources import ChosenScales, find_scales
+from ninja.io.vocabulary import keys, vocabulary
 from ninja.io.writer import LatticeWriter
 from ninja.io.writing import write
 

@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
@@ -16,14 +16,16 @@ from ninja.files import remote
 from ninja.files.names import resolve_listed
 from ninja.files.output import Facts, is_specifier
 from ninja.files.stream import STDIN, Guard, Place, Table, identity_of, is_remote
-from ninja.formats.format import OutputFormat, format_of, of_folder, reader
+from ninja.formats.format import OutputFormat, by_name, format_of, of_folder, reader
+from ninja.formats.kaldi.archive import KALDI
 from ninja.io import detection
 from ninja.io.lookup import Lookup
-from ninja.io.reader import Reading, ReadOptions, Words, spelled_words
+from ninja.io.reader import Reading, ReadOptions, Words, words_in
 from ninja.io.sources import ChosenScales, SourceFile, Sources, find_scales
 from ninja.io.word_tables import find_table
 from ninja.lattice import Kind, Lattice, Scales
 from ninja.lattice.batch import Batch, num_cores
+from ninja.lattice.lattice import has_graph_costs
 from ninja.lattice.symbols import SymbolTable
 from ninja.libraries import VERSION
 
@@ -121,12 +123,23 @@ class Inputs:
         return None if self._current is None else self._current.file
 
     def single_scores(self) -> str | None:
-        """Describe the lattices if each path has a single score, else return None; see `Reading.single_scores`."""
-        return self._begin().single_scores()
+        """Describe the lattices for a message if each path has a single score; return None otherwise.
+
+        Only the first lattices are examined. N-best lists always count as having a single score.
+        """
+        reading = self._begin()
+        if any(name != KALDI and by_name(name, "read").holds == "nbest" for name in reading.options.formats):
+            return "n-best lists"
+        for lattice in reading.first_batches[-1] if reading.first_batches else ():
+            if has_graph_costs(lattice):
+                return None
+            if lattice.acoustic.any() or lattice.final_acoustic[lattice.is_final].any():
+                return "lattices without graph costs"
+        return None
 
     def first_lattice(self) -> Lattice | None:
         """Return the first lattice, or None if there is none; this starts reading the sources."""
-        return self._begin().first_lattice()
+        return next((lattice for batch in self._begin().first_batches[-1:] for lattice in batch), None)
 
     def table(self) -> SymbolTable | None:
         """Return the symbol table: `words`, or else a table of the words that the sources spell, or None.
@@ -252,9 +265,9 @@ class Inputs:
     def _note(self, message: str) -> None:
         self.log.note(message)
 
-    def _all_words(self) -> Iterator[tuple[str, int]]:
+    def _all_words(self) -> Iterable[tuple[str, int]]:
         sources = self.sources.select((*self.places, *self.beside))
-        return spelled_words(sources, format=self.format, encoding=self.encoding)
+        return words_in(sources.reopened(), self.format, self.encoding) or ()
 
     def _table_of_ids(self) -> SymbolTable | None:
         """Return the symbol table next to a source of ids if the caller needs words, else None."""

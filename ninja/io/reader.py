@@ -1,4 +1,4 @@
-"""``Reading``: one pass over sources in batches, whose ``faults`` contain the errors of lattices; words of a run."""
+"""``read``; ``Reading``, a pass over sources in batches; words of a run."""
 
 from __future__ import annotations
 
@@ -8,29 +8,24 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from typing import Literal, overload
 
 import numpy as np
 
-from ninja.errors import FormatError, NinjaError, OptionError, SymbolError, counted, named
-from ninja.files.stream import BOM, Guard, Place, Stream, without_mark
+from ninja.errors import FormatError, NinjaError, OptionError, SymbolError, counted
+from ninja.files.stream import BOM, Guard, Place, Stream
 from ninja.formats.content import Content, Entry, check_encoding
-from ninja.formats.format import HEAD, Reader, by_mark, by_name, detect, of_folder, reader
+from ninja.formats.format import HEAD, Reader, by_mark, detect, of_folder, reader
 from ninja.formats.kaldi import archive as kaldi
-from ninja.formats.kaldi.archive import CHUNK, KALDI, MAGIC, Vocabulary
+from ninja.formats.kaldi.archive import CHUNK, KALDI, Vocabulary
 from ninja.formats.kaldi.script import script
 from ninja.io import detection
+from ninja.io.folders import read_folder
 from ninja.io.scp_reader import ARC_BYTES, ScpReader
-from ninja.io.sources import (
-    KALDI_HEAD,
-    KALDI_READ,
-    SourceFile,
-    Sources,
-    is_kaldi,
-    kind_of,
-)
+from ninja.io.sources import KALDI_HEAD, KALDI_READ, Source, SourceFile, Sources, as_sources, is_kaldi, kind_of
 from ninja.lattice import Array, Lattice
-from ninja.lattice.batch import Batch, num_cores, read_ahead
-from ninja.lattice.lattice import frozen, has_graph_costs
+from ninja.lattice.batch import Batch, read_ahead
+from ninja.lattice.lattice import frozen
 from ninja.lattice.symbols import EPSILON, SymbolTable
 
 BATCH = 64  # maximum number of lattices per batch
@@ -187,7 +182,7 @@ class Reading:
         self._size: int | None = 0  # total size of all files in bytes; None if unknown, for example for a pipe
         self._previous = 0  # total size of the files that were read completely
         self._position = 0.0  # number of bytes up to the end of the last lattice
-        self._first: list[Batch] = []  # batches that `begin` has read and that are not yielded yet
+        self.first_batches: list[Batch] = []  # batches that `begin` has read and that are not yielded yet
         self._num_overlaps = 0  # words that begin before the end of the preceding word
         self._batches = self._read_all(sources.files)
 
@@ -199,29 +194,11 @@ class Reading:
     def begin(self) -> SymbolTable | None:
         """Read the first lattices, and return their symbol table, or None if they have only ids."""
         for batch in self._batches:
-            self._first.append(batch)
+            self.first_batches.append(batch)
             if len(batch):
                 break
-        self._batches = _chained(self._first, self._batches)
+        self._batches = _chained(self.first_batches, self._batches)
         return self.options.words.known
-
-    def single_scores(self) -> str | None:
-        """Describe the lattices for a message if each path has a single score; return None otherwise.
-
-        Only lattices that `begin` has read are examined. N-best lists always count as having a single score.
-        """
-        if any(name != KALDI and by_name(name, "read").holds == "nbest" for name in self.options.formats):
-            return "n-best lists"
-        for lattice in self._first[-1] if self._first else ():
-            if has_graph_costs(lattice):
-                return None
-            if lattice.acoustic.any() or lattice.final_acoustic[lattice.is_final].any():
-                return "lattices without graph costs"
-        return None
-
-    def first_lattice(self) -> Lattice | None:
-        """Return the first lattice that `begin` has read, or None if there is none."""
-        return next(iter(self._first[-1]), None) if self._first else None
 
     def lattices(self) -> Iterator[tuple[str, Lattice]]:
         """Yield the key and the lattice of each entry."""
@@ -306,27 +283,7 @@ class Reading:
             if message := parent.describe_lattices():
                 self.options.on_note(f"{path}: {message}")
             return
-        by_content: dict[detection.Holds, list[SourceFile]] = {}
-        for file in parent.files:
-            holds = file.holds if self.options.format is None else detection.holds_by_name(file.path)
-            by_content.setdefault(holds, []).append(file)
-            if holds in ("lattices", "damage"):
-                yield from self._read_file(file)
-        results = by_content.get("results", [])
-        skipped = results if "lattices" in by_content else []
-        for file in results:
-            if skipped:
-                file.close()
-            else:
-                yield from self._read_file(file)
-        others = [*detection.below(path), *(file.path for file in by_content.get("nothing", []))]
-        if not by_content.keys() - {"nothing", "companion"}:
-            paths = [*others, *(file.path for file in by_content.get("companion", []))]
-            names = [name.removeprefix(os.path.join(path, "")) for name in paths]
-            content = f", only: {named(names, detection.NAMED)}" if names else ""
-            raise FormatError(f"this directory contains no lattices{content}", path)
-        if message := detection.describe_skipped(path, others, [file.path for file in skipped]):
-            self.options.on_note(f"{path}: {message}")
+        yield from read_folder(parent, self._read_file, self.options.on_note, by_name=self.options.format is not None)
 
     def _read_list(self, parent: SourceFile, files: list[SourceFile], errors: list[NinjaError]) -> Iterator[Batch]:
         if self._size is not None:  # replace the size of the list by the sizes of its files
@@ -367,19 +324,7 @@ class Reading:
             yield batch
 
     def _read_kaldi(self, stream: Stream, place: Place) -> Iterator[Batch]:
-        vocabulary = self.options.words.vocabulary()
-        if stream.head(len(BOM)) == BOM:
-            stream.readinto(memoryview(bytearray(len(BOM))))
-            without_mark(BOM, stream.name)
-            batches = self._ahead(kaldi.archive(stream, vocabulary))
-        elif stream.head(len(MAGIC)) == MAGIC:
-            batches = iter([kaldi.bare(stream, Content(stream, place.path).key, vocabulary)])
-        elif not stream.is_local:
-            batches = self._ahead(kaldi.archive(stream, vocabulary))
-        elif self.options.read_ahead and num_cores() > 1:  # with one core, the kernel's read-ahead is sufficient
-            batches = kaldi.plain_file(stream, vocabulary)
-        else:
-            batches = kaldi.archive(stream, vocabulary)
+        batches = kaldi.batches(stream, place.path, self.options.words.vocabulary(), ahead=self.options.read_ahead)
         yield from self.options.words.check_ids(batches, stream.name)
 
     def _read_content(self, content: Content, format: Reader) -> Iterator[Batch]:
@@ -469,16 +414,86 @@ def words_in(sources: Sources, format: str | None, encoding: str) -> SymbolTable
     return words if spells else None
 
 
-def spelled_words(sources: Sources, *, format: str | None, encoding: str) -> Iterator[tuple[str, int]]:
-    """Read sources only for their words, and yield each word and its id; see ``ninja.vocabulary``.
+@overload
+def read(
+    source: Source,
+    *,
+    batches: Literal[False] = False,
+    words: SymbolTable | str | os.PathLike[str] | None = None,
+    format: str | None = None,
+    encoding: str = "utf-8",
+    on_error: Callable[[NinjaError], None] | None = None,
+    allow_pipes: bool = False,
+    read_ahead: bool = True,
+) -> Iterator[tuple[str, Lattice]]: ...
+@overload
+def read(
+    source: Source,
+    *,
+    batches: Literal[True],
+    words: SymbolTable | str | os.PathLike[str] | None = None,
+    format: str | None = None,
+    encoding: str = "utf-8",
+    on_error: Callable[[NinjaError], None] | None = None,
+    allow_pipes: bool = False,
+    read_ahead: bool = True,
+) -> Iterator[Batch]: ...
+def read(
+    source: Source,
+    *,
+    batches: bool = False,
+    words: SymbolTable | str | os.PathLike[str] | None = None,
+    format: str | None = None,
+    encoding: str = "utf-8",
+    on_error: Callable[[NinjaError], None] | None = None,
+    allow_pipes: bool = False,
+    read_ahead: bool = True,
+) -> Iterator[tuple[str, Lattice]] | Iterator[Batch]:
+    """Yield the key and the lattice of each entry of one or more files in any format, in order.
+
+    Each file is opened once; its format and compression are detected from its content. As in Kaldi's tools, states that
+    cannot be reached from the start are removed, and the others are sorted topologically if necessary. Costs in double
+    precision (``lattice8``, ``compactlattice84``) are rounded to single precision.
+
+    Lattices in formats that spell words get their ids from `words`. If it is None, the words of all files form one
+    table, which grows while the files are read; lattices of a file that contains a symbol table, such as an Arrow file,
+    keep that table.
+
+    Args:
+        source: A file, a folder, a list of files (one per line), ``-`` for stdin, a pattern (``lat.*.gz``,
+            ``lat.JOB.gz``), a Kaldi rspecifier (``ark:…``, ``scp:…``, ``ark:gunzip -c lat.1.gz |``), or several of
+            these. A lattice without a key gets the name of its file as key.
+        batches: Yield `Batch` objects of many lattices each, which functions process in one call.
+        words: Symbol table to attach, or its path; words that it lacks are errors. ``SymbolTable.growing()`` gets
+            the words of all files, including those that contain symbol tables; no file may then contain only ids.
+        format: Format of all files, such as ``slf``, or with options ``slf:frame_shift=0.016,graph=n``; see
+            docs/formats.md. None detects the format of each file; formats that have no signature are detected by the
+            extension.
+        encoding: Encoding of text in formats other than Kaldi's.
+        on_error: Called with the error of each invalid lattice, which is skipped; with None, the first error is raised.
+            Lattices in Ninja's own format are read from the file, and their errors raised, when they are used. Errors
+            that apply to all lattices (``error.of_run``) are always raised. After damage in a binary archive, the rest
+            of the archive cannot be read.
+        allow_pipes: Run shell commands in `source`. By default, only ``gunzip -c``, ``zcat`` and ``cat`` are accepted,
+            and emulated. Commands in script files are never run.
+        read_ahead: Read in a thread, ahead of the caller: up to 2 MB of an uncompressed file if there are several
+            cores, and up to 32 MB of other sources.
 
     Raises:
-        OptionError: A source can be read only once.
+        FormatError: A file is damaged or of another kind, or a folder contains no lattices.
+        LatticeError: A lattice is empty, has a cycle, no final state, or a cost or an id that is out of range.
+        SymbolError: A word is not in `words`.
+        TableError: A word id is not in `words`, so the table belongs to other lattices.
+        InputError: A file cannot be read, no file matches a pattern, or a command failed.
+        OptionError: An option in an rspecifier, the format, or the encoding is unknown.
+
+    Source: Kaldi util/kaldi-table.h ("Table" concept), lat/kaldi-lattice.cc; docs/formats.md for the others.
     """
-    for file in sources.files:
-        if file.is_pipe:
-            raise OptionError(
-                f"{file.name}: all words must be known before the first lattice, but a pipe can be read only once; "
-                "use --words, or for models with unknown words --unk-penalty"
-            )
-    yield from words_in(sources.reopened(), format, encoding) or ()
+    sources = as_sources(source, allow_pipes=allow_pipes)
+    if words is None:
+        known = Words(others=lambda: words_in(sources.reopened(), format, encoding) or (), keep_tables=True)
+    else:
+        known = Words(words if isinstance(words, SymbolTable) else SymbolTable.read(words))
+    options = ReadOptions(known, format, encoding, read_ahead=read_ahead, late=on_error is None)
+    reading = Reading(sources, options, on_error=on_error)
+    return reading.batches() if batches else reading.lattices()

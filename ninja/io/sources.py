@@ -285,7 +285,17 @@ class Sources:
         return selection
 
     def reopened(self) -> Sources:
-        """Return new sources of the same files, so that two passes can run at the same time."""
+        """Return new sources of the same files, so that two passes can run at the same time.
+
+        Raises:
+            OptionError: A source can be read only once.
+        """
+        for file in self.files:
+            if file.is_pipe:
+                raise OptionError(
+                    f"{file.name}: all words must be known before the first lattice, but a pipe can be read only once; "
+                    "use --words, or for models with unknown words --unk-penalty"
+                )
         return Sources([file.table for file in self.files], guard=self._guard)
 
     def of(self, name: Name) -> list[SourceFile]:

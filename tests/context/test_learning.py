@@ -197,7 +197,7 @@ def test_damaged_evidence_is_refused_with_its_line(line, message):
     [
         ('{"phrase": 3}', '"phrase" must be a string that is not empty, not 3'),
         ('{"phrase": "a", "class": "b"}', '"class" must be'),
-        ('{"phrase": "a", "recognised": {"b": "c"}}', '"recognised" must have the number'),
+        ('{"phrase": "a", "recognised": {"b": "c"}}', '"recognised" must map recognised words to numbers of edits'),
         ('{"phrase": "a", "added": -1}', "'added' must be an integer of at least 0, not -1"),
     ],
 )

@@ -19,7 +19,7 @@ from ninja.formats.nbest.json_lists import write_objects
 from ninja.formats.slf import write_slf
 from ninja.graph import from_arcs
 from ninja.io.lookup import Lookup
-from ninja.io.reading import read
+from ninja.io.reader import read
 from ninja.io.sources import Sources
 from ninja.lattice.nbest import NBest, sentence
 from ninja.lattice.symbols import SymbolTable

@@ -23,8 +23,9 @@ from ninja.formats.nbest.srilm import read_srilm
 from ninja.formats.plf import write_plf
 from ninja.formats.slf import write_slf
 from ninja.io.detection import COMPANIONS
-from ninja.io.reading import read, vocabulary
+from ninja.io.reader import read
 from ninja.io.sources import tables
+from ninja.io.vocabulary import vocabulary
 from ninja.io.writing import write
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable

@@ -20,7 +20,8 @@ from ninja.formats.format import reader as named
 from ninja.formats.kaldi import archive as kaldi
 from ninja.formats.kaldi import fst_archive
 from ninja.formats.kaldi.fst_archive import FstArchiveWriteOptions, fst_entry
-from ninja.io.reading import read, vocabulary
+from ninja.io.reader import read
+from ninja.io.vocabulary import vocabulary
 from ninja.lattice import Lattice
 
 PFSG = "name {}\nnodes 4 NULL one {} NULL\ninitial 0\nfinal {}\ntransitions 3\n0 1 -10\n1 2 {}\n2 3 -5\n\n"

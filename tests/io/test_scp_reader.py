@@ -17,7 +17,8 @@ from ninja.formats.nbest.json_lists import write_objects
 from ninja.formats.slf import write_slf
 from ninja.graph import from_arcs
 from ninja.io import scp_reader
-from ninja.io.reading import read, vocabulary
+from ninja.io.reader import read
+from ninja.io.vocabulary import vocabulary
 from ninja.lattice.nbest import NBest, sentence
 from ninja.lattice.symbols import SymbolTable
 

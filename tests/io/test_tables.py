@@ -312,7 +312,7 @@ def threads():
 @pytest.mark.parametrize("name", ["big.ark", "big.ark.gz", "big.scp"])
 def test_an_abandoned_reader_ends_its_thread(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("ninja.io.reader.num_cores", lambda: 2)
+    monkeypatch.setattr("ninja.formats.kaldi.archive.num_cores", lambda: 2)
     lattice = small("k", range(1, 400))
     write_all(
         "ark,scp:big.ark,big.scp" if name == "big.scp" else name,
@@ -347,7 +347,7 @@ def test_errors_of_the_reading_thread_reach_the_caller(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("cores", [1, 2])
 def test_read_ahead_gives_what_plain_reading_gives(tmp_path, monkeypatch, cores):
-    monkeypatch.setattr("ninja.io.reader.num_cores", lambda: cores)
+    monkeypatch.setattr("ninja.formats.kaldi.archive.num_cores", lambda: cores)
     path = tmp_path / "mixed.ark"
     content = gzip.decompress((SAMPLE / "lat.ark.gz").read_bytes())
     path.write_bytes(content * 60 + b"bad \xd6\xfd\xb2\x7e damaged" + content)

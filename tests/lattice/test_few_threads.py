@@ -59,11 +59,11 @@ def test_a_kernel_that_cannot_start_its_thread_says_what_to_do(tmp_path):
     write_all(tmp_path / "in.ark", [from_arcs("a", [0], [1], [1], [1.0], finals={1: 0.0})])
     script = f"""
 import resource
-import ninja, ninja.io.reader
+import ninja, ninja.formats.kaldi.archive
 from ninja.errors import ThreadError
-ninja.io.reader.num_cores = lambda: 1
+ninja.formats.kaldi.archive.num_cores = lambda: 1
 list(ninja.read({str(tmp_path / "in.ark")!r}, read_ahead=False))  # all is imported then
-ninja.io.reader.num_cores = lambda: 2
+ninja.formats.kaldi.archive.num_cores = lambda: 2
 size = 4096 * int(open("/proc/self/statm").read().split()[0])
 resource.setrlimit(resource.RLIMIT_AS, (size + (1 << 22), size + (1 << 22)))
 try:

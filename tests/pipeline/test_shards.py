@@ -200,7 +200,7 @@ def test_plans_follow_from_sources_and_number_alone(here):
 
 @pytest.mark.parametrize("cores", [1, 2])
 def test_stretches_of_an_archive_are_read_to_their_ends(here, monkeypatch, cores):
-    monkeypatch.setattr("ninja.io.reader.num_cores", lambda: cores)  # with two, a compiled thread reads
+    monkeypatch.setattr("ninja.formats.kaldi.archive.num_cores", lambda: cores)  # with two, a compiled thread reads
     places = [*begins("lat.ark"), os.path.getsize("lat.ark")]
     keys = list(package.keys("lat.ark"))
     for first, last in ((0, 40), (3, 4), (7, 31), (39, 40)):

@@ -18,12 +18,12 @@ from ninja.errors import FormatError, TableError, starting_threads
 from ninja.files.gzip import Bytes, GzipWriter
 from ninja.files.names import LARGEST_OFFSET
 from ninja.files.output import PartFile, StandardOutput, Target
+from ninja.files.stream import BOM, Guard, Stream, without_mark
 from ninja.files.stream import STDIN as STDOUT
-from ninja.files.stream import Guard, Stream
 from ninja.formats.content import Content, Entry
 from ninja.formats.format import Field, Format, Read, Write
 from ninja.lattice import Kind, Lattice
-from ninja.lattice.batch import Batch
+from ninja.lattice.batch import Batch, num_cores, read_ahead
 from ninja.lattice.symbols import SymbolTable
 
 KALDI = "kaldi"  # name of the format
@@ -71,6 +71,29 @@ class Vocabulary(NamedTuple):
                 message = f"word id {word} is not in the symbol table; is it the right table?"
                 raise TableError(message, key=lattice.key)
         return lattice.with_words(self.words)
+
+
+def batches(stream: Stream, path: str, vocabulary: Vocabulary, *, ahead: bool) -> Iterator[Batch]:
+    """Yield the lattices of an archive, or of a file with a single lattice without a key.
+
+    Args:
+        stream: The file, at its start.
+        path: Path of the file, from which the key of a single lattice is made.
+        vocabulary: Vocabulary of the lattices.
+        ahead: Whether to read in a thread, ahead of the caller.
+    """
+    if stream.head(len(MAGIC)) == MAGIC:
+        return iter([bare(stream, Content(stream, path).key, vocabulary)])
+    has_mark = stream.head(len(BOM)) == BOM
+    if has_mark:
+        stream.readinto(memoryview(bytearray(len(BOM))))
+        without_mark(BOM, stream.name)
+    if has_mark or not stream.is_local:
+        lattices = archive(stream, vocabulary)
+        return read_ahead(lattices) if ahead else lattices
+    if ahead and num_cores() > 1:  # with one core, the kernel's read-ahead is sufficient
+        return plain_file(stream, vocabulary)
+    return archive(stream, vocabulary)
 
 
 def plain_file(stream: Stream, vocabulary: Vocabulary) -> Iterator[Batch]:

@@ -1,0 +1,52 @@
+"""Lattice files of a folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+
+from ninja.errors import FormatError, named
+from ninja.io import detection
+from ninja.io.sources import SourceFile
+from ninja.lattice.batch import Batch
+
+
+def read_folder(
+    folder: SourceFile,
+    read_file: Callable[[SourceFile], Iterator[Batch]],
+    on_note: Callable[[str], None],
+    *,
+    by_name: bool,
+) -> Iterator[Batch]:
+    """Yield the batches of the lattice files of a folder, or if there are none, of its recogniser result files.
+
+    Args:
+        folder: The folder.
+        read_file: Function that reads a file.
+        on_note: Called with a note on skipped files.
+        by_name: Whether files are recognised by their names only, not by their first bytes.
+
+    Raises:
+        FormatError: The folder contains no lattices.
+    """
+    by_content: dict[detection.Holds, list[SourceFile]] = {}
+    for file in folder.files:
+        holds = detection.holds_by_name(file.path) if by_name else file.holds
+        by_content.setdefault(holds, []).append(file)
+        if holds in ("lattices", "damage"):
+            yield from read_file(file)
+    results = by_content.get("results", [])
+    skipped = results if "lattices" in by_content else []
+    for file in results:
+        if skipped:
+            file.close()
+        else:
+            yield from read_file(file)
+    others = [*detection.below(folder.path), *(file.path for file in by_content.get("nothing", []))]
+    if not by_content.keys() - {"nothing", "companion"}:
+        paths = [*others, *(file.path for file in by_content.get("companion", []))]
+        names = [name.removeprefix(os.path.join(folder.path, "")) for name in paths]
+        content = f", only: {named(names, detection.NAMED)}" if names else ""
+        raise FormatError(f"this directory contains no lattices{content}", folder.path)
+    if message := detection.describe_skipped(folder.path, others, [file.path for file in skipped]):
+        on_note(f"{folder.path}: {message}")
