@@ -419,7 +419,7 @@ def test_names_come_from_the_table_given_or_the_lattices_own():
         output.write(ONE)
     with ninja.write("x.plf") as output, pytest.raises(SymbolError, match="key 'k': the lattice contains only"):
         output.write(ONE.with_words(None))
-    with ninja.write("x", to="nbest-kaldi") as output, pytest.raises(SymbolError, match=r"give words= \(--words\)"):
+    with ninja.write("x", to="nbest-kaldi") as output, pytest.raises(SymbolError, match=r"specify words= \(--words\)"):
         output.write(LISTS[0])
 
 

@@ -130,7 +130,11 @@ BAD = {
         "three:2: expected a word, or a word and its id, found 'a b c'",
     ),
     "no words": (("good", "--vocabulary", "empty"), 1, "empty: the vocabulary contains no words"),
-    "another language": (("good", "--vocabulary", "words"), 1, "good: no word of the text is in the vocabulary; give"),
+    "another language": (
+        ("good", "--vocabulary", "words"),
+        1,
+        "good: no word of the text is in the vocabulary; specify",
+    ),
     "no entities": (("good", "--classes", "nowhere"), 1, "nowhere"),
     "no classes": (
         ("good", "--classes", "classless.json"),
