@@ -298,7 +298,7 @@ class Rescorer:
     def _opened(self, entities: Any) -> Service:
         """Return the service, creating it on the first call."""
         if entities is not None and self.context is None:
-            raise OptionError("entities need a context stage; pass Rescorer(..., context=Contextual(...))")
+            raise OptionError("entities require a context stage; pass context=Contextual(...) to Rescorer")
         if len(self._models) > 1 or (self.files is not None and self.files.directions):
             raise OptionError(
                 "lattices cannot be submitted to a Rescorer with several passes; call it with an iterable, or use one "

@@ -80,7 +80,7 @@ HEAVY = {
 def floor(module):
     name = module.split(".")[1] if module.startswith("ninja.") else module
     name = COMPILED.get(name, name)
-    assert name in FLOORS, f"{module} stands on no floor; specify it one in FLOORS"
+    assert name in FLOORS, f"{module} stands on no floor; add it to FLOORS"
     return FLOORS.index(name)
 
 

@@ -4,6 +4,7 @@ import json
 import os
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -126,8 +127,11 @@ def test_two_machines_of_one_worker_train_as_one_of_two(folder):
     texts = folder / "train.txt", folder / "dev.txt"
     loop.train(*texts, folder / "here.pt", toy(parallel="bmuf", epochs=2, workers=2))
     both = []
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        host = f"localhost:{free.getsockname()[1]}"
     for node in range(2):
-        arguments = ["--nnodes", "2", "--nproc-per-node", "1", "--rdzv-endpoint", "localhost:29763", "--rdzv-id", "7"]
+        arguments = ["--nnodes", "2", "--nproc-per-node", "1", "--rdzv-endpoint", host, "--rdzv-id", "7"]
         arguments += ["--rdzv-conf", f"is_host={1 - node}", "--local-addr", "localhost"]
         both.append(start([*TORCHRUN, *arguments, *command(folder, "lm.pt", "bmuf", epochs=2)]))
     for process in both:
