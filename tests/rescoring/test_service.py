@@ -440,7 +440,7 @@ def test_submit_refuses_invalid_arguments_at_once() -> None:
     with pytest.raises(OptionError, match="max_latency is -1"):
         Rescorer(FakeLM(), max_latency=-1)
     with Rescorer(FakeLM(), OPTIONS) as rescorer:
-        with pytest.raises(OptionError, match="entities need a context"):
+        with pytest.raises(OptionError, match="entities require a context"):
             rescorer.submit(MANY[0], {"@name": ["a"]})
         with pytest.raises(OptionError, match="pass only the lattice"):
             rescorer.submit((MANY[0].key, MANY[0]))  # type: ignore[arg-type]

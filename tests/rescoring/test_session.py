@@ -193,7 +193,7 @@ def test_phrases_of_a_session_are_boosted() -> None:
         best = rescorer.session().update(lattice).words[0]
         other = ({"w1", "w2"} - {best}).pop()
         assert rescorer.session(entities={"phrases": [other]}).update(lattice).words == (other,)
-    with ninja.Rescorer(FakeLM(), OPTIONS) as rescorer, pytest.raises(OptionError, match="entities need a context"):
+    with ninja.Rescorer(FakeLM(), OPTIONS) as rescorer, pytest.raises(OptionError, match="entities require a context"):
         rescorer.session(entities={"phrases": [other]})
 
 
