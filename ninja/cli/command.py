@@ -18,8 +18,9 @@ from ninja.files.names import names_url
 from ninja.files.output import part_of, target
 from ninja.files.stream import Guard, Table, is_remote
 from ninja.files.text import read_toml
+from ninja.formats.kaldi.archive import table_beside
 from ninja.io.inputs import Inputs, State, names_job, state_of, states_of
-from ninja.io.sources import SourceFile, Sources, scales_path, table_beside
+from ninja.io.sources import SourceFile, Sources, scales_path
 
 Command = Callable[..., Any]
 # Options that, like outputs, an options file cannot set: they run commands, overwrite files or use other machines.

@@ -17,12 +17,11 @@ from ninja.files.names import resolve_listed
 from ninja.files.output import Facts, is_specifier
 from ninja.files.stream import STDIN, Guard, Place, Table, identity_of, is_remote
 from ninja.formats.format import OutputFormat, by_name, format_of, of_folder, reader
-from ninja.formats.kaldi.archive import KALDI
+from ninja.formats.kaldi.archive import KALDI, find_table
 from ninja.io import detection
 from ninja.io.lookup import Lookup
 from ninja.io.reader import Reading, ReadOptions, Words, words_in
 from ninja.io.sources import ChosenScales, SourceFile, Sources, find_scales
-from ninja.io.word_tables import find_table
 from ninja.lattice import Kind, Lattice, Scales
 from ninja.lattice.batch import Batch, num_cores
 from ninja.lattice.lattice import has_graph_costs
@@ -369,9 +368,9 @@ class Output:
             name: value if isinstance(value, bool | int | float | str | list) else repr(value)
             for name, value in self.settings.items()
         }
-        if inputs.words is None and inputs.spells_words:
+        if self.settings.get("words") is None and not isinstance(inputs.words, SymbolTable):
             with contextlib.suppress(NinjaError):
-                options["words"] = [list(state_of(inputs.find_table()))]
+                options["words"] = [list(state_of(os.fspath(inputs.words or inputs.find_table())))]
         with contextlib.suppress(NinjaError):
             if inputs.scales is not None:
                 options["scales"] = repr(inputs.scales.values())

@@ -1,4 +1,4 @@
-"""What a format stores of a lattice: convert it, combine its costs, and find the lost fields."""
+"""Convert lattices to the fields that a format can store, and list the fields that are lost."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ from ninja.files.text import read_toml
 from ninja.formats.content import LIST_HEAD, is_list, names_script
 from ninja.formats.format import HEAD
 from ninja.formats.kaldi import archive as kaldi
-from ninja.formats.kaldi.archive import KALDI_IMAGE
+from ninja.formats.kaldi.archive import KALDI_IMAGE, TABLE_NAMES, table_beside
 from ninja.io import detection
 from ninja.io.detection import SCALES_NAME, SCALES_SUFFIX, Holds, names_in
 from ninja.lattice import Scales
@@ -49,8 +49,6 @@ KALDI_HEAD = 4096 + 128  # maximum number of bytes of a key and a lattice header
 MAX_OPEN = 256  # files of a folder that stay open until they are read
 _READ_OPTIONS = {"ark", "scp", "b", "t", "o", "no", "p", "np", "s", "ns", "cs", "ncs", "bg"}
 
-TABLE_NAMES = ("words.txt", "words.txt.gz")
-BESIDE = ".words.txt"
 Kind = Literal["ark", "scp", "list", "folder"]
 
 
@@ -389,11 +387,6 @@ def kind_of(table: Table, stream: Stream) -> Literal["ark", "scp", "list"]:
     if not stream.seekable:
         head = head[: head.rfind(b"\n") + 1] or head  # drop the last line, which may be incomplete
     return "scp" if names_script(head) else "list" if is_list(head) else "ark"
-
-
-def table_beside(archive: str) -> str:
-    """Return the path of the symbol table of an archive: ``lat.ark.words.txt`` for ``lat.ark``."""
-    return f"{archive}{BESIDE}"
 
 
 def table_path(place: str) -> str:

@@ -1,23 +1,21 @@
-"""Symbol tables in files next to lattices: that of a source, and that of an output."""
+"""The symbol table of an output, and its file next to the lattices."""
 
 from __future__ import annotations
 
-import glob
 import os
 import re
-from collections.abc import Sequence
 
 from ninja.errors import OptionError, SymbolError
 from ninja.files.output import LONGEST_NAME, opened_as_text
-from ninja.files.stream import SPECIFIER, Guard, is_file, is_read_once
 from ninja.files.stream import STDIN as STDOUT
-from ninja.io.sources import BESIDE, TABLE_NAMES, table_beside, table_path
+from ninja.files.stream import Guard, is_file, is_read_once
+from ninja.formats.kaldi.archive import BESIDE, TABLE_NAMES
+from ninja.io.sources import table_path
 from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
 from ninja.lattice.word_ids import agree, used_words
 
 _BLANK = re.compile(r"[ \t\n\v\f\r]")  # ASCII white space, which separates the fields of a line
-_GRAPHS = os.path.join(os.pardir, "graph*", TABLE_NAMES[0])  # path relative to a Kaldi decode folder
 
 
 def write_table(table: SymbolTable, path: str, guard: Guard | None = None) -> None:
@@ -180,43 +178,3 @@ class OutputWords:
         path = table_path(self._place)
         is_derived = words is not None and (words.path is None or words.path.endswith(BESIDE))
         return path if is_derived or is_file(path) else None
-
-
-def find_table(source: Sequence[str]) -> str:
-    """Return the path of the symbol table next to lattices, or else in the decoding graph next to their folder.
-
-    For ``lat.ark``, candidates are ``lat.ark.words.txt``, ``words.txt`` and ``words.txt.gz`` in the same folder, then
-    ``../graph*/words.txt``.
-
-    Args:
-        source: Names of the sources, at least one; ``-`` has no symbol table.
-
-    Raises:
-        OptionError: Some or all sources have no symbol table, or the tables differ.
-    """
-    candidates = {name: _tables_of(name) for name in source}
-    tables = list(dict.fromkeys(table for paths in candidates.values() for table in paths))
-    without = next((name for name, paths in candidates.items() if not paths), None)
-    if without is not None:
-        message = f"{without}: found no {' or '.join(TABLE_NAMES)} next to it"
-        if tables:
-            second = next(name for name, paths in candidates.items() if paths)
-            message = f"{message}, but one next to {second}"
-        raise OptionError(f"{message}; set the symbol table with --words")
-    for second in tables[1:]:
-        import filecmp  # for two tables only
-
-        if not filecmp.cmp(tables[0], second, shallow=False):
-            raise OptionError(f"the symbol tables {tables[0]} and {second} differ; choose one with --words")
-    return tables[0]
-
-
-def _tables_of(source: str) -> list[str]:
-    """Return the symbol table next to a source, or else the tables in the graphs next to its folder."""
-    if source == STDOUT:
-        return []
-    path = source if os.path.exists(source) or not SPECIFIER.fullmatch(source) else source.partition(":")[2]
-    folder = path if os.path.isdir(path) else os.path.dirname(path)
-    names = [table_beside(path), *(os.path.join(folder, name) for name in TABLE_NAMES)]
-    nearest = next(filter(is_file, names), None)
-    return sorted(glob.glob(os.path.join(glob.escape(folder), _GRAPHS))) if nearest is None else [nearest]

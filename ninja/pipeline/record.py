@@ -16,9 +16,9 @@ from typing import Any, get_args
 
 from ninja.errors import FormatError, OptionError
 from ninja.files.output import LONGEST_NAME, dumped, reported
+from ninja.formats.kaldi.archive import table_beside
 from ninja.io import resume
 from ninja.io.detection import SCALES_SUFFIX
-from ninja.io.sources import table_beside
 from ninja.pipeline.plan import MAX_SHARDS, SUFFIX, OutputKind, PartOutput, Plan, Shard, renamed
 from ninja.pipeline.shard_folder import ShardFolder
 

@@ -118,7 +118,7 @@ def test_phrases_are_added_to_both_sets_before_boosts_are_chosen(ninja, bed, com
     assert code == 0, errors
     assert "no context, phrases added         33.33         0.00           0.0 %             0" in errors
     assert "chosen                            0.00         0.00         100.0 %             0" in errors
-    assert "--acoustic-scale=0.1 " in errors  # what was added depends on it
+    assert "--acoustic-scale=0.1 " in errors  # the added arcs depend on it
     written = (bed / "boosts.toml").read_text()
     assert "\naugment = true\naugment_penalty = 30.0\n" in written
     assert "letters_only" not in written

@@ -467,7 +467,7 @@ def test_text_in_another_encoding_is_refused_until_it_is_named(rescore, home):
         code, errors = rescore("in", "--encoding", "latin-1", *options)
         assert code == 0
     assert [spelled(each) for each in read("out.ark", words="out.ark.words.txt")] == [["two", "one", "café"]] * 2
-    assert "café" in (home / "out" / "a.slf").read_text("utf-8")  # what is written is UTF-8
+    assert "café" in (home / "out" / "a.slf").read_text("utf-8")  # outputs are UTF-8
     code, errors = rescore("in", "--encoding", "klingon", "-o", "x.ark")
     assert (code, errors) == (2, ["ninja: error: unknown encoding 'klingon'"])
 

@@ -292,7 +292,7 @@ def test_fsts_in_text_have_two_to_five_columns(content):
         (b"-12.5 -3 1 [noise] hello\n", "srilm"),
         (b"## made by hand\n-12.5 -3 2 hello world\n", "srilm"),
         (b"\nNBestList1.0\n(-5) a\n", "srilm"),
-        (b"(-5) a b\n(-6) a\n", "unknown"),  # what has no header could be any text
+        (b"(-5) a b\n(-6) a\n", "unknown"),  # without a header, it may be any text
         (b"a b\t-1.5\na\t-2\n", "unknown"),
         (b"the\t5\na\t6\n", "unknown"),  # a table of words, or of counts
         (b";; made by hand\nutt A 0.1 0.2 word\n", "ctm"),

@@ -127,7 +127,7 @@ def test_a_value_of_another_kind_is_refused_by_name(option, text, message):
 def test_options_of_the_user_override_those_of_the_call():
     assert fill_options(Options, {}, "x", encoding="latin-1").encoding == "latin-1"
     assert fill_options(Options, {"encoding": "cp1250"}, "x", encoding="latin-1").encoding == "cp1250"
-    assert fill_options(Options, {}, "x", colour="red") == Options()  # what is no field is left out
+    assert fill_options(Options, {}, "x", colour="red") == Options()  # names that are not fields are ignored
     assert fill_options(Options, {}, "x") == Options()
 
 

@@ -135,7 +135,7 @@ OTHER_MEANINGS = {
     ("ninja.serve", "slf"): "an option of the format, as a request has no file name",
     ("ninja.serve", "parquet"): "a format that cannot be the body of a response",
 }
-KALDI = ("kaldi.archive", "kaldi.text_archive")  # what archives are unless they are something else
+KALDI = ("kaldi.archive", "kaldi.text_archive")  # formats of archives without another mark
 
 
 @pytest.mark.parametrize("name", ["openfst", "fst-text", "fst-ark", "k2", "native", "named-text", "nbest-kaldi"])

@@ -168,7 +168,7 @@ def test_srilm_words_with_times_leave_phones_and_states_out():
     assert (one.words, one.begin, one.end) == (("the", "cat"), (10, 30), (30, 50))
     assert one.graph == pytest.approx((3 * BYTELOG, 2 * BYTELOG, 0))
     assert one.acoustic == pytest.approx((10 * BYTELOG, 15 * BYTELOG, 0))
-    assert two.acoustic[-1] == pytest.approx(1 * BYTELOG)  # what the line's score has beyond its words'
+    assert two.acoustic[-1] == pytest.approx(1 * BYTELOG)  # the line's score minus the scores of its words
     assert nbest_lattice(nbest).frame_shift == 0.01
     assert write_srilm(nbest, None, SrilmWriteOptions(variant="NBestList2.0")) == (
         b"NBestList2.0\n"

@@ -136,6 +136,7 @@ def files(monkeypatch):
         Path(name).write_text(f"{head}{costs[0]} five\n{costs[1]} six\n\n\\end\\\n")
 
 
+BESIDE = ["rescore", "in.ark", "--rnnlm", "one.arpa", "--unk-penalty", "1", "-o", "out.gz"]  # words.txt is beside
 RESCORE = ["rescore", "in.ark", "--words", "words.txt", "--rnnlm", "one.arpa", "--unk-penalty", "1", "-o", "out.gz"]
 
 PACKED = ["prune", "in.ark.gz", "-o", "a.ark"]
@@ -154,6 +155,7 @@ def touched(name):
         (RESCORE, [*RESCORE, "--lm-weight", "0.9"], None, r"lm_weight 0\.5, not 0\.9|--lm-weight 0\.5, not 0\.9"),
         (RESCORE, RESCORE, "one.arpa", r"another --rnnlm: one\.arpa has changed"),
         (RESCORE, RESCORE, "words.txt", r"another --words: words\.txt has changed"),
+        (BESIDE, BESIDE, "words.txt", r"another --words: words\.txt has changed"),
         (RESCORE, RESCORE, "in.ark", r"other sources: in\.ark has changed"),
         (RESCORE, ["prune", "in.ark", "-o", "out.gz"], None, "."),
         (["prune", "in.ark", "-o", "out.gz"], ["prune", "in.ark.gz", "-o", "out.gz"], None, "other sources"),

@@ -134,7 +134,7 @@ def test_a_cut_is_the_next_begin_of_a_lattice(tmp_path_factory, data):
         for number in range(data.draw(st.integers(1, 5))):
             ali = data.draw(labels)
             if data.draw(st.booleans()):
-                ali = [*ali, *head.tolist(), *ali]  # what looks like the begin of a lattice
+                ali = [*ali, *head.tolist(), *ali]  # bytes that look like the beginning of a lattice
             key = data.draw(st.sampled_from(["a", "utt-ü", "x" * 300])) + str(number)
             output.write(from_arcs(key, [0], [1], [5], [0.5], labels=[ali], finals={1: 0.0}))
     places = begins(path)

@@ -31,7 +31,7 @@ class Model:
 
 
 class Fault:
-    """What goes wrong: the first `times` requests to `path` are answered by `kind`."""
+    """A fault of the server: it answers the first `times` requests to `path` with a response of this kind."""
 
     def __init__(self, path: str = "", kind: str = "", times: int = 10**9) -> None:
         self.path, self.kind, self.times = path, kind, times

@@ -1,11 +1,12 @@
-"""Kaldi archives of lattices, binary and text: their readers, and their writer, which also writes script files."""
+"""Kaldi archives of lattices, binary and text: readers, a writer, and the paths of symbol tables next to archives."""
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from queue import Queue
 from typing import Any, NamedTuple, Protocol
@@ -14,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ninja._tables import FileBatches, TableReader, TableWriter
-from ninja.errors import FormatError, TableError, starting_threads
+from ninja.errors import FormatError, OptionError, TableError, starting_threads
 from ninja.files.gzip import Bytes, GzipWriter
 from ninja.files.names import LARGEST_OFFSET
 from ninja.files.output import PartFile, StandardOutput, Target
-from ninja.files.stream import BOM, Guard, Stream, without_mark
+from ninja.files.stream import BOM, SPECIFIER, Guard, Stream, is_file, without_mark
 from ninja.files.stream import STDIN as STDOUT
 from ninja.formats.content import Content, Entry
 from ninja.formats.format import Field, Format, Read, Write
@@ -34,6 +35,9 @@ CHUNK = 1 << 19  # number of bytes read at a time, which fit in the processor ca
 FLUSH = 1 << 19  # bytes buffered before they are written
 LARGEST_QUEUE = 3  # contents that wait to be written, in addition to the one that is being written
 AHEAD = 1 << 21  # number of bytes of a plain file that are read ahead; more would not fit in the cache
+TABLE_NAMES = ("words.txt", "words.txt.gz")
+BESIDE = ".words.txt"
+_GRAPHS = os.path.join(os.pardir, "graph*", TABLE_NAMES[0])  # path relative to a Kaldi decode folder
 LARGEST_ENTRY = 1 << 31  # number of bytes above which an entry is considered damaged
 
 
@@ -71,6 +75,51 @@ class Vocabulary(NamedTuple):
                 message = f"word id {word} is not in the symbol table; is it the right table?"
                 raise TableError(message, key=lattice.key)
         return lattice.with_words(self.words)
+
+
+def table_beside(archive: str) -> str:
+    """Return the path of the symbol table of an archive: ``lat.ark.words.txt`` for ``lat.ark``."""
+    return f"{archive}{BESIDE}"
+
+
+def find_table(source: Sequence[str]) -> str:
+    """Return the path of the symbol table next to lattices, or else in the decoding graph next to their folder.
+
+    For ``lat.ark``, candidates are ``lat.ark.words.txt``, ``words.txt`` and ``words.txt.gz`` in the same folder, then
+    ``../graph*/words.txt``.
+
+    Args:
+        source: Names of the sources, at least one; ``-`` has no symbol table.
+
+    Raises:
+        OptionError: Some or all sources have no symbol table, or the tables differ.
+    """
+    candidates = {name: _tables_of(name) for name in source}
+    tables = list(dict.fromkeys(table for paths in candidates.values() for table in paths))
+    without = next((name for name, paths in candidates.items() if not paths), None)
+    if without is not None:
+        message = f"{without}: found no {' or '.join(TABLE_NAMES)} next to it"
+        if tables:
+            second = next(name for name, paths in candidates.items() if paths)
+            message = f"{message}, but one next to {second}"
+        raise OptionError(f"{message}; set the symbol table with --words")
+    for second in tables[1:]:
+        import filecmp  # for two tables only
+
+        if not filecmp.cmp(tables[0], second, shallow=False):
+            raise OptionError(f"the symbol tables {tables[0]} and {second} differ; choose one with --words")
+    return tables[0]
+
+
+def _tables_of(source: str) -> list[str]:
+    """Return the symbol table next to a source, or else the tables in the graphs next to its folder."""
+    if source == STDOUT:
+        return []
+    path = source if os.path.exists(source) or not SPECIFIER.fullmatch(source) else source.partition(":")[2]
+    folder = path if os.path.isdir(path) else os.path.dirname(path)
+    names = [table_beside(path), *(os.path.join(folder, name) for name in TABLE_NAMES)]
+    nearest = next(filter(is_file, names), None)
+    return sorted(glob.glob(os.path.join(glob.escape(folder), _GRAPHS))) if nearest is None else [nearest]
 
 
 def batches(stream: Stream, path: str, vocabulary: Vocabulary, *, ahead: bool) -> Iterator[Batch]:

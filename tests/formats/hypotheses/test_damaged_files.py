@@ -45,7 +45,7 @@ def test_a_truncated_or_damaged_file_raises_no_other_error(path, tmp_path):
         target.write_bytes(damaged)
         keys, errors = read(target, FILES[path])
         assert keys or errors
-        if keys:  # what can be read can be written
+        if keys:  # readable files can be written
             with ninja.write(tmp_path / f"y{path.suffix}", to=FILES[path]) as output:
                 for _, lattice in ninja.read(target, format=FILES[path], on_error=lambda _: None):
                     output.write(lattice)
