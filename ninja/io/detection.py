@@ -1,4 +1,4 @@
-"""Detect what sources contain, by their first bytes and names: file lists, script files, lattices in folders."""
+"""Detect file lists, script files and lattice files by their first bytes and their names."""
 
 from __future__ import annotations
 
@@ -34,26 +34,26 @@ COMPANIONS = (
 _SHARED = (".txt", ".json", ".jsonl", ".tsv")  # extensions that do not determine the content
 _KALDI_OBJECT = rb"\S{1,4096} \0B"  # matrices, vectors, alignments
 _PACKED = r"\.(?:bz2|xz|lzma|zst|lz4|Z|7z|zip|tar)$"
-NAMED = 5  # number of skipped files in a message
+NAMED = 5  # maximum number of skipped files that a message lists
 
 
 Holds = Literal["lattices", "results", "nothing", "damage", "companion"]
 
 
 def other_kind(head: bytes) -> str | None:
-    """Return a message with advice for a file that contains no lattices; None if it may be a damaged archive."""
+    """Return a message with advice about a file without lattices, or None if it may be a damaged archive."""
     if (kind := kind_of(head)) is not None:
         return f"this is {kind}, not lattices{_NAMED_BY.get(kind, '')}"
     rows = [row.split() for row in first_rows(head)]
     if len(rows) > 1 and all(len(row) == 2 and row[1].isdigit() for row in rows):
-        return "this looks like a symbol table, not lattices; use --words (words=) for it"
+        return "this looks like a symbol table, not lattices; pass it with --words (words=)"
     if len(rows) > 1 and all(len(row) > 1 and not any(re.search(_ARC, field) for field in row) for row in rows):
         return "this looks like transcripts, not lattices; are two arguments swapped?"
     return None
 
 
 def advice(head: bytes, name: str) -> str | None:
-    """Return a message with advice for a text file in an unknown format, or None if there is no advice."""
+    """Return a message with advice about a text file in an unknown format, or None if there is no advice."""
     rows = first_rows(head)
     if not rows:
         return None
@@ -64,16 +64,16 @@ def advice(head: bytes, name: str) -> str | None:
         missing = next((row for row in rows if not names_file(row)), None)
         if missing is not None:
             return f"it looks like a list of files, but {os.fsdecode(missing)!r} does not exist in the current folder"
-        return "it looks like a list of files, which must not be read from a pipe or with ark:"
+        return "it looks like a list of files, which cannot be read from a pipe or with ark:; pass the name of the list"
     return None
 
 
 def names_in(content: bytes, listed_in: str) -> tuple[list[Table], list[NinjaError]]:
-    """Return the files that a list names, one per line, and an error for each name that is not allowed.
+    """Return the files in a file list, and an error for each file name that is not allowed.
 
     Args:
-        content: Content of the list.
-        listed_in: Path or URL of the list.
+        content: Content of the file list, with one file name per line.
+        listed_in: Path or URL of the file list.
     """
     files: list[Table] = []
     errors: list[NinjaError] = []
@@ -90,7 +90,7 @@ def names_in(content: bytes, listed_in: str) -> tuple[list[Table], list[NinjaErr
 
 
 def below(folder: str) -> list[str]:
-    """Return the subfolders of a folder, with a final slash, except hidden folders and folders of Kaldi's recipes."""
+    """Return the paths of subfolders with a trailing slash, except hidden ones and those of Kaldi's recipes."""
     if is_remote(folder):
         paths = listing(folder)[1]
     else:
@@ -101,7 +101,7 @@ def below(folder: str) -> list[str]:
 
 
 def describe_skipped(folder: str, others: list[str], results: list[str]) -> str:
-    """Return a message about the files in a folder that are not read.
+    """Return a message about the files in a folder that were skipped.
 
     Args:
         folder: Path of the folder.
@@ -117,19 +117,19 @@ def describe_skipped(folder: str, others: list[str], results: list[str]) -> str:
 
 
 def is_companion(path: str) -> bool:
-    """Return whether a file's name shows that it only accompanies lattices, like the script file of an archive."""
+    """Return whether a file only accompanies lattices, judging by its name; an archive's script file is an example."""
     if re.fullmatch(COMPANIONS, os.path.basename(path)):
         return True
     return path.endswith(".scp") and is_file(path.removesuffix(".scp") + ".ark")
 
 
 def holds_by_name(path: str) -> Holds:
-    """Detect the kind of a file in a folder by its name alone, because the user has set the format."""
+    """Detect the content of a file in a folder by its name alone, because the user has set the format."""
     return "companion" if is_companion(path) else "lattices"
 
 
 def holds(head: bytes, name: str) -> Holds:
-    """Detect the kind of a file by its first bytes and its name; "damage" means a damaged lattice file."""
+    """Detect the content of a file by its first bytes and its name; "damage" means a damaged lattice file."""
     format = by_mark(head)
     if format is not None:
         if format.in_folder is not None and not format.in_folder(head.removeprefix(BOM)):
@@ -139,7 +139,7 @@ def holds(head: bytes, name: str) -> Holds:
 
 
 def seems_damaged(head: bytes, name: str) -> bool:
-    """Return whether a file in no known format is a damaged lattice file, judging by its encoding or name."""
+    """Return whether a file in an unknown format is a damaged lattice file, judging by its encoding or name."""
     if is_utf_16(head) or (not head and needs_content(name)):
         return True
     return _is_named(name if refusal(head) is None else re.sub(_PACKED, "", name)) and not re.match(_KALDI_OBJECT, head)

@@ -1,4 +1,4 @@
-"""Lattice files of a folder."""
+"""Read the lattice files in a folder."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def read_folder(
     *,
     by_name: bool,
 ) -> Iterator[Batch]:
-    """Yield the batches of the lattice files of a folder, or if there are none, of its recogniser result files.
+    """Yield the batches of the lattice files in a folder, or of its recogniser result files if it has no lattices.
 
     Args:
         folder: The folder.
-        read_file: Function that reads a file.
-        on_note: Called with a note on skipped files.
+        read_file: Function that yields the batches of a file.
+        on_note: Called with a note about skipped files.
         by_name: Whether files are recognised by their names only, not by their first bytes.
 
     Raises:

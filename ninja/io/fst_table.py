@@ -1,4 +1,4 @@
-"""Kaldi tables of FSTs, opened for writing."""
+"""Open Kaldi tables of FSTs for writing."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def opened_table(name: str) -> Iterator[tuple[Bytes, bool]]:
             ``ark:FILE`` or ``ark,t:FILE``.
 
     Returns:
-        The output, and whether its entries must be text.
+        The output, and whether its entries must be written as text.
 
     Raises:
         OptionError: The name is invalid.
     """
     chosen = target(name)
     if chosen.script is not None:
-        raise OptionError(f"{name!r}: a table of FSTs has no script file; use ark:FILE or ark,t:FILE")
+        raise OptionError(f"{name!r}: a table of FSTs cannot have a script file; use ark:FILE or ark,t:FILE")
     file = StandardOutput() if chosen.archive == STDOUT else PartFile(chosen.archive)
     try:
         packed = GzipWriter(file) if chosen.packed else None

@@ -1,4 +1,4 @@
-"""``Inputs``, ``Output`` and ``TextOutput``: files of a run with options for reading and writing; states of files."""
+"""Inputs and outputs of a run with their options, and file states, which show whether files have changed."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ class Inputs:
 
     Args:
         names: A file, folder, pattern, file list, Kaldi rspecifier or ``-``, or several of these; see ``ninja.read``.
-        words: Symbol table or its path. None uses the words that the sources spell, or if they contain ids and
-            `spells_words` is set, the table next to them.
+        words: Symbol table or its path. None uses the words that the sources contain as text. If the sources contain
+            word ids and `spells_words` is set, None uses the table next to the sources.
         format: Format of the sources, with its options; None detects it from the content.
         encoding: Encoding of text in formats other than Kaldi's.
         allow_pipes: Run shell commands given as sources.
         log: Log for notes and failures. If it has an ``on_error``, lattices with errors are skipped; otherwise the
             first error is raised.
         read_ahead: Read in a thread, ahead of the caller.
-        beside: Other sources whose words must be known before the first lattice.
+        beside: Additional sources whose words must be known before the first lattice is read.
         are_lattices: Whether the sources contain lattices, whose words can form a symbol table.
         spells_words: Whether the caller needs words even if the sources contain word ids.
         guard: Registers each file that is read, so that no output replaces it.
@@ -141,9 +141,10 @@ class Inputs:
         return next((lattice for batch in self._begin().first_batches[-1:] for lattice in batch), None)
 
     def table(self) -> SymbolTable | None:
-        """Return the symbol table: `words`, or else a table of the words that the sources spell, or None.
+        """Return the symbol table, or None if `words` is not set and the sources contain only word ids.
 
-        In the second case, the first lattices are read, and the table grows while the others are read.
+        If `words` is not set, the table contains the words in the sources: the first lattices are read, and the table
+        grows while the remaining lattices are read.
         """
         self._load_words()
         if self._symbols is None and self.are_lattices and self._words is None:
@@ -151,7 +152,7 @@ class Inputs:
         return self._symbols if self._words is None else self._words.known
 
     def need_table(self) -> SymbolTable:
-        """Return the symbol table; if the sources contain ids, the one next to them.
+        """Return the symbol table; for sources of word ids, use the table next to the sources if `words` is not set.
 
         Raises:
             NinjaError: The sources cannot be read, or no symbol table was found.
@@ -169,7 +170,7 @@ class Inputs:
         """Return the path of the symbol table next to the sources.
 
         Raises:
-            OptionError: There is none, or there are several.
+            OptionError: No symbol table was found, or several were found.
         """
         if self._table_path is None:
             self._table_path = find_table(self.places)
@@ -181,7 +182,7 @@ class Inputs:
         return lattices if self.digest is None else self._digested(lattices)
 
     def batches(self) -> Iterator[Batch]:
-        """Yield the lattices in batches without ``faults``; failures are added to the log."""
+        """Yield the lattices in batches; failures are added to the log, and ``faults`` of the batches are empty."""
         batches = self._start().batches()
         return batches if self.digest is None else self._digested_batches(batches)
 
@@ -190,7 +191,7 @@ class Inputs:
         return self._watched(self._reading(on_error))
 
     def lookup(self, name: str) -> Lookup:
-        """Open another source, to look up lattices by key."""
+        """Open another source in order to look up its lattices by key."""
         return Lookup(self.sources.select((name,)), self._options(), on_error=self.on_failure)
 
     def like(self, names: Sequence[str], log: Log) -> Inputs:
@@ -202,7 +203,7 @@ class Inputs:
         return other
 
     def part(self, name: str, file: SourceFile) -> Inputs:
-        """Return the inputs of a single file, with the same symbol table and log."""
+        """Return inputs for a single file, with the same symbol table and log."""
         self._options()  # sets the symbol table, which all parts share
         part = replace(self, names=(name,), is_part=True, sources=Sources(file))
         part._begun = part._table_path = None
@@ -269,7 +270,7 @@ class Inputs:
         return words_in(sources.reopened(), self.format, self.encoding) or ()
 
     def _table_of_ids(self) -> SymbolTable | None:
-        """Return the symbol table next to a source of ids if the caller needs words, else None."""
+        """Return the symbol table next to a source of word ids if the caller needs words, else None."""
         if not self.spells_words:
             return None
         try:
@@ -287,8 +288,8 @@ class Inputs:
 class Output:
     """An output for lattices; most fields are arguments of ``ninja.write``.
 
-    The name denotes a file. To write one output per input file, it denotes a folder, or contains ``JOB`` in place of a
-    number.
+    `name` is a file name. To write one output per input file, it is the name of a folder, or a file name that contains
+    ``JOB`` in place of the number of the input file.
     """
 
     name: str
@@ -316,7 +317,7 @@ class Output:
             object.__setattr__(self, "form", format_of(self.name, self.to))
 
     def with_settings(self, settings: Mapping[str, object], states: Sequence[State]) -> Output:
-        """Return a copy with the options on which the results depend, and the states of other lattice files."""
+        """Return a copy with other `settings` and `other_states`."""
         return replace(self, settings=settings, other_states=tuple(states))
 
     @property
@@ -341,9 +342,9 @@ class Output:
         return is_folder and write.files not in ("each", "named")  # these formats write several files to one folder
 
     def scales_for(self, inputs: Inputs) -> ChosenScales | None:
-        """Return the scales for the scale file of the output: `chosen`, or else those of the inputs if it keeps them.
+        """Return the scales for the scale file of the output: `chosen`, or the inputs' scales if `keeps_scales` is set.
 
-        If the files of the inputs have different scales, a note is added and no scale file is written.
+        If the input files have different scales, add a note to the log and return None, so that no file is written.
         """
         if self.chosen is not None or not self.keeps_scales:
             return self.chosen
@@ -354,10 +355,12 @@ class Output:
             return None
 
     def facts(self, inputs: Inputs) -> Facts | None:
-        """Return the facts that a resumed run must have in common with the interrupted one.
+        """Return the version, command, options and sources, which must be equal in an interrupted and a resumed run.
+
+        Return None if the output has no `settings`.
 
         Raises:
-            OptionError: The output is to be resumed, but has no settings.
+            OptionError: `resume` is set, but `settings` is None.
         """
         if self.settings is None:
             if self.resume:
@@ -383,7 +386,7 @@ class Output:
 
 
 class TextOutput(NamedTuple):
-    """A text file for the lines of each lattice; ``-`` is stdout."""
+    """A text file for the lines that a stage returns for each lattice; ``-`` is stdout."""
 
     name: str
 
@@ -399,7 +402,7 @@ def names_job(name: str) -> bool:
 
 
 def _check_exists(sources: Sources) -> None:
-    """Raise `InputError` if there is a single source and it does not exist; if there are several, read the others."""
+    """Raise `InputError` if the only source does not exist; several sources are read even if one does not exist."""
     files = sources.resolvable_files
     if (
         len(files) == 1
@@ -411,7 +414,10 @@ def _check_exists(sources: Sources) -> None:
 
 
 def state_of(path: str) -> State:
-    """Return the state of a file, which shows whether the file has changed."""
+    """Return the path, size and modification time of a file, which show whether the file has changed.
+
+    For a URL, a hash of the tag that the store returns replaces the modification time.
+    """
     if is_remote(path):
         import hashlib  # for URLs only
 
@@ -425,7 +431,7 @@ def state_of(path: str) -> State:
 
 
 def states_of(sources: Sources, format: str | None = None) -> list[State]:
-    """Return the states of the files of sources, and of the files that script files name.
+    """Return the states of source files, and of the files that are listed in script files.
 
     Raises:
         NinjaError: See `source_files`.
@@ -442,7 +448,7 @@ def states_of(sources: Sources, format: str | None = None) -> list[State]:
 
 
 def source_files(sources: Sources, format: str | None) -> Iterator[SourceFile]:
-    """Yield the lattice files of sources, and each folder that is read as a whole because of its format.
+    """Yield the lattice files of sources; a folder in a format that consists of several files is yielded itself.
 
     Raises:
         OptionError: A source is a pipe.
@@ -469,7 +475,7 @@ def source_files(sources: Sources, format: str | None) -> Iterator[SourceFile]:
 
 
 def script_rows(file: SourceFile) -> list[tuple[int, Place]] | None:
-    """Return the offset and the named file of each line of a script file; None if it is compressed or unreadable."""
+    """Return the offset and the listed file of each line of a script file; None if it is compressed or unreadable."""
     try:
         if not file.inspect().seekable:
             return None
@@ -486,7 +492,7 @@ def script_rows(file: SourceFile) -> list[tuple[int, Place]] | None:
 
 
 def _listed(name: str, script: str) -> Place:
-    """Return the file that a line of a script file names; its path is empty if it cannot be resolved."""
+    """Resolve the file name in a line of a script file; return a place with an empty path if this is impossible."""
     try:
         places = resolve_listed(name, script)
     except NinjaError:

@@ -1,4 +1,4 @@
-"""Writers for formats other than Kaldi's: one file for all lattices, one per lattice, or a folder of named files."""
+"""Writers for formats other than Kaldi's, which write a single file, a file per lattice, or files with fixed names."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Plain:
         return self._encode(item, self._settings)
 
     def end(self) -> bytes:
-        """Return the bytes at the end of the file, which are none."""
+        """Return the end of the file, which is empty."""
         return b""
 
 
@@ -96,8 +96,8 @@ class OneLattice(OneFile):
         super()._check_key(key)
         if self._first is not None:
             self._has_several = True
-            message = f"{self.format.name} files contain a single lattice, but there are {self._first!r} and {key!r}; "
-            raise OutputError(message + "name a folder instead", self.name)
+            message = f"{self.format.name} files contain a single lattice, but there are several, {self._first!r} "
+            raise OutputError(f"{message}and {key!r}; write to a folder instead", self.name)
 
     def _keeps_key(self, key: str) -> bool:
         return super()._keeps_key(key) or (self.name != STDOUT and key == _stem(self.name, self.format.extensions))
@@ -115,7 +115,7 @@ class OneLattice(OneFile):
 
 
 class Folder(LatticeWriter):
-    """Writer for a folder with a file per lattice, named by its key; each file is immediately written atomically."""
+    """Writer for a folder with one file per lattice, named after its key; each file is written atomically at once."""
 
     def __init__(self, output: OutputSettings) -> None:
         super().__init__(output)
@@ -164,7 +164,7 @@ class Folder(LatticeWriter):
             self._written[identity] = path
 
     def _finish(self) -> None:
-        """Raise `OutputError` if another process has replaced a file, so that the folder mixes two outputs."""
+        """Raise `OutputError` if another process has replaced a file, because the folder then mixes two outputs."""
         for identity, path in self._written.items():
             if identity_of(path) != identity:
                 message = "another process also wrote this file; run again with a separate folder for each process"
@@ -195,7 +195,7 @@ class NamedFiles(Folder):
 
     def _refuse_another(self, name: str) -> None:
         if is_file(os.path.join(self.name, name)):
-            raise OutputError("already contains lists; move them, or name another folder", self.name)
+            raise OutputError("already contains n-best lists; move them, or choose another folder", self.name)
 
     def _finish(self) -> None:
         for name in self._contents:  # another process may have written them in the meantime
@@ -212,16 +212,16 @@ class NamedFiles(Folder):
 
 
 def writer_of(output: OutputSettings) -> LatticeWriter:
-    """Return the writer for an output that is no Kaldi archive.
+    """Return the writer for an output that is not a Kaldi archive.
 
     Raises:
-        OptionError: The name is that of a folder or of stdout, and the format cannot be written to it.
+        OptionError: The output is a folder or stdout, and the format cannot be written to it.
     """
     path, format = output.place, output.format
     assert format.write is not None
     if format.write.files == "named":
         if path == STDOUT:
-            raise OptionError(f"{format.name} writes several files; name a folder")
+            raise OptionError(f"{format.name} writes several files; specify a folder")
         return NamedFiles(output)
     if format.write.files == "each":
         return OneLattice(output) if _is_file(path, format) else Folder(output)

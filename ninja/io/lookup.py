@@ -1,4 +1,4 @@
-"""Lookup by key in sources that are read in order: lattices of another archive, and tables of other values."""
+"""Lookup by key in lattice archives and in tables of other values, which are read in order."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Value = TypeVar("Value")
 
 
 class Lookup:
-    """Looks up the lattices of a source by key.
+    """Lookup of the lattices of a source by key.
 
     The source is read only as far as necessary, so two archives in the same order can be joined in one pass. Lattices
     that are skipped on the way are stored in encoded form, on disk if they are large. If a key occurs several times,
@@ -34,7 +34,8 @@ class Lookup:
     Args:
         source: See ``ninja.read``.
         options: Options for reading; None uses the defaults of ``ninja.read``.
-        on_error: Called with the error of each invalid lattice, which counts as missing; None raises the error.
+        on_error: Called with the error of each invalid lattice, which then counts as missing; with None, the error is
+            raised.
 
     Raises:
         InputError: A file of the source cannot be opened.
@@ -62,11 +63,11 @@ class Lookup:
         self._last: tuple[str, Lattice] | None = None
 
     def get(self, key: str) -> Lattice | None:
-        """Return the lattice of a key, or None if there is none.
+        """Return the lattice with a key, or None if the source does not contain the key.
 
         Raises:
             NinjaError: See ``ninja.read``.
-            InputError: No lattice of the source can be read, or its command failed.
+            InputError: No lattice of the source can be read, or the command of the source failed.
         """
         if self._last is None:
             self._last = self._next()
@@ -98,7 +99,7 @@ class Lookup:
         return entry
 
     def _report(self, failure: NinjaError) -> None:
-        """Report the error of a lattice; raise an error of the source, such as a failed command."""
+        """Pass the error of a lattice to `on_error`; raise an error of the source, such as a failed command."""
         if isinstance(failure, InputError) and not failure.key:
             raise failure
         self._first_error = self._first_error or failure
@@ -170,8 +171,8 @@ class _SkippedLattices:
 class KeyedTable(Generic[Value]):
     """A table that is read only as far as necessary to look up keys.
 
-    Entries that are skipped are stored until they are looked up. Of several entries with one key, the first is used.
-    The table can be shared by threads.
+    Entries that are skipped are stored until they are looked up. If several entries have the same key, the first is
+    used. The table can be shared by threads.
     """
 
     def __init__(self, entries: Iterable[tuple[str, Value]]) -> None:

@@ -26,8 +26,8 @@ ASSUMED_SHIFT = 0.01  # seconds, the default of all readers
 def lost_of_lattice(lattice: Lattice, keeps: frozenset[Field]) -> list[str]:
     """Return the names of the fields of a lattice that a format does not store.
 
-    Times do not count as lost if alignments are stored, nor does the frame shift if neither alignments nor times are
-    stored.
+    Times do not count as lost if alignments are stored. The frame shift does not count as lost if neither alignments
+    nor times are stored.
 
     Args:
         lattice: The lattice.
@@ -90,9 +90,9 @@ def _lost_costs(keeps: frozenset[Field], *, graph: bool, acoustic: bool, apart: 
 
     Args:
         keeps: Fields that the format stores.
-        graph: Any graph cost is not 0.
-        acoustic: Any acoustic cost is not 0.
-        apart: Graph and acoustic costs can be separated again only if the format stores both.
+        graph: Whether any graph cost is nonzero.
+        acoustic: Whether any acoustic cost is nonzero.
+        apart: Whether graph and acoustic costs can no longer be separated unless the format stores both.
     """
     lost = [FIELDS["graph"]] if graph and "graph" not in keeps else []
     if acoustic and "acoustic" not in keeps:
@@ -221,8 +221,8 @@ def describe_losses(lost: Counter[str]) -> str:
 def with_scales(form: OutputFormat, scales: Scales) -> tuple[Mapping[str, str], str | None]:
     """Add scales to the options of a format, and return a note about them.
 
-    Scales that the options already have take precedence. If a format has no graph scale, the acoustic scale is divided
-    by it.
+    Scales that are already among the options take precedence. If the format has no option for the LM scale, the
+    acoustic scale is divided by the LM scale.
     """
     format, values = form.format, form.options
     assert format.write is not None

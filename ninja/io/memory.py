@@ -41,7 +41,7 @@ def from_nbest(
             table for all utterances of a file or a rescoring run. None creates a table for this lattice.
 
     Returns:
-        A lattice with at most one arc per word and one more per hypothesis.
+        A lattice with at most one arc per word, plus one arc per hypothesis.
 
     Raises:
         LatticeError: A score is not finite.
@@ -94,7 +94,7 @@ def from_k2(
     Args:
         fsa: A ``k2.Fsa`` with one or more lattices, or the dictionary that its ``as_dict()`` returns.
         keys: Utterance ids, one per lattice; None uses 1, 2, ….
-        scores_are: The kind of cost that ``scores`` represent if the Fsa has no ``lm_scores``.
+        scores_are: Whether ``scores`` give acoustic or graph costs if the Fsa has no ``lm_scores``.
         words: Symbol table to attach; None uses ``aux_labels_sym`` (or ``labels_sym``) of the Fsa, if it has one.
 
     Returns:

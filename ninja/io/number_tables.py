@@ -1,4 +1,4 @@
-"""Kaldi tables of numbers, binary or text: alignments, transcripts as word ids, or costs, by key."""
+"""Binary and text Kaldi tables that map keys to numbers: alignments, transcripts as word ids, or costs."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class NumberWriter:
     def __init__(self, name: str) -> None:
         chosen = target(name)
         if chosen.script is not None:
-            raise OptionError(f"{name!r}: a table of numbers has no script file; use ark:FILE or ark,t:FILE")
+            raise OptionError(f"{name!r}: a table of numbers cannot have a script file; use ark:FILE or ark,t:FILE")
         specified = name.partition(":")[0].replace(" ", "").split(",")[0] == "ark" and ":" in name
         self.text = chosen.text or not specified
         self._file = StandardOutput() if chosen.archive == STDIN else PartFile(chosen.archive)
@@ -81,7 +81,7 @@ class NumberWriter:
         self._append(_name(key) + b" \0B\4" + struct.pack("<i", len(values)) + items.tobytes())
 
     def number(self, key: str, value: float) -> None:
-        """Append a number; as text, it has the precision of Kaldi's floats."""
+        """Append an entry of one number; in a text table, it has the precision of Kaldi's floats."""
         if self.text:
             self.fields(key, [f"{np.float32(value):.7g}"])
         else:
@@ -90,7 +90,7 @@ class NumberWriter:
     def posteriors(
         self, key: str, begin: npt.NDArray[np.int64], label: Integers, posterior: npt.NDArray[np.float64]
     ) -> None:
-        """Append the labels and posteriors of each frame; frame t has the entries ``begin[t] : begin[t + 1]``."""
+        """Append an entry of the labels and posteriors of each frame; frame t has items ``begin[t] : begin[t + 1]``."""
         value = posterior.astype(np.float32)
         if self.text:
             pairs = [f"{number} {share:.7g} " for number, share in zip(label.tolist(), value.tolist(), strict=True)]
@@ -201,7 +201,7 @@ def _read_script(place: Place, lines: str, decode: Decode[Value]) -> Iterator[tu
 
 
 def open_tables(source: Source, *, allow_pipes: bool = False) -> Iterator[tuple[Table, Stream]]:
-    """Open the tables of a source one by one; a file list is replaced by the files that it names."""
+    """Open the tables of a source one by one; a file list is replaced by the files that it lists."""
     for table in tables(source, allow_pipes=allow_pipes):
         with closing(open_stream(table.place)) as stream:
             kind = kind_of(table, stream)

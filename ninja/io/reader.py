@@ -1,4 +1,4 @@
-"""``read``; ``Reading``, a pass over sources in batches; words of a run."""
+"""Read lattices from sources in one pass, and give their words ids of the symbol table of the run."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ BATCH = 64  # maximum number of lattices per batch
 
 
 class Words:
-    """The words of the lattices of a run.
+    """Symbol tables of the lattices in a run.
 
     Args:
-        table: Symbol table. If it grows, the words that files spell are added to it; otherwise it must contain them.
-            None creates a growing table for the first file that spells words.
-        of_ids: Function that finds the symbol table of sources that contain ids, called when the first of them is
-            read. None uses `table`, unless it grows.
-        others: Returns the entries of all words that the sources spell, for a growing table that is created here; see
-            `SymbolTable.growing`.
-        keep_tables: Let lattices keep the symbol table of their file if it contains one, and allow some files to
-            contain ids while others contain words.
+        table: Symbol table. If it grows, the words that files contain as text are added to it; otherwise it must
+            contain them. None creates a growing table for the first file that contains words as text.
+        of_ids: Function that finds the symbol table of sources that contain ids; it is called when the first such
+            source is read. None uses `table`, unless it grows.
+        others: Function that returns the entries of all words in the sources, for a growing table that is created
+            here; see `SymbolTable.growing`.
+        keep_tables: Whether a lattice keeps the symbol table that its file contains, and whether some files may contain
+            ids while others contain words.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Words:
 
     @property
     def table(self) -> SymbolTable:
-        """Symbol table for words that files spell."""
+        """Symbol table for words that files contain as text."""
         if self._table is None:
             self._table = SymbolTable.growing(others=self._others)
         return self._table
@@ -87,7 +87,7 @@ class Words:
         return self._vocabulary
 
     def check_ids(self, batches: Iterator[Batch], name: str) -> Iterator[Batch]:
-        """Yield batches of Kaldi lattices; raise `OptionError` if they contain ids, but another file spells words."""
+        """Yield batches of Kaldi lattices; raise `OptionError` if they contain ids, but another file contains words."""
         for batch in batches:
             if self._grows and not self._keep_tables and not self._ids_in and any(map(self._has_ids, batch)):
                 self._ids_in = name
@@ -102,7 +102,7 @@ class Words:
 
         Raises:
             SymbolError: A word of the lattice is not in the table.
-            OptionError: One file contains ids, but another spells words.
+            OptionError: One file contains ids, but another contains words.
         """
         if lattice.words is None:
             if lattice.word.any():
@@ -124,11 +124,11 @@ class Words:
 
     def _refuse_mixture(self) -> None:
         if self._is_spelled and self._ids_in and not self._keep_tables:
-            message = "contains word ids, but another source spells words; set their symbol table with --words (words=)"
-            raise OptionError(f"{self._ids_in} {message}")
+            message = "contains word ids, but another source contains words; set the symbol table of the ids with"
+            raise OptionError(f"{self._ids_in} {message} --words (words=)")
 
     def _ids_of(self, other: SymbolTable) -> Array:
-        """Return the id in this table for each id of another table, -1 for missing words; int32 [largest id + 2]."""
+        """Map each id of another table to the id of its word in this table, or to -1; int32 [largest id + 2]."""
         if self._last is None or self._last[0] is not other:
             if self._grows:
                 self.table.merge(other)
@@ -152,7 +152,7 @@ class ReadOptions:
     late: bool = False  # errors of a lattice may be raised when the lattice is used
     formats: Counter[str] = field(default_factory=Counter)  # counts the files read, by format
     on_note: Callable[[str], None] = warnings.warn  # called with notes, such as the skipped files of a folder
-    guard: Guard | None = None  # registers the files that script files name
+    guard: Guard | None = None  # registers the files that are listed in script files
 
 
 class Reading:
@@ -272,7 +272,7 @@ class Reading:
         self._previous = max(self._previous, end)
 
     def _read_folder(self, parent: SourceFile) -> Iterator[Batch]:
-        """Read the lattice files of a folder, or if there are none, its recogniser result files."""
+        """Read the lattice files in a folder, or its recogniser result files if it contains no lattices."""
         path = parent.path
         chosen = of_folder(path, self.options.encoding) if self.options.format is None else self._reader
         if chosen is not None and chosen.format.of_folder is not None:
@@ -370,7 +370,7 @@ class Reading:
         return recognised(stream.head(HEAD), stream.name, self.options.encoding)
 
     def _script_entries(self, stream: Stream, place: Place) -> Iterator[Entry] | None:
-        """Return the entries of a file that a script file names, or None if it is a Kaldi archive."""
+        """Return the entries of a file that is listed in a script file, or None if it is a Kaldi archive."""
         format = self._reader_of(stream)
         self.options.formats.setdefault(KALDI if format is None else format.format.name, 1)
         return None if format is None else self._entries(Content(stream, place.path), format)
@@ -392,7 +392,7 @@ def recognised(head: bytes, name: str, encoding: str = "utf-8") -> Reader | None
     """Return the reader for a file, detected by its first bytes; None for Kaldi archives and unknown formats.
 
     Raises:
-        FormatError: The file is compressed in an unsupported way, empty, or of a known kind without lattices.
+        FormatError: The file is empty, in an unsupported compression format, or in a known format without lattices.
     """
     if not head.removeprefix(BOM).strip() and detection.needs_content(name):
         raise FormatError("the file is empty; is it still being written?", name)
@@ -405,7 +405,7 @@ def recognised(head: bytes, name: str, encoding: str = "utf-8") -> Reader | None
 
 
 def words_in(sources: Sources, format: str | None, encoding: str) -> SymbolTable | None:
-    """Read sources only for the words that they spell, and return their table, or None if there are none."""
+    """Read sources, and return a table of the words that they contain as text, or None if they contain no words."""
     words = SymbolTable.growing()
     options = ReadOptions(Words(words), format, encoding, read_ahead=False, on_note=lambda _: None)
     spells = False
@@ -455,7 +455,7 @@ def read(
     cannot be reached from the start are removed, and the others are sorted topologically if necessary. Costs in double
     precision (``lattice8``, ``compactlattice84``) are rounded to single precision.
 
-    Lattices in formats that spell words get their ids from `words`. If it is None, the words of all files form one
+    If a format stores words as text, their ids come from `words`. If `words` is None, the words of all files form one
     table, which grows while the files are read; lattices of a file that contains a symbol table, such as an Arrow file,
     keep that table.
 
@@ -464,10 +464,11 @@ def read(
             ``lat.JOB.gz``), a Kaldi rspecifier (``ark:…``, ``scp:…``, ``ark:gunzip -c lat.1.gz |``), or several of
             these. A lattice without a key gets the name of its file as key.
         batches: Yield `Batch` objects of many lattices each, which functions process in one call.
-        words: Symbol table to attach, or its path; words that it lacks are errors. ``SymbolTable.growing()`` gets
-            the words of all files, including those that contain symbol tables; no file may then contain only ids.
+        words: Symbol table to attach, or its path; a word that is not in the table is an error. The words of all files,
+            including files with symbol tables, are added to ``SymbolTable.growing()``; no file may then contain only
+            ids.
         format: Format of all files, such as ``slf``, or with options ``slf:frame_shift=0.016,graph=n``; see
-            docs/formats.md. None detects the format of each file; formats that have no signature are detected by the
+            docs/formats.md. None detects the format of each file; formats without a signature are detected by the
             extension.
         encoding: Encoding of text in formats other than Kaldi's.
         on_error: Called with the error of each invalid lattice, which is skipped; with None, the first error is raised.
@@ -475,19 +476,19 @@ def read(
             that apply to all lattices (``error.of_run``) are always raised. After damage in a binary archive, the rest
             of the archive cannot be read.
         allow_pipes: Run shell commands in `source`. By default, only ``gunzip -c``, ``zcat`` and ``cat`` are accepted,
-            and emulated. Commands in script files are never run.
+            and they are emulated. Commands in script files are never run.
         read_ahead: Read in a thread, ahead of the caller: up to 2 MB of an uncompressed file if there are several
             cores, and up to 32 MB of other sources.
 
     Raises:
-        FormatError: A file is damaged or of another kind, or a folder contains no lattices.
+        FormatError: A file is damaged or contains something other than lattices, or a folder contains no lattices.
         LatticeError: A lattice is empty, has a cycle, no final state, or a cost or an id that is out of range.
         SymbolError: A word is not in `words`.
         TableError: A word id is not in `words`, so the table belongs to other lattices.
         InputError: A file cannot be read, no file matches a pattern, or a command failed.
         OptionError: An option in an rspecifier, the format, or the encoding is unknown.
 
-    Source: Kaldi util/kaldi-table.h ("Table" concept), lat/kaldi-lattice.cc; docs/formats.md for the others.
+    Source: Kaldi util/kaldi-table.h ("Table" concept), lat/kaldi-lattice.cc; for other formats, docs/formats.md.
     """
     sources = as_sources(source, allow_pipes=allow_pipes)
     if words is None:

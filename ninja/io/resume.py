@@ -2,7 +2,7 @@
 
 The facts are stored next to the output in ``.NAME.run`` while the output is incomplete, and with ``--resume`` also
 afterwards. They are a JSON object with ``version``, ``command``, ``options`` by name, and ``sources``, a list of
-``State``. The value of an option that names files is the list of their states.
+``State``. The value of an option that specifies files is a list of their states.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class ResumedWriter(KaldiWriter):
     def _open(self) -> None:
         archive = self._archive
         if self.name == STDOUT:
-            raise OptionError("standard output cannot be resumed; name a file with -o")
+            raise OptionError("standard output cannot be resumed; specify a file with -o")
         file = archive.open(keep=True)
         assert isinstance(file, PartFile)
         try:
@@ -69,11 +69,12 @@ class ResumedWriter(KaldiWriter):
         """Check that a lattice can be added to the existing output.
 
         Raises:
-            OptionError: The output is complete and its run is unknown, or the ids of words differ from the output's.
+            OptionError: The output is complete and its run is unknown, or word ids could differ from those in the
+                output.
         """
         if self._is_closed:
             message = f"is complete but does not contain {key}, and the run that wrote it is unknown; "
-            advice = "name another output, or omit --resume to overwrite it"
+            advice = "choose another output, or omit --resume to overwrite it"
             raise OptionError(message + advice, self.name)
         if lattice.words is not None and lattice.words.path is None:
             raise OptionError(
@@ -139,7 +140,7 @@ class ResumePoint:
 
 
 def resume_point(target: Target, file: PartFile, run: Facts | None, scales: ChosenScales | None) -> ResumePoint:
-    """Return where to continue the output of an earlier attempt.
+    """Return the point from which to continue the output of an earlier attempt.
 
     Args:
         target: Names of the output.
@@ -169,7 +170,7 @@ def resume_point(target: Target, file: PartFile, run: Facts | None, scales: Chos
 def complete_entries(chosen: Target, file: PartFile) -> ResumePoint:
     """Find the complete entries in the temporary file of an output, and truncate the file after them.
 
-    If the temporary file is empty, the finished output, if there is one, is first copied to it.
+    If the temporary file is empty and a finished output exists, the finished output is first copied to it.
 
     Args:
         chosen: Names of the output.
@@ -224,7 +225,7 @@ def _plain(path: str) -> ResumePoint:
 
 
 def _packed(path: str) -> ResumePoint:
-    """Find the complete entries of a gzip file; each member has complete entries, except the last, if truncated."""
+    """Find the complete entries of a gzip file, in which only the last member can contain an incomplete entry."""
     from isal import isal_zlib
 
     damage: tuple[type[Exception], ...] = (zlib.error, cast(type[Exception], isal_zlib.error))

@@ -1,4 +1,4 @@
-"""Read lattices from files in other formats that Kaldi script files name."""
+"""Read lattices from files in formats other than Kaldi's that are listed in Kaldi script files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EntriesOf = Callable[[Stream, Place], Entries | None]
 
 
 class ScpReader:
-    """Reader that keeps the last file open, unless it is a Kaldi archive, for later script lines that name it.
+    """Reader that keeps the last file open for later script lines with the same file, unless it is a Kaldi archive.
 
     Args:
         entries_of: Function that returns the entries of an open file, or None for a Kaldi archive.

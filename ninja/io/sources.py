@@ -1,7 +1,8 @@
-"""Sources of lattices: each name is resolved once, and each file is opened once; the scales in files next to them.
+"""Sources of lattices, and the scale files next to them; each name is resolved once, and each file is opened once.
 
-The scale file of ``rescored.ark.gz`` is ``rescored.ark.gz.scales.toml``; that of a folder is ``lattices.scales.toml``
-in the folder. Its keys are options of ``ninja rescore``: ``acoustic_scale``, ``word_penalty``, ``lm_weight``.
+The scale file of ``rescored.ark.gz`` is ``rescored.ark.gz.scales.toml``. The scale file of a folder is
+``lattices.scales.toml`` in the folder. The keys of a scale file are options of ``ninja rescore``: ``acoustic_scale``,
+``word_penalty``, ``lm_weight``.
 """
 
 from __future__ import annotations
@@ -139,7 +140,7 @@ class SourceFile:
 
     @cached_property
     def kind(self) -> Kind:
-        """Archive, script file, file list or folder.
+        """Whether the source is an archive, a script file, a file list or a folder.
 
         Pipes and files that cannot be read count as archives; the reader reports the error.
         """
@@ -154,7 +155,7 @@ class SourceFile:
             return "ark"
 
     def content(self) -> bytes:
-        """Return the content of a file list or script file, which can be read again; empty if it cannot be read."""
+        """Return the content of a file list or script file without consuming it; empty if it cannot be read."""
         if self.is_pipe:
             return b""
         try:
@@ -171,7 +172,7 @@ class SourceFile:
 
     @cached_property
     def listed(self) -> tuple[list[SourceFile], list[NinjaError]]:
-        """Files that a file list names, and an error for each name that is not allowed."""
+        """Files in a file list, and an error for each file name that is not allowed."""
         with self.open() as stream:
             return self.list_files(stream)
 
@@ -182,7 +183,7 @@ class SourceFile:
 
     @cached_property
     def script_files(self) -> list[SourceFile]:
-        """Archives that a script file names, without duplicates and names that cannot be resolved."""
+        """Archives in a script file, without duplicates; names that cannot be resolved are skipped."""
         tables: dict[str, Table] = {}
         for row in self.content().split(b"\n"):
             fields = row.split(None, 1)
@@ -197,7 +198,7 @@ class SourceFile:
 
     @property
     def members(self) -> list[SourceFile]:
-        """Files that a file list or script file names; none if it cannot be read, as the reader reports the error."""
+        """Files in a file list or script file; empty if it cannot be read, because the reader reports the error."""
         try:
             return self.listed[0] if self.kind == "list" else self.script_files if self.kind == "scp" else []
         except NinjaError:
@@ -210,7 +211,7 @@ class SourceFile:
 
     @cached_property
     def holds(self) -> Holds:
-        """Kind of a file in a folder, detected by its first bytes and its name."""
+        """Content of a file in a folder, detected by its first bytes and its name."""
         is_companion = detection.is_companion(self.path)
         holds: Holds
         try:
@@ -226,14 +227,14 @@ class SourceFile:
 
     @property
     def lattice_files(self) -> list[SourceFile]:
-        """Lattice files of a folder, or if there are none, its recogniser result files."""
+        """Lattice files in a folder, or its recogniser result files if it contains no lattices."""
         skipped = {"nothing", "companion"}
         if any(file.holds == "lattices" for file in self.files):
             skipped.add("results")
         return [file for file in self.files if file.holds not in skipped]
 
     def describe_lattices(self) -> str:
-        """Return a message about lattice files in a folder of n-best lists; empty if there are none."""
+        """Return a message about skipped lattice files in a folder of n-best lists; empty if no file was skipped."""
         names = [os.path.basename(file.path) for file in self.files if file.holds == "lattices"]
         if not names:
             return ""
@@ -242,7 +243,7 @@ class SourceFile:
 
 
 class Sources:
-    """Names of lattice sources, each resolved once.
+    """Lattice sources, given by names that are resolved only once.
 
     Args:
         names: See ``ninja.read``.
@@ -270,7 +271,7 @@ class Sources:
 
     @property
     def resolvable_files(self) -> list[SourceFile]:
-        """The files of all names; none if any name cannot be resolved, as the reader reports the error."""
+        """The files of all names; empty if a name cannot be resolved, because the reader reports the error."""
         try:
             return self.files
         except NinjaError:
@@ -292,7 +293,7 @@ class Sources:
             if file.is_pipe:
                 raise OptionError(
                     f"{file.name}: all words must be known before the first lattice, but a pipe can be read only once; "
-                    "use --words, or for models with unknown words --unk-penalty"
+                    "use --words, or --unk-penalty for models with unknown words"
                 )
         return Sources([file.table for file in self.files], guard=self._guard)
 
@@ -333,7 +334,7 @@ def tables(source: Source, *, allow_pipes: bool = False) -> list[Table]:
 
     Args:
         source: A path, a folder, a file list, ``-``, a pattern (``lat.*.gz``, ``lat.JOB.gz``), a Kaldi rspecifier, or
-            several of these. A path-like object is always taken as a path.
+            several of these. A path-like object is always treated as a path.
         allow_pipes: Allow commands other than ``gunzip -c``, ``zcat`` and ``cat``, and run them in a shell.
 
     Raises:
@@ -380,7 +381,7 @@ def _of_path(path: str) -> list[Table]:
 
 
 def kind_of(table: Table, stream: Stream) -> Literal["ark", "scp", "list"]:
-    """Detect from the first bytes of a file whether it is a table, a script file, or a file list."""
+    """Detect from the first bytes of a file whether it is an archive, a script file, or a file list."""
     if table.kind != "any":
         return "scp" if table.kind == "scp" else "ark"
     head = stream.head(LIST_HEAD, lambda head: head.lstrip().count(b"\n") > 1 or b"\0" in head)
@@ -390,7 +391,7 @@ def kind_of(table: Table, stream: Stream) -> Literal["ark", "scp", "list"]:
 
 
 def table_path(place: str) -> str:
-    """Return the path of the symbol table of an output: in a folder, ``words.txt``."""
+    """Return the path of the symbol table next to an output; for a folder, it is ``words.txt`` in the folder."""
     return os.path.join(place, TABLE_NAMES[0]) if os.path.isdir(place) else table_beside(place)
 
 
@@ -399,7 +400,7 @@ KEYS = {"acoustic_scale": "acoustic", "lm_scale": "lm", "word_penalty": "word_pe
 
 @dataclass(frozen=True, slots=True)
 class ChosenScales:
-    """Scales chosen for lattices, and the weight with which they were rescored."""
+    """Scales chosen for lattices, and the weight of the language model with which they were rescored."""
 
     scales: Scales = Scales()
     lm_weight: float | None = None  # weight of the new language model in the graph costs
@@ -435,14 +436,14 @@ def read_scales(path: str) -> ChosenScales:
     return ChosenScales(scales, values.get("lm_weight"), path)
 
 
-SCALES_ADVICE = "set the scales for all with --acoustic-scale and --word-penalty"
+SCALES_ADVICE = "set the scales for all lattices with --acoustic-scale and --word-penalty"
 
 
 def find_scales(source: Source | Sources, *, allow_pipes: bool = False) -> ChosenScales | None:
     """Return the scales in the scale file of lattices, or None if there is no such file.
 
-    A file without a scale file uses the scale file of its folder; a file list or script file without one uses the scale
-    files of the files that it names.
+    A file without a scale file uses the scale file of its folder. A file list or script file without a scale file uses
+    the scale files of the listed files.
 
     Args:
         source: See ``ninja.read``.

@@ -22,8 +22,8 @@ def vocabulary(
 ) -> SymbolTable | None:
     """Return a symbol table of the words that files contain as text, not as ids, in order of first occurrence.
 
-    All files are read completely, so use this only if all words must be known before the first lattice. Lattices with
-    errors are skipped. For arguments and other errors, see ``read``.
+    All files are read completely, so use this only if all words must be known before the first lattice is processed.
+    Lattices with errors are skipped. For arguments and other errors, see ``read``.
 
     Returns:
         The table, or None if no file contains words as text.

@@ -30,11 +30,11 @@ def is_one_field(word: str) -> bool:
 
 
 class OutputWords:
-    """The symbol table of an output: all lattices agree on the word of each id, and it is written if necessary.
+    """Symbol table of an output, with which all lattices must agree and which is written if necessary.
 
-    The table is written next to the output if it was built from the words that sources spell, or was itself written
-    with another archive. Any other table comes from a file that the user knows; it is written only to replace an older
-    table that is already next to the output.
+    The table is written next to the output if it was built from words in the sources, or was read from the table next
+    to another archive. Any other table was read from a file that the user specified; it is written only to replace an
+    older table next to the output.
 
     Args:
         place: File or folder of the output, ``-`` for stdout.
@@ -42,7 +42,7 @@ class OutputWords:
         words_out: File for the table; None writes it next to the output.
         needed: Whether the output contains ids without words.
         shared: Whether the output contains ids, so that its lattices must share a table.
-        follows: Whether the output already contains lattices, which have no symbol table.
+        follows: Whether the output already contains lattices without a symbol table.
         guard: Protects the inputs from being replaced.
     """
 
@@ -74,7 +74,7 @@ class OutputWords:
         self._written: SymbolTable | None = None  # table of the written lattices
 
     def check(self, lattice: Lattice, key: str) -> None:
-        """Check that a lattice agrees with the symbol table of the output, which can store its words.
+        """Check that a lattice agrees with the symbol table of the output, and that its words can be stored.
 
         Raises:
             OptionError: The words would be lost, or the output folder has another symbol table; this applies to all
@@ -87,12 +87,12 @@ class OutputWords:
         if self._agrees(table):
             return
         if table is None or self._common is None or not agree(table, self._common, lattice):
-            other = "the given table" if self._has_table else "that of earlier lattices"
-            message = f"the symbol table of the lattice contradicts {other}; read all lattices with one table, words="
-            raise SymbolError(message + " (--words), such as ninja.vocabulary(source)", key=key)
+            other = "the table in words=" if self._has_table else "the table of earlier lattices"
+            message = f"the symbol table of the lattice contradicts {other}; read all lattices with the same table: "
+            raise SymbolError(message + "--words (words=), for example words=ninja.vocabulary(source)", key=key)
 
     def fit(self, first: Lattice) -> bool:
-        """Return whether lattices with the symbol table of the first one can be written without checking each.
+        """Return whether all lattices with the first lattice's symbol table can be written without further checks.
 
         Raises:
             OptionError: See `check`.
@@ -106,7 +106,7 @@ class OutputWords:
         return not self._unwritable and self._existing is None
 
     def take(self, lattice: Lattice) -> None:
-        """Record a written lattice; in an output of ids, the table of the first one contains the words of all."""
+        """Record that a lattice was written; in an output of ids, the first one determines the symbol table."""
         if self._shared and not self._is_settled:
             self._common, self._is_settled = lattice.words, True
         if self._written is None or not self._needed:
@@ -132,7 +132,7 @@ class OutputWords:
         if words is not None and self._needed and self._words_out is None and self._once and words.path is None:
             output = "standard output" if self._place == STDOUT else self._place
             message = f"{output} would contain word ids without a symbol table; use --words, --words-out FILE"
-            raise OptionError(f"{message} (words_out=), or --to with a format that spells words")
+            raise OptionError(f"{message} (words_out=), or --to with a format that stores words as text")
         if not self._is_begun:
             self._begin(words)
         if words is None:
@@ -146,24 +146,24 @@ class OutputWords:
         for number in used_words(lattice) if self._unwritable else ():
             if number in self._unwritable:
                 problem = "contains white space" if self._unwritable[number] else "is empty"
-                advice = "use a format that spells words" if self._needed else "omit --words-out"
+                advice = "use a format that stores words as text" if self._needed else "omit --words-out"
                 message = (
                     f"the word {self._unwritable[number]!r} {problem}, so a symbol table cannot store it; {advice}"
                 )
                 raise SymbolError(message, key=lattice.key)
         if self._existing is not None and not agree(words, self._existing, lattice):
-            message = "differs from the symbol table of the lattices; name another folder, or use this table as --words"
+            message = "differs from the symbol table of the lattices; use another folder, or pass this table as --words"
             raise OptionError(f"{self._existing.path} {message}")
 
     def _begin(self, words: SymbolTable | None) -> None:
-        """Read an existing table at the path of the output's table."""
+        """Read the table that already exists at the path of the output's table."""
         self._is_begun = True
         path = self._path(words)
         if path is None or self._words_out is not None:
             return
         if len(os.fsencode(os.path.basename(path))) > LONGEST_NAME:
-            message = "is too long for the name of the symbol table; use a shorter output name, or --words-out"
-            raise OptionError(f"{path} {message} (words_out=)")
+            message = "the file name of the symbol table is too long; use a shorter output name, or --words-out"
+            raise OptionError(f"{path}: {message} (words_out=)")
         if not is_file(path):
             return
         if words is None:

@@ -1,4 +1,4 @@
-"""Writers of lattices: the base class, which checks lattices and records losses; Kaldi archives; scales beside them."""
+"""Writers for lattices: the base class, the writer for Kaldi archives, and the scale files next to an output."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ class OutputSettings(NamedTuple):
 
         Args:
             form: Name and format.
-            words: See ``ninja.write``, also for the following arguments.
-            encoding: Encoding of words in text formats other than Kaldi's.
-            scales: Scales for combining costs; None uses those of `chosen`.
-            originals: Paths of the files from which the lattices come.
-            others: Further fields.
+            words: See ``ninja.write``.
+            encoding: See ``ninja.write``.
+            scales: See ``ninja.write``; None uses the scales of `chosen`.
+            originals: See ``ninja.write``.
+            others: Other fields of the settings.
 
         Raises:
             OptionError: An option does not exist, or does not apply to the format.
@@ -100,8 +100,9 @@ class OutputSettings(NamedTuple):
 class LatticeWriter:
     """Writer for lattices, n-best lists or confusion networks; use it in a ``with`` block.
 
-    Files get their names when the block ends without an exception; otherwise they are removed. An error with a ``key``
-    applies only to that lattice, which is not written; writing can continue. After any other error, it cannot.
+    Files get their final names when the block ends without an exception; otherwise they are removed. If an error has a
+    ``key``, only the lattice with that key is not written, and writing can continue. After any other error, writing
+    cannot continue.
 
     Attributes:
         keys_done: Number of lattices of each key that are already in a resumed output.
@@ -186,8 +187,8 @@ class LatticeWriter:
 
         Raises:
             LatticeError: The format cannot store the item, or with ``lossy="refuse"``, not all of its fields.
-            SymbolError: An id has no word, a different word than in earlier lattices, or one that the format cannot
-                store.
+            SymbolError: A word id has no word, has a different word than in earlier lattices, or has a word that the
+                format cannot store.
             OptionError: The item is neither a lattice nor of a type that the format stores, or words would be lost.
             OutputError: The item cannot be written, for example because the disk is full, or because a file for a
                 single lattice already contains one.
@@ -232,7 +233,7 @@ class LatticeWriter:
         """Return the symbol table of the output, which `lattice` must agree with; None while no lattice has words.
 
         Raises:
-            OptionError: The output has no symbol table, but an existing file would be taken for it.
+            OptionError: The output has no symbol table, but an existing file would be mistaken for one.
         """
         output = self._output
         sources = lattice.words, output.settings.words, output.words_out
@@ -272,7 +273,7 @@ class LatticeWriter:
         if self.words_path is not None and self._output.words_out is None:
             notes.append(f"wrote the symbol table to {self.words_path}")
         elif self.words_path is None and self._output.words_out is not None:
-            notes.append(f"{self._output.words_out} is not written, because the lattices have no symbol table")
+            notes.append(f"{self._output.words_out} was not written, because the lattices have no symbol table")
         if self.scales_path is not None:
             notes.append(f"wrote the scales to {self.scales_path}")
         if self.repeated:
@@ -320,7 +321,7 @@ class KaldiWriter(LatticeWriter):
     """Writer for a Kaldi archive, binary or text.
 
     Raises:
-        OptionError: The name is that of a folder.
+        OptionError: The output is a folder.
     """
 
     def __init__(self, output: OutputSettings) -> None:
@@ -449,7 +450,7 @@ def check_field(key: str) -> None:
 
 
 def check_key(key: str, write: Write, encoding: str) -> None:
-    """Raise `LatticeError` if a format cannot store a key; `encoding` is that of the output."""
+    """Raise `LatticeError` if a format cannot store a key in an output with this text encoding."""
     if write.key_is_field:
         check_field(key)
     if 4 * len(key) > LONGEST_KEY and len(os.fsencode(key)) > LONGEST_KEY:

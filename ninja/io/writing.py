@@ -1,4 +1,4 @@
-"""``write``, which opens a file or folder for lattices in any format."""
+"""Open a file or folder for writing lattices in any format."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def write(
     guard: Guard | None = None,
     originals: Sequence[str] = (),
 ) -> LatticeWriter:
-    """Open a file or folder for lattices; use the result in a ``with`` block.
+    """Open a file or folder for writing lattices; use the returned writer in a ``with`` block.
 
-    The output gets its name when the block ends without an exception; otherwise it is removed. It may have the name of
-    a source; the reader of the source then continues to read the old file.
+    The output gets its final name when the block ends without an exception; otherwise it is removed. An output can
+    replace a source: the reader of the source then continues to read the old file.
 
         with ninja.write("ark,t:out.txt") as output:
             output.write(lattice)
@@ -43,15 +43,16 @@ def write(
     The extension selects the format: text for ``.txt``, other formats for ``.slf``, ``.fst``, ``.pt``, ``.arrow``,
     ``.jsonl`` and so on, and a binary Kaldi archive for unknown extensions. Formats that store one lattice per file
     write a file if the name has their extension, and otherwise a folder with a file per lattice, named by its key.
-    Formats for n-best lists store the best hypotheses of a lattice, and formats for confusion networks its network;
-    n-best lists and networks can also be written directly. If the output contains word ids, the symbol table is written
-    next to it, unless the table was read from a file.
+    Formats for n-best lists store the best hypotheses of a lattice, and formats for confusion networks store its
+    confusion network; n-best lists and networks can also be written directly. If the output contains word ids, the
+    symbol table is written next to it, unless the table was read from a file.
 
     Args:
         name: A path (compressed if it ends in ``.gz``, text if it ends in ``.txt``), ``-`` for stdout, or a Kaldi
             wspecifier: ``ark:…``, ``ark,t:…``, ``ark,scp:A,S``, ``ark:| gzip -c > F`` (emulated without a shell).
-        resume: Continue the output of an earlier attempt, complete or not; ``keys_done`` of the writer has the keys of
-            its lattices. If this attempt fails, its output is saved for the next one. Only for Kaldi archives.
+        resume: Continue the output of an earlier attempt, complete or not; ``keys_done`` of the writer contains the
+            keys of the lattices in it. If this attempt fails, its output is saved for the next attempt. Only for Kaldi
+            archives.
         kind: Kind to which lattices are converted; None keeps the kind of each lattice. Only for Kaldi archives.
         to: The format and its options, such as ``slf`` or ``slf:base=10,frame_shift=0.01``, see docs/formats.md; None
             selects it by the extension. k2 and espnet keep all lattices in memory until the block ends.
@@ -69,8 +70,8 @@ def write(
             refused, and a complete output of an unknown run is not extended; None checks nothing. Only for Kaldi
             archives.
         guard: Protects the inputs from being replaced.
-        originals: Paths of all files from which the lattices come, in order, for formats that restore all other fields
-            of the input files; files whose lattices are not written are copied.
+        originals: Paths of all files from which the lattices were read, in order. Formats that restore the other fields
+            of the input files require them; a file is copied if none of its lattices are written.
 
     Raises:
         OptionError: The name is invalid, or the format or one of its options does not exist.
