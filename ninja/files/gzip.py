@@ -33,11 +33,11 @@ def unpack_head(packed: bytes, size: int) -> bytes:
 
 
 class GzipReader:
-    """Decompresses consecutive gzip members; data before damage are returned before the error is raised.
+    """Decompressor of consecutive gzip members; data before a damaged position are returned before an error is raised.
 
     Args:
         head: First bytes of the file, which were already read.
-        raw: The file after these bytes.
+        raw: The file, positioned after these bytes.
         name: Name in error messages.
     """
 
@@ -82,7 +82,7 @@ class GzipReader:
                 self._has_output = True
                 self._unpacked_size += len(content)
                 if self._unpacked_size > max(FREE, LARGEST_RATIO * self._read):
-                    message = f"{self._read:,} compressed bytes decompress to more than {self._unpacked_size:,}"
+                    message = f"{self._read:,} compressed bytes decompress to more than {self._unpacked_size:,} bytes"
                     raise FormatError(f"{message}; decompress the file first if you trust it", self._name)
                 buffer[: len(content)] = content
                 return len(content)
@@ -125,7 +125,7 @@ class GzipReader:
 
 
 class Bytes(Protocol):
-    """An output for bytes."""
+    """Protocol of an output for bytes."""
 
     def write(self, content: bytes | memoryview) -> object:
         """Write all bytes."""
@@ -133,11 +133,11 @@ class Bytes(Protocol):
 
 
 class GzipWriter:
-    """Writes consecutive gzip members, each of which contains complete entries.
+    """Writer of consecutive gzip members; each member contains complete entries.
 
     Args:
         file: The output.
-        follows: Whether the file already has members.
+        follows: Whether the file already contains members.
     """
 
     def __init__(self, file: Bytes, *, follows: bool = False) -> None:
@@ -158,7 +158,7 @@ class GzipWriter:
             self.end_member()
 
     def close(self) -> None:
-        """End the last member; an empty file also has a member."""
+        """End the last member; an empty file also gets a member."""
         if self._size or not self._members:
             self.end_member()
 

@@ -1,4 +1,4 @@
-"""Resolve the names of inputs (patterns, offsets, commands, entries of script files) to places, and sort them."""
+"""Resolve the names of inputs to files: patterns, offsets, commands, and entries of script files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def resolve(name: str, *, allow_pipes: bool = False, advise: bool = True) -> lis
     Args:
         name: A file, a pattern, ``file:offset``, ``-``, or a command that ends in ``|``.
         allow_pipes: Allow commands other than ``gunzip -c``, ``zcat`` and ``cat``.
-        advise: Mention the option that allows other commands in error messages.
+        advise: Whether error messages mention the option that allows other commands.
 
     Raises:
         FormatError: The command is not allowed, or the offset is out of range.
@@ -58,8 +58,8 @@ def resolve_listed(name: str, listed_in: str) -> list[Place]:
         listed_in: Path or URL of the script file.
 
     Raises:
-        FormatError: The name has another form, is not allowed by `check_listed`, or ends in a range of rows, which
-            applies only to matrices.
+        FormatError: The name is a command of another type, is not allowed by `check_listed`, or ends in a range of
+            rows, which applies only to matrices.
         InputError: No file matches the pattern.
     """
     if name.endswith("|"):
@@ -78,14 +78,14 @@ def resolve_listed(name: str, listed_in: str) -> list[Place]:
         check_listed(places[0].path, listed_in)
         return [places[0]._replace(plain=True)]
     if re.fullmatch(_RANGE, name):
-        raise FormatError(f"{name!r} ends in a range of rows, which lattices do not have")
+        raise FormatError(f"{name!r} ends in a range of rows, which applies only to matrices")
     return [Place(name, plain=True)]
 
 
 def check_listed(name: str, listed_in: str) -> None:
     """Check a name in a file list or script file.
 
-    A local list may name any local file; a remote list may name only URLs in its folder and below.
+    A local list can contain any local file; a remote list can contain only URLs in its folder and below.
 
     Raises:
         FormatError: The name is ``-``, or a URL that is not allowed.
@@ -95,20 +95,22 @@ def check_listed(name: str, listed_in: str) -> None:
     home = listed_in.rpartition("/")[0] + "/"
     if is_remote(listed_in):
         if not name.startswith(home) or ".." in name.split("/") or "::" in name:
-            raise FormatError(f"{name!r} is not in {home}; a remote list may name only files in its folder and below")
+            raise FormatError(
+                f"{name!r} is not in {home}; a remote list can contain only files in its folder and below"
+            )
     elif names_url(name):
         raise FormatError(f"{name!r} is a URL, which is allowed only on the command line, not in a file")
 
 
 def below(name: str, named_in: str) -> str:
-    """Return the path or URL of a file that another file names, relative to the folder of that file.
+    """Return the path or URL of a file that is named in another file, relative to the folder of the other file.
 
     Args:
         name: The name in the file.
         named_in: Path or URL of the file that contains the name.
 
     Raises:
-        FormatError: The file, after links are followed, is not in that folder or below.
+        FormatError: The file is outside that folder after links are followed.
     """
     if is_remote(named_in):
         parts = name.split("/")
@@ -124,7 +126,7 @@ def below(name: str, named_in: str) -> str:
 
 
 def _at_offset(name: str) -> list[Place]:
-    """Return the place of ``file:offset``, or an empty list for names of another form."""
+    """Return the file and offset of a name such as ``file:offset``, or an empty list for any other name."""
     match = re.fullmatch(_OFFSET, name)
     if match is None:
         return []

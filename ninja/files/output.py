@@ -1,4 +1,4 @@
-"""Output files that are written atomically, by one process at a time, and that never replace an input; terminals.
+"""Output files, which are written atomically by one process at a time and never replace an input; terminal output.
 
 Control characters are escaped on a terminal, so that keys and words from files cannot control it.
 """
@@ -34,7 +34,7 @@ _PACKER = r"\|\s*gzip(?:\s+-c)?\s*>\s*([^\s$`\\;&|<>(){}!#~*?'\"]+)\s*"
 
 
 class Target(NamedTuple):
-    """Files and form of an output."""
+    """Files of an output, and whether they are text and compressed."""
 
     archive: str  # path; "-" is stdout
     script: str | None = None  # script file with the offset of each lattice in the archive
@@ -48,7 +48,7 @@ def target(name: str | os.PathLike[str]) -> Target:
     Args:
         name: A path (compressed if it ends in ``.gz``, text if it ends in ``.txt`` or ``.txt.gz``), ``-``, or a Kaldi
             wspecifier: ``ark:…``, ``ark,t:…``, ``ark,scp:A,S``, ``ark:| gzip -c > F``. A path-like object is always
-            taken as a path.
+            treated as a path.
 
     Raises:
         OptionError: The wspecifier is invalid, or contains a command that is not supported.
@@ -78,10 +78,10 @@ def target(name: str | os.PathLike[str]) -> Target:
     if sorted(kinds) == ["ark", "scp"]:
         names = rest.split(",")
         if len(names) != 2:
-            raise OptionError(f"wspecifier {name!r} must name two files, such as ark,scp:lat.ark,lat.scp")
+            raise OptionError(f"wspecifier {name!r} must specify two files, such as ark,scp:lat.ark,lat.scp")
         archive, script = names if kinds[0] == "ark" else reversed(names)
         return _checked(Target(archive.strip(), script.strip(), text, archive.strip().endswith(".gz")))
-    raise OptionError(f"wspecifier {name!r} must begin with 'ark', or with 'ark,scp' and name two files")
+    raise OptionError(f"wspecifier {name!r} must begin with 'ark', or with 'ark,scp' and specify two files")
 
 
 def is_specifier(name: str | os.PathLike[str]) -> bool:
@@ -143,8 +143,8 @@ class PartFile(io.RawIOBase):
 
     The temporary file is locked, so that only one writer has it open. Special files (``/dev/null``, ``/dev/stdout``,
     named pipes) are written directly. If an existing file is replaced, its readers continue to read the old content; a
-    link is replaced, not its target. The file of a URL is written on this machine and uploaded when it is complete; if
-    the upload fails, the local file is kept.
+    link is replaced, not its target. A remote file is first written on this machine, and uploaded when it is complete;
+    if the upload fails, the local file is kept.
 
     If an interrupt occurs after the file is opened, and before the block that finishes or abandons it, the file is
     abandoned when it is garbage-collected.
@@ -185,7 +185,7 @@ class PartFile(io.RawIOBase):
         try:
             file = open(open_locked(self.part, keep=keep), "r+b", buffering=0)  # noqa: SIM115
         except BlockingIOError:
-            message = f"is being written by another process ({self.part}); wait for it, or name another output"
+            message = f"is being written by another process ({self.part}); wait for it, or choose another output"
             raise OutputError(message, self.name) from None
         except OSError:
             raise
@@ -209,7 +209,7 @@ class PartFile(io.RawIOBase):
         return len(content)
 
     def cut(self, length: int) -> None:
-        """Truncate the temporary file to a number of bytes, and continue writing there."""
+        """Truncate the temporary file to `length` bytes, and continue writing at its end."""
         with reported(self._place):
             self._file.truncate(length)
             self._file.seek(length)
@@ -222,7 +222,7 @@ class PartFile(io.RawIOBase):
             with reported(self.name):
                 sync(self._file.fileno())
                 if not self._is_there():
-                    message = f"is not written, because another process has replaced {self.part}; name another output"
+                    message = f"was not written, because another process replaced {self.part}; choose another output"
                     raise OutputError(message, self.name)
                 os.replace(self.part, self._final)
                 sync_folder(os.path.dirname(self.part))
@@ -305,7 +305,7 @@ def text_output(name: str, guard: Guard | None = None) -> Iterator[TextIO]:
     """
     output = target(name)
     if output.script is not None:
-        raise OptionError(f"{name!r} names two files, but the output is a single text file; name one file")
+        raise OptionError(f"{name!r} specifies two files, but the output is a single text file; specify one file")
     if output.archive == STDOUT:
         yield sys.stdout
         return

@@ -1,4 +1,4 @@
-"""Raw streams that are not whole files: a range of a file, and standard input."""
+"""Raw streams other than whole files: ranges of files, and standard input."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Range:
 
 
 class ReadOne:
-    """A stream whose reads return as soon as some bytes are available, and which is not closed."""
+    """Wrapper of a stream that returns bytes as soon as some are available, and does not close the stream."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
@@ -61,7 +61,7 @@ def open_stdin() -> IO[bytes]:
     """Open standard input without a buffer.
 
     Raises:
-        InputError: It is closed.
+        InputError: Standard input is closed.
     """
     if sys.stdin is None:
         raise InputError("is closed", "standard input")

@@ -152,7 +152,7 @@ def remove(url: str) -> None:
 
 
 def check_target(url: str) -> None:
-    """Check that the credentials for an output are valid and its bucket exists.
+    """Check that the credentials for an output are valid and that its bucket exists.
 
     Raises:
         OutputError: The output cannot be written.
@@ -186,7 +186,7 @@ def part_of(url: str) -> str:
 
 
 class RemoteFile(io.RawIOBase):
-    """A remote file, read in ranges; while reading is sequential, the size of the ranges doubles.
+    """A remote file that is read in ranges, which double in size while reading is sequential.
 
     Raises:
         InputError: The file cannot be opened.

@@ -1,4 +1,4 @@
-"""Places to read bytes from; streams that read and decompress them; whole files as text; a guard of the inputs."""
+"""Streams that read and decompress files, commands and stdin; whole files as text; protection of inputs."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def is_read_once(path: str) -> bool:
 
 
 class Place(NamedTuple):
-    """Where to read bytes: a file or a part of it, a command, or stdin."""
+    """Location of bytes to read: a file or a part of a file, a command, or stdin."""
 
     path: str  # file or URL; "-" is stdin
     offset: int = 0  # in bytes
@@ -124,7 +124,7 @@ def by_suffix(path: str) -> Literal["scp"] | None:
 
 
 class Guard:
-    """Checks that no output of a run replaces one of its inputs.
+    """Guard against outputs of a run that replace an input of the run.
 
     Args:
         inputs: Paths of inputs that are known before the run; iterated only if an output already exists.
@@ -177,7 +177,7 @@ class Stream:
         name: Name in error messages.
         size: Size in bytes of a regular file, on which ``seek`` works; None for other files.
         process: Process of the command whose output is read.
-        place: Part of the file, if not all of it is read.
+        place: Part of the file to read; None reads the whole file.
     """
 
     def __init__(
@@ -240,7 +240,7 @@ class Stream:
 
     @contextmanager
     def _open(self) -> Iterator[None]:
-        """Use the file in a ``with`` block; if the stream is closed in the meantime, close the file after it."""
+        """Use the file in a ``with`` block; if the stream is closed in the meantime, close the file after the block."""
         try:
             with self._lock:
                 yield
@@ -331,7 +331,7 @@ class Stream:
             self._process.wait()
 
     def _close(self) -> None:
-        """Close the file unless it is being read: a file opened next would get its descriptor, and lose bytes."""
+        """Close the file unless it is being read, because the next file could get its descriptor and lose bytes."""
         if self._lock.acquire(blocking=False):
             try:
                 self._raw.close()
@@ -354,8 +354,8 @@ def open_stream(place: Place) -> Stream:
     """Open a file, command or stdin for reading, at the offset of the place.
 
     Raises:
-        InputError: The place cannot be opened.
-        FormatError: The place has an offset, but is compressed or a pipe.
+        InputError: The file, command or stdin cannot be opened.
+        FormatError: The location has an offset, but the file is compressed or is a pipe.
     """
     if place.command is not None:
         import subprocess  # for commands only
@@ -407,7 +407,7 @@ def open_raw(path: str, *, plain: bool = False) -> IO[bytes]:
 def _open_regular(path: str) -> int:
     """Open a regular file; do not block if a pipe replaces it in the meantime."""
     if not stat.S_ISREG(os.stat(path).st_mode):
-        raise OSError(errno.EINVAL, "files that are named in another file must be regular files")
+        raise OSError(errno.EINVAL, "a file that is named in another file must be a regular file")
     return os.open(path, os.O_RDONLY | os.O_NONBLOCK)
 
 
@@ -440,7 +440,7 @@ def decoded(content: bytes, path: str | os.PathLike[str]) -> str:
     """Decode UTF-8.
 
     Raises:
-        FormatError: The content is not UTF-8 text; the message names the kind of file if it is known.
+        FormatError: The content is not UTF-8 text; the message contains the file type if it is known.
     """
     if (kind := kind_of(content[:KIND_HEAD])) is not None:
         raise FormatError(f"expected text, found {kind}; are two arguments swapped?", path)

@@ -1,4 +1,4 @@
-"""Read text files that are named as Kaldi names them, and TOML files."""
+"""Read text files, given by paths or Kaldi rspecifiers, and TOML files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OPTIONS = {"ark", "t", "b", "o", "s", "cs", "p"}
 
 
 def read_named(name: str | os.PathLike[str]) -> str:
-    """Return the text of a file, of ``-`` (stdin), ``ark:F``, or ``gunzip -c F |``.
+    """Return the text of a file, given as a path, ``-`` (stdin), ``ark:F`` or ``gunzip -c F |``.
 
     Raises:
         FormatError: See `decoded`; or the command is not ``gunzip -c``, ``zcat`` or ``cat``.
@@ -32,7 +32,7 @@ def read_named(name: str | os.PathLike[str]) -> str:
                 with open_stream(place) as stream:
                     texts.append(decoded(stream.rest(), place.name))
             if not texts:
-                raise InputError("does not name a file", path)
+                raise InputError("specifies no file", path)
             return "".join(texts)
     return text_of(path)
 

@@ -1,4 +1,4 @@
-"""Apply a stage to many lattices in input order, on threads or in shards, and write the complete output or none."""
+"""Apply a stage to lattices in input order, on threads or in shards; an output is written completely or not at all."""
 
 from typing import TYPE_CHECKING, Any
 

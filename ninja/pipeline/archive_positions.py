@@ -1,9 +1,9 @@
 """Find the positions at which lattices begin in Kaldi archives, without reading the archive from its start.
 
-A binary archive has no separators between its lattices. A position is accepted if a key and a lattice header follow,
-and two complete lattices, or one and the end of the file, can be read from there. Two complete lattices within the
-labels of a third would be accepted by mistake, but not silently: the shard that ends there has an incomplete lattice,
-which fails with its position.
+A binary archive contains no separators between its lattices. A position is accepted if a key and a lattice header
+follow, and if two complete lattices, or one lattice and the end of the file, can be read from there. Two complete
+lattices within the labels of a third lattice would be accepted by mistake, but not silently: the shard that ends at
+this position would contain an incomplete lattice, and its error message would contain the position.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _blocks(file: Any, begin: int) -> Iterator[tuple[int, bytes]]:
 
 
 def _is_begin(path: str, position: int, size: int) -> bool:
-    """Return whether a lattice begins at a position of a binary archive and is followed by another or the end."""
+    """Return whether a lattice in a binary archive begins here, and another lattice or the end of the file follows."""
     num_lattices = 0
     try:
         with open_stream(Place(path, position, end=size)) as stream:

@@ -27,8 +27,8 @@ def run(
 
     Args:
         plan: See `ninja.pipeline.shard`.
-        start: Called in each worker; returns the function that processes a `Part`. It is pickled and sent to the
-            workers.
+        start: Function that is called in each worker and returns the function that processes a `Part`. It is pickled
+            and sent to the workers.
         cluster: Address of a Ray cluster (``HOST:PORT``). "auto" uses the cluster that runs on this machine, or starts
             a local one. None runs the shards in this process.
         cores: Number of cores per actor, which is the number of threads that it should use.
@@ -40,7 +40,7 @@ def run(
 
     Raises:
         OptionError: The folder contains shards of another plan, or the cluster cannot be reached.
-        WorkerError: Shards failed repeatedly; the message names them. All other shards are complete.
+        WorkerError: Shards failed repeatedly; the message lists them. All other shards are complete.
         NinjaError: An error applies to all shards, or a shard that runs in this process failed.
         DependencyError: Ray is not installed.
     """

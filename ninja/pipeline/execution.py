@@ -1,4 +1,4 @@
-"""``run``, which applies a stage to the lattices of inputs in order and writes the results; stages of batches."""
+"""Apply a stage to the lattices of inputs in order, and write the results."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def run(
         output: An output for lattices (one file, or one for each input file), or for lines if the results are strings.
         jobs: Number of threads, ≥ 1; None uses all cores.
         read: Function that yields the key and the lattice of each entry to process, given the inputs or one of their
-            files; None reads all with ``Inputs.lattices``.
-        on_result: Called in order with each lattice, or with its lines, after it is passed to the output.
+            files; None reads all lattices with ``Inputs.lattices``.
+        on_result: Called in order with each result, a lattice or a string of lines, after it is passed to the output.
         progress: Called with the last key, the number of lattices done, and the fraction of the inputs read, in [0, 1],
             or None if it is unknown.
         may_be_empty: Write an empty output instead of raising an error if the inputs contain no lattices.
@@ -111,9 +111,9 @@ def run(
 
 
 def reading(stage: object, log: Log, read: Read | None) -> AbstractContextManager[Read | None]:
-    """Return a ``with`` block that is passed a function to read the lattices; it checks words for models of the stage.
+    """Return a context manager that yields the function for reading lattices, and checks words against the models.
 
-    Stages without models are not checked, nor are lattices that the caller reads with its own function.
+    Words are not checked if the stage has no models, or if the caller passes a `read` function.
     """
     return log.checking_words(stage) if read is None and isinstance(stage, WordCheckingStage) else nullcontext(read)
 
@@ -140,7 +140,7 @@ class RunLoop:
         return self.jobs or num_cores()
 
     def results(self, inputs: Inputs, stage: Stage[Result], done: Collection[str] = ()) -> Iterator[tuple[str, Result]]:
-        """Yield the key and the result of each lattice, except lattices that are ``done``."""
+        """Yield the key and the result of each lattice, except for lattices with keys in `done`."""
         log = inputs.log
         counts = _counts(log)
         with closing(self._chunks(inputs, stage, Counter(done), None)) as chunks:
@@ -250,7 +250,7 @@ def _counts(log: Log) -> tuple[int, int]:
 
 
 def _refuse_nothing(inputs: Inputs, before: tuple[int, int], *, may_be_empty: bool | None) -> None:
-    """Raise `LatticeError` if there are no results and that is not allowed."""
+    """Raise `LatticeError` if there are no results, unless an empty output is allowed."""
     done, failed = (count - previous for count, previous in zip(_counts(inputs.log), before, strict=True))
     if done or may_be_empty is None or (may_be_empty and not failed) or inputs.tables is not None:
         return
@@ -278,7 +278,7 @@ class _Chunk(NamedTuple):
 
 
 class _Source:
-    """Lattices of inputs that are not done yet; adds duplicate keys to the log."""
+    """Input lattices that are not done yet; duplicate keys are added to the log."""
 
     def __init__(
         self, inputs: Inputs, read: Read | None, done: Counter[str], on_lattice: Callable[[Lattice], None] | None
@@ -322,7 +322,7 @@ class _Source:
                 yield rest
 
     def share_of(self, key: str) -> float | None:
-        """Return the fraction of the inputs that was read when the lattice of a result was read."""
+        """Return the fraction of the inputs that had been read after the lattice with this key was read."""
         while self._shares:
             lattice_key, share = self._shares.popleft()
             if lattice_key == key:
@@ -338,7 +338,7 @@ class _Source:
         self._keys.add(key)
 
     def _without_done(self, batch: Batch, keys: list[str]) -> Batch:
-        """Return a batch without lattices that are done; each key is skipped as often as it is done."""
+        """Return a batch without lattices that are done; a key that is done n times is skipped n times."""
         indices: set[int] = set()
         for index, key in enumerate(keys):
             if self._done[key] > 0:
@@ -352,8 +352,9 @@ class OnBatches:
     """Batch stage that applies a function to batches.
 
     Args:
-        function: Takes a batch, and returns a batch or a result for each lattice. If it raises an error, it is called
-            again for each lattice separately, so that errors affect only the lattices that cause them.
+        function: Function that takes a batch, and returns a batch or a sequence with a result for each lattice. If it
+            raises an error, it is called again for each lattice separately, so that errors affect only the lattices
+            that cause them.
         is_expanding: Whether the function may return any number of lattices for each input lattice.
     """
 
@@ -394,8 +395,8 @@ class LatticeSink:
 
     Args:
         writer: The writer of the output.
-        inputs: Inputs of the run; their log gets the failures.
-        has_originals: Whether the output is a copy of the input files, in which lattices replace only the words.
+        inputs: Inputs of the run; failures are added to their log.
+        has_originals: Whether the output is a copy of the input files in which only the words are replaced.
     """
 
     def __init__(self, writer: LatticeWriter, inputs: Inputs, *, has_originals: bool = False) -> None:
@@ -451,7 +452,7 @@ def open_output(output: Output, inputs: Inputs) -> Iterator[LatticeSink]:
         OptionError: The name is invalid, or specifies several outputs.
     """
     if output.is_per_file:
-        raise OptionError(f"{output.name}: the command writes a single output; name a file")
+        raise OptionError(f"{output.name}: the command writes a single output; specify a file")
     log = inputs.log
     if output.to is None and not output.resolved.is_kaldi:
         output = as_it_came(output, inputs)

@@ -1,4 +1,4 @@
-"""Write one output per input file, named after the file in a folder, or by the number in the file's name."""
+"""Write one output per input file: under the name of the input in a folder, or under a name with its number."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class WriteOne(Protocol):
 def write_each(output: Output, inputs: Inputs, write: WriteOne, *, may_be_empty: bool) -> None:
     """Write the results of each input file to a separate output.
 
-    If all lattices of a file fail, its output is not written, but the others are.
+    If all lattices of a file fail, its output is not written, but the other outputs are.
 
     Raises:
         LatticeError: There are no results.
@@ -61,10 +61,10 @@ def write_each(output: Output, inputs: Inputs, write: WriteOne, *, may_be_empty:
 
 
 def outputs_of(output: Output, inputs: Inputs) -> list[tuple[Output, Inputs]]:
-    """Return the output and the inputs of each input file.
+    """Return an output and inputs for each input file.
 
-    ``JOB`` in the name of the output is replaced by the number in the name of each input. Outputs in a folder have the
-    names of the inputs, and also their formats unless the output has a format.
+    ``JOB`` in the name of the output is replaced by the number in the name of each input file. Outputs in a folder have
+    the names of the input files, and also their formats unless the output specifies a format.
 
     Raises:
         OptionError: An input has no number or no name, two inputs have the same output, the folder does not exist, an
@@ -120,14 +120,14 @@ def output_folder(output: Output) -> Iterator[None]:
 
 
 def _input_files(inputs: Inputs) -> Iterator[tuple[str, SourceFile, re.Pattern[str]]]:
-    """Yield each input file with the name of its source, and a pattern that matches the number in its name."""
+    """Yield the name of the source of each input file, the file, and a pattern for the number in the file name."""
     for name in inputs.places:
         before, job, after = os.path.basename(name).partition("JOB")
         shape = re.compile(f"(?<=^{re.escape(before)})[0-9]+(?={re.escape(after)}$)" if job else _NUMBER)
         sources = inputs.sources.of(name)
         for file in sources:
             if file.is_pipe:
-                raise OptionError(f"{file.name} has no file name to use for an output; name a single file with -o")
+                raise OptionError(f"{file.name} has no file name to use for an output; specify a single file with -o")
             if file.kind == "folder":
                 members = file.lattice_files
             elif file.kind == "list":
@@ -139,7 +139,7 @@ def _input_files(inputs: Inputs) -> Iterator[tuple[str, SourceFile, re.Pattern[s
 
 
 def _listed_files(parent: SourceFile, inputs: Inputs) -> list[SourceFile]:
-    """Return the files that a list names; add errors for unreadable files to the failures of the run."""
+    """Return the readable files in a file list; add errors for the other files to the failures of the run."""
     files, failures = parent.listed
     readable = []
     for file in files:
@@ -158,7 +158,7 @@ def _with_number(pattern: str, path: str, shape: re.Pattern[str]) -> str:
     """Replace ``JOB`` in the name of an output by the number of an input."""
     numbers = shape.findall(os.path.basename(path))
     if not numbers:
-        raise OptionError(f"{path} has no number that could replace JOB in {pattern}; name a folder with -o instead")
+        raise OptionError(f"{path} has no number that could replace JOB in {pattern}; specify a folder with -o instead")
     return pattern.replace("JOB", numbers[-1])
 
 

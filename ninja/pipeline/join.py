@@ -44,15 +44,15 @@ def join_shards(name: str) -> JoinedRun:
     next to the folder of the shards, which is kept.
 
     Args:
-        name: Output that was named with ``-o``, or the folder of its shards.
+        name: Output that was set with ``-o``, or the folder of its shards.
 
     Returns:
         The plan, the record of each shard, and the paths of the joined files.
 
     Raises:
-        FormatError: Shards are missing, or files differ from their records; the message names the shards to run again.
+        FormatError: Shards are missing, or files differ from their records; the message lists the shards to run again.
         OptionError: The folder contains shards of several plans.
-        OutputError: An output cannot be written, or would replace a file that the user did not name.
+        OutputError: An output cannot be written, or would replace a file that the user did not specify.
     """
     folder = name.rstrip("/") if name.rstrip("/").endswith(SUFFIX) else shard_folder_of(name)
     plan = read_plan(folder)
@@ -96,12 +96,11 @@ def remove_shards(run: JoinedRun) -> None:
 
 
 def _refuse_unnamed(plan: Plan, path: str) -> None:
-    """Raise `OutputError` if a file exists whose name does not begin like the output that the user named."""
+    """Raise `OutputError` if a file exists, and its name does not begin like the output that the user specified."""
     stem = os.path.basename(plan.folder).partition(".")[0]
     if os.path.basename(path).partition(".")[0] != stem and is_file(path):
-        raise OutputError(
-            "already exists and would be overwritten, although only plan.json names it; move it to another folder", path
-        )
+        message = "already exists and would be overwritten, because plan.json lists it as an output; move it elsewhere"
+        raise OutputError(message, path)
 
 
 def _records(plan: Plan) -> list[Record]:

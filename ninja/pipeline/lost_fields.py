@@ -1,4 +1,4 @@
-"""Fields of input lattices that a stage may lose: times, and the other fields of n-best lists."""
+"""Fields of input lattices that a stage can lose: times, and the other fields of n-best lists."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ninja.lattice.lattice import ListLattice, as_list_of
 
 
 class LostFields:
-    """Fields of the lattices of one run; restores those of n-best lists if the output stores them.
+    """Fields that the lattices of one run lose; fields of n-best lists are restored if the output stores them.
 
     Args:
         format: Format of the output.
@@ -54,7 +54,7 @@ class LostFields:
             notes.append(f"times of {lattices} are not written, because states with different times were merged")
         if self._num_unrecorded and not self._needs_origins:
             lists = counted(self._num_unrecorded, "n-best list")
-            notes.append(f"other fields of {lists} are not written, because paths changed")
+            notes.append(f"other fields of {lists} are not written, because their paths changed")
         return notes
 
     def _has_origin(self, lattice: ListLattice) -> bool:

@@ -1,4 +1,4 @@
-"""Outputs in the format of the inputs, for recogniser results, whose formats keep all fields of the input files."""
+"""Write recogniser results in the format of the inputs, so that all fields of the input files are kept."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ LINES = ".jsonl"
 
 
 def as_it_came(output: Output, inputs: Inputs) -> Output:
-    """Return an output in the format of the inputs, if these are recogniser results with the output's extension.
+    """Return an output in the format of the inputs if they are recogniser results with the extension of the output.
 
     Formats of recogniser results keep all fields of the input files. Files that contain a single JSON document are not
     joined into one output.
 
     Args:
-        output: An output that is no Kaldi archive, and whose format the user has not selected.
+        output: An output other than a Kaldi archive, for which the user has not selected a format.
         inputs: Inputs of the run.
     """
     if output.is_stdout or output.is_per_file:
@@ -64,7 +64,7 @@ def plain_files(inputs: Inputs) -> list[SourceFile]:
 
 
 def original_paths(inputs: Inputs, format: Format | None = None) -> tuple[str, ...]:
-    """Return the paths of input files that can be read again; in a shard, of its files.
+    """Return the paths of the input files that can be read again; in a shard, return only the files of the shard.
 
     Args:
         format: Return only files in this format; None returns all files.

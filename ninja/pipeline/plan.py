@@ -32,7 +32,7 @@ MAX_SHARDS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One of ``of`` parts of about equal size of the sources of a run; ``number`` is 1-based."""
+    """One of ``of`` parts of about equal size into which sources are divided; ``number`` is 1-based."""
 
     number: int
     of: int
@@ -115,16 +115,16 @@ class PartOutput:
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that determines the results of a run in shards, and where they are stored.
+    """Description of a run in shards: everything that determines its results, and the folder for its files.
 
     Attributes:
         folder: Folder for the files and records of the shards.
         shards: Number of shards.
         command: Name of the command.
-        options: Option name → value; files are represented by checksums.
+        options: Value of each option by name; files are represented by checksums.
         version: Version of Ninja.
         outputs: Outputs of the command.
-        states: States of the source files, of files that script files name, and of other lattice files.
+        states: States of the source files, of files that are listed in script files, and of other lattice files.
         units: Source files; None in a plan that was read from a folder.
     """
 
@@ -210,7 +210,7 @@ class Plan:
 
 
 def units(source: Source | Sources, *, format: str | None = None) -> tuple[list[Unit], list[State]]:
-    """Return the files of a source, and the states of these files and of the files that script files name.
+    """Return the files of a source, and the states of these files and of files that are listed in script files.
 
     Args:
         source: See `ninja.read`.

@@ -150,7 +150,7 @@ def _run_shards(shards: list[Shard], actors: list[Any], on_record: Callable[[Rec
     """Run shards on actors until all are complete or have failed repeatedly.
 
     Ray's own retries (``max_task_retries``) are not used: they count calls to an actor that is still restarting, and
-    bind a shard to an actor that may no longer fit on any node.
+    tie a shard to an actor that may no longer fit on any node.
     """
     waiting, idle = deque(shards), deque(actors)
     calls: dict[Any, _Call] = {}
@@ -204,7 +204,7 @@ def _run_shards(shards: list[Shard], actors: list[Any], on_record: Callable[[Rec
 
 
 def _next(waiting: deque[Shard], calls: dict[Any, _Call], mean: float) -> Shard | None:
-    """Return the next waiting shard; if there is none, one that runs too long, as its node may have died."""
+    """Return the next waiting shard, or else one that has run for too long, because its node may have died."""
     if waiting:
         return waiting.popleft()
     patience = max(SPARE_AFTER, SPARE_FACTOR * mean)

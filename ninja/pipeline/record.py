@@ -191,11 +191,11 @@ def _base(name: str) -> str:
 
 
 def _other_plan(folder: str, difference: str) -> str:
-    return f"{folder} contains shards of a run with {difference}; remove it, or name another output"
+    return f"{folder} contains shards of a run with {difference}; remove it, or choose another output"
 
 
 def _record(plan: Plan, shard: Shard, facts: dict[str, Any]) -> Record:
-    """Build a record from an untrusted JSON object; it may name only files of this shard."""
+    """Build a record from an untrusted JSON object, which may contain only files of this shard."""
     _check(isinstance(facts["parts"], dict))
     failures = tuple(Failure(**fields) for fields in facts.pop("failures"))
     for failure in failures:

@@ -82,7 +82,7 @@ def run_shard(plan: Plan, shard: Shard, work: Work) -> Record:
     Raises:
         OptionError: The folder contains shards of another plan.
         OutputError: An output or the record cannot be written.
-        NinjaError: Raised by the work.
+        NinjaError: `work` raised this error.
     """
     folder = ShardFolder(plan.folder)
     folder.make()

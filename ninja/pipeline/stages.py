@@ -1,4 +1,4 @@
-"""Protocols of stages: batch stages, which run on threads, and stream stages, which iterate; stages of lattices."""
+"""Protocols of batch stages and stream stages, and a stage that applies a function to each lattice."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class StreamStage(Protocol[Output]):
     """A stage that iterates over lattices and may process several at once; results are in input order."""
 
     def __call__(self, lattices: Pairs, log: Any) -> Iterator[tuple[str, Output]]:
-        """Yield the key and result of each lattice; add failures and notes to the log that the stage needs."""
+        """Yield the key and result of each lattice; add failures and notes to `log`, which has the stage's log type."""
         ...
 
 
@@ -66,7 +66,8 @@ class OnLattices(Generic[Result]):
     """Batch stage that applies a function to single lattices.
 
     Args:
-        function: Takes a lattice, and returns a lattice or any other result; raises a `NinjaError` if it cannot.
+        function: Function that takes a lattice and returns a lattice or any other result. It raises a `NinjaError` if
+            it cannot process the lattice.
     """
 
     __slots__ = ("function",)

@@ -1,4 +1,4 @@
-"""``stream``, which applies a stage to lattices and yields the results."""
+"""Apply a stage to lattices, and yield the results."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ def stream(
         stage: See `run`.
         jobs: See `run`.
         read: See `run`.
-        log: Log for pairs, filled while results are read; not allowed for `Inputs`, which have a log.
+        log: Log for pairs, to which entries are added while results are read; not allowed for `Inputs`, which have a
+            log.
         done: Keys of lattices to skip; a key that occurs n times here skips n lattices.
         progress: See `run`.
         may_be_empty: See `run`; None also allows runs in which all lattices have errors.

@@ -1,4 +1,4 @@
-"""Detection of text files with a transcript on each line, and of sources without lattices."""
+"""Detection of text files with one transcript per line, and of sources without lattices."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SCORED = re.compile(r".*\t[-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?")  # a line of NeMo'
 
 
 def detect_transcripts(inputs: Inputs) -> str | None:
-    """Return the transcript format if all inputs are text files in no other known format, else None.
+    """Return the transcript format if all inputs are text files of transcripts, not of another format, else None.
 
     The lines of transcripts begin with keys if the first words of all lines look like keys, see `has_keys`.
     """
@@ -47,7 +47,7 @@ def detect_transcripts(inputs: Inputs) -> str | None:
 
 
 def holds_lattices(file: SourceFile) -> bool:
-    """Return whether the first file contains lattices rather than transcripts, judging by its first bytes."""
+    """Return whether a file contains lattices rather than transcripts, judging by its first bytes."""
     if file.table.kind == "folder":
         return True
     if file.place.command is not None or (file.is_pipe and file.place.plain):
@@ -63,7 +63,7 @@ def holds_lattices(file: SourceFile) -> bool:
 
 
 def _first_listed(file: SourceFile, head: bytes) -> list[SourceFile]:
-    """Return the first file that a file list or script file names; an empty list if the name is not allowed."""
+    """Return a list with the first file in a file list or script file; the list is empty if the name is not allowed."""
     row = next(filter(None, map(bytes.strip, head.split(b"\n"))))
     if names_script(head[:LIST_HEAD]):
         tables = [Table(place) for place in resolve_listed(os.fsdecode(row.split(None, 1)[1]), file.name)]

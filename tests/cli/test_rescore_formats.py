@@ -267,7 +267,7 @@ def test_the_symbol_table_is_never_written_over_lattices(rescore, ninja, home):
     os.remove("out.ark.words.txt")
     code, _, errors = ninja("convert", "out.ark", "-o", "new.ark", "--words-out", "new.txt")
     assert code == 0
-    assert "ninja: new.txt is not written, because the lattices have no symbol table" in errors.splitlines()
+    assert "ninja: new.txt was not written, because the lattices have no symbol table" in errors.splitlines()
 
 
 @pytest.fixture
@@ -391,7 +391,10 @@ def test_a_folder_may_hold_many_formats(rescore, bed, home):
     assert sorted(os.listdir("out")) == ["a.slf", "b.slf", "lattices.scales.toml"]
     code, errors = rescore("in", "-o", "none.ark")  # the ids of one file, and the words of another
     assert (code, len(errors)) == (2, 1)
-    assert "contains word ids, but another source spells words; set their symbol table with --words" in errors[0]
+    assert (
+        "contains word ids, but another source contains words; set the symbol table of the ids with --words"
+        in errors[0]
+    )
     assert not os.path.exists("none.ark")
 
 

@@ -139,7 +139,7 @@ def test_the_format_is_that_of_the_name_or_the_one_asked_for(name, to, form):
         ("ark,t:x", "binary", "'ark,t:x' is a wspecifier, whose format"),
         ("| cat", "slf", "commands are not run"),
         ("", "slf", "is not a file name"),
-        ("-", "espnet", "espnet writes several files; name a folder"),
+        ("-", "espnet", "espnet writes several files; specify a folder"),
         (".", "pfsg", "is a folder, but pfsg writes a single file; add a file name"),
         (".", "binary", "is a folder; add a file name"),
     ],
@@ -226,7 +226,7 @@ def test_other_names_are_folders_with_a_file_for_each_lattice(form):
 @pytest.mark.parametrize("form", ONES)
 def test_a_file_of_one_lattice_takes_no_second_one(form):
     name = f"x{extension_of(form)}"
-    message = rf"{name}: {form} files contain a single lattice, but there are 'a' and 'b'; name a folder"
+    message = rf"{name}: {form} files contain a single lattice, but there are several, 'a' and 'b'; write to a folder"
     with pytest.raises(OutputError, match=message) as caught:
         put(name, items(form))
     assert caught.value.key is None  # it is not about one lattice only
@@ -263,7 +263,7 @@ def test_the_standard_output_gets_what_a_file_would(form, monkeypatch):
 def test_a_second_lattice_on_the_standard_output_leaves_it_empty(monkeypatch):
     stream = io.TextIOWrapper(io.BytesIO())
     monkeypatch.setattr(sys, "stdout", stream)
-    with pytest.raises(OutputError, match="slf files contain a single lattice, but there are 'a' and 'b'"):
+    with pytest.raises(OutputError, match="slf files contain a single lattice, but there are several, 'a' and 'b'"):
         put("-", LATTICES, to="slf")
     assert stream.buffer.getvalue() == b""
 
@@ -390,13 +390,15 @@ def test_ids_of_different_tables_are_not_mixed(form):
         output.write(ONE)
         output.write(ONE.with_words(MORE), key="more")  # the words it has are the same
         for words in (OTHER, None):
-            with pytest.raises(SymbolError, match="contradicts that of earlier lattices; read all lattices with one"):
+            with pytest.raises(
+                SymbolError, match="contradicts the table of earlier lattices; read all lattices with the same"
+            ):
                 output.write(ONE.with_words(words), key="no")
         output.write(ONE, key="again")
     with ninja.write("y", to=form, words=MORE) as output:
         output.write(ONE.with_words(None))
         output.write(ONE, key="more")
-        with pytest.raises(SymbolError, match=r"key 'no': .* contradicts the given table") as caught:
+        with pytest.raises(SymbolError, match=r"key 'no': .* contradicts the table in words=") as caught:
             output.write(ONE.with_words(OTHER), key="no")
         assert caught.value.key == "no"
     with ninja.write("z", to=form) as output:
@@ -415,7 +417,10 @@ def test_names_come_from_the_table_given_or_the_lattices_own():
     put("given.arrow", [ONE.with_words(None)], words=OTHER)
     names = [[lattice.words.word(1) for lattice in NativeFile(name)] for name in ("own.arrow", "given.arrow")]
     assert names == [["a", "a"], ["b"]]
-    with ninja.write("x.plf", words=OTHER) as output, pytest.raises(SymbolError, match="contradicts the given table"):
+    with (
+        ninja.write("x.plf", words=OTHER) as output,
+        pytest.raises(SymbolError, match="contradicts the table in words="),
+    ):
         output.write(ONE)
     with ninja.write("x.plf") as output, pytest.raises(SymbolError, match="key 'k': the lattice contains only"):
         output.write(ONE.with_words(None))

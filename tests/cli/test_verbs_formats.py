@@ -334,7 +334,7 @@ def test_ids_of_an_archive_are_never_taken_for_the_words_of_another_source(ninja
         code, out, err = ninja(*arguments)
         assert code == 2
         assert out == "" or verb == "best A B"  # which prints what it has read by then
-        assert "bare.ark contains word ids, but another source spells words" in err or (
+        assert "bare.ark contains word ids, but another source contains words" in err or (
             verb.startswith("report") and "set the symbol table with --words" in err
         )
 

@@ -122,7 +122,7 @@ def test_words_and_script_files_need_a_text_table(tmp_path):
     ):
         table.fields("a", ["b"])
     assert not (tmp_path / "a").exists()
-    with pytest.raises(OptionError, match="a table of numbers has no script file"):
+    with pytest.raises(OptionError, match="a table of numbers cannot have a script file"):
         NumberWriter(f"ark,scp:{tmp_path}/a,{tmp_path}/b")
 
 

@@ -222,7 +222,7 @@ def test_a_word_with_a_blank_costs_its_lattice_where_a_table_is_written(ninja, b
     for options in (["-o", "x.ark"], ["--to", "openfst", "-o", "fsts"], ["--to", "openfst", "-o", "fsts"]):
         code, _, errors = ninja("convert", "slf", *options)
         assert code == 1
-        assert f"failed: key 'a': {REASON}use a format that spells words\n" in errors
+        assert f"failed: key 'a': {REASON}use a format that stores words as text\n" in errors
         assert "1 lattice" in errors
     assert [key for key, _ in package.read("x.ark")] == ["b"]
     assert (blanks / "x.ark.words.txt").read_text() == (blanks / "fsts" / "words.txt").read_text() == table

@@ -238,7 +238,7 @@ def test_a_bad_file_of_a_list_is_refused(values: dict[str, Any], message: str, f
     ("name", "message"),
     [
         ("pools/none", "pools/none: cannot be read: No such file"),
-        ("pools", "pools: cannot be read: files that are named in another file must be regular files"),
+        ("pools", "pools: cannot be read: a file that is named in another file must be a regular file"),
     ],
 )
 def test_a_list_that_cannot_be_read_is_an_input_error(name: str, message: str, folder: Path) -> None:
@@ -251,7 +251,7 @@ def test_a_list_that_cannot_be_read_is_an_input_error(name: str, message: str, f
 def test_a_list_is_not_read_from_a_pipe_that_never_ends(folder: Path) -> None:
     os.mkfifo(folder / "pipe")
     with pytest.raises(
-        InputError, match="pipe: cannot be read: files that are named in another file must be regular files"
+        InputError, match="pipe: cannot be read: a file that is named in another file must be a regular file"
     ):
         Entities.from_dict({"lists": {"p": {"file": str(folder / "pipe")}}})
 

@@ -177,7 +177,10 @@ def test_a_script_file_is_known_by_its_lines_under_any_name(folder: Path) -> Non
     ("content", "message"),
     [
         (b"u u.slf\nv two.ark:12\n", r"it looks like a script file; use scp:-"),
-        (b"u.slf\nv.slf\n", "it looks like a list of files, which must not be read from a pipe or with ark:"),
+        (
+            b"u.slf\nv.slf\n",
+            "it looks like a list of files, which cannot be read from a pipe or with ark:; pass the name of the list",
+        ),
         (
             b"far/u.slf\nfar/v.slf\n",
             "it looks like a list of files, but 'far/u.slf' does not exist in the current folder",

@@ -429,5 +429,5 @@ def test_espnets_folders_are_not_mixed_with_those_of_an_earlier_run(tmp_path):
 
     put()
     assert [nbest.key for nbest in read_espnet_folder(tmp_path / "out")] == ["a", "b"]
-    with pytest.raises(OutputError, match="out: already contains lists; move them"):
+    with pytest.raises(OutputError, match="out: already contains n-best lists; move them"):
         put()

@@ -191,7 +191,7 @@ def test_a_byte_order_mark_is_no_part_of_a_key(folder, key):
 def test_ids_in_text_get_no_names_of_files_that_spell_words(folder, name, inside, how):
     Path(name).write_bytes(inside)
     assert len(reads(name, format=how)[0]) == 1
-    with pytest.raises(OptionError, match="contains word ids, but another source spells words"):
+    with pytest.raises(OptionError, match="contains word ids, but another source contains words"):
         reads(name, words=vocabulary("good.slf"), format=how)
 
 
@@ -202,7 +202,7 @@ def test_errors_name_the_file_of_the_lattice_and_not_that_of_the_words(folder):
     for name, key in (("x.att", "x"), ("x.ark", "u")):
         with pytest.raises(TableError, match=f"^{name}.*key {key!r}: word"):  # as wrong for all lattices
             reads(name, words=few)
-        with pytest.raises(OptionError, match=f"{name} contains word ids, but another source spells words"):
+        with pytest.raises(OptionError, match=f"{name} contains word ids, but another source contains words"):
             reads(name, words=vocabulary("good.slf"))
 
 

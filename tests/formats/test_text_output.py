@@ -18,7 +18,7 @@ def test_kaldis_names_of_a_text_are_its_file(tmp_path, name):
 
 
 def test_a_text_is_not_two_files(tmp_path):
-    with pytest.raises(OptionError, match="names two files"), text_output(f"ark,scp:{tmp_path}/a,{tmp_path}/b"):
+    with pytest.raises(OptionError, match="specifies two files"), text_output(f"ark,scp:{tmp_path}/a,{tmp_path}/b"):
         pass
 
 

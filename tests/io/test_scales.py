@@ -125,7 +125,7 @@ def test_report_compares_both_sides_with_the_same_scales_and_shows_them(
     write_all(tmp_path / "before.ark", [fork()], chosen=ChosenScales(Scales(0.2)))
     code, _, errors = ninja("report", tmp_path / "before.ark", rescored, *more)
     assert code == 2
-    assert "differ; set the scales for all with --acoustic-scale and --word-penalty" in errors
+    assert "differ; set the scales for all lattices with --acoustic-scale and --word-penalty" in errors
     given = ("--acoustic-scale", 0.1, "--word-penalty", 0)
     assert ninja("report", tmp_path / "before.ark", rescored, *more, *given)[0] == 0
 
@@ -209,7 +209,8 @@ def test_different_scales_must_be_settled(ninja: Ninja, rescored: Path, tmp_path
     other = tmp_path / "other.ark"
     write_all(other, [fork("other")])
     with pytest.raises(
-        OptionError, match=r"other\.ark has no scale file, unlike other lattices .*; set the scales for all with --acou"
+        OptionError,
+        match=r"other\.ark has no scale file, unlike other lattices .*; set the scales for all lattices with --acou",
     ):
         find_scales([rescored, other])
     code, _, errors = ninja("best", rescored, other)

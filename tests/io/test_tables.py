@@ -168,7 +168,7 @@ def test_script_files_of_large_archives_find_every_lattice(tmp_path, text):
         ("k plain.ark:5", FormatError, "wrong magic number|expected a new line"),
         ("k", FormatError, "expected a key and a file"),
         ("k sox x.wav |", FormatError, "in a script file"),
-        ("k plain.ark:2[0:5]", FormatError, "which lattices do not have"),
+        ("k plain.ark:2[0:5]", FormatError, "which applies only to matrices"),
         ("k lat.1.gz:2", FormatError, "requires an uncompressed file"),
         ("k gunzip -c lat.*.gz |", FormatError, "names 3 files"),
     ],

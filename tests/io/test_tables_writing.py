@@ -69,7 +69,7 @@ def test_a_target_is_understood(target, file, packed, text):
     [
         ("ark,x:a", "unknown option 'x'"),
         ("scp:a", "must begin with 'ark'"),
-        ("ark,scp:a.ark", "must name two files"),
+        ("ark,scp:a.ark", "must specify two files"),
         ("ark,scp:a.gz,a.scp", "requires an uncompressed archive"),
         ("ark,scp:-,a.scp", "requires an uncompressed archive"),
         ("ark,scp:a,a", "must have a different name from the archive"),
@@ -253,7 +253,7 @@ def test_a_damaged_output_is_not_appended_to():
     with pytest.raises(FormatError, match=r"a\.ark: cannot be resumed"):
         put("a.ark", resume=True)
     assert os.listdir() == ["a.ark"]
-    with pytest.raises(OptionError, match="name a file"):
+    with pytest.raises(OptionError, match="specify a file"):
         put("-", resume=True)
 
 

@@ -27,16 +27,16 @@ def test_bare_ids_get_no_names_of_files_that_spell_words(ninja, there):
     (there / "bare.txt").write_bytes(BARE)
     code, output, errors = ninja("best", "a.slf", "bare.txt")
     assert (code, output) == (2, "a hello world\n")  # which was read before the ids were met
-    assert "bare.txt contains word ids, but another source spells words" in errors
+    assert "bare.txt contains word ids, but another source contains words" in errors
     table = package.vocabulary("a.slf")
-    with pytest.raises(OptionError, match=r"bare.txt contains word ids, but another source spells words"):
+    with pytest.raises(OptionError, match=r"bare.txt contains word ids, but another source contains words"):
         list(package.read("bare.txt", words=table))
     # An archive that nobody can tell beforehand, since its first file is missing.
     (there / "list.scp").write_text("nope nowhere\nk1 bare.ark:3\n")
     write_all("bare.ark", [next(lattice for _, lattice in package.read("bare.txt"))])
     code, output, errors = ninja("best", "a.slf", "scp:list.scp")
     assert (code, output) == (2, "a hello world\n")
-    assert "list.scp contains word ids, but another source spells words" in errors
+    assert "list.scp contains word ids, but another source contains words" in errors
 
 
 def test_a_table_that_was_given_names_ids(there):

@@ -126,14 +126,14 @@ def test_an_input_without_lattices_gives_an_empty_output_and_a_damaged_one_none(
         ("prune e/lat.1.gz d/lat.1.gz -o d2/", "e/lat.1.gz and d/lat.1.gz would both be written to this file"),
         (
             "prune e/none.gz -o d2/x.JOB.gz",
-            "e/none.gz has no number that could replace JOB in d2/x.JOB.gz; name a folder with -o",
+            "e/none.gz has no number that could replace JOB in d2/x.JOB.gz; specify a folder with -o",
         ),
-        ("prune - -o d2/", "standard input has no file name to use for an output; name a single file with -o"),
+        ("prune - -o d2/", "standard input has no file name to use for an output; specify a single file with -o"),
         (
             "best d/lat.JOB.gz -o JOB.tra",
             "JOB.tra: JOB is allowed only in the names of lattice outputs; remove it",
         ),
-        ("nbest-to-lattice d -o d2/", "d2/: the command writes a single output; name a file"),
+        ("nbest-to-lattice d -o d2/", "d2/: the command writes a single output; specify a file"),
         ("prune d -o d2/x.JOB.gz --words-out JOB.txt", "JOB.txt: JOB is allowed only in the names of lattice outputs"),
         ("best d -o d2", "d2 is a folder, but the output is a single file; add a file name"),
         ("best d -o new/", "new/ is a folder, but the output is a single file; add a file name"),
@@ -183,7 +183,7 @@ def test_a_name_of_a_list_that_cannot_be_read_costs_no_other(there, ninja):
     assert written() == EACH
     assert not (there / "ran").exists()
     for said in (
-        "pipe: cannot be read: files that are named in another file must be regular files",
+        "pipe: cannot be read: a file that is named in another file must be a regular file",
         "lat.list:4: 's3://b/lat.3.gz' is a URL",
         "none: cannot",
     ):

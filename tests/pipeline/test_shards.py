@@ -264,7 +264,7 @@ def test_changed_sources_models_and_numbers_are_refused(here, ninja):
     assert ninja(*command, "1/2")[0] == 0
     code, _, errors = ninja(*command, "2/3")
     assert code == 2
-    assert "run with 2 shards; remove it, or name another output" in errors
+    assert "run with 2 shards; remove it, or choose another output" in errors
     with open("own.txt", "a") as words:
         words.write("more 999999\n")
     code, _, errors = ninja(*command, "2/2")

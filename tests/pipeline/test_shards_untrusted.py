@@ -81,8 +81,7 @@ def test_a_file_that_the_user_did_not_name_is_not_replaced(parts, ninja):
     code, _, said = ninja("gather", "out.ark")
     assert code == 1
     assert (
-        "table.txt: already exists and would be overwritten, although only plan.json names it; move it to another"
-        in said
+        "table.txt: already exists and would be overwritten, because plan.json lists it as an output; move it" in said
     )
     assert Path("table.txt").read_text() == "precious"
     assert not Path("out.ark").exists()
