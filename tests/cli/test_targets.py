@@ -390,9 +390,8 @@ def test_ids_of_different_tables_are_not_mixed(form):
         output.write(ONE)
         output.write(ONE.with_words(MORE), key="more")  # the words it has are the same
         for words in (OTHER, None):
-            with pytest.raises(
-                SymbolError, match="contradicts the table of earlier lattices; read all lattices with the same"
-            ):
+            message = "contradicts the table of earlier lattices; read all lattices with the same"
+            with pytest.raises(SymbolError, match=message):
                 output.write(ONE.with_words(words), key="no")
         output.write(ONE, key="again")
     with ninja.write("y", to=form, words=MORE) as output:
