@@ -1,4 +1,4 @@
-"""Rescoring with language models: an engine that batches the language model, and the search algorithms that use it.
+"""Rescoring with language models: an engine that batches calls of the language model, and the search algorithms.
 
 Names are imported on first use; ``__init__.pyi`` lists them.
 """

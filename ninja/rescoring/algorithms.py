@@ -1,4 +1,4 @@
-"""The registry of rescoring algorithms, and `RescoreOptions`, which has the options of all of them."""
+"""The registry of rescoring algorithms, and `RescoreOptions`, which combines the options of all algorithms."""
 
 from __future__ import annotations
 

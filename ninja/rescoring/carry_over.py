@@ -1,4 +1,4 @@
-"""Context carry-over: the words of a recording's earlier utterances become the history of the next one."""
+"""Context carry-over: the words of earlier utterances of a recording become the history of its next utterance."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class CarryOver:
         """Read a Kaldi ``segments`` file, whose lines are ``utterance recording begin end`` with times in seconds.
 
         Raises:
-            FormatError: A line has another form, or an utterance occurs twice.
+            FormatError: A line does not have these four fields, a time is not a number, or an utterance occurs twice.
         """
         segments = read_segments(path)
         recording = {key: name for key, (name, _, _) in segments.items()}

@@ -70,7 +70,7 @@ class ReportingRescorer:
 
 
 def changes(before: Lattice, after: Lattice, scales: Scales) -> Record | None:
-    """Return the changes to the best path of a lattice; None if its words are the same.
+    """Return the changes to the best path of a lattice, or None if the words of the path are the same.
 
     Args:
         before: Lattice with the costs of the first pass.
@@ -78,11 +78,11 @@ def changes(before: Lattice, after: Lattice, scales: Scales) -> Record | None:
         scales: Scales of the costs.
 
     Returns:
-        A record with ``utt``, the key; ``changes``, a list; and ``before`` and ``after``, the best paths. Each change
-        has the words ``from`` and ``to`` and, in lattices with times, ``begin`` and ``end`` in seconds. Each path has
-        its ``text``, and its costs in the ``first_pass`` and after rescoring (``rescored``): the unscaled ``graph`` and
-        ``acoustic`` costs, and ``total``, their scaled sum with word penalties. Costs are None if the lattice does not
-        contain the path.
+        A record with the key (``utt``), the list of ``changes``, and the best paths ``before`` and ``after`` rescoring.
+        Each change contains the words before (``from``) and after (``to``); if the lattices have times, it also
+        contains ``begin`` and ``end`` in seconds. Each path contains its ``text`` and its costs in both lattices
+        (``first_pass`` and ``rescored``): the unscaled ``graph`` and ``acoustic`` costs, and the ``total``, which is
+        their scaled sum with word penalties. The costs are None if the lattice does not contain the path.
     """
     old, new = best_path(before, scales), best_path(after, scales)
     words = [_spelled(lattice, path.words) for lattice, path in ((before, old), (after, new))]
@@ -120,7 +120,7 @@ def _cited(words: list[str], before: Lattice, after: Lattice, scales: Scales) ->
 
 
 def _costs(lattice: Lattice, words: list[str], scales: Scales) -> Record | None:
-    """Return the costs of the best path with a word sequence; None if there is no such path."""
+    """Return the costs of the best path with a word sequence, or None if no path has these words."""
     ids = [int(word) for word in words] if lattice.words is None else lattice.words.ids(words)
     if -1 in ids:
         return None

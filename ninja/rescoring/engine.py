@@ -1,9 +1,9 @@
 """The engine, which rescores many utterances at once, and its searches: arc-beam and push-forward.
 
 Results are returned in input order, and do not depend on the other utterances in flight. With several threads, each
-thread takes the next utterance when its batch has capacity, and calls a copy of the model that shares its weights. The
-lattices of a search are divided into two halves: while the language model scores one half in its own thread, the other
-half is expanded; then they swap.
+thread takes the next utterance when its batch has capacity. It calls its own copy of the model, which shares the
+weights. The lattices of a search are divided into two halves: while the language model scores one half in a separate
+thread, the other half is expanded; then they swap.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class Engine(Source):
                 utterance.release()
 
     def finish_early(self, utterance: Utterance) -> None:
-        """Set the first pass as the result of an utterance whose deadline has expired."""
+        """Return the lattice of the first pass as the result of an utterance whose deadline has expired."""
         lattice = utterance.lattice
         if self.options.output == "best":
             lattice = path_lattice(lattice, best_path(lattice, self.options.scales))
@@ -167,8 +167,8 @@ class Engine(Source):
 def on_threads(jobs: Sequence[Generator[None, None, None]], in_flight: InFlight) -> Generator[None, None, None]:
     """Run each generator to completion in its own thread.
 
-    Yields whenever a generator yields or finishes, and raises the first error. While they run, torch is limited to one
-    thread per generator.
+    Yields whenever a generator yields or finishes, and raises the first error. While the generators run, torch is
+    limited to one thread per generator.
     """
     in_flight.has_threads = True
     events: SimpleQueue[BaseException | None] = SimpleQueue()
@@ -218,7 +218,7 @@ def on_threads(jobs: Sequence[Generator[None, None, None]], in_flight: InFlight)
 
 
 class _Ended(BaseException):
-    """Event of a thread that has finished."""
+    """Event that signals that a thread has finished."""
 
 
 class InThisThread:
@@ -241,7 +241,7 @@ class InThisThread:
 
 
 class _HalfBatch:
-    """Lattices that are scored in the same language model calls."""
+    """Half of the lattices of a search, which are scored in the same calls of the language model."""
 
     def __init__(self, expander: _search.Expander) -> None:
         self.expander = expander
@@ -258,7 +258,7 @@ class SearchEngine(Engine):
 
     @property
     def growth(self) -> tuple[int, float]:
-        """Maximum number of arcs of an expansion, and the factor by which a pruned one grows between two updates."""
+        """Maximum number of arcs of an expanded lattice, and its growth between two updates of pruned composition."""
         return MAX_ARCS, 1.0
 
     def steps(self, lm: BatchedLM) -> Generator[None, None, None]:
@@ -310,7 +310,7 @@ class SearchEngine(Engine):
         )
 
     def _admit(self, half: _HalfBatch, busy: bool) -> None:
-        """Add lattices up to the limit on arcs, which includes finished lattices that wait for an earlier one."""
+        """Add lattices up to the arc limit; finished lattices that wait for an earlier lattice count towards it."""
         while not half.utterances or half.num_arcs < self.batch_arcs // 2:
             with self.in_flight.lock:
                 most = 4 * self.options.batch_arcs if busy or self.in_flight.has_threads else np.inf
@@ -428,7 +428,7 @@ PUSHFORWARD = Algorithm("pushforward", SearchOptions, SearchEngine, "hypotheses 
 def with_replaced_costs(
     source: Lattice, graph: npt.NDArray[np.float32], final_graph: npt.NDArray[np.float32]
 ) -> Lattice:
-    """Replace the graph costs, and remove the arcs and final states whose new cost is infinite: they were not scored.
+    """Replace the graph costs, and remove arcs and final states that were not scored, i.e. whose new cost is infinite.
 
     Args:
         graph: New graph costs, [num_arcs].

@@ -15,16 +15,16 @@ def merge_equal_texts(lattice: Lattice, scales: Scales, forms: LexicalTable | No
     """Merge the hypotheses of an n-best list that have equal text, summing their probabilities.
 
     The cost of a hypothesis is ``acoustic scale · acoustic + LM scale · graph``; the merged cost is
-    ``-log Σ exp(-cost)``. The best hypothesis is kept, and the difference is added to its acoustic cost, or to its
-    graph cost if the acoustic scale is 0.
+    ``-log Σ exp(-cost)``. Only the best hypothesis is kept, and its acoustic cost is changed so that its cost equals
+    the merged cost. If the acoustic scale is 0, its graph cost is changed instead.
 
     Args:
         lattice: Any lattice; only n-best lists are changed.
         scales: Scales of the costs.
-        forms: Lexical forms by which words are compared.  [default: compare words as they are written]
+        forms: Lexical forms to compare instead of the words.  [default: compare the words as they are written]
 
     Returns:
-        The lattice and the number of hypotheses that were merged into others.
+        The lattice, and the number of hypotheses that were removed.
     """
     if not isinstance(lattice, ListLattice) or np.unique(lattice.dst).size < lattice.num_arcs:
         return lattice, 0  # not an n-best list, or no longer a tree
@@ -51,7 +51,7 @@ def merge_equal_texts(lattice: Lattice, scales: Scales, forms: LexicalTable | No
 
 
 def _paths_by_words(lattice: Lattice, forms: LexicalTable | None) -> list[tuple[list[int], list[float], list[float]]]:
-    """Group the paths of a tree by their words; return the final states, graph and acoustic costs of each group."""
+    """Group the paths of a tree by their words; return each group's final states, graph costs and acoustic costs."""
     arrays = (lattice.src, lattice.dst, lattice.word, lattice.graph, lattice.acoustic)
     arcs = zip(*(array.tolist() for array in arrays), strict=True)
     history = [0] * lattice.num_states  # id of the word sequence that leads to each state

@@ -1,4 +1,4 @@
-"""The language models of a run: loading, binding to the words of lattices, and the check that they know them."""
+"""The language models of a run: loading them, binding them to symbol tables, and checking for unknown words."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class ModelFiles:
             options: Options of every pass; `weights` and `directions` override its `lm_weight` and `backward`.
             words: The lattices' symbol table, for models without a vocabulary.
             log: Receives notes about the devices and about models that use this table.
-            old_lm: The old model, if it is loaded already.
+            old_lm: The old model, if it is already loaded.
 
         Returns:
             The model and the options of each pass, and the old model.
@@ -122,7 +122,7 @@ def refuse_words(lm: Model, options: EngineOptions) -> None:
     """Refuse a model that scores only whole sentences if the selected algorithm scores words.
 
     Raises:
-        ModelError: The algorithm scores words, and the model only whole sentences.
+        ModelError: The algorithm scores words, but the model can score only whole sentences.
     """
     if options.algorithm is None or lm is None or isinstance(lm, Mixture):
         return
@@ -151,7 +151,7 @@ class BoundModels:
         maps: Sequence[WordMap] = (),
         prompts: Prompts | None = None,
     ) -> None:
-        """Combine the new model and, with weight -1, the old one; reuse a map in `maps` that belongs to this model."""
+        """Combine the new model with the old model, whose weight is -1; reuse the map of the result from `maps`."""
         self._prompts = prompts
         self.graph_share = 1.0 - options.lm_weight if old_lm is None else 1.0
         self.lm_scale = options.lm_weight
@@ -164,7 +164,7 @@ class BoundModels:
         elif lm is not None:
             self._unbound = lm
         else:
-            raise OptionError("neither a language model nor an old language model is set; specify at least one of them")
+            raise OptionError("there is no language model to rescore with; specify a new or an old language model")
         self._lm: LanguageModel | None = None if isinstance(self._unbound, Mixture) else self._unbound
         self._map = next((word_map for word_map in maps if word_map.lm is self._unbound), None)
         self._parts: Sequence[WordMap] = ()
@@ -190,8 +190,8 @@ class BoundModels:
         """Map the arcs of a lattice to words of the model.
 
         Returns:
-            The word id of each arc in the model, -1 for no word, int32 [num_arcs]; and the cost of each arc in
-            addition to the model's score, float32 [num_arcs].
+            The model's word id of each arc, -1 for no word, int32 [num_arcs]; and the cost of each arc in addition to
+            the model's score, float32 [num_arcs].
 
         Raises:
             SymbolError: An arc's word id is not in the symbol table.
@@ -215,10 +215,10 @@ class BoundModels:
         return (self.lm.prompt(text),) if text.strip() and self.lm.takes_prompts else ()
 
     def carried_words(self, lattice: Lattice, words: npt.NDArray[np.int32]) -> list[int]:
-        """Return the ids that an utterance adds to its recording's history: its words, then ``<s>`` if available.
+        """Return the word ids that an utterance adds to its recording's history, followed by ``<s>`` if it exists.
 
-        With ``<s>`` the model begins the next sentence as in training, but remembers this one. The scores of an n-gram
-        model do not change, because it ignores words before ``<s>``. Words that the model lacks are omitted.
+        With ``<s>``, the model begins the next sentence as in training, but still remembers this sentence. The scores
+        of an n-gram model do not change, because it ignores words before ``<s>``. Unknown words are omitted.
 
         Args:
             words: Word ids of the best path, in the lattice's symbol table.
@@ -229,10 +229,10 @@ class BoundModels:
         return [*carried, self.lm.bos] if carried and self.lm.bos is not None else carried
 
     def bind(self, lattices: Iterable[Lattice]) -> None:
-        """Bind the models to the first symbol table that the lattices carry.
+        """Bind the models to the symbol table of the first lattice that has one.
 
         Raises:
-            VocabularyError: No lattice carries a symbol table.
+            VocabularyError: No lattice has a symbol table.
         """
         named = [lattice for lattice in lattices if lattice.words is not None]
         if not named:
@@ -278,7 +278,7 @@ class BoundModels:
 
 
 def coverage(lattices: Iterable[Lattice], lm: LanguageModel, unk_penalty: float | None = None) -> Coverage:
-    """Count the arcs whose words a language model lacks.
+    """Count the arcs whose words are unknown to a language model.
 
     Args:
         lattices: Lattices that share one symbol table.
@@ -297,16 +297,16 @@ def coverage(lattices: Iterable[Lattice], lm: LanguageModel, unk_penalty: float 
 
 
 class VocabularyCheck:
-    """Count the words that models lack, per file and over the run, and refuse files with too many.
+    """Count the words that are unknown to the models, per file and over the run, and reject files with too many.
 
-    A file is refused if a model lacks the words of too large a fraction of its arcs. This is tested after the first
+    A file is rejected if the words of too many of its arcs are unknown to a model. This is tested after the first
     hundred lattices and at the end of the file. Files that contain a single lattice are tested together, because
-    one lattice may have many rare words.
+    one lattice may contain many rare words.
 
     Args:
         word_maps: Returns the map from a symbol table to the words of each model.
         max_unknown: The largest allowed fraction of arcs, 0 to 1.
-        cover: Called with the coverage of each file's words by each model.
+        cover: Called after each file with the coverage of its words by each model.
         other_maps: Returns additional maps; their coverage is reported, but not tested.
     """
 
@@ -335,7 +335,7 @@ class VocabularyCheck:
         """Yield the lattices, testing them as one file.
 
         Raises:
-            VocabularyError: A model lacks too many words.
+            VocabularyError: Too many words are unknown to a model.
         """
         for key, lattice in lattices:
             self.add(lattice)
@@ -346,7 +346,7 @@ class VocabularyCheck:
         """Yield the lattices of inputs, testing each file.
 
         Raises:
-            VocabularyError: A model lacks too many words.
+            VocabularyError: Too many words are unknown to a model.
         """
         for key, lattice in inputs.lattices():
             self.add(lattice, inputs.file)
@@ -359,7 +359,7 @@ class VocabularyCheck:
         """Test the files that contain a single lattice.
 
         Raises:
-            VocabularyError: A model lacks too many of their words.
+            VocabularyError: Too many of their words are unknown to a model.
         """
         self._refuse(self._of_single)
 
@@ -367,7 +367,7 @@ class VocabularyCheck:
         """Count the words of a lattice; test the previous file if this lattice begins another file.
 
         Raises:
-            VocabularyError: A model lacks too many words.
+            VocabularyError: Too many words are unknown to a model.
         """
         if file != self._file:
             self.end_file()
@@ -403,7 +403,7 @@ class VocabularyCheck:
         """Test the lattices of the current file.
 
         Raises:
-            VocabularyError: A model lacks too many words.
+            VocabularyError: Too many words are unknown to a model.
         """
         self._sum_up()
         coverages, num_lattices = self._of_file, self._num_lattices
@@ -429,7 +429,7 @@ class VocabularyCheck:
 
 
 def unknown_words(coverage: Coverage, max_unknown: float, file: str | None = None) -> VocabularyError:
-    """Return the error for a model that lacks too many words."""
+    """Return the error for lattices with too many words that are unknown to a model."""
     return VocabularyError(
         f"{coverage.facts}; this is more than max_unknown = {max_unknown:.0%}: check that the model and the symbol "
         "table match the lattices, or raise max_unknown",

@@ -1,4 +1,4 @@
-"""Options of all rescoring algorithms, the record of an algorithm, and the default weights of kinds of input."""
+"""Options shared by the rescoring algorithms, the `Algorithm` record, and the default weights per type of input."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def option(
     or_zero: bool = False,
     choices: tuple[str, ...] = (),
 ) -> Default:
-    """Define a dataclass field with its help text, and its range, to which 0 may be added, or its choices."""
+    """Define a dataclass field with a help text and either a range or choices; `or_zero` adds 0 to the range."""
     metadata = {"help": help, "low": low, "high": high, "or_zero": or_zero, "choices": choices}
     option_field: Default = field(default=default, metadata=metadata)
     return option_field
@@ -56,7 +56,7 @@ class ScoreOptions:
         "for n-best lists and CTC lattices is 1.",
         0,
     )
-    word_penalty: float = option(0.0, "Cost per word during the search only; it is not included in the output.")
+    word_penalty: float = option(0.0, "Cost per word during the search; it is not included in the output.")
     unk_penalty: float | None = option(
         None,
         "Cost added to the cost of <unk> for an unknown word.  [default: ln of the number of words that map to <unk>]",
@@ -90,13 +90,13 @@ class SearchOptions:
     )
     beam: float | None = option(
         None,
-        "Keep hypotheses whose cost exceeds that of the best by at most this; inf keeps all.  "
+        "Drop hypotheses whose cost exceeds the best cost by more than this; inf keeps all.  "
         "[default: 6; 8 for nbest, cover and trie]",
         0,
     )
     prune_beam: float | None = option(
         None,
-        "Before the search, drop arcs whose best path costs more than the best path by more than this.  "
+        "Drop an arc before the search if every path through it costs more than the best path plus this.  "
         "[default: beam + 2; 5 for cover]",
         0,
     )
@@ -203,7 +203,7 @@ def merge_order(options: EngineOptions) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Algorithm:
-    """A rescoring algorithm; `ninja.rescoring.algorithms.ALGORITHMS` lists them."""
+    """A rescoring algorithm; `ninja.rescoring.algorithms.ALGORITHMS` lists all algorithms."""
 
     name: str
     options: type[Any]  # a base class of `RescoreOptions`; its `section` is the heading in the help
@@ -218,7 +218,10 @@ class Algorithm:
 
 @dataclass(frozen=True, slots=True)
 class UsualWeights:
-    """Default weights at an acoustic scale of 0.1 (lattices) or 1 (n-best lists); tuning starts with them."""
+    """Default weights for one type of input, from which tuning starts.
+
+    They assume an acoustic scale of 0.1 for lattices and 1 for n-best lists.
+    """
 
     kind: str
     lm_weight: float
@@ -235,7 +238,7 @@ LISTS = UsualWeights("n-best lists without graph costs", 0.15, -1.0)
 
 
 def usual_weights(lattice: Lattice) -> UsualWeights | None:
-    """Return the default weights for a lattice; None for a kind without default weights, such as CTC lattices."""
+    """Return the default weights for a lattice; None for a type without default weights, such as CTC lattices."""
     is_list = isinstance(lattice, ListLattice)
     if has_graph_costs(lattice):
         return None if is_list else LATTICES

@@ -55,7 +55,7 @@ class Prefetch(Source):
         return True
 
     def close(self) -> None:
-        """End the thread; if it is waiting for the iterable, it ends after the next lattice."""
+        """Stop the thread; if it is waiting for the iterable, it stops after the next lattice."""
         self._requests.put(False)
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(SECONDS_TO_STOP)
@@ -72,7 +72,7 @@ class Prefetch(Source):
 
 
 class _End(Exception):
-    """Marks the end of the iterable."""
+    """Marker of the end of the iterable."""
 
 
 def _read(lattices: Iterator[Keyed], requests: SimpleQueue[bool], items: SimpleQueue[Keyed | BaseException]) -> None:

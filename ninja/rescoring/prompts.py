@@ -12,7 +12,7 @@ from ninja.files.text import read_named
 
 @dataclass(frozen=True, slots=True)
 class Prompts:
-    """The prompt of all utterances, or one per utterance; models that take no prompts ignore it."""
+    """One prompt for all utterances, or one per utterance; models without prompts ignore it."""
 
     text: str = ""  # prompt of all utterances, if `by_key` is None
     by_key: Mapping[str, str] | None = None  # prompt of each utterance; an empty text is no prompt
@@ -29,7 +29,7 @@ class Prompts:
             column: Column of the prompts: its 1-based number, at least 2, or its name in the header line.
 
         Raises:
-            FormatError: The column is missing in a line, an id occurs twice, or the file is not UTF-8.
+            FormatError: The column is missing from a line, an id occurs twice, or the file is not UTF-8.
             OptionError: The number of the column is below 2.
         """
         name = os.fspath(path)
@@ -42,7 +42,7 @@ class Prompts:
                 raise FormatError(f"there is no column {column!r}; the header has {columns}", name, line=1)
             index, first = header.index(column, 1), 1
         elif column < 2:
-            raise OptionError(f"the column of the prompts is {column}, but must be 2 or more; column 1 is the key")
+            raise OptionError(f"the prompt column is {column}, but must be 2 or more; column 1 is the utterance id")
         else:
             index = column - 1
         by_key: dict[str, str] = {}
@@ -60,7 +60,7 @@ class Prompts:
         return cls(by_key=by_key, path=name)
 
     def of(self, key: str) -> str:
-        """Return the prompt of an utterance; empty if it has none.
+        """Return the prompt of an utterance, or an empty text if it has none.
 
         Raises:
             LatticeError: The table has no line for the utterance.

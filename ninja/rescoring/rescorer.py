@@ -1,4 +1,4 @@
-"""`Rescorer`, which rescores lattices with language models for iterables, threads and coroutines."""
+"""`Rescorer`, which rescores lattices from threads, coroutines or an iterable."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ Pass = tuple[Model, RescoreOptions]
 
 @dataclass(slots=True)
 class _Pass:
-    """A model that is bound to the words of lattices, and the state of its pass."""
+    """A rescoring pass: a model that is bound to the words of the lattices, its options, and its recording queue."""
 
     lm: Model
     models: BoundModels
@@ -53,7 +53,7 @@ class _Pass:
     queue: RecordingQueue
 
     def engine(self, source: Source, first: Utterance, report: RescoreReport, num_threads: int) -> Engine:
-        """Return the engine of the selected algorithm; by default the one for the type of the first lattice."""
+        """Return the engine of the selected algorithm, or the default for the type of the first lattice."""
         self.options = options = self.options.for_lattice(first.result or first.lattice)
         refuse_words(self.lm, options)
         engine: Engine = options.record.make_engine(source, self.models, options, self.queue, report, num_threads)
@@ -69,17 +69,17 @@ class Rescorer:
         for key, lattice in rescorer(pairs): ...       as `rescore`; also a stage of ``ninja.pipeline``
 
     Lattices that are submitted concurrently are rescored in one batch by a thread of the Rescorer. Do not use the
-    models elsewhere at the same time. A submitted lattice is refused if a model lacks more than ``max_unknown`` of its
-    words; the lattices of an iterable are tested together, as in `rescore`.
+    models elsewhere at the same time. A submitted lattice is rejected if more than the fraction ``max_unknown`` of its
+    words is unknown to a model; the lattices of an iterable are tested together, as in `rescore`.
 
     Args:
         lm: A language model (see ``ninja.lm.load``), a mixture, or None to only subtract the old model; or model
             files, which are loaded when the first lattice arrives.
         old_lm: The first-pass language model, see `rescore`; not allowed with model files.
-        carry_over: Recordings of the utterances, for a model that reads the words of earlier utterances.
+        carry_over: Recordings of the utterances, for a model that reads the words of a recording's earlier utterances.
         prompts: Texts that the model reads before the words of utterances, for causal Hugging Face models.
         context: Stage that runs before rescoring, such as ``ninja.context.Contextual``.
-        max_latency: Seconds, >= 0, that a lattice waits for others if it is submitted while nothing is in flight.
+        max_latency: Seconds, >= 0, that a lattice waits for other lattices if it is submitted while none is in flight.
         max_waiting: Maximum number of lattices in flight, >= 1; `submit` blocks while this many are in flight.
 
     Raises:
@@ -136,12 +136,13 @@ class Rescorer:
     def __call__(self, lattices: Iterable[Keyed], log: RescoreReport | None = None) -> Iterator[Keyed]:
         """Yield the rescored lattices in input order, computed lazily; see `rescore`.
 
-        Unlike `rescore`, this waits until the source has yielded `batch_arcs` arcs or has ended before it rescores.
+        Unlike `rescore`, this method waits until the source has yielded `batch_arcs` arcs or has ended before it
+        rescores.
         """
         return self._results(IterableSource(lattices), RescoreReport() if log is None else log)
 
     def on_threads(self, lattices: Iterable[Keyed], log: RescoreReport, num_threads: int) -> Iterator[Keyed]:
-        """Rescore on several threads that share the model weights; the results are byte-identical to a single thread's.
+        """Rescore on several threads that share the model weights, with byte-identical results for any thread count.
 
         If `LanguageModel.twin` returns None, lattices are rescored on one thread, and torch parallelises each matrix
         product instead.
@@ -181,7 +182,7 @@ class Rescorer:
         Raises:
             BusyError: ``max_waiting`` lattices were in flight for as long as `timeout`.
             ClosedError: The Rescorer is closed.
-            OptionError: Entities are given without a context, the Rescorer has several passes, `lattice` is not a
+            OptionError: Entities are specified without a context, the Rescorer has several passes, `lattice` is not a
                 lattice, or `deadline` is not above 0.
         """
         service = self._opened(entities)
@@ -194,7 +195,8 @@ class Rescorer:
     async def rescore(self, lattice: Lattice, entities: Any = None) -> Lattice:
         """Rescore a lattice in a coroutine; see `submit` for arguments and errors.
 
-        While ``max_waiting`` lattices are in flight, this waits without blocking a thread. Cancelling frees the slot.
+        While ``max_waiting`` lattices are in flight, the coroutine waits without blocking a thread. Cancelling it frees
+        its slot.
         """
         import asyncio  # only needed here
 
@@ -213,14 +215,14 @@ class Rescorer:
     def session(self, options: StreamOptions | None = None, *, entities: Any = None) -> Session:
         """Return a session for an utterance whose lattice grows; may be called from any thread.
 
-        All sessions share one batch, separate from that of `submit`, and a cache of language model histories.
+        All sessions share a cache of language model histories and one batch, which `submit` does not use.
 
         Args:
             options: Conditions under which words are stable.
             entities: Phrases of this utterance; see `submit`.
 
         Raises:
-            OptionError: Entities are given without a context, the Rescorer has several passes, or the model reads
+            OptionError: Entities are specified without a context, the Rescorer has several passes, or the model reads
                 phrase lists or scores only whole sentences.
             ClosedError: The Rescorer is closed.
         """
@@ -233,7 +235,7 @@ class Rescorer:
         return Session(partial(sessions.submit, entities=entities), self.options.scales, options or StreamOptions())
 
     def _of_sessions(self) -> Rescorer:
-        """Return the Rescorer for the lattices of sessions, whose models keep histories."""
+        """Return the Rescorer for the lattices of sessions; its models keep histories between lattices."""
         lm, old_lm = self._originals
         if self.carry_over is not None:
             raise OptionError("a session cannot carry words over from earlier utterances; omit carry_over")
@@ -280,7 +282,7 @@ class Rescorer:
 
     @property
     def report(self) -> RescoreReport:
-        """Counts and notes for the submitted lattices; errors are raised by their futures instead."""
+        """Counts and notes for the submitted lattices, without errors, which the futures raise instead."""
         report = self._opened(None).report
         if self._sessions is None:
             return report
@@ -325,7 +327,7 @@ class Rescorer:
             model_pass.queue = RecordingQueue(self.carry_over)
 
     def _results(self, source: Source, report: RescoreReport, num_threads: int = 1) -> Iterator[Keyed]:
-        """Return an iterator over the rescored lattices; conflicting options are refused before the first one."""
+        """Check the options, and return an iterator over the rescored lattices."""
         if not isinstance(report, RescoreReport):
             name = type(report).__name__
             raise OptionError(f"log is of type {name}, but a Rescorer needs a RescoreReport; pass RescoreReport()")
@@ -465,7 +467,7 @@ class Rescorer:
         return maps
 
     def _refuse_unknown_words(self, lattice: Lattice, report: RescoreReport) -> None:
-        """Raise an error if a model lacks too many words of a lattice."""
+        """Raise an error if too many words of a lattice are unknown to a model."""
         assert lattice.words is not None
         for word_map in self._word_maps(lattice.words, report):
             if word_map.unknown_share(lattice) > self.options.max_unknown:

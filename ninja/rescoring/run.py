@@ -39,7 +39,7 @@ def rescore(
             lattice, all earlier lattices are rescored and returned.
         lm: A language model (see ``ninja.lm.load``), a mixture, or None to only subtract the old model.
         old_lm: The first-pass language model.
-        carry_over: Recordings of the utterances, for a model that reads the words of earlier utterances.
+        carry_over: Recordings of the utterances, for a model that reads the words of a recording's earlier utterances.
         prompts: Texts that the model reads before the words of utterances, for causal Hugging Face models.
         report: Filled during the run with counts, notes and the coverage of the words. If its ``on_error`` is set,
             failed lattices are reported and omitted; otherwise the first failure is raised.
@@ -49,12 +49,12 @@ def rescore(
         ``options.batch_arcs``. Closing or deleting the iterator also closes the source.
 
     Raises:
-        VocabularyError: A model lacks the words of more than the fraction ``options.max_unknown`` of the arcs, in the
-            first hundred lattices or in all lattices.
+        VocabularyError: In the first hundred lattices or in all lattices, more than the fraction
+            ``options.max_unknown`` of the arcs have words that are unknown to a model.
         ModelError: A single step of the model exceeds the memory, or the algorithm scores words but the model can
             score only whole sentences.
-        OptionError: No model is given, carry-over or prompts are used with a model that reads backward, or no model
-            reads prompts.
+        OptionError: No model is specified, carry-over or prompts are used with a model that reads backward, or prompts
+            are specified and no model reads prompts.
         NinjaError: The first failure of a lattice, if ``on_error`` is not set.
 
     Source: arc-beam after Kumar et al. 2017, arXiv:1711.05448, which does not define it exactly; push-forward after
@@ -71,12 +71,12 @@ def iterate(
     carry_over: CarryOver | None = None,
     report: RescoreReport | None = None,
 ) -> Iterator[Keyed]:
-    """Rescore lattices with several language models in turn, each of which rescores the results of the previous one.
+    """Rescore lattices with several language models in turn; each model rescores the results of the previous one.
 
     Pass j changes the graph cost of an arc to ``(1 - w_j) * graph + w_j * -log p_j(word | history)``, where ``graph``
     is the result of pass j - 1 and ``w_j`` is the ``lm_weight`` of pass j. Each pass searches the output lattice of the
     previous pass, so later models do not score paths that earlier passes pruned. Set ``backward=True`` in the options
-    of models that read sentences from the end.
+    of models that read sentences backward.
 
     Args:
         lattices: See `rescore`.

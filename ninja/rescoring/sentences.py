@@ -2,7 +2,7 @@
 
 The lattices of a batch are unfolded, i.e. states are copied so that each arc has a single word history; the algorithms
 differ in which histories they keep. The words of all lattices are joined into one trie, which the language model
-scores. The scores of a lattice do not depend on the others.
+scores. The scores of a lattice do not depend on the other lattices in the batch.
 """
 
 from __future__ import annotations
@@ -200,7 +200,7 @@ class SentenceEngine(Engine):
                 return
 
     def _batch(self) -> list[Unfolding]:
-        """Unfold lattices until the batch has enough arcs, or no other lattice can be rescored now."""
+        """Unfold lattices until the batch has enough arcs, or no further lattice can be rescored now."""
         batch: list[Unfolding] = []
         arcs = 0
         most = 2 * self.options.batch_arcs
@@ -226,7 +226,7 @@ class SentenceEngine(Engine):
 
     @abstractmethod
     def unfold(self, utterance: Utterance, lattice: Lattice, lm_word: Int32s, extra: Floats) -> Unfolding:
-        """Expand a lattice into arcs with one history each, for the sentence-level algorithm.
+        """Unfold a lattice so that each arc has a single word history.
 
         Args:
             utterance: The utterance.

@@ -23,7 +23,9 @@ CLOSED = "this Rescorer was closed before the lattice was rescored; create anoth
 
 
 class Service(Source):
-    """Slots for lattices in flight, and the thread that rescores them; this is also the `Source` that `run` reads.
+    """Lattices in flight, each of which occupies a slot, and the thread that rescores them.
+
+    The service is itself the `Source` that `run` reads.
 
     Args:
         run: Rescores the utterances of a source and sets the results of their futures.
@@ -119,7 +121,7 @@ class Service(Source):
 
         Raises:
             BusyError: No slot became free within `timeout` seconds.
-            ClosedError: The service is closed, or was closed in the meantime.
+            ClosedError: The service is closed, or was closed during the wait.
         """
         slot = self.slot()
         try:
@@ -162,7 +164,7 @@ class Service(Source):
         raise ClosedError(CLOSED)
 
     def shut(self, timeout: float | None) -> None:
-        """Refuse further lattices and finish those in flight; unfinished futures fail after `timeout` seconds."""
+        """Refuse further lattices and finish those in flight; after `timeout` seconds, unfinished futures fail."""
         if os.getpid() != self._process:  # the lattices belong to the parent process; the lock's state is undefined
             return
         with self._changed:
@@ -288,7 +290,7 @@ class Service(Source):
 
 
 class _Single(Source):
-    """Source of a single utterance of a failed run."""
+    """Source that contains a single utterance of a failed run."""
 
     def __init__(self, utterance: Utterance) -> None:
         super().__init__()

@@ -26,9 +26,11 @@ class StreamOptions:
     """Conditions under which words are stable; with larger values, words become stable later and change less often."""
 
     agreement: int = described(
-        5, "Number of most recent updates in which a stable word and the words before it are the same."
+        5, "A word can become stable once it and all words before it are the same in this many consecutive updates."
     )
-    min_posterior: float = described(0.99, "Minimum posterior probability of a stable word and the words before it.")
+    min_posterior: float = described(
+        0.99, "A word can become stable if the words up to it have at least this posterior probability."
+    )
 
     def __post_init__(self) -> None:
         check_range("agreement", self.agreement, least=1, most=1000)  # the words of this many updates are stored
@@ -41,7 +43,7 @@ class Partial:
 
     words: tuple[str, ...]
     num_stable: int  # words[:num_stable] are stable; the others may change
-    num_changed: int  # stable words of the previous update that are different or missing now
+    num_changed: int  # number of stable words of the previous update that have changed or disappeared
     lattice: Lattice  # the rescored lattice
 
     @property
@@ -58,7 +60,7 @@ class Partial:
 class Session:
     """The lattices of an utterance that is still being spoken; created by `Rescorer.session`.
 
-    Each update is the whole lattice so far, and is rescored like any other lattice, except that the language model
+    Each update contains the whole lattice so far. It is rescored like any other lattice, except that the language model
     computes only histories and words that no earlier lattice contained. The answer to the last update is the same as
     from `Rescorer.submit`. A session is not thread-safe; different sessions may be used by different threads.
 
@@ -81,7 +83,7 @@ class Session:
 
         Args:
             lattice: The lattice from the start of the utterance, with a symbol table that all sessions should share.
-            final: Whether the lattice is complete, so that all its words are stable and no update follows.
+            final: Whether the lattice is complete; then all its words are stable and no update may follow.
 
         Raises:
             ClosedError: The final lattice has already been submitted, or the Rescorer is closed.

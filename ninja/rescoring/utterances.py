@@ -38,7 +38,7 @@ ADVICE = (
 
 
 class Submission(Future[Lattice]):
-    """The future of a submitted lattice; when it is done, `is_complete` tells whether its search was complete."""
+    """The future of a submitted lattice; once it is done, `is_complete` is True if its search was complete."""
 
     is_complete = True  # False if the deadline expired before the search ended
 
@@ -89,7 +89,7 @@ class Utterance:
                 self.future.set_result(result)
 
     def release(self) -> None:
-        """Free the lattices of a delivered utterance, which remains in the queue until earlier ones are done."""
+        """Free the lattices of a delivered utterance, which stays in the queue until earlier utterances are done."""
         self.lattice, self.result, self.phrases, self.future = RELEASED, None, None, None
 
 
@@ -187,19 +187,19 @@ class RescoreReport(Log):
         self.coverages = added(self.coverages, coverages)
 
     def tell_coverage(self) -> None:
-        """Report the coverage of all lattices' words as notes."""
+        """Add notes about the coverage of the words of all lattices."""
         for coverage in self.coverages:
             if self.on_note is not None:
                 self.on_note(f"vocabulary: {coverage}")
 
     @contextmanager
     def checking_words(self, stage: Any) -> Iterator[Callable[[Inputs], Iterator[Keyed]]]:
-        """Check in a ``with`` block how well the models of a stage cover the words of the lattices.
+        """Return a context manager that checks how well the models of a stage cover the words of the lattices.
 
-        The block is passed a function that reads the lattices of inputs.
+        Its value is a function that reads the lattices of inputs.
 
         Raises:
-            VocabularyError: Too many words are missing from a model.
+            VocabularyError: Too many words are unknown to a model.
         """
         self.vocabulary = check = stage.vocabulary_check(self)
         yield check.read
@@ -221,7 +221,7 @@ class RescoreReport(Log):
         )
         return (
             f"{counted(self.lattices, 'lattice')}{lists}, {counted(self.arcs, 'arc')} ({self.expanded_arcs} expanded), "
-            f"{self.histories} histories, {self.calls} LM steps of {self.scores} scores, {seconds:.1f} s "
+            f"{self.histories} histories, {self.calls} LM steps with {self.scores} scores, {seconds:.1f} s "
             f"({self.lm_seconds:.1f} s in the LM){sound}"
         )
 
@@ -288,7 +288,7 @@ class InFlight:
 
 
 class RecordingQueue:
-    """Admit one utterance per recording at a time; without carry-over, admit every utterance at once."""
+    """Queue that admits one utterance per recording at a time, or every utterance at once if there is no carry-over."""
 
     def __init__(self, carry_over: CarryOver | None) -> None:
         self._carry_over = carry_over
@@ -330,7 +330,7 @@ class RecordingQueue:
             del self._waiting[utterance.recording]
 
     def ready(self) -> Utterance | None:
-        """Return an utterance whose predecessor in the recording is done; None if there is no such utterance."""
+        """Return an utterance whose predecessor in the recording is done, or None if there is none."""
         return self._ready.popleft() if self._ready else None
 
     def _recording(self, carry_over: CarryOver, key: str) -> str:
@@ -364,21 +364,21 @@ class ContextStage(Protocol):
         """Add the context to the lattice of an utterance, and set its ``phrases``."""
 
     def bind(self, words: SymbolTable, log: RescoreReport) -> Any:
-        """Load the models for the lattices' words."""
+        """Load the models for the words of the lattices."""
 
     def class_maps(self, words: SymbolTable, log: RescoreReport) -> Sequence[WordMap]:
-        """Return the maps from a symbol table to the words of class models, which may lack any number of words."""
+        """Return the maps from a symbol table to the words of class models, whose coverage is not tested."""
 
     def over(self, lm: Model) -> Model:
         """Wrap a language model so that it reads phrases; return it unchanged if there is no context model."""
 
 
 class Preparation(Source):
-    """The prepared utterances of a source.
+    """Source that prepares utterances: merges equal texts, checks the words, and adds the context.
 
     Args:
-        check: Checks the words of all lattices; None if the caller does.
-        refuse: Called with each submitted lattice; raises an error if models lack too many of its words.
+        check: Checks the words of all lattices; None if the caller checks them.
+        refuse: Called with each submitted lattice; raises an error if too many of its words are unknown to a model.
         forms: Returns the lexical forms of a lattice's words, or None to compare texts as they are written.
     """
 
@@ -451,7 +451,7 @@ class Preparation(Source):
         utterance.lattice, num_merged = merge_equal_texts(lattice, self._scales, forms)
         if num_merged and not self._report.merged:
             hypotheses = counted(num_merged, "hypothesis repeats", "hypotheses repeat")
-            self._report.note(f"{utterance.key}: {hypotheses} the text of another; the probabilities are summed")
+            self._report.note(f"{utterance.key}: {hypotheses} the text of a better one; the probabilities are summed")
         self._report.merged += num_merged
 
 

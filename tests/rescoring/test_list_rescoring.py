@@ -250,7 +250,7 @@ def test_equal_texts_come_back_once_and_the_log_says_so():
     assert set(both) == {"w1 w2", "w3"}
     assert both["w1 w2"]["am_score"] == pytest.approx(np.logaddexp(-3.0, -3.5), abs=1e-6)
     assert both["w1 w2"]["id"] == 1
-    assert "u: 1 hypothesis repeats the text of another; the probabilities are summed" in notes
+    assert "u: 1 hypothesis repeats the text of a better one; the probabilities are summed" in notes
     assert "1 hypothesis with equal texts merged" in report.summary(1.0, 0.01)
 
 

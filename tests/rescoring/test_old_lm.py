@@ -78,7 +78,7 @@ def test_both_models_say_how_well_they_know_the_words() -> None:
 
 
 def test_no_model_at_all_is_refused() -> None:
-    with pytest.raises(OptionError, match="neither a language model nor an old language model"):
+    with pytest.raises(OptionError, match="there is no language model to rescore with"):
         rescore([], None)
 
 
