@@ -1,4 +1,4 @@
-"""Language models: the protocol, loading, training.
+"""Language models: the protocol `LanguageModel`, and functions to load and train models.
 
 Importing this package does not import torch; `load` imports it if the model is a network, and so does
 `ninja.train.loop`. Names are imported on first use; ``__init__.pyi`` lists them.

@@ -1,6 +1,6 @@
 """Read and write checkpoints, and run their networks on torch.
 
-The file is described in `ninja.lm.stored_network`; the file name extension determines its format.
+`ninja.lm.stored_network` describes the content of the file; the file name extension determines the format.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ NETWORKS: dict[str, tuple[Any, Any]] = {  # configuration and network class of t
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A language model in a file."""
+    """A language model as stored in a checkpoint file."""
 
     module: Module | KaldiModel  # float32, in evaluation mode
     words: list[str]  # by id
@@ -57,7 +57,7 @@ class Checkpoint:
 
     @property
     def kind(self) -> str:
-        """A key of `NETWORKS`, or "nnet3"."""
+        """Type of the network: a key of `NETWORKS`, or "nnet3"."""
         if isinstance(self.module, KaldiModel):
             return KALDI
         return next(kind for kind, (_, network) in NETWORKS.items() if isinstance(self.module, network))
@@ -151,8 +151,8 @@ def save(checkpoint: Checkpoint, path: str | os.PathLike[str]) -> None:
         version = VERSIONS[checkpoint.storage]
     for name, weight in state.items():
         if not torch.isfinite(weight).all():
-            message = f"weight {name.removesuffix(SCALE)} is not finite{precision}; the training diverged"
-            raise ModelError(message, path)
+            message = f"weight {name.removesuffix(SCALE)} is not finite{precision}: the training diverged"
+            raise ModelError(f"{message}; train with a lower learning rate", path)
     content = {
         "format": FORMAT,
         "version": version,
@@ -183,7 +183,7 @@ def _module(stored: StoredNetwork) -> Module | KaldiModel:
 
 
 class SkipInitialisation(TorchFunctionMode):
-    """Skip the initialisation of weights: on the meta device, it would import torch's compiler and take a second."""
+    """Mode that skips the initialisation of weights, which takes a second as it imports torch's compiler."""
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         options = kwargs or {}

@@ -23,7 +23,7 @@ EXACT_ROWS, ROUNDED = 32, 8  # batches of more than 32 rows are padded to multip
 
 
 def device_of(name: str) -> torch.device:
-    """Return the device of a name, which may be ``"auto"``; raise an `OptionError` if torch cannot use it."""
+    """Convert a name, which may be ``"auto"``, to a device; raise an `OptionError` if torch cannot use the device."""
     try:
         return torch.empty(0, device=chosen_device(name)).device
     except (RuntimeError, AssertionError) as error:  # for an unknown or a missing device
@@ -31,7 +31,7 @@ def device_of(name: str) -> torch.device:
 
 
 def reason(error: Exception) -> str:
-    """Return the first line of another library's message; re-raise the error if memory ran out."""
+    """Return the first line of another library's error message; re-raise the error if memory ran out."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError) or _NO_MEMORY.search(str(error)):
         raise error
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)[:300]
@@ -47,7 +47,7 @@ def linear(
     AVX2 or later, the result for a row has the same bits in any batch.
 
     Args:
-        half: Compute in bfloat16 with float32 sums, if the processor has the instructions.
+        half: Compute in bfloat16 with float32 sums, if the processor supports it.
     """
     operators = torch.ops.mkldnn
     if weight.numel() == 0:  # which oneDNN does not support
@@ -69,8 +69,8 @@ def _pad_batches(
 ) -> Callable[[torch.Tensor], torch.Tensor]:
     """Wrap a product of float32 rows so that batches are padded to a few sizes.
 
-    oneDNN compiles and caches code for each number of rows, which takes half a megabyte and 0.7 ms for a layer of 2048;
-    a long-running service would see every number of rows.
+    oneDNN compiles and caches code for each number of rows, which takes half a megabyte and 0.7 ms for a layer of width
+    2048. In a long-running service, every number of rows would occur.
     """
 
     def of(rows: torch.Tensor) -> torch.Tensor:
@@ -112,7 +112,7 @@ def as_tensor(numbers: np.ndarray, device: torch.device) -> torch.Tensor:
 
 
 class Threads(RowThreads):
-    """Compute on separate rows of a batch with several threads, by default as many as torch has.
+    """Threads that compute separate rows of a batch; by default, there are as many threads as torch uses.
 
     torch itself would divide every operation among its threads and wait for the slowest one. Dividing the rows instead
     saves a fifth of the time on two cores.

@@ -17,9 +17,10 @@ def convert(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> N
 
     Args:
         source: A Kaldi RNNLM (its directory or its network, ``final.raw``), or a checkpoint.
-        target: For a Kaldi RNNLM, the checkpoint to write. For a ``.pt`` checkpoint, a ``.safetensors`` file, or vice
-            versa. For a checkpoint of Ninja's LSTM, also an ONNX file (``.onnx``), or a directory for a pair of Caffe2
-            nets; the directory must exist, or its name must end in ``/``.
+        target: The file or directory to write. A Kaldi RNNLM is converted to a checkpoint. A ``.pt`` checkpoint is
+            converted to a ``.safetensors`` file, or vice versa. A checkpoint of Ninja's LSTM can also be converted to
+            an ONNX file (``.onnx``), or to a pair of Caffe2 nets in a directory, which must exist or whose name must
+            end in ``/``.
 
     Raises:
         ModelError: The source cannot be converted to this target, or is incomplete, damaged or not supported.

@@ -1,4 +1,4 @@
-"""Torch devices of language models: the choice of a device, and their description for the user."""
+"""Torch devices of language models: choose a device, and describe the devices in use."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ DRIVER = "/proc/driver/nvidia/version"  # exists if NVIDIA's driver is loaded
 
 
 def chosen_device(name: str) -> str:
-    """Return the name of a device; resolve ``"auto"`` to cuda if torch can use it, else to cpu."""
+    """Return a device name, with ``"auto"`` replaced by cuda if torch can use it, else by cpu."""
     if name != "auto":
         return name
     import torch
@@ -25,7 +25,7 @@ def describe_devices(requested: str, used: Iterable[str | None]) -> str | None:
         used: Devices of the models, as in `LanguageModel.device`.
 
     Returns:
-        The names of the GPUs, or the reason why "auto" does not use an existing GPU; None without GPUs.
+        The names of the GPUs, or the reason why "auto" does not use an existing GPU; None if there is no GPU.
     """
     known = sorted({device for device in used if device is not None})
     gpus = [device for device in known if device != "cpu"]
@@ -45,9 +45,9 @@ def _gpu_problem() -> str:
     import torch
 
     if torch.version.cuda is None:
-        return "it is built for the CPU only"
+        return "it was built without CUDA"
     try:
         torch.cuda.init()
     except (RuntimeError, AssertionError) as error:
         return str(error).splitlines()[0]
-    return "it finds none"
+    return "it does not detect the GPU"

@@ -35,7 +35,7 @@ class _History:
 
 
 class HistoryCache(LanguageModel):
-    """A language model that computes each history and each score only once, even if many lattices contain it.
+    """A language model that computes each history and each score only once, even if many lattices need them.
 
     Released histories are kept until there are more than `capacity` histories; then the least recently used released
     histories are dropped.
@@ -46,7 +46,7 @@ class HistoryCache(LanguageModel):
             dropped.
 
     Raises:
-        OptionError: The model reads phrase lists, so its histories cannot be kept, or scores only whole sentences.
+        OptionError: The model reads phrase lists, so its histories cannot be kept, or it scores only whole sentences.
     """
 
     def __init__(self, lm: LanguageModel, capacity: int) -> None:
@@ -186,7 +186,7 @@ class HistoryCache(LanguageModel):
 
 
 def cached(model: LanguageModel | Mixture | None, capacity: int) -> LanguageModel | Mixture | None:
-    """Return a copy of a model, or of the models of a mixture, with a `HistoryCache` each; the weights are shared."""
+    """Return a model with a `HistoryCache`, or a mixture whose models each have one; the weights are shared."""
     if isinstance(model, Mixture):
         parts = tuple((cached(part, capacity), weight) for part, weight in model.models)
         return replace(model, models=parts)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""`LexicalLM`, which scores written words by their lexical forms, and `UnitLM`, the base of models of words' units."""
+"""`LexicalLM`, which scores written words by their lexical forms, and its base class `UnitLM`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Trie = tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]  # parent and word of
 
 
 class UnitLM(LanguageModel, ABC):
-    """A model of units as a `LanguageModel` over words.
+    """A model of units, such as the subword pieces of words, as a `LanguageModel` over words.
 
     The slot of a history is the slot of its last unit. The log-probability of a word is the sum over its units.
     Subclasses define the units of words, and set the attributes of `LanguageModel`.
@@ -52,7 +52,8 @@ class UnitLM(LanguageModel, ABC):
             first: Whether each word is the first of a sentence, [n].
 
         Returns:
-            The offset of each word's first unit, the number of its units, [n], and the units that offsets refer to.
+            The offset of each word's first unit, [n]; the number of its units, [n]; and the array of units to which the
+            offsets refer.
         """
 
     @property
@@ -175,8 +176,8 @@ class LexicalLM(UnitLM, locks=False):
     """A model of lexical words as a `LanguageModel` of written words; see `UnitLM`.
 
     Words with equal forms have the same id. A word with an empty form does not change the history and has no cost. A
-    form of several words is one word of the model if the vocabulary has a word with this form, else a sequence. A word
-    is unknown if the model lacks a word of its form.
+    form of several words is scored as one word if the vocabulary contains a word with this form, and otherwise as a
+    sequence of words. A written word is unknown if a word of its form is unknown to the model.
     """
 
     def __init__(self, lm: LanguageModel, forms: LexicalForms) -> None:
@@ -252,7 +253,7 @@ class LexicalLM(UnitLM, locks=False):
 
     @exclusive
     def _advance_forms(self, slots: np.ndarray, words: np.ndarray, plain: np.ndarray) -> np.ndarray:
-        """Extend histories by words of which only those marked as `plain` are words of the model."""
+        """Extend histories by words; words that are not marked as `plain` stand for forms of zero or several words."""
         new = np.empty(len(slots), np.int64)
         new[plain] = self._units.advance(slots[plain], words[plain])
         several, is_empty = words > FIRST_FORM, words == FIRST_FORM
@@ -334,11 +335,11 @@ class _Forms(SymbolTable):
         self._units: list[list[int]] = [[]]  # by the number of the form
 
     def id(self, word: str) -> int | None:
-        """Return the id of a written word; None if the model lacks a word of its form."""
+        """Return the id of a written word; None if a word of its form is unknown to the model."""
         return self._id_by(word, self._forms.normalizer(None))
 
     def ids(self, words: Iterable[str]) -> list[int]:
-        """Return the id of each written word; -1 if the model lacks a word of its form."""
+        """Return the id of each written word; -1 if a word of its form is unknown to the model."""
         names = list(words)
         normalizer = self._forms.normalizer_of(names)
         ids = self._inner.ids(names)
@@ -410,7 +411,7 @@ def with_lexical_forms(
     """Convert a model of lexical words, or each model of a mixture, to a model of written words.
 
     Args:
-        text: Kind of words that the models score; a model of written words is returned unchanged. By default, models
+        text: Type of words that the models score; a model of written words is returned unchanged. By default, models
             trained on cased and punctuated text count as models of written words.
     """
     if isinstance(lm, Mixture):

@@ -115,15 +115,15 @@ def load(
         normalize: True to normalise scores exactly, in single precision; False to use unnormalised scores, for a
             network that was trained to be self-normalised. By default Kaldi RNNLMs are not normalised, as in Kaldi;
             models that estimate their normaliser, such as the shipped one, use the estimate (on torch with weights in
-            bfloat16 if the processor supports it); all others are normalised exactly.
+            bfloat16 if the processor supports it); all other models are normalised exactly.
         max_batch: Maximum number of histories per call of the network.  [default: no limit]
-        words: Symbol table for models that number their words but do not contain their spellings: const-arpa,
-            ``G.fst``, and networks of other toolkits. Other models ignore it.  [default: the table in the file, else
+        words: Symbol table for models that contain word ids but not the words: const-arpa, ``G.fst``, and networks of
+            other toolkits. Other models ignore the table.  [default: the table in the file, else
             ``words.txt`` or ``words.txt.gz`` in the same directory]
-        oov_score: Score of words that an n-gram model without ``<unk>`` lacks, regardless of the history: ``"skip"``
+        oov_score: Score of unknown words in an n-gram model without ``<unk>``, regardless of the history: ``"skip"``
             for no cost, as in SRILM; ``"spread"`` to share the probability 1 / (vocabulary size) among these words; or
-            a natural-log probability. The next word is scored without a history. By default these words are refused.
-            Models with ``<unk>`` ignore this.
+            a natural-log probability. The next word is scored without a history. By default, unknown words are refused.
+            Models with ``<unk>`` ignore this option.
         classes: SRILM class definitions (``ngram -classes``), with lines ``CLASS [probability] word …``, for an n-gram
             model whose vocabulary contains the classes.
         multi_char: Split words at this character, such as ``"_"`` in SRILM multiwords, and score the parts one by one.
@@ -147,7 +147,7 @@ def load(
 
 
 def refuse_unused_classes(models: Iterable[LanguageModel], options: LoadOptions) -> None:
-    """Raise an `OptionError` if class definitions are given and no model contains any of the classes."""
+    """Raise an `OptionError` if class definitions are specified but no model contains any of the classes."""
     if options.classes is not None and not any(lm.classes for lm in models):
         raise OptionError(
             "no language model contains any of these classes; specify the class definitions of the model",
@@ -363,7 +363,7 @@ def choose_backend(options: LoadOptions, kind: str, *, on_numpy: bool) -> Litera
 
     Args:
         options: The backend and the device.
-        kind: Kind of the network, for messages.
+        kind: Type of the network, for messages.
         on_numpy: Whether there is an implementation on NumPy.
 
     Raises:

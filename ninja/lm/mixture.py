@@ -142,7 +142,7 @@ class MixtureLM(LanguageModel):
         return [self._of(lms) for lms in zip(*copies, strict=False)]
 
     def _of(self, lms: Sequence[LanguageModel]) -> MixtureLM:
-        """Return the same mixture of copies of its models, with separate slots."""
+        """Return a copy of the mixture that has separate slots and uses these copies of its models."""
         mixture = copy.copy(self)
         mixture._parts = [replace(part, lm=lm, prompt=[]) for part, lm in zip(self._parts, lms, strict=True)]
         mixture._prompt = {}
@@ -228,7 +228,7 @@ class MixtureLM(LanguageModel):
         return self._parts[self._network].lm.states(self._slot[self._network][slots])
 
     def word_vectors(self, words: np.ndarray) -> npt.NDArray[np.float32]:
-        """Return the vectors of the model of `states`; zeros for words that it lacks."""
+        """Return word vectors of the model whose states `states` returns; zeros for words that are unknown to it."""
         if self._network is None:
             return super().word_vectors(words)
         part = self._parts[self._network]
@@ -290,7 +290,7 @@ class MixtureLM(LanguageModel):
 
 
 def _advance_part(part: _Part, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
-    """Advance a model of a mixture; a model that takes no phrases or prompts restarts at them."""
+    """Advance a model of a mixture; a model that cannot read phrase lists or prompts restarts at ``<s>`` after them."""
     is_prompt = are_prompts(words)
     marked = (words <= FIRST_MARK) | is_prompt
     if not marked.any():
@@ -320,7 +320,7 @@ def _words_with_prompts(part: _Part, words: np.ndarray) -> npt.NDArray[np.int32]
 def _score_part(
     part: _Part, parent: npt.NDArray[np.int32], word: npt.NDArray[np.int32], words: np.ndarray, prompts: np.ndarray
 ) -> npt.NDArray[np.float32]:
-    """Score a trie with a model of a mixture, which skips prompts if it takes none.
+    """Score a trie with a model of a mixture; a model that cannot read prompts skips them.
 
     Args:
         word: Words and prompts of the mixture, [nodes].

@@ -16,8 +16,8 @@ from ninja.lm.protocol import LanguageModel
 class MultiwordLM(UnitLM):
     """A model of words as a `LanguageModel` of multiwords; see `UnitLM`.
 
-    A word that contains the joining character is always split, even if the model knows the whole word. A multiword is
-    known if the model knows every part.
+    A word that contains the joining character is always split, even if the vocabulary contains the whole word. A
+    multiword is known if all its parts are known.
 
     Source: SRILM, ngram(1), ``-multiwords`` and ``-multi-char``; lm/src/MultiwordVocab.cc.
     """
@@ -61,7 +61,7 @@ class _Multiwords(SymbolTable):
         return self._split.get(number) or [number]
 
     def id(self, word: str) -> int | None:
-        """Return the id of a word; None if the model lacks one of its parts."""
+        """Return the id of a word; None if one of its parts is unknown to the model."""
         if self._multi_char not in word:
             return super().id(word)
         parts = self._inner.ids(part for part in word.split(self._multi_char) if part)
@@ -76,7 +76,7 @@ class _Multiwords(SymbolTable):
         return number
 
     def ids(self, words: Iterable[str]) -> list[int]:
-        """Return the id of each word; -1 if the model lacks one of its parts."""
+        """Return the id of each word; -1 if one of its parts is unknown to the model."""
         ids = [self.id(word) for word in words]
         return [-1 if number is None else number for number in ids]
 

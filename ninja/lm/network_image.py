@@ -26,7 +26,7 @@ NAMES = {np.dtype(dtype): name for name, dtype in DTYPES.items() if name != "BF1
 
 
 def safetensors_image(content: dict[str, Any], path: str | os.PathLike[str]) -> list[bytes | memoryview]:
-    """Return the content of a safetensors file in pieces; `path` is used in error messages.
+    """Encode the content of a model file in safetensors, and return its bytes in pieces; `path` is for messages.
 
     Raises:
         ModelError: Safetensors cannot store the type of an array, or a vocabulary of this size.
@@ -47,7 +47,7 @@ def safetensors_image(content: dict[str, Any], path: str | os.PathLike[str]) -> 
 
 
 def image(arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> list[bytes | memoryview]:
-    """Encode arrays and strings as a file; return its bytes in parts.
+    """Encode arrays and strings in safetensors, and return the bytes in pieces.
 
     Arrays of wide types are written first, so that each array is aligned. All `DTYPES` except bfloat16 can be written.
 

@@ -59,7 +59,7 @@ class Perplexity:
 
     @property
     def perplexity(self) -> float:
-        """Perplexity per scored word and end of sentence; NaN if there is none."""
+        """Perplexity per scored word and end of sentence; NaN if nothing is scored."""
         return _perplexity(self.logprob, self.num_words + self.num_sentences - self.num_left_out)
 
     @property
@@ -111,7 +111,7 @@ def measure(lm: LanguageModel, sentences: Iterable[Sequence[str]], path: str | N
     while batch := list(islice(rest, BATCH)):
         ids = [lm.vocabulary.ids(sentence) for sentence in batch]
         if lm.unk is None and any(-1 in numbers for numbers in ids):
-            raise VocabularyError("the text has unknown words, but the model has no <unk>; set oov_score", path)
+            raise VocabularyError("the text contains unknown words, but the model has no <unk>; set oov_score", path)
         # The text may contain <unk> itself.
         is_unknown = [[number in (-1, lm.unk) for number in numbers] for numbers in ids]
         known = [[lm.unk if number == -1 else number for number in numbers] for numbers in ids]

@@ -1,4 +1,4 @@
-"""`LanguageModel`, the protocol of language models, with the options for loading them and devices."""
+"""`LanguageModel`, the protocol of language models, and the options for loading them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ON_CPU = ("auto", "cpu")  # devices on which NumPy can replace torch
 
 
 class _Lock:
-    """The lock of an object in a process; copies of the object, and forked processes, make locks of their own."""
+    """Lock of an object in one process; copies of the object and forked processes create separate locks."""
 
     __slots__ = ("lock", "owner", "process")
 
@@ -69,14 +69,14 @@ def exclusive(method: Method) -> Method:
 class LanguageModel(Protocol):
     """A language model over words that stores the states of histories; models derive from this class.
 
-    A history is the beginning of a sentence, ``<s>`` and the words after it. The model stores the state of each history
-    in a *slot*, which callers refer to by an opaque integer ≥ 0. Every call takes a batch; the result for one history
-    depends on the other histories of the batch by at most 1e-4.
+    A history is the beginning of a sentence: ``<s>`` and the words after it. The model stores the state of each history
+    in a *slot*, which callers refer to by an opaque integer ≥ 0. Every call processes a batch; the other histories in
+    the batch change the result for a history by at most 1e-4.
 
         slot ──advance(word)──► new slot        the old slot stays valid until it is released
           └────logprob(word)──► ln P(word | history)
 
-    Several threads may use one model, each with its own slots; a call waits while another thread is in a call.
+    Several threads may use one model, each with its own slots; a call waits while another thread calls the model.
     """
 
     vocabulary: SymbolTable  # the model's words and ids; all word ids below refer to it
@@ -100,7 +100,7 @@ class LanguageModel(Protocol):
     stateless: bool = False  # slots are plain values, so that concurrent calls need no lock
 
     def __init_subclass__(cls, *, locks: bool = True, **options: Any) -> None:
-        """Make the methods of a subclass `exclusive`; with `locks=False` they are not, as its model locks itself."""
+        """Make the methods of a subclass `exclusive`, unless `locks` is False because the model that it wraps is."""
         super().__init_subclass__(**options)
         for name in _GUARDED if locks and not cls.stateless else ():
             if name in cls.__dict__:
@@ -108,7 +108,7 @@ class LanguageModel(Protocol):
 
     @property
     def end_of_ids(self) -> int:
-        """Upper bound of the word ids that can be scored, exclusive."""
+        """Exclusive upper bound of the word ids that can be scored."""
         return len(self.vocabulary)
 
     @property
@@ -139,7 +139,7 @@ class LanguageModel(Protocol):
         return None
 
     def for_threads(self, count: int) -> list[LanguageModel]:
-        """Return one model per thread: the replicas, else up to `count` twins; an empty list for a single thread."""
+        """Return a model for each thread: the replicas, else up to `count` twins; an empty list for a single thread."""
         twins = (self.twin() for _ in range(count if count > 1 else 0))
         return list(self.replicas) or [twin for twin in twins if twin is not None]
 
@@ -179,7 +179,7 @@ class LanguageModel(Protocol):
         """
 
     def release(self, slots: np.ndarray) -> None:
-        """Free slots, int64 [n], each of them once; later calls may reuse their numbers."""
+        """Free slots, int64 [n], which must not be freed twice; later calls may reuse their numbers."""
 
     def score_trie(self, parent: npt.NDArray[np.int32], word: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
         """Score every node of a trie in one pass; see `ninja.lm.trie.score_trie` and `scores_tries`."""
@@ -216,7 +216,7 @@ class PhraseMark(Protocol):
 
     @property
     def number(self) -> int:
-        """Word id of the phrase list in models that take phrases, at most `FIRST_MARK`."""
+        """Word id of the phrase list in models that read phrase lists, at most `FIRST_MARK`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,7 +310,7 @@ class SlotPool:
         return self._free[self._num_free : self._num_free + count].copy()
 
     def give_back(self, slots: npt.NDArray[np.int64]) -> None:
-        """Free slots, each of them once."""
+        """Free slots, which must not be freed twice."""
         assert self._num_free + len(slots) <= len(self._free), "a slot was released twice"
         self._free[self._num_free : self._num_free + len(slots)] = slots
         self._num_free += len(slots)
@@ -323,7 +323,7 @@ Scalar = TypeVar("Scalar", bound=np.generic)
 
 
 class BatchedLM(LanguageModel, locks=False):
-    """A language model that is called with at most `limit` histories or words at once; None means no limit.
+    """Wrapper that calls a language model with at most `limit` histories or words at once; None means no limit.
 
     If a call runs out of memory, the limit becomes half its batch size for the rest of the run, and the call is
     repeated in smaller batches.

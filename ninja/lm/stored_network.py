@@ -104,7 +104,7 @@ class StoredNetwork:
         """Check the names and shapes of the arrays; every int8 matrix also needs a scale.
 
         Raises:
-            ModelError: An array is missing or unexpected, has another shape or type, or lacks its scale.
+            ModelError: An array is missing or unexpected, has a wrong shape or type, or has no scale.
         """
         names = set(self.arrays) - {f"{name}{SCALE}" for name in self.arrays if self.is_scaled(name)}
         if names != set(shapes):
@@ -240,7 +240,7 @@ def read_content(path: str | os.PathLike[str], content: bytes | None = None) -> 
 
     Args:
         path: The file.
-        content: Its bytes, if they are known.
+        content: The bytes of the file, if they have already been read.
 
     Returns:
         The content; arrays of safetensors are views of the mapped file.

@@ -1,4 +1,4 @@
-"""Scores of decoded sentences by a language model, for confidences."""
+"""Language model scores of decoded sentences, which are features of confidence models."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from ninja.lm.trie import word_logprobs
 
 
 class WordSurprise:
-    """Score the words of sentences with a language model; threads may share it.
+    """Callable that scores the words of sentences with a language model; threads may share it.
 
-    A word that the model lacks is scored as ``<unk>``; if the model has no ``<unk>``, it is skipped: its score is 0.
+    An unknown word is scored as ``<unk>``. If the model has no ``<unk>``, the word is skipped, and its score is 0.
 
     Args:
         lm: The language model.
@@ -55,10 +55,11 @@ def surprise_of_model(model: ConfidenceModel, lm: str | None = None) -> WordSurp
 
     Args:
         model: The confidence model.
-        lm: File of the language model, or name of a shipped one.  [default: the shipped model that `model` names]
+        lm: File of the language model, or name of a shipped model.  [default: the shipped model whose name `model`
+            stores]
 
     Returns:
-        The scores of sentences, or None if the confidence model uses no language model.
+        A function that scores sentences, or None if the confidence model uses no language model.
 
     Raises:
         OptionError: `lm` is missing, is not needed, or has another name than the model used to fit the confidences.

@@ -47,7 +47,7 @@ class Part:
 
 
 def held_out_part(path: str | os.PathLike[str]) -> Part:
-    """Select the sentences of a text to hold out: every 20th, or fewer if that is more than about 5,000.
+    """Select the sentences of a text to hold out: every 20th sentence, but at most about 5,000 sentences.
 
     Raises:
         FormatError: The text has fewer than two sentences.
@@ -155,7 +155,7 @@ def encode(path: str | os.PathLike[str], words: list[str], part: Part | None = N
 
 
 def batches(sentences: Sentences, max_tokens: int, seed: int | tuple[int, int] | None = None) -> list[np.ndarray]:
-    """Group sentences of similar length, so that batches have little padding.
+    """Group sentences of similar length into batches with little padding.
 
     Args:
         sentences: The sentences.

@@ -33,10 +33,10 @@ def score_trie(
 ) -> npt.NDArray[np.float32]:
     """Score the word of every node of a trie, given the words of its ancestors.
 
-    Models with `LanguageModel.scores_tries` score the trie in one pass. Others score it level by level: each distinct
-    history is advanced once, and its slot is released after its last child has been advanced. A level with more than
-    `max_histories` histories is divided into pieces that are completed one by one with all descendants, so that at most
-    `max_histories` slots are in use per level.
+    Models with `LanguageModel.scores_tries` score the trie in one pass. Other models score it level by level: each
+    distinct history is advanced once, and its slot is released after its last child has been advanced. A level with
+    more than `max_histories` histories is divided into pieces, each of which is completed with all its descendants
+    before the next one, so at most `max_histories` slots are in use per level.
 
     Args:
         lm: The language model; all slots that this function creates are released.

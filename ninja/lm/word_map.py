@@ -1,4 +1,4 @@
-"""`WordMap`, the map from the words of a symbol table to those of a language model, and its coverage of lattices."""
+"""`WordMap`, the map from a symbol table to the words of a language model, and `Coverage`, the coverage of lattices."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Coverage:
 
     @property
     def unknown_arcs(self) -> int:
-        """Number of arcs with a word that the model lacks."""
+        """Number of arcs with a word that is unknown to the model."""
         return sum(self.num_arcs[word] for word in self.lacking)
 
     @property
@@ -75,17 +75,17 @@ class Coverage:
 
     @property
     def unknown_words(self) -> int:
-        """Number of distinct words that the model lacks."""
+        """Number of distinct words that are unknown to the model."""
         return len(self.lacking)
 
     @property
     def in_case(self) -> int:
-        """Number of unknown words that the mapping ``"case"`` would find."""
+        """Number of unknown words that the mapping ``"case"`` would map to known words."""
         return len(self.other_case)
 
     @property
     def share(self) -> float:
-        """Fraction of arcs with a word that the model lacks, in [0, 1]."""
+        """Fraction of arcs with a word that is unknown to the model, in [0, 1]."""
         return self.unknown_arcs / self.arcs if self.num_arcs else 0.0
 
     @property
@@ -123,7 +123,7 @@ class Coverage:
 
 
 def added(before: Sequence[Coverage], more: Sequence[Coverage]) -> tuple[Coverage, ...]:
-    """Add the coverages of two parts of a run, which contain one coverage per model; either may be empty."""
+    """Add the coverages of two parts of a run, one coverage per model; either sequence may be empty."""
     return tuple(one + other for one, other in zip(before, more, strict=True)) if before and more else (*before, *more)
 
 
@@ -133,12 +133,12 @@ class WordMap:
     Args:
         words: The symbol table.
         lm: The language model.
-        unk_penalty: Cost added to the cost of <unk> for words that the model lacks. By default the probability of <unk>
-            is divided evenly: the penalty is the natural log of the number of distinct words that <unk> replaced in
-            training. If that number is unknown, it is replaced by the number of words of the table that the model
-            lacks, for which a growing table is completed first.
-        map_words: Fallbacks for words that the model lacks: ``"case"`` looks them up in lower and upper case; ``"unk"``
-            maps the usual spellings of <unk> to the model's <unk>, which may also have any of these spellings.
+        unk_penalty: Cost added to the cost of <unk> for unknown words. By default, the probability of <unk> is divided
+            evenly: the penalty is the natural log of the number of distinct words that <unk> replaced in training. If
+            this number is not known, the number of unknown words in the table is used; a growing table is completed
+            before they are counted.
+        map_words: Fallbacks for unknown words: ``"case"`` looks them up in lower and upper case; ``"unk"`` maps the
+            usual spellings of <unk> to the model's <unk>, which may also have any of these spellings.
         name: Name of the model in messages.
     """
 
@@ -227,7 +227,7 @@ class WordMap:
         return self.lm_word[word], self.extra[word]
 
     def refuse_unknown(self, lattice: Lattice) -> None:
-        """Raise a `VocabularyError` if the model has no <unk> and lacks a word of a lattice."""
+        """Raise a `VocabularyError` if a word of a lattice is unknown to a model without <unk>."""
         if self.unk is not None or (known := self._known[lattice.word]).all():
             return
         lacking = self.words.word(int(lattice.word[~known][0]))
@@ -249,7 +249,7 @@ class WordMap:
         return self.coverage_of(count)
 
     def coverage_of(self, count: npt.NDArray[np.int64]) -> Coverage:
-        """Return the coverage for given numbers of arcs per word id, int64 [num_words]."""
+        """Return the coverage of words from the number of arcs per word id, int64 [num_words]."""
         words = np.flatnonzero(count[: self._known.size])
         words = words[~self._known[words] | (self.lm_word[words] != NO_WORD)]  # without epsilons and sentence marks
         spelled = {number: self.words.word(number) for number in words.tolist()}
@@ -271,7 +271,7 @@ class WordMap:
         )
 
     def unknown_share(self, lattice: Lattice) -> float:
-        """Return the fraction of a lattice's arcs with a word that the model lacks, in [0, 1]."""
+        """Return the fraction of a lattice's arcs with a word that is unknown to the model, in [0, 1]."""
         word = lattice.word
         if word.max(initial=0) >= self._known.size:
             word = word[word < self._known.size]
@@ -287,7 +287,7 @@ class WordMap:
         return _first_known((word.lower(), word.upper()), self.lm) is not None
 
     def _map_unknown(self, unknown: Iterable[int]) -> None:
-        """Look up words that the model lacks in other spellings, according to `map_words`."""
+        """Look up other spellings of unknown words, according to `map_words`."""
         for number in unknown:
             word = self.words.word(number)
             for how, numbers in self.mapped.items():
@@ -303,7 +303,7 @@ class WordMap:
 
 
 def complete(words: SymbolTable, unk_penalty: float | None, *models: LanguageModel) -> None:
-    """Complete a growing table if penalties depend on the number of words that a model lacks."""
+    """Complete a growing table if penalties depend on the number of words that are unknown to a model."""
     if not words.grows or unk_penalty is not None:
         return
     names = [word for word, number in words if number != EPSILON and word not in MARKS]
@@ -376,15 +376,15 @@ class Words:
 
 
 def find(path: str, words: SymbolTable | None, text: str | None) -> SymbolTable:
-    """Return the vocabulary of a model: `words`, else the one in `text`, else ``words.txt`` in the model's directory.
+    """Return the vocabulary of a model: `words`, else `text`, else ``words.txt`` in the model's directory.
 
     Args:
         path: Path of the model.
-        words: Vocabulary given by the user.
+        words: Vocabulary specified by the user.
         text: Vocabulary stored in the model, one word per line, either in the order of ids or each followed by its id.
 
     Raises:
-        ModelError: There is no vocabulary, or the one in the model is damaged.
+        ModelError: There is no vocabulary, or the vocabulary in the model is damaged.
     """
     if words is not None:
         return words

@@ -113,7 +113,7 @@ def test_gpu_that_torch_cannot_use_is_told(monkeypatch, tmp_path):
     driver.touch()
     monkeypatch.setattr(torch.version, "cuda", None)
     assert describe_devices("auto", ["cpu"]) == (
-        "computing on the CPU: torch cannot use the GPU (it is built for the CPU only)"
+        "computing on the CPU: torch cannot use the GPU (it was built without CUDA)"
     )
     assert describe_devices("cpu", ["cpu"]) is None  # as was asked for
     assert describe_devices("auto", [None]) is None  # an n-gram model

@@ -244,7 +244,7 @@ def test_the_key_of_a_server_comes_from_the_environment_only(monkeypatch):
 def test_options_that_do_not_fit_the_server_are_refused():
     with serving("vllm") as server:
         for values, message in (
-            ({"eos": None}, "the server does not name the token that ends a text; set endpoint_eos"),
+            ({"eos": None}, "the server does not report the token that ends a text; set endpoint_eos"),
             ({"eos": "the cat"}, "endpoint_eos is 'the cat', which is 2 tokens"),
             ({"model": "large"}, "the server has no model 'large'; set endpoint_model to one of tiny"),
         ):
@@ -290,7 +290,7 @@ def test_the_command_rescores_with_a_server(tmp_path, capsys):
 
 def test_a_key_that_is_no_header_is_refused_and_not_printed(monkeypatch):
     monkeypatch.setenv(client_module.KEY_VARIABLE, "sk-secret\nX: y")
-    with pytest.raises(OptionError, match="set it to the key alone") as caught:
+    with pytest.raises(OptionError, match="set it to only the key") as caught:
         load("http://127.0.0.1:9/v1/completions", endpoint=options())
     assert "secret" not in str(caught.value)
 

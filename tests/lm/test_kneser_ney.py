@@ -206,7 +206,7 @@ BAD_OPTIONS = {
     "cutoffs are empty, but must be at least 1 and not decrease": {"cutoffs": ()},
     "cutoffs are 0, but": {"cutoffs": (0,)},
     "cutoffs are 2, 1, but": {"cutoffs": (2, 1)},
-    "3 cutoffs, but cutoffs are for n-grams of 2 to 3 words": {"cutoffs": (1, 1, 1)},
+    "3 cutoffs; specify at most one per length, for 2 to 3 words": {"cutoffs": (1, 1, 1)},
     "2 discounts; specify one, or three for counts 1, 2, and 3 or more": {"discounts": (0.5, 0.5)},
     "the discount of count 2 is 2.5, but must be in (0, 2]": {"discounts": (0.5, 2.5, 2.5)},
     "the discount of count 1 is nan, but": {"discounts": (math.nan,)},
@@ -255,7 +255,7 @@ def test_measuring_separates_unknown_words():
 
 def test_measuring_needs_a_word_for_unknown_ones(tmp_path):
     (tmp_path / "lm.arpa").write_text("\\data\\\nngram 1=3\n\n\\1-grams:\n-99 <s>\n-1 </s>\n-1 a\n\n\\end\\\n")
-    with pytest.raises(VocabularyError, match="t: the text has unknown words, but the model has no <unk>"):
+    with pytest.raises(VocabularyError, match="t: the text contains unknown words, but the model has no <unk>"):
         measure(load(tmp_path / "lm.arpa"), [["b"]], "t")
 
 

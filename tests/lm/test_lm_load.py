@@ -131,7 +131,7 @@ def test_bytes_without_their_scales_are_refused(tmp_path, module, scale, reason)
 def test_weights_that_are_not_finite_are_not_written_as_bytes(tmp_path, module):
     with torch.no_grad():
         module.embedding.weight[3, 1] = float("nan")
-    with pytest.raises(ModelError, match=r"weight embedding\.weight is not finite; the training diverged"):
+    with pytest.raises(ModelError, match=r"weight embedding\.weight is not finite: the training diverged"):
         checkpoint.save(Checkpoint(module, WORDS, {}, "int8"), tmp_path / "model.pt")
 
 

@@ -306,6 +306,6 @@ def test_a_checkpoint_is_converted_by_the_name_of_the_output(tmp_path, ninja):
 def test_a_network_that_is_no_lstm_is_not_written(tmp_path):
     from ninja.lm.checkpoint import Checkpoint
 
-    with pytest.raises(ModelError, match="only Ninja's LSTM can"):
+    with pytest.raises(ModelError, match="only Ninja's LSTM can be exported"):
         export.to_onnx(Checkpoint(torch.nn.Linear(1, 1), WORDS, {}), tmp_path / "model.onnx")
     assert list(tmp_path.iterdir()) == []

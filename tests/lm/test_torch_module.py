@@ -153,7 +153,7 @@ def test_a_step_without_a_beginning_and_other_vocabularies_are_refused():
         def step(self, word, state):
             return word, state
 
-    with pytest.raises(ModelError, match=r"Endless has step but not initial_state"):
+    with pytest.raises(ModelError, match=r"Endless defines step but not initial_state"):
         from_module(Endless(), VOCABULARY)
     with pytest.raises(ModelError, match="the vocabulary has 2 words, but the network scores 11"):
         from_module(Whole(), SymbolTable.from_words(["<s>", "</s>"]))

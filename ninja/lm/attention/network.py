@@ -6,8 +6,8 @@ A word trie in depth-first order is divided into blocks that the network reads i
         │   └ d                node    a b c d e f
         └ e ─ f                end     4 3 3 4 6 6     ranks from a node's rank to end − 1: the node and its descendants
 
-In this order every ancestor of a node in a run of ranks is either in the run or an ancestor of the run's first node. So
-a block consists of a run and the path to it, and a node is an ancestor of another if and only if
+In this order, every ancestor of a node in a run of ranks is either in the run or an ancestor of the run's first node.
+Therefore a block consists of a run and the path to it, and a node is an ancestor of another if and only if
 ``rank ≤ other rank < end``.
 """
 
@@ -87,7 +87,7 @@ class Forest:
         return cls(order, upper_rank, np.array(size, np.int64)[order] + np.arange(len(ranks)), np.array(depth)[order])
 
     def blocks(self, size: int) -> list[Block]:
-        """Divide the trie into blocks with runs of `size` nodes; the last may be shorter."""
+        """Divide the trie into blocks with runs of `size` nodes; the last run may be shorter."""
         return [self._block(first, min(first + size, len(self.node))) for first in range(0, len(self.node), size)]
 
     def sentences(self) -> list[Block]:
@@ -178,7 +178,7 @@ class AttentionLM(StatePoolLM):
         """Read blocks of a trie and return the outputs, [blocks, tokens, embedding].
 
         Args:
-            path: Slots of the history before the first token of every block, [words]; empty if that is ``<s>``.
+            path: Slots of the history before the first token of each block, [words]; empty if this token is ``<s>``.
             word: Word ids, [blocks, tokens].
             position: Depth of each word, 0 for ``<s>``, [blocks, tokens].
             mask: True where a token (second dimension) may attend to a token (third), [blocks, tokens, tokens].
@@ -284,7 +284,7 @@ class AttentionLM(StatePoolLM):
             yield forest.node[ranks[in_run]], output.index_select(0, self._tensor(np.flatnonzero(in_run))).float()
 
     def _pieces(self, slots: Ids) -> Iterator[Ids]:
-        """Divide a batch into index arrays of similar depth within `GATHER_BYTES`, the deepest first."""
+        """Divide a batch into pieces of similar depth within `GATHER_BYTES`; yield their indices, deepest first."""
         order = np.argsort(-self._depth[slots], kind="stable")
         first = 0
         while first < len(order):
@@ -295,7 +295,7 @@ class AttentionLM(StatePoolLM):
             first += len(batch)
 
     def _paths(self, slots: Ids) -> Ids:
-        """Return the paths from ``<s>`` to slots that are sorted by falling depth, left-padded with −1, [n, words]."""
+        """Return the paths from ``<s>`` to slots sorted by decreasing depth, left-padded with −1, [n, words]."""
         path = np.empty((len(slots), int(self._depth[slots[0]]) + 1), np.int64)
         for column in range(path.shape[1] - 1, -1, -1):
             path[:, column] = slots

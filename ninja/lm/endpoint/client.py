@@ -1,7 +1,7 @@
 """HTTP client of a completions endpoint: JSON requests on a few connections, repeated if they fail.
 
-Uses `http.client` of the standard library, which needs no dependency, follows no redirects and uses no proxies, so
-that only the host of the URL is contacted.
+Uses `http.client` of the standard library, which adds no dependency. It follows no redirects and uses no proxies, so
+only the host in the URL is contacted.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class _Unusable(Exception):
 
 
 class Client:
-    """Send JSON to the paths of a server, within the limits of a run."""
+    """Client that sends JSON to the paths of a server, within the limits of a run."""
 
     def __init__(self, url: str, options: EndpointOptions) -> None:
-        """Set the server without connecting to it.
+        """Store the server's address and the options, without connecting to the server.
 
         Raises:
             OptionError: The URL has no host, an invalid port, or a user name.
@@ -62,7 +62,7 @@ class Client:
         ):
             raise OptionError(
                 f"{parts.scheme}://{parts.hostname or ''}{parts.path} is not the URL of a server: specify "
-                f"http(s)://HOST:PORT/PATH without user, query and fragment; a key is read from {KEY_VARIABLE}"
+                f"http(s)://HOST:PORT/PATH without user name, query and fragment; the key is read from {KEY_VARIABLE}"
             )
         self.url = url
         self.path = parts.path
@@ -71,7 +71,9 @@ class Client:
         self._headers = {"Content-Type": "application/json", "Accept": "application/json"}
         if key := os.environ.get(KEY_VARIABLE, "").strip():
             if not (key.isascii() and key.isprintable()):  # http.client would show the key in its error
-                raise OptionError(f"{KEY_VARIABLE} has characters that a header cannot have; set it to the key alone")
+                raise OptionError(
+                    f"{KEY_VARIABLE} contains characters that HTTP does not allow; set it to only the key"
+                )
             self._headers["Authorization"] = f"Bearer {key}"
         self._local = threading.local()  # a connection per thread
         self._lock = threading.Lock()
@@ -101,13 +103,13 @@ class Client:
     def send(
         self, path: str, body: dict[str, Any] | None, read: Callable[[Any], Answer], num_tokens: int = 0
     ) -> Answer:
-        """Send a request; if it fails, repeat it after growing pauses.
+        """Send a request; if it fails, repeat it after increasingly long pauses.
 
         Args:
             path: Path of the URL.
             body: JSON to send; None for GET.
-            read: Converts the JSON of the answer; raises ValueError, KeyError, TypeError or IndexError if it is not
-                as expected.
+            read: Converts the JSON of the answer; raises ValueError, KeyError, TypeError or IndexError if the JSON is
+                not as expected.
             num_tokens: Number of tokens in the request.
 
         Raises:
@@ -133,11 +135,11 @@ class Client:
                 problem = f"unexpected answer ({type(error).__name__}: {error})"
         times = counted(self._options.retries + 1, "attempt")
         raise self.error(
-            f"{problem}; gave up after {times}: check the server; scores in the cache are used again", path
+            f"{problem}; gave up after {times}: check the server; the next run reuses the scores in the cache", path
         )
 
     def error(self, problem: str, path: str = "") -> EndpointError:
-        """Return an error that names the server."""
+        """Return an error whose message contains the URL of the server."""
         return EndpointError(problem[:500], self.url if not path else self._at(path))
 
     def _at(self, path: str) -> str:
@@ -157,7 +159,7 @@ class Client:
                     unit = counted(used, name.removeprefix("max_")[:-1])
                     raise self.error(
                         f"the limit endpoint_{name} of {getattr(options, name)} is reached after {unit}; raise it, and "
-                        "set endpoint_cache to use the scores again"
+                        "set endpoint_cache to reuse the scores"
                     )
             self.num_requests += 1
             self.num_tokens += num_tokens
@@ -167,7 +169,7 @@ class Client:
         if waited + pause > self._options.max_seconds:
             raise self.error(
                 f"the limit endpoint_max_seconds of {self._options.max_seconds:g} is reached; raise it, and set "
-                "endpoint_cache to use the scores again"
+                "endpoint_cache to reuse the scores"
             )
 
     def _json(self, path: str, body: dict[str, Any] | None) -> Any:
@@ -184,7 +186,9 @@ class Client:
         response.close()  # so that the connection can be used again
         if len(answer) > MAX_ANSWER:
             self._close()
-            raise self.error(f"the answer has more than {MAX_ANSWER} bytes; send fewer texts (endpoint_batch)", path)
+            raise self.error(
+                f"the answer has more than {MAX_ANSWER} bytes; send fewer texts per request (endpoint_batch)", path
+            )
         if response.status in REPEATED:
             self._close()
             raise _Unusable(f"status {response.status}{_message(answer)}")

@@ -22,22 +22,22 @@ class EndpointOptions:
 
     model: str | None = described(None, "Name of the model on the server.  [default: its only model]")
     bos: str | None = described(
-        None, "Token that begins a text, such as <s>.  [default: the server's, else the token that ends a text]"
+        None, "Token that begins a text, such as <s>.  [default: as reported by the server, else the end token]"
     )
     eos: str | None = described(
-        None, "Token that ends a text, such as </s>; required if the server does not name it (vLLM)."
+        None, "Token that ends a text, such as </s>; required if the server does not report it (vLLM)."
     )
-    cache: str | None = described(None, "File that keeps the scores for later runs; delete it when the model changes.")
+    cache: str | None = described(None, "File that stores scores for later runs; delete it when the model changes.")
     max_requests: int = described(10_000, "Stop after this many requests in the run.")
     max_tokens: int = described(10_000_000, "Stop before the run sends more than this many tokens.")
     max_seconds: float = described(3600.0, "Stop when the run has waited this many seconds for the server.")
     timeout: float = described(60.0, "Seconds to wait for an answer before a request is repeated.")
-    retries: int = described(4, "Number of times to repeat a request that failed, with growing pauses.")
+    retries: int = described(4, "Number of times to repeat a failed request, with increasing pauses.")
     batch: int = described(32, "Number of texts per request (vLLM).")
-    connections: int = described(4, "Number of requests in progress.")
+    connections: int = described(4, "Number of concurrent requests.")
 
     def __post_init__(self) -> None:
-        """Validate the numbers."""
+        """Check that the numbers are in range."""
         for name in ("max_requests", "max_tokens", "batch", "connections"):
             check_range(f"endpoint_{name}", getattr(self, name), least=1)
         check_range("endpoint_retries", self.retries, least=0)

@@ -1,4 +1,4 @@
-"""The tokens of a model behind an endpoint as a `LanguageModel`, and the spelling of words by the server."""
+"""`EndpointPieces`, a language model over the tokens of a server, and the tokenizer of the server."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from ninja.lm.protocol import LanguageModel
 class EndpointPieces(LanguageModel):
     """A language model over the tokens of a server, which computes the scores.
 
-    A slot stores the tokens of a history, so that advancing a history needs no request. `score_trie` sends the fewest
-    texts; algorithms other than ``nbest``, ``cover`` and ``trie`` send each history again when it grows.
+    A slot stores the tokens of a history, so advancing a history needs no request. `score_trie` sends the fewest texts;
+    algorithms other than ``nbest``, ``cover`` and ``trie`` send each history again when it grows.
     """
 
     scores_tries = True
@@ -61,7 +61,7 @@ class EndpointPieces(LanguageModel):
         return int(self._new([(self._server.bos, *pieces.tolist())])[0])
 
     def share(self, slot: int) -> Ids:
-        """Return another reference to a slot, int64 [1]; the slot must be released once for each."""
+        """Return another reference to a slot, int64 [1]; the slot must be released once per reference."""
         self._references[slot] += 1
         return np.array([slot])
 
@@ -124,7 +124,7 @@ class EndpointPieces(LanguageModel):
 
 
 class ServerTokenizer:
-    """A server's tokenizer, with the part of the transformers library's interface that `Spelling` needs."""
+    """A server's tokenizer, which implements the methods of transformers tokenizers that `Spelling` calls."""
 
     unk_token_id = None  # servers do not report it; tokenizers of large models spell any word
 
@@ -145,6 +145,6 @@ class ServerTokenizer:
 
 
 class ServedSpelling(Spelling):
-    """The spelling of words by a server, whose model is assumed to read text with capitals and punctuation."""
+    """Spelling of words by a server; its model is assumed to read text with capitals and punctuation."""
 
     has_written_pieces = True

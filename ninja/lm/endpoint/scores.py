@@ -18,7 +18,7 @@ AT_ONCE = 500  # keys per query; SQLite allows 999
 
 
 class ScoreCache:
-    """Scores of sequences of tokens, and tokens of texts, of one model in an SQLite file that processes may share."""
+    """SQLite file with token sequence scores and tokenized texts of one model; several processes may share the file."""
 
     def __init__(self, path: str | None, model: str) -> None:
         """Open or create a file.
@@ -42,7 +42,7 @@ class ScoreCache:
                 self._file.execute("CREATE TABLE IF NOT EXISTS token (key BLOB PRIMARY KEY, value BLOB) WITHOUT ROWID")
 
     def scores(self, sequences: Sequence[tuple[int, ...]]) -> dict[tuple[int, ...], float]:
-        """Return the stored scores of those sequences that have one."""
+        """Return the scores of the sequences that are in the cache."""
         known = self._values("score", {self._key(np.array(text, np.int32).tobytes()): text for text in sequences})
         return {text: float(value) for text, value in known.items() if isinstance(value, float) and value <= 0.01}
 
@@ -52,7 +52,7 @@ class ScoreCache:
         self._put("score", [row for row in rows if row[1] > -np.inf])
 
     def tokens(self, texts: Sequence[str]) -> dict[str, list[int]]:
-        """Return the stored tokens of those texts that have any."""
+        """Return the tokens of the texts that are in the cache."""
         known = self._values("token", {self._key(text.encode()): text for text in texts})
         return {text: np.frombuffer(value, np.int32).tolist() for text, value in known.items()}
 
@@ -89,6 +89,6 @@ class ScoreCache:
                 yield
             except (sqlite3.Error, ValueError, TypeError) as error:
                 raise ModelError(
-                    f"not a cache of scores, or it cannot be written ({error}); give endpoint_cache another file",
+                    f"not a cache of scores, or it cannot be written ({error}); set endpoint_cache to another file",
                     self._path,
                 ) from error

@@ -47,7 +47,7 @@ class Server(ABC):
 
         Raises:
             EndpointError: The server does not answer as expected.
-            OptionError: The model or a special token must be named, or is unknown.
+            OptionError: The model or a special token must be specified, or is unknown to the server.
         """
         self._client = client
         self._options = options
@@ -56,7 +56,7 @@ class Server(ABC):
         eos = options.eos or names.get("eos_token")
         if not eos:
             raise OptionError(
-                "the server does not name the token that ends a text; set endpoint_eos, such as </s> or <|endoftext|>",
+                "the server does not report the token that ends a text; set endpoint_eos, for example to </s>",
                 client.url,
             )
         self.eos = self._special(eos, "endpoint_eos")
@@ -80,10 +80,10 @@ class Server(ABC):
             sequences: Distinct sequences of at least two tokens, each of which begins with `bos`.
 
         Returns:
-            Natural-log probabilities of `sequences`, and possibly of others; −inf for probability zero.
+            Natural-log probabilities of `sequences`, and possibly of other sequences; −inf for probability zero.
 
         Raises:
-            EndpointError: The server does not return them, or a limit is reached.
+            EndpointError: The server does not return these probabilities, or a limit is reached.
         """
 
     @abstractmethod
@@ -98,11 +98,11 @@ class Server(ABC):
         """Return the id of a special token."""
         tokens = self._tokenize(text)
         if len(tokens) != 1:
-            raise OptionError(f"{option} is {text!r}, which is {len(tokens)} tokens of the model, but must be one")
+            raise OptionError(f"{option} is {text!r}, which consists of {len(tokens)} tokens, but must be one token")
         return tokens[0]
 
     def _models(self) -> dict[str, Any]:
-        """Return the description of the model that the options name."""
+        """Return the server's description of the model that the options specify."""
         models = self._client.send(f"{self._root}/v1/models", None, lambda answer: _by_id(answer["data"]))
         name = self._options.model
         if name is None and len(models) == 1:
@@ -202,7 +202,7 @@ class LlamaCpp(Server):
 
 
 def open_server(client: Client, options: EndpointOptions) -> Server:
-    """Return a server of the kind that the path of the URL indicates."""
+    """Return a `Vllm` or a `LlamaCpp` server, depending on the path of the URL."""
     for kind in (Vllm, LlamaCpp):
         if client.path.endswith(kind.path):
             return kind(client, options)
@@ -257,7 +257,7 @@ def _prompt_scores(text: Tokens, choice: dict[str, Any]) -> list[float]:
 def _next_scores(history: Tokens, tokens: list[int], num_pieces: int, answer: Any) -> list[float]:
     """Return the scores of tokens from an answer of llama.cpp's /completion."""
     if answer.get("truncated"):
-        raise ValueError("the server cut the prompt")
+        raise ValueError("the server truncated the prompt")
     if answer.get("tokens_evaluated", len(history)) != len(history):
         raise ValueError(f"the server read {answer['tokens_evaluated']} tokens of {len(history)}")
     candidates = answer["completion_probabilities"][0]["top_logprobs"]

@@ -34,7 +34,7 @@ class Pieces(LanguageModel, Protocol):
         """Read a text after ``<s>``, and return the slot of this history."""
 
     def share(self, slot: int) -> Ids:
-        """Return another reference to a slot, int64 [1]; the slot must be released once for each."""
+        """Return another reference to a slot, int64 [1]; the slot must be released once per reference."""
 
     def score_below(
         self, slot: int, parent: npt.NDArray[np.int32], word: npt.NDArray[np.int32]

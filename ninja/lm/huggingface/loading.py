@@ -89,7 +89,7 @@ def wrap(
         text_transform: ``"lower"`` to lower-case words, for lattices in upper case.  [default: words are unchanged]
 
     Raises:
-        ModelError: The module returns no logits, or neither the tokenizer nor the configuration has an end-of-text
+        ModelError: The module returns no logits, or neither the tokenizer nor the configuration defines an end-of-text
             piece.
     """
     model.eval()

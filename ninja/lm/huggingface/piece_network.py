@@ -43,11 +43,11 @@ class PieceLM(AttentionLM):
     """A network of the transformers library as a `LanguageModel` over pieces.
 
     The logits must be the product of the last layer's output and an output embedding, as in nearly all networks;
-    `LogitsLM` runs the others. `open_pieces` tests two optional features: continuing from cached keys and values, and
-    reading a trie with a custom attention mask.
+    `LogitsLM` runs all other networks. `open_pieces` tests two optional features: continuing from cached keys and
+    values, and reading a trie with a custom attention mask.
 
-    When a history fills the network's input length L, its first half is dropped. So the first L pieces are predicted
-    from all earlier pieces, and later pieces from the preceding L/2 to L pieces.
+    When a history fills the network's input length L, its first half is dropped. Therefore the first L pieces are
+    predicted from all earlier pieces, and later pieces from the preceding L/2 to L pieces.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ class PieceLM(AttentionLM):
         return int(self._read_texts(np.concatenate(([self._bos], pieces))[None].astype(np.int64))[0])
 
     def share(self, slot: int) -> Ids:
-        """Return another reference to a slot, int64 [1]; the slot must be released once for each."""
+        """Return another reference to a slot, int64 [1]; the slot must be released once per reference."""
         self._references[slot] += 1
         return np.array([slot])
 

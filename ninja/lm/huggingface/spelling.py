@@ -48,7 +48,7 @@ class Spelling:
             tokenizer: A tokenizer of the transformers library.
             bos: Id of the piece that begins a text.
             eos: Id of the piece that ends a text.
-            num_pieces: Number of pieces that the network reads.
+            num_pieces: Number of pieces in the network's vocabulary.
             transform: Applied to words before they are split; ``"lower"`` for lattices in upper case.
             multi_char: Character that separates the parts of multiwords, which is replaced by a space.
             path: Path of the model, for messages.
@@ -88,7 +88,8 @@ class Spelling:
             The offset of each word's pieces in `piece`, and their number, int64 [n].
 
         Raises:
-            ModelError: The tokenizer joins words, has no pieces for a word, or has pieces that the network lacks.
+            ModelError: The tokenizer joins words, has no pieces for a word, or returns pieces that are not in the
+                network's vocabulary.
         """
         if (lacking := len(self.vocabulary) - self._begin.shape[1]) > 0:
             lacking = max(lacking, self._begin.shape[1])
@@ -107,7 +108,7 @@ class Spelling:
         """Return the pieces of a text, int64 [pieces].
 
         Raises:
-            ModelError: The text is empty, or the network lacks one of the pieces.
+            ModelError: The text is empty, or one of its pieces is not in the network's vocabulary.
         """
         (pieces,) = self._split([text])
         if not pieces or max(pieces) >= self._num_pieces:
@@ -116,7 +117,7 @@ class Spelling:
         return np.array(pieces, np.int64)
 
     def known(self, words: Sequence[str]) -> list[bool]:
-        """Return for each word whether the pieces can spell it."""
+        """Return whether the pieces can spell each word."""
         if not self._refuses:
             return [True] * len(words)
         return [

@@ -1,1 +1,1 @@
-"""Networks of other toolkits behind the protocol: ONNX, Caffe2, and modules of torch."""
+"""Networks of other toolkits as language models: ONNX, Caffe2, and torch modules."""

@@ -2,7 +2,7 @@
 
 Each function takes the operator, which contains the arguments, and its input tensors, and returns its output tensors.
 `OPERATORS` lists the supported operators. Gradients, data readers, convolutions and RecurrentNetwork are not supported;
-a model that uses RecurrentNetwork is run by its step net.
+to run a model that uses RecurrentNetwork, use its step net.
 
 Source: caffe2/operators/*.h and the documentation in *.cc, PyTorch 1.x.
 """
@@ -82,7 +82,7 @@ def _rows(operator: Operator, tensor: torch.Tensor, matrix: torch.Tensor, produc
 
 
 def runner(operator: Operator, weights: Mapping[str, torch.Tensor]) -> Callable[[Operator, Tensors], Tensors]:
-    """Return the function of an operator, packing the weight of a product in advance if it is in `weights`."""
+    """Return the function that runs an operator; the weight of a product is packed in advance if it is in `weights`."""
     weight, bias = (weights.get(name) for name in (*operator.inputs, "", "", "")[1:3])
     plain = OPERATORS[operator.type]
     if plain is not _linear or weight is None or bias is None or weight.dtype != torch.float32 or not weight.numel():

@@ -143,5 +143,5 @@ def _values(weight: torch.Tensor) -> Any:
 def _lstm(checkpoint: Checkpoint) -> LSTMLanguageModel:
     if not isinstance(checkpoint.module, LSTMLanguageModel):
         kind = type(checkpoint.module).__name__
-        raise ModelError(f"a {kind} cannot be exported; only Ninja's LSTM can")
+        raise ModelError(f"a {kind} cannot be exported; only Ninja's LSTM can be exported")
     return checkpoint.module

@@ -1,7 +1,7 @@
 """Language models whose network scores all words at once, with a cache of the scores.
 
 After each word, such a network returns a row with the scores of all words. A row of 20,000 scores is five times as
-large as the state of a large LSTM, so rows are not stored with their histories. Instead a history is *evaluated* when
+large as the state of a large LSTM, so rows are not stored with their histories. Instead, a history is *evaluated* when
 its row is first needed, and again if the row is no longer in the cache:
 
     advance(slot, word) ──► stores (parent, word)

@@ -1,4 +1,4 @@
-"""Networks of other toolkits, which read one word and a state per call, or whole histories; on any runtime."""
+"""Networks of other toolkits on any runtime, which read either one word and a state per call, or whole histories."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class StepNetwork:
 
         Args:
             word: Word ids, int64 [n].
-            state: The parts of the state, [n, …] each.
+            state: The parts of the state, each [n, …].
 
         Returns:
             The scores of all words, float [n, words], and the new state.
@@ -51,13 +51,13 @@ class StepNetwork:
             raise ModelError(f"{shape}, expected [batch, words]", self.path)
         if len(after) != len(self.parts):
             raise ModelError(
-                f"the network returns {len(after)} parts of the state, but takes {len(self.parts)}", self.path
+                f"the network returns {len(after)} parts of the state, but reads {len(self.parts)}", self.path
             )
         new = []
         for part, rows in zip(self.parts, after, strict=True):
             moved = rows.movedim(part.axis, 0) if rows.dim() == part.start.dim() + 1 else rows
             if moved.shape != (len(word), *part.start.shape):
-                message = f"the network returns the state {part.name} with shape {list(rows.shape)}, but takes another"
+                message = f"the network returns the state {part.name} with shape {list(rows.shape)}, but reads another"
                 raise ModelError(message, self.path)
             new.append(moved)
         return score, tuple(new)

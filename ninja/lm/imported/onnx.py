@@ -40,7 +40,7 @@ def open_model(path: str, options: LoadOptions) -> StepLM | HistoryLM:
     """Open an ONNX model as a language model; see `ninja.lm.load`.
 
     Raises:
-        ModelError: The file is damaged, has unsupported inputs or outputs, or `onnx_check.check` refuses it.
+        ModelError: The file is damaged, has unsupported inputs or outputs, or is rejected by `onnx_check.check`.
     """
     onnx_check.check(path)
     session = _session(path, options.device)

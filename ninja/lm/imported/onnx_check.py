@@ -1,8 +1,8 @@
 """Check an ONNX model before onnxruntime reads it: its operators, and the size of every tensor.
 
-onnxruntime has operators that read files (``EPContext``), weights that are memory addresses, and endless loops. So only
-the listed standard operators are allowed, and no subgraphs, functions or sparse tensors. Einsum and OneHot are not
-listed, as onnxruntime 1.31 reads out of bounds if their arguments are empty.
+onnxruntime supports operators that read files (``EPContext``), weights that are memory addresses, and endless loops.
+Therefore only the listed standard operators are allowed; subgraphs, functions and sparse tensors are not. Einsum and
+OneHot are not listed, as onnxruntime 1.31 reads out of bounds if their arguments are empty.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ def check(path: str) -> None:
     """Check that onnxruntime can safely read a model.
 
     Raises:
-        ModelError: The file is damaged, has an operator that is not in `OPERATORS`, or weights outside the file's
-            directory.
+        ModelError: The file is damaged, contains an operator that is not in `OPERATORS`, or refers to weights outside
+            its directory.
     """
     with needed_for("an ONNX model", path):
         import onnx
@@ -94,7 +94,7 @@ def _constants(nodes: Any, path: str) -> Iterator[Any]:
 
 
 def _check_tensor(tensor: Any, name_of: Any, path: str) -> None:
-    """Check that a tensor has exactly the bytes that its shape and type need."""
+    """Check that a tensor has exactly as many bytes as its shape and type require."""
     try:
         kind = name_of(tensor.data_type)
     except ValueError:

@@ -45,8 +45,8 @@ def from_module(
         max_batch: Maximum number of histories per call of the module.  [default: no limit]
 
     Raises:
-        ModelError: The module lacks these methods, returns tensors of wrong shapes, or does not return one score per
-            word.
+        ModelError: The module does not define these methods, returns tensors of wrong shapes, or does not return one
+            score per word.
         OptionError: `max_batch` is below 1, or torch cannot use the device.
     """
     known = Words.of(words, bos=bos, eos=eos, unk=unk, unk_words=unk_words)
@@ -59,7 +59,7 @@ def from_module(
 def _steps(module: Any, batch_dim: int | Sequence[int], device: torch.device) -> StepNetwork:
     """Return the network of a module that defines `step` and `initial_state`."""
     if not hasattr(module, "initial_state"):
-        raise ModelError(f"{type(module).__name__} has step but not initial_state(batch); add this method")
+        raise ModelError(f"{type(module).__name__} defines step but not initial_state(batch); add this method")
     with torch.inference_mode():
         state = module.initial_state(1)
     single = isinstance(state, torch.Tensor)

@@ -50,7 +50,7 @@ def _scale_offset(component: Component, writable: list[bool]) -> Operation:
 
 
 def _normalize(component: Component, writable: list[bool]) -> Operation:
-    """Scale each block to a root mean square; optionally append the logarithm of the original."""
+    """Scale each block to the target root mean square; optionally append the logarithm of the original one."""
     block, target = int(component.numbers["block_dim"]), component.numbers["target_rms"]
     blocks = component.input_dim // block
 
@@ -86,7 +86,7 @@ def _lstm(component: Component, writable: list[bool]) -> Operation:
 
 
 def _gru(component: Component, writable: list[bool]) -> Operation:
-    """Compute [h | c] from [z | r | h's part | previous c | previous s], s = c or its projection."""
+    """Compute [h | c] from [z | r | input part of h | previous c | previous s], where s is c or its projection."""
     cells = component.output_dim // 2
     recurrent = component.arrays["weight"].shape[1]
     product = _networks.Product(np.ascontiguousarray(component.arrays["weight"]), None)
@@ -103,7 +103,7 @@ def _gru(component: Component, writable: list[bool]) -> Operation:
 
 
 def _output_gru(component: Component, writable: list[bool]) -> Operation:
-    """Compute [h | c] from [z | h's part | previous c]."""
+    """Compute [h | c] from [z | input part of h | previous c]."""
     weight = component.arrays["weight"]  # [cells]
 
     def run(parts: list[Floats]) -> Floats:

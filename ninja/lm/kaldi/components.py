@@ -78,11 +78,11 @@ class Fields:
         return float(number)
 
     def flag(self, token: str) -> bool:
-        """Return a boolean field; False if the component lacks it."""
+        """Return a boolean field; False if the component has no such field."""
         return self.has(token) and self._take(token, lambda v: isinstance(v, bool), "neither T nor F")
 
     def dim(self, *tokens: str) -> int:
-        """Return the width that the first of these fields gives; fields that the component lacks are skipped."""
+        """Return the width in the first of these fields that the component has."""
         token = next((name for name in tokens if self.has(name)), tokens[0])
         value = self.integer(token)
         if not 0 < value <= LARGEST_DIM:
@@ -169,7 +169,7 @@ def _truncation(fields: Fields) -> Component:
 
 
 def _scaling(fields: Fields, dim: int, scale: Array, offset: Array) -> Component:
-    """Scale and shift each column; fewer scales than columns apply to each block of columns."""
+    """Scale and shift each column; if there are fewer scales than columns, they apply to each block of columns."""
     if dim % len(scale) or len(scale) != len(offset):
         fields.fail(f"there are {len(scale)} scales and {len(offset)} offsets for a width of {dim}")
     arrays = {

@@ -5,8 +5,8 @@
     dim-range-node name=lstm1.c input-node=lstm1.lstm_nonlin dim-offset=0 dim=200
     output-node name=output input=output.affine objective=linear
 
-A language model reads one word at a time, so nodes that need later words, or words before the first, are rejected; so
-are descriptors that depend on the time or choose between inputs.
+A language model reads one word at a time, so nodes that need later words, or words before the first, are rejected.
+Descriptors that depend on the time or choose between inputs are rejected too.
 
 Source: Kaldi, nnet3/nnet-nnet.cc and nnet3/nnet-descriptor.h.
 """
@@ -33,7 +33,7 @@ Fail = Callable[[str], NoReturn]  # raises a typed error with the position in th
 
 @dataclass(frozen=True, slots=True)
 class _Reference:
-    """Reference in a descriptor to a node at a time offset, multiplied by a scale."""
+    """Reference in a descriptor to the value of a node at a time offset, multiplied by a scale."""
 
     node: str
     offset: int
@@ -215,11 +215,13 @@ class _Descriptor:
         return result
 
     def _optional(self, part: _Sum) -> _Sum:
-        """Treat a part as zeros where it is undefined; all its terms must be defined from the same step on."""
+        """Replace a part with zeros where it is undefined; all its terms must be defined from the same step on."""
         needed = {reference.offset for reference in part.references if not reference.optional}
         delayed = any(offset < 0 for offset in needed)
         if delayed and (len(needed) > 1 or part.constant or any(r.optional for r in part.references)):
-            self.fail("IfDefined over a sum whose terms begin at different steps is not supported; put it into the Sum")
+            self.fail(
+                "IfDefined over a sum whose terms begin at different steps is not supported; use a Sum of IfDefined"
+            )
         return part.transform(lambda reference: replace(reference, optional=True))
 
 
@@ -268,7 +270,7 @@ def _node(name: str, line: _Line, sums: list[_Sum], dims: Mapping[str, int]) -> 
         return Node(name, None, tuple(parts), 0, width)
     first, dim = line.integer("dim-offset", 0), dims[name]
     if first + dim > width:
-        line.fail(f"columns {first} to {first + dim - 1} are selected from a node that has {width}")
+        line.fail(f"columns {first} to {first + dim - 1} are selected from a node that has {width} columns")
     return Node(name, None, tuple(parts), first, dim)
 
 

@@ -1,4 +1,4 @@
-"""Read Kaldi's nnet3 networks (``final.raw``), binary or text: a graph of nodes and the components they apply.
+"""Read Kaldi's nnet3 networks (``final.raw``) in binary or text format: a graph of nodes, and their components.
 
     <Nnet3> ⏎ configuration lines ⏎ empty line
     <NumComponents> 18
@@ -38,7 +38,7 @@ class Nnet3:
 
 
 def read(path: str | os.PathLike[str]) -> Nnet3:
-    """Read a network; gzip is unpacked.
+    """Read a network, optionally compressed with gzip.
 
     Raises:
         FormatError: The file is not an nnet3 network, is truncated or damaged, has an unsupported component or

@@ -83,7 +83,7 @@ class KaldiModel:
 
 
 def read(path: str | os.PathLike[str]) -> KaldiModel:
-    """Read a Kaldi RNNLM, given by its directory or by a network in it.
+    """Read a Kaldi RNNLM from its directory; `path` is the directory, or a network file in the directory.
 
     Raises:
         ModelError: A file is missing, or two files contradict each other.
@@ -151,12 +151,12 @@ def _matrix(path: str, dim: int) -> Array:
     if matrix.shape[1] != dim:
         raise ModelError(f"the dimension of the embeddings is {matrix.shape[1]}, but the network expects {dim}", path)
     if not np.isfinite(matrix).all():
-        raise ModelError("it contains NaN or infinity: the training diverged; use an earlier iteration", path)
+        raise ModelError("the matrix contains NaN or infinity: the training diverged; use an earlier iteration", path)
     return matrix
 
 
 def _features(path: str, weight: Array, num_words: int) -> Features:
-    """Read ``word_feats.txt``: for each word a line of its id and pairs of a feature and its value."""
+    """Read ``word_feats.txt``, in which each line contains a word id and pairs of a feature and its value."""
     content = content_of(path)
     length = _numbers_per_line(content)
     if len(length) != num_words:
@@ -208,7 +208,7 @@ def _numbers(content: bytes, path: str) -> npt.NDArray[np.float64]:
                 except ValueError:
                     message = f"{field[:40]!r} is not a number; features are pairs of numbers"
                     raise FormatError(message, path, line=line) from None
-        raise FormatError(f"its numbers cannot be read: {error}", path) from error
+        raise FormatError(f"the numbers of this file cannot be read: {error}", path) from error
 
 
 def _special(directory: str) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Class tokens in text, and the replacement of phrases with the tokens of their classes."""
+"""Class tokens in text, and the replacement of phrases with class tokens."""
 
 from __future__ import annotations
 
@@ -30,16 +30,17 @@ class _Node:
 
 
 class Tagger:
-    """Replace phrases with the tokens of their classes, from left to right; the longest phrase at a word wins.
+    """Tagger that replaces phrases with class tokens from left to right; the longest phrase at each word is replaced.
 
-    If a phrase belongs to several classes, its occurrences are assigned to these in turn, so that the counts are shared
-    evenly and the result is deterministic. Class tokens in the text are not changed.
+    If a phrase belongs to several classes, its occurrences are assigned to these classes in turn, so the counts are
+    shared evenly and the result is deterministic. Class tokens in the text are not changed.
 
     Args:
         phrases: Phrases by class token.
 
     Raises:
-        OptionError: A class name is not a class token, a phrase is empty or contains one, or there are no phrases.
+        OptionError: A class name is not a class token, a phrase is empty or contains a class token, or there are no
+            phrases.
     """
 
     def __init__(self, phrases: Mapping[str, Iterable[str]]) -> None:
@@ -118,7 +119,7 @@ class Tagger:
             shown = _first([f"{text!r} ({', '.join(node.classes)})" for text, node in self._shared.items()])
             phrases = counted(len(self._shared), "phrase belongs", "phrases belong")
             occurrences = counted(count, "occurrence was", "occurrences were")
-            lines.append(f"{phrases} to several classes: {shown}; {occurrences} assigned to these in turn")
+            lines.append(f"{phrases} to several classes: {shown}; {occurrences} assigned to these classes in turn")
         return lines
 
 

@@ -60,8 +60,8 @@ def encode(
 ) -> Text:
     """Encode a text as word ids; empty sentences are skipped.
 
-    Words outside the `vocabulary`, or with a count below `min_count`, are replaced with ``<unk>``, except those in
-    `keep`.
+    Words outside the `vocabulary`, or with a count below `min_count`, are replaced with ``<unk>``; words in `keep` are
+    never replaced.
 
     Raises:
         FormatError: There is no sentence, a sentence contains ``<s>`` or ``</s>``, or a word is empty or contains white
@@ -119,7 +119,7 @@ def encode(
 def count_ngrams(text: Text, order: int, report: Report | None = None) -> list[Ngrams]:
     """Count the n-grams of a text; ``<s>`` occurs only as the first word, and ``</s>`` only as the last.
 
-    Uses 8 bytes of memory per word of the text and about 60 per distinct n-gram.
+    Uses 8 bytes of memory per word of the text, and about 60 bytes per distinct n-gram.
 
     Args:
         text: The encoded text.

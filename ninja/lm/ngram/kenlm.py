@@ -31,11 +31,11 @@ class KenLM(LanguageModel):
 
     Args:
         path: Path of the file.
-        words: Words to score; those that the model lacks are ignored.  [default: the words that ``build_binary``
-            appends to the file]
+        words: Words to score; words that are unknown to the model are ignored.  [default: the words that
+            ``build_binary`` appends to the file]
 
     Raises:
-        ModelError: The file is damaged or lacks ``</s>``, or `words` is None and the file contains no words.
+        ModelError: The file is damaged, the model has no ``</s>``, or `words` is None and the file contains no words.
     """
 
     takes_oov_score = True

@@ -68,7 +68,9 @@ class NgramOptions:
                 f"cutoffs are {', '.join(map(str, self.cutoffs)) or 'empty'}, but must be at least 1 and not decrease"
             )
         if len(self.cutoffs) > max(1, self.order - 1):
-            raise OptionError(f"{len(self.cutoffs)} cutoffs, but cutoffs are for n-grams of 2 to {self.order} words")
+            raise OptionError(
+                f"{len(self.cutoffs)} cutoffs; specify at most one per length, for 2 to {self.order} words"
+            )
         if self.discounts is not None:
             if len(self.discounts) not in (1, 3):
                 raise OptionError(
@@ -186,7 +188,7 @@ def train_ngram(
     """Train an n-gram model with interpolated, modified Kneser–Ney smoothing.
 
     Class tokens (``@name``) are treated as ordinary words. Uses 8 bytes of memory per word of the text, and about 100
-    per distinct n-gram.
+    bytes per distinct n-gram.
 
     Args:
         sentences: Word sequences without ``<s>`` and ``</s>``; see `ninja.lm.text.read_sentences`.
@@ -200,7 +202,7 @@ def train_ngram(
     Raises:
         FormatError: There is no sentence, a sentence contains ``<s>`` or ``</s>``, or a word is empty or contains white
             space.
-        OptionError: An option is out of range, `vocabulary` and `min_count` are both given, or `unk_share` leaves
+        OptionError: An option is out of range, `vocabulary` and `min_count` are both specified, or `unk_share` leaves
             probability 0 for a word that does not occur in the text.
         VocabularyError: All words were replaced with ``<unk>``.
     """

@@ -113,7 +113,7 @@ def read_arpa(path: str) -> NgramLM:
     off.
 
     Raises:
-        ModelError: The file is damaged or truncated, or differs from its n-gram counts; the error names the line.
+        ModelError: The file is damaged or truncated, or its n-gram counts are wrong; the error contains the line.
 
     Source: SRILM, ngram-format(5).
     """
@@ -148,13 +148,13 @@ def read_const_arpa(path: str, words: SymbolTable | None = None) -> NgramLM:
         words: Symbol table.  [default: ``words.txt`` in the same directory]
 
     Raises:
-        ModelError: The file is damaged or truncated (the error gives the byte offset), the symbol table is missing, or
-            it lacks a word.
+        ModelError: The file is damaged or truncated (the error contains the byte offset), the symbol table is missing,
+            or a word is not in the symbol table.
     """
     table = find(path, words, None)
     model, word_id, _, eos, unk = _lm.read_const_arpa(_content(path), path)
     if eos < 0:
-        raise ModelError("the model never ends a sentence: it lacks </s>", path)
+        raise ModelError("the model has no </s>, so it cannot score the end of a sentence; build it again", path)
     spelled = _spelled(word_id, table, path)
     spelled[eos] = "</s>"
     return NgramLM(model, spelled, path, None if unk < 0 else unk)
@@ -170,8 +170,8 @@ def read_grammar(path: str, words: SymbolTable | None = None) -> NgramLM:
         words: Symbol table.  [default: the table in the file, else ``words.txt`` in the same directory]
 
     Raises:
-        ModelError: The file is damaged or truncated (the error gives the byte offset); two back-off arcs, or two arcs
-            with the same word, leave a state; or the symbol table is missing or lacks a word.
+        ModelError: The file is damaged or truncated (the error contains the byte offset); two back-off arcs, or two
+            arcs with the same word, leave a state; or the symbol table is missing or does not contain a word.
     """
     grammar = _lm.Grammar(_content(path), path)
     table = words

@@ -1,1 +1,1 @@
-"""Recurrent networks as language models: states are rows of a pool, and each call computes one step of a batch."""
+"""Recurrent networks as language models: states are rows of a pool, and a call computes one step for a batch."""

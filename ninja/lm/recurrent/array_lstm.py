@@ -1,6 +1,6 @@
 """Networks as language models with pooled states and cached normalisers, and the LSTM on NumPy.
 
-`PoolLM` is the base class, whichever library computes; `ArrayPoolLM` is the one for NumPy, which runs one step for a
+`PoolLM` is the base class for all libraries. `ArrayPoolLM` is the base class for NumPy, which computes one step for a
 batch of histories per call.
 """
 
@@ -37,7 +37,7 @@ class PoolLM(LanguageModel, ABC):
 
     A row contains the network's output after the last word of a history; the product of the output and a word's
     embedding is the score of that word. The log-normaliser of a history, exact or estimated by a trained network, is
-    computed once, when the first word after the history is scored. Subclasses choose the library that computes.
+    computed once, when the first word after the history is scored. Subclasses implement the computation on a library.
     """
 
     _num_parameters: int | None = None
@@ -62,7 +62,7 @@ class PoolLM(LanguageModel, ABC):
         self._start_normaliser = np.float32(np.nan)
 
     def _empty(self) -> None:
-        """Reset the pool to no slots."""
+        """Remove all slots from the pool."""
         self._normaliser = np.empty(0, np.float32)  # [capacity], NaN = not computed yet
         self._slots = SlotPool(self._grow)
 
@@ -190,7 +190,7 @@ class WordVectors(Protocol):
         """Number of words, and width."""
 
     def rows(self, words: np.ndarray, width: int | None = None) -> Floats:
-        """Return the vectors of words, or their first `width` numbers, float32 [n, width]."""
+        """Return the vectors of words, or their first `width` components, float32 [n, width]."""
 
     def table(self, words: np.ndarray) -> tuple[npt.NDArray[Any], Floats | None, npt.NDArray[np.int32]]:
         """Return a matrix, the scales of its rows if it has any, and the row of each word, int32 [n]."""
@@ -198,7 +198,7 @@ class WordVectors(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Embedding:
-    """A vector for each word, in the precision of its file."""
+    """A vector for each word, in the precision of the model file."""
 
     weight: npt.NDArray[Any]  # float32 or int8 [words, width]
     scale: Floats | None = None  # scale of each int8 row, float32 [words]
@@ -278,7 +278,7 @@ class ArrayPoolLM(PoolLM):
         self.release(np.array([after, before]))
 
     def _advance(self, old: Slots, new: Slots, words: np.ndarray) -> None:
-        """Fill rows of new slots after sorted old ones; threads call this concurrently.
+        """Compute the rows of new slots from the rows of sorted old slots; threads call this concurrently.
 
         A row of zeros is the state before ``<s>``.
         """
@@ -340,7 +340,7 @@ class ArrayPoolLM(PoolLM):
         return _networks.logsumexp(np.stack(parts, 1).reshape(-1), len(output))
 
     def _in_pieces(self, compute: Callable[[slice], None], num_rows: int, fewest: int = FEWEST_ROWS) -> None:
-        """Compute all rows of a batch, in pieces of the requested size or as `RowThreads.run` divides it."""
+        """Compute all rows of a batch in pieces, whose size is either set by the options or by `RowThreads.run`."""
         if self._max_batch is None:
             self._threads.run(compute, num_rows, fewest)
             return

@@ -23,8 +23,8 @@ LOGIT_WORDS = 4096  # words whose logits are computed at once for the normaliser
 class StatePoolLM(PoolLM):
     """A `LanguageModel` that runs a PyTorch network; its pool of states is kept on the network's device.
 
-    Subclasses implement `_step`, which computes the row of a history from that of its parent, and call `_begin` at the
-    end of `__init__`.
+    Subclasses implement `_step`, which computes the row of a history from the row of its parent, and call `_begin` at
+    the end of `__init__`.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class StatePoolLM(PoolLM):
             output: Offset of the network's output in a row.
             options: Load options; scores are normalised by default.
             first_word: The normaliser excludes words with smaller ids.
-            normaliser: Estimates the log-normaliser from outputs, float32 [n, embedding] → [n, 1]. [default: compute
+            normaliser: Estimates the log-normalisers from outputs, float32 [n, embedding] → [n, 1].  [default: compute
                 them exactly]
         """
         super().__init__(words, options, estimates=normaliser is not None)
@@ -139,7 +139,7 @@ class StatePoolLM(PoolLM):
         return self._log_normalisers(self._outputs(slots))
 
     def _in_pieces(self, compute: Callable[[slice], None], num_rows: int) -> None:
-        """Compute all rows of a batch, in pieces of the requested size or of one that suits the device."""
+        """Compute all rows of a batch in pieces, whose size is either set by the options or suits the device."""
         if self._max_batch is None and self._device.type == "cpu":
             self._threads.run(compute, num_rows)
             return
