@@ -102,7 +102,7 @@ def application(scorer: Scorer, options: ServeOptions = ServeOptions(), *, token
 
 
 class _Advice(NamedTuple):
-    """Parts of the messages about the limits of a kind of request."""
+    """Parts of the messages about the limits of one type of request."""
 
     too_large: str
     not_done: str
@@ -222,7 +222,7 @@ class _Api:
         return self._json(self._document)
 
     async def docs(self, request: Request) -> Response:
-        """Return the page about the endpoints."""
+        """Return the page that documents the endpoints."""
         return self._html(reference_page(self._document))
 
     async def index(self, request: Request) -> Response:
@@ -274,7 +274,7 @@ class _Api:
         lattice = read_lattice(content, request.format, request.key, scorer.vocabularies)
         if lattice.num_arcs > options.max_lattice_arcs:
             most = options.max_lattice_arcs
-            message = f"the lattice has {lattice.num_arcs} arcs; at most {most} are allowed, prune it first"
+            message = f"the lattice has {lattice.num_arcs} arcs, but at most {most} are allowed; prune it first"
             raise Problem(413, message, lattice.key)
         phrases = scorer.phrases(lattice.key, request.lists, request.entities)
         if time.monotonic() > received + options.max_seconds:
@@ -308,7 +308,8 @@ class _Api:
         transcript = read_transcript(content, request.format)
         if transcript.num_arcs > options.max_lattice_arcs:
             most = options.max_lattice_arcs
-            raise Problem(413, f"the transcript has {transcript.num_arcs} words; at most {most} are allowed, divide it")
+            message = f"the transcript has {transcript.num_arcs} words, but at most {most} are allowed; divide it"
+            raise Problem(413, message)
         return _Correction(transcript, is_value=request.is_value), lists
 
     async def _corrected_utterances(
@@ -350,7 +351,7 @@ class _Api:
         scheme, _, token = headers.get("authorization", "").partition(" ")
         sent = token.strip().encode("utf-8", "surrogateescape")
         if scheme.lower() != "bearer" or not hmac.compare_digest(sent, self._token):
-            message = "the header 'Authorization: Bearer TOKEN' is missing or has another token"
+            message = "the header 'Authorization: Bearer TOKEN' is missing, or its token is wrong"
             raise Problem(401, message, headers={"WWW-Authenticate": "Bearer"})
 
     def _failed(self, error: Exception, fields: dict[str, Any]) -> Response:

@@ -1,4 +1,4 @@
-"""`Corrections`: correct the transcripts of requests with the phrases of requests and of the server's lists."""
+"""`Corrections`, which corrects transcripts with the phrases of a request and of the server's phrase lists."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Corrections:
             entities: Phrases by class.
 
         Raises:
-            Problem: There is no such list, no phrase is given, or a phrase is invalid.
+            Problem: There is no such list, the request contains no phrases, or a phrase is invalid.
         """
         if unknown := [name for name in names if name not in self._lists]:
             raise unknown_list(unknown[0], self._lists)
@@ -87,7 +87,7 @@ class Corrections:
             except FormatError as error:
                 raise Problem(422, f"entities: {error}") from error
         if not lists:
-            raise Problem(400, "no phrases are given; the field is entities or lists")
+            raise Problem(400, "the request contains no phrases; specify entities or lists")
         return lists
 
     def correct(
@@ -119,8 +119,8 @@ class Corrections:
             if time.monotonic() > until:
                 raise Problem(504, "the time limit has passed")
             if len(words) > MAX_WORDS:
-                message = f"an utterance has {len(words)} words; at most {MAX_WORDS} are allowed"
-                raise Problem(413, f"{message}, divide it into segments", lattice.key)
+                message = f"an utterance has {len(words)} words, but at most {MAX_WORDS} are allowed"
+                raise Problem(413, f"{message}; divide it into segments", lattice.key)
             return corrector.changes(words, lists, confidences)
 
         return corrected_list(lattice, changes_of, Scales(), WrittenWords(lattice.words, BASIC))
@@ -131,7 +131,7 @@ def read_transcript(body: bytes, format_name: str | None) -> Transcript:
 
     Args:
         body: The content of a file, not compressed.
-        format_name: Name of its format; None detects it.
+        format_name: Name of the format; None detects it.
 
     Raises:
         NinjaError: The body or one of its utterances cannot be read.
@@ -140,7 +140,7 @@ def read_transcript(body: bytes, format_name: str | None) -> Transcript:
     format = format_of(stream.head(HEAD), format_name)
     if format is None or not _is_correctable(format):
         name = "the body is a Kaldi archive" if format is None else f"the format is {format.name}"
-        raise OptionError(f"{name}, but transcripts have the formats {', '.join(correctable())}; rescore it instead")
+        raise OptionError(f"{name}, but transcript formats are {', '.join(correctable())}; rescore the body instead")
     content = Content(stream, "")  # no file has this name
     content.key = DEFAULT_KEY
     lattices: list[ListLattice] = []

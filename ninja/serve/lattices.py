@@ -1,4 +1,4 @@
-"""Lattices in the bodies of requests and responses; no file is opened, whatever a body names."""
+"""Lattices in the bodies of requests and responses; no file is opened, even if a body contains a file name."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ NO_TABLE = "the lattice contains word ids, but this server was started without -
 
 
 class Vocabularies:
-    """The symbol table that all requests share, to which new words of requests are added.
+    """The symbol table that all requests share, to which the new words of requests are added.
 
-    When requests have added `most` words, later requests get a new table, so that memory use is bounded.
+    When requests have added `most` words, later requests get a new table, which limits the memory use.
 
     Args:
         base: Symbol table of lattices that contain word ids, or None.
@@ -64,14 +64,14 @@ class Vocabularies:
         return Vocabulary(SymbolTable.growing() if self._base is None else self._base.growing_copy(), self._known)
 
     def refuse_new_words(self, lattice: Lattice) -> None:
-        """Refuse a lattice with words that its request has added to the table, for a format that stores ids only.
+        """Check, for a format that stores only ids, that a lattice contains no words that requests have added.
 
         Raises:
-            VocabularyError: The lattice has such a word, or the server has no symbol table.
+            VocabularyError: The lattice contains such a word, or the server has no symbol table.
         """
         used, known = np.unique(lattice.word), self._known
         if known is None or (used >= len(known)).any() or not known[used].all():
-            message = "the format stores word ids, but the server's symbol table lacks words of the lattice"
+            message = "the format stores word ids, but not all words of the lattice are in the server's symbol table"
             raise VocabularyError(f"{message}; choose a format that spells words", key=lattice.key)
 
     def attach(self, lattice: Lattice) -> Lattice:
@@ -79,7 +79,7 @@ class Vocabularies:
 
         Raises:
             VocabularyError: The lattice contains ids, but there is no symbol table for them.
-            TableError: The symbol table lacks a word id.
+            TableError: A word id is not in the symbol table.
         """
         vocabulary = self.current()
         words = vocabulary.words
@@ -100,7 +100,7 @@ class Vocabularies:
 
 
 def unpacked(body: bytes, most: int, advice: str) -> bytes:
-    """Decompress a body if it is gzip.
+    """Decompress a body if it is compressed with gzip.
 
     Args:
         body: The body.
@@ -128,8 +128,8 @@ def read_lattice(body: bytes, format: str | None, key: str | None, vocabularies:
 
     Args:
         body: The content of a file, not compressed.
-        format: Name of its format; None detects it.
-        key: Key of the result; None keeps the key in the body, if its format stores keys.
+        format: Name of the format; None detects it.
+        key: Key of the result; None keeps the key in the body, if the format stores keys.
         vocabularies: Symbol tables of the server.
 
     Raises:
@@ -144,7 +144,7 @@ def read_lattice(body: bytes, format: str | None, key: str | None, vocabularies:
         if entry_key and key is None and entry.key != entry_key:
             lattices[-1] = entry.with_key(entry_key)
         if len(lattices) > 1:
-            raise FormatError("the body contains several lattices; send each in a request of its own", BODY)
+            raise FormatError("the body contains several lattices; send each lattice in a separate request", BODY)
     if not lattices:
         raise FormatError("the body contains no lattice", BODY)
     lattice = lattices[0]
@@ -188,7 +188,7 @@ def format_of(head: bytes, name: str | None) -> Format | None:
     if format is None:
         format = by_mark(head)
         if format is None and not is_kaldi(head[:KALDI_HEAD]):
-            reason = refusal(head) or other_kind(head) or "the format is not recognised; name it in 'format'"
+            reason = refusal(head) or other_kind(head) or "the format is not recognised; specify it in 'format'"
             raise FormatError(reason, BODY)
     return format
 
@@ -197,24 +197,25 @@ def _named(name: str) -> Format | None:
     """Return the format with a name; None for Kaldi archives.
 
     Raises:
-        OptionError: There is no such format; options, which may name files, are not allowed.
+        OptionError: There is no such format, or the name contains options, which are not allowed as they may refer to
+            files.
     """
     if name == KALDI:
         return None
     format = by_name(name, "read")
     if format.of_folder is not None:
-        raise OptionError(f"{name} is the format of a folder, but a request has one file; choose another format")
+        raise OptionError(f"{name} is a folder format, but a request contains one file; choose another format")
     return format
 
 
 def readable() -> list[str]:
-    """Return the names of the formats that a request may have."""
+    """Return the names of the formats that are allowed in requests."""
     names = (format.name for format in formats() if format.read is not None and format.of_folder is None)
     return [KALDI, *names]
 
 
 def writable() -> list[str]:
-    """Return the names of the formats that a response may have."""
+    """Return the names of the formats that are allowed in responses."""
     return [format.name for format in formats() if _is_writable(format)]
 
 
@@ -243,7 +244,7 @@ def write_lattice(lattice: Lattice, format: Format, scales: Scales, n: int) -> b
     Args:
         lattice: The lattice.
         format: See `output_format`.
-        scales: Scales for combining costs in formats with a single cost that have options for scales.
+        scales: Scales for combining the costs, in formats that store a single cost and have options for scales.
         n: Maximum number of hypotheses in formats for n-best lists.
 
     Raises:

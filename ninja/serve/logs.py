@@ -1,4 +1,4 @@
-"""Logs of the server: a JSON object per line on stderr."""
+"""Logs of the server on stderr, with one JSON object per line."""
 
 from __future__ import annotations
 

@@ -23,7 +23,11 @@ class Metrics:
             "ninja_requests", "Requests, by path and status.", ["path", "status"], registry=self.registry
         )
         self.seconds = Histogram(
-            "ninja_request_seconds", "Time of requests in seconds.", ["path"], buckets=SECONDS, registry=self.registry
+            "ninja_request_seconds",
+            "Duration of requests in seconds.",
+            ["path"],
+            buckets=SECONDS,
+            registry=self.registry,
         )
         self.in_progress = Gauge("ninja_requests_in_progress", "Requests in progress.", registry=self.registry)
         self.incomplete = Counter(
@@ -55,10 +59,10 @@ class _ScorerCounts:
 
         waiting, running = self._scorer.in_flight()
         total = self._scorer.totals()
-        yield GaugeMetricFamily("ninja_lattices_waiting", "Lattices that wait for the batch.", waiting)
+        yield GaugeMetricFamily("ninja_lattices_waiting", "Lattices waiting for the batch.", waiting)
         yield GaugeMetricFamily("ninja_batch_lattices", "Lattices in the batch.", running)
         yield CounterMetricFamily("ninja_lattices", "Lattices rescored.", total.lattices)
-        yield CounterMetricFamily("ninja_arcs", "Arcs of the lattices that were submitted.", total.arcs)
+        yield CounterMetricFamily("ninja_arcs", "Arcs of the submitted lattices.", total.arcs)
         yield CounterMetricFamily("ninja_lm_calls", "Calls of the language model.", total.calls)
         yield CounterMetricFamily("ninja_lm_words", "Words that the language model scored.", total.scores)
-        yield CounterMetricFamily("ninja_lm_seconds", "Seconds in the language model.", total.lm_seconds)
+        yield CounterMetricFamily("ninja_lm_seconds", "Seconds spent in the language model.", total.lm_seconds)

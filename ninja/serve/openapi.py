@@ -1,4 +1,4 @@
-"""The description of the endpoints in OpenAPI 3.1, and a page about them."""
+"""The OpenAPI 3.1 document of the endpoints, and the HTML page that shows it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def document(options: ServeOptions, lists: list[str], *, has_token: bool) -> dic
     Args:
         options: Limits, which the descriptions mention.
         lists: Names of the phrase lists.
-        has_token: Whether clients need a bearer token.
+        has_token: Whether clients must send a bearer token.
     """
     problems = {
         str(status): {
@@ -62,10 +62,10 @@ def document(options: ServeOptions, lists: list[str], *, has_token: bool) -> dic
     correct = {
         "summary": "Correct names, places and titles in a transcript.",
         "description": (
-            "Phrases replace words that sound like them where this is probable. The body is a file in one of the "
-            "formats of transcripts, and options are in the query; or it is a JSON object with the transcript and the "
-            "options. The response has the same document with the corrected words, and the changes. "
-            f"Limits: {options.max_body} bytes, {options.max_lattice_arcs} words, {MAX_WORDS} words of an utterance, "
+            "Words that sound like a phrase are replaced with the phrase where this is probable. The body is a file in "
+            "a transcript format, with options in the query, or a JSON object with the transcript and the options. "
+            "The response contains the same document with the corrected words, and the list of changes. "
+            f"Limits: {options.max_body} bytes, {options.max_lattice_arcs} words, {MAX_WORDS} words per utterance, "
             f"{options.max_phrases} phrases, {options.max_seconds:g} s."
         ),
         "operationId": "correct",
@@ -89,9 +89,9 @@ def document(options: ServeOptions, lists: list[str], *, has_token: bool) -> dic
     rescore = {
         "summary": "Rescore a lattice or an n-best list.",
         "description": (
-            "The body is a file with one lattice, in any format that Ninja reads, and options are in the query; or it "
-            "is a JSON object with the lattice and the options. The response has the best hypotheses, or with `to` "
-            f"the lattice in a format. Limits: {options.max_body} bytes, {options.max_lattice_arcs} arcs, "
+            "The body is a file with one lattice in any format that Ninja reads, with options in the query, or a JSON "
+            "object with the lattice and the options. The response contains the best hypotheses or, with `to`, the "
+            f"lattice in that format. Limits: {options.max_body} bytes, {options.max_lattice_arcs} arcs, "
             f"{options.max_phrases} phrases, {options.max_seconds:g} s."
         ),
         "operationId": "rescore",
@@ -297,12 +297,12 @@ def _correction_schemas(lists: list[str]) -> dict[str, Any]:
         "begin": {**index, "description": "Index of the first replaced word."},
         "end": {**index, "description": "Index after the last replaced word."},
         "before": {**text, "description": "The replaced words."},
-        "after": {**text, "description": "The words in their place."},
-        "phrase": {**text, "description": "The phrase, as in its list."},
+        "after": {**text, "description": "The replacement words."},
+        "phrase": {**text, "description": "The phrase as written in its list."},
         "class": {**text, "description": "Class of the phrase; an empty string if it has no class."},
         "kind": {"type": "string", "enum": list(get_args(Kind))},
-        "distance": {**number, "description": "Cost of the confused phones per phone of the phrase."},
-        "probability": {**number, "description": "Probability that the change is right, in [0, 1]."},
+        "distance": {**number, "description": "Phone confusion cost per phone of the phrase."},
+        "probability": {**number, "description": "Probability that the change is correct, in [0, 1]."},
     }
     return {
         "CorrectionRequest": {

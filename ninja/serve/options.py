@@ -12,12 +12,12 @@ from ninja.errors import check_range, described, documented
 class ServeOptions:
     """Limits of the server."""
 
-    max_body: int = described(4_000_000, "Maximum size of a request and of its unpacked lattice, in bytes.")
+    max_body: int = described(4_000_000, "Maximum size of a request, and of its decompressed lattice, in bytes.")
     max_lattice_arcs: int = described(200_000, "Maximum number of arcs of a lattice.")
     max_phrases: int = described(2_000, "Maximum number of phrases in a request.")
-    max_requests: int = described(256, "Maximum number of requests in progress; others are answered with status 429.")
+    max_requests: int = described(256, "Maximum number of concurrent requests; further requests receive status 429.")
     max_seconds: float = described(30.0, "Time limit of a request in seconds, including the transfer of its body.")
-    max_sessions: int = described(64, "Maximum number of streaming sessions; others are refused with status 429.")
+    max_sessions: int = described(64, "Maximum number of streaming sessions; further sessions receive status 429.")
     max_idle: float = described(60.0, "Seconds after which a streaming session without a message is closed.")
     max_latency: float = described(
         0.01, "Maximum number of seconds that an idle server waits for more lattices before it starts a batch."

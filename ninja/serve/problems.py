@@ -1,4 +1,4 @@
-"""Problems of requests, as the status and the JSON document of a response (RFC 9457)."""
+"""Errors of requests, and the status and JSON document with which they are reported (RFC 9457)."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Problem(Exception):
 
 
 def unknown_list(name: str, known: Collection[str]) -> Problem:
-    """Return the problem for a request with the name of a phrase list that the server does not have."""
+    """Return the problem for a request that specifies an unknown phrase list."""
     available = f"available: {', '.join(known)}" if known else "this server has none"
     return Problem(422, f"there is no phrase list {name!r:.80}; {available}")
 
@@ -87,4 +87,4 @@ def problem_of(error: Exception) -> Problem:
             return Problem(status, str(error), error.key or None, headers)
     if isinstance(error, MemoryError):
         return Problem(503, "out of memory; send the request again later", headers={"Retry-After": str(RETRY_SECONDS)})
-    return Problem(500, "the server failed to process the request; its log has the error")
+    return Problem(500, "the server failed to process the request; its log contains the error")

@@ -19,8 +19,8 @@ MAX_KEY = 1024  # maximum number of characters of a key
 NO_CLASS = "phrases"  # name for phrases without a class, as in entity files
 JSON_FORMAT = "json"
 DESCRIPTIONS = {
-    "lattice": "The lattice as text, for formats that are text.",
-    "lattice_base64": "The lattice in base64, for formats that are binary or compressed.",
+    "lattice": "The lattice as text, for text formats.",
+    "lattice_base64": "The lattice in base64, for binary or compressed formats.",
     "nbest": "Hypotheses, instead of a lattice: objects with `text`, and `score` or `am_score` and `lm_score` "
     "(natural-log probabilities).",
     "key": "Utterance id.",
@@ -30,8 +30,8 @@ DESCRIPTIONS = {
     "entities": "Phrases of this utterance: a list, or an object of lists by class such as `@name`. A phrase is a "
     "string, or an object with `text` and `weight`.",
     "lists": "Names of the server's phrase lists to use.",
-    "deadline_ms": "Milliseconds after which the best answer so far is returned; `complete` tells whether the search "
-    "had ended.",
+    "deadline_ms": "Milliseconds after which the best answer so far is returned; `complete` is false if the search "
+    "had not ended.",
 }
 CORRECT_DESCRIPTIONS = {
     "transcript": "The transcript: the JSON document of a recogniser, or the text of a file.",
@@ -112,13 +112,13 @@ def from_json(content: bytes) -> RescoreRequest:
     """Create a request from a JSON object with the fields of `DESCRIPTIONS`.
 
     Raises:
-        Problem: The content is not such an object.
+        Problem: The content is not JSON, or a field is unknown, missing or invalid.
     """
     values = json_values(content, DESCRIPTIONS)
     sources = [name for name in ("lattice", "lattice_base64", "nbest") if name in values]
     if len(sources) != 1:
-        message = f"{' and '.join(sources)} are given; specify one of them" if sources else "no lattice is given"
-        raise Problem(400, f"{message}; the field is lattice, lattice_base64 or nbest")
+        message = f"the request contains {' and '.join(sources) or 'no lattice'}"
+        raise Problem(400, f"{message}; specify exactly one of lattice, lattice_base64 and nbest")
     return RescoreRequest(content_of(sources[0], values.pop(sources[0]), values), **checked(values))
 
 
@@ -126,15 +126,15 @@ def correction_from_json(content: bytes) -> CorrectRequest:
     """Create a request from a JSON object with the fields of `CORRECT_DESCRIPTIONS`.
 
     Raises:
-        Problem: The content is not such an object.
+        Problem: The content is not JSON, or a field is unknown, missing or invalid.
     """
     values = json_values(content, CORRECT_DESCRIPTIONS)
     transcript = values.pop("transcript", None)
     if isinstance(transcript, str):
         return CorrectRequest(transcript.encode("utf-8", "surrogatepass"), **checked(values))
     if not isinstance(transcript, dict | list):
-        name = "no transcript is given" if transcript is None else f"transcript is {shown(transcript)}"
-        raise Problem(400, f"{name}; transcript must be text, an object or a list")
+        name = "transcript is missing" if transcript is None else f"transcript is {shown(transcript)}"
+        raise Problem(400, f"{name}; it must be text, an object or a list")
     try:
         content = json.dumps(transcript, allow_nan=False).encode()
     except ValueError:
@@ -151,7 +151,7 @@ def json_values(content: bytes, known: Collection[str]) -> dict[str, Any]:
     if not isinstance(entry, dict):
         raise Problem(400, f"expected a JSON object, found {shown(entry)}")
     if has_double:
-        raise Problem(400, "an object has a field twice; specify each field once")
+        raise Problem(400, "an object contains a field twice; specify each field once")
     if unknown := [name for name in entry if name not in known]:
         raise Problem(400, f"unknown field {unknown[0]!r:.80}; known: {', '.join(known)}")
     return {name: value for name, value in entry.items() if value is not None}
@@ -244,7 +244,7 @@ def _entities(value: Any) -> dict[str, list[Any]]:
 
 
 def shown(value: Any) -> str:
-    """Return a value for a message, shortened."""
+    """Return a shortened representation of a value for a message."""
     if isinstance(value, dict):
         return "an object"
     if isinstance(value, list | tuple):

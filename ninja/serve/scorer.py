@@ -44,9 +44,9 @@ class RequestContext(Contextual):
 
 
 class Scorer:
-    """Rescore lattices of several kinds with one set of models.
+    """Scorer of lattices of several types, with one set of models.
 
-    Lattices of one kind share a batch. Weights that the user does not set have the defaults of the commands: the
+    Lattices of one type share a batch. Weights that the user does not set have the defaults of the commands: the
     acoustic scale is 1 for n-best lists and for lattices without graph costs, and n-best lists without graph costs have
     the LM weight and word penalty of `ninja.rescoring.options.LISTS`.
 
@@ -56,15 +56,15 @@ class Scorer:
         words: Symbol table of lattices that contain word ids.
         context: Models and options for the phrases of requests; its phrases are ignored.
         lists: Files of phrases by name, which requests refer to.
-        chosen: Names of the options that the user has set, which apply to lattices of all kinds. If
+        chosen: Names of the options that the user has set, which apply to lattices of all types. If
             `max_unknown` is not among them, it is 1.
-        correct_options: Options of the corrections of transcripts, which use the lexicon and the confusion costs of
-            the context, if it has any.
+        correct_options: Options for correcting transcripts. Corrections use the lexicon and the confusion costs of the
+            context, if it has any.
         max_latency: See `Rescorer`.
         max_waiting: See `Rescorer`.
 
     Raises:
-        OptionError: Options cannot be combined, or the penalty of unknown words would depend on other requests.
+        OptionError: Options cannot be combined, or the penalty for unknown words would depend on other requests.
         NinjaError: A file cannot be loaded.
     """
 
@@ -120,7 +120,7 @@ class Scorer:
         Raises:
             BusyError: Too many lattices are in flight.
             ClosedError: The scorer is closed.
-            Problem: The model cannot rescore lattices of two kinds at once.
+            Problem: The model cannot rescore lattices of two types at once.
         """
         rescorer = self._rescorer(self.options_for(lattice))
         return rescorer.submit(lattice, phrases or None, timeout=0.0, deadline=deadline)
@@ -136,12 +136,12 @@ class Scorer:
         Raises:
             ClosedError: The scorer is closed.
             OptionError: The models cannot be used in sessions.
-            Problem: The model cannot rescore lattices of two kinds at once.
+            Problem: The model cannot rescore lattices of two types at once.
         """
         return self._rescorer(options).session(when_stable, entities=phrases or None)
 
     def options_for(self, lattice: Lattice) -> RescoreOptions:
-        """Return the rescoring options for lattices of the same kind as `lattice`."""
+        """Return the rescoring options for lattices of the same type as `lattice`."""
         options = self.options.for_lattice(lattice)
         if "acoustic_scale" not in self._chosen and (isinstance(lattice, ListLattice) or not has_graph_costs(lattice)):
             options = replace(options, acoustic_scale=1.0)
@@ -229,12 +229,12 @@ class Scorer:
             raise OptionError("phrase lists require a context; pass context=Context(...) to Scorer")
         entities = Entities.read(path, words=self.vocabularies.current().words, normalizer=self._normalizer())
         if entities.keys:
-            raise OptionError(f"the phrase list {name} names utterances; specify phrases for all utterances", path)
+            raise OptionError(f"the phrase list {name} is per utterance; specify phrases for all utterances", path)
         return entities.of("")
 
     def _entities(self, content: Mapping[str, Sequence[Any]]) -> Entities:
         if self._context is None:
-            raise Problem(422, "this server has no context, so requests cannot have entities")
+            raise Problem(422, "this server has no context, so requests cannot contain entities")
         words = self.vocabularies.current().words
         return Entities.from_dict(content, words=words, normalizer=self._normalizer())
 
@@ -254,10 +254,10 @@ def _correcting(context: Context | None, options: CorrectOptions) -> Correcting:
 
 
 def _with_penalty(options: RescoreOptions, lm: Model, old_lm: Model, words: SymbolTable | None) -> RescoreOptions:
-    """Return options whose penalty of unknown words does not depend on the words of requests.
+    """Return options whose penalty for unknown words does not depend on the words of requests.
 
     Raises:
-        OptionError: ``unk_penalty`` is not set, and the penalty would depend on these words.
+        OptionError: ``unk_penalty`` is not set, and the penalty would depend on the words of requests.
     """
     if options.unk_penalty is not None:
         return options
@@ -292,7 +292,7 @@ def _twin(model: Model) -> Model:
     if twin is None:
         raise Problem(
             422,
-            "this server has already rescored lattices of another kind, and its language model can rescore only one "
-            "kind; start a server for lattices and one for n-best lists",
+            "this server has already rescored lattices of another type, and its language model can rescore only one "
+            "type; start one server for lattices and one for n-best lists",
         )
     return twin

@@ -48,7 +48,7 @@ class Streams:
         options: Limits of the server.
         metrics: Counts sessions and updates.
         threads: Threads in which messages are parsed.
-        check: Function that raises a `Problem` if the headers of a request lack the token.
+        check: Function that raises a `Problem` if the headers of a request do not contain the token.
     """
 
     def __init__(
@@ -231,7 +231,7 @@ class _Stream:
         lattice = self._lattice_of(update)
         if lattice.num_arcs > self._limits.max_lattice_arcs:
             most = self._limits.max_lattice_arcs
-            message = f"the lattice has {lattice.num_arcs} arcs; at most {most} are allowed, prune it first"
+            message = f"the lattice has {lattice.num_arcs} arcs, but at most {most} are allowed; prune it first"
             raise Problem(413, message, lattice.key)
         self._lattice = lattice
         options = self._scorer.options_for(lattice)

@@ -75,7 +75,7 @@ def update_of(content: str | bytes, request: StreamRequest) -> Update:
     """Parse an update: a JSON object with `UPDATE_FIELDS`, or bytes with a lattice file or frames.
 
     Raises:
-        Problem: The message is malformed, or does not suit the session, which takes either lattices or frames.
+        Problem: The message is malformed, or does not match the session, which accepts either lattices or frames.
     """
     if isinstance(content, bytes):
         return Update(content) if request.units is None else Update(frames=_frames(content, request.units))
@@ -84,15 +84,15 @@ def update_of(content: str | bytes, request: StreamRequest) -> Update:
     if not isinstance(final, bool):
         raise Problem(400, f"final is {shown(final)}, but must be true or false")
     if len(values) > 1:
-        raise Problem(400, f"{' and '.join(values)} are given; specify one of them")
+        raise Problem(400, f"the update contains {' and '.join(values)}; specify only one of them")
     if not values:
         if not final:
-            raise Problem(400, "the update is empty; pass lattice, lattice_base64, nbest or frames, or final: true")
+            raise Problem(400, "the update is empty; specify lattice, lattice_base64, nbest or frames, or final: true")
         return Update(final=True)
     ((name, value),) = values.items()
     if (name == "frames") != (request.units is not None):
         kind = "lattices" if request.units is None else "frames"
-        raise Problem(400, f"{name} is given, but the first message of this session selects {kind} (ctc)")
+        raise Problem(400, f"the update contains {name}, but the first message selects {kind} (ctc)")
     if request.units is not None:
         if not isinstance(value, str):
             raise Problem(400, f"frames is {shown(value)}, but must be text in base64")

@@ -37,7 +37,7 @@ def learn(
 
     Args:
         pairs: Reference and recognised words of utterances.
-        pronouncer: Pronunciations; error regions with words that it lacks are ignored.
+        pronouncer: Pronunciations; error regions that contain words without a pronunciation are ignored.
         prior: Initial costs, which also determine the costs of rare confusions.
         iterations: Number of iterations, ≥ 1.
         prior_count: Weight of the prior as a number of observations per phone, > 0.
@@ -72,9 +72,9 @@ def learn(
 def tempered(learned: Confusion, prior: Confusion) -> Confusion:
     """Return the mean of learned costs, scaled by `TEMPER`, and their prior.
 
-    Learned costs are good for frequent confusions, but unreliable for rare confusions. The mean finds as many phrases
-    as the prior, with half as many false phrases. Learned costs are scaled because they have a wider range than the
-    prior.
+    Learned costs are accurate for frequent confusions, but unreliable for rare confusions. The mean finds as many
+    phrases as the prior, with half as many false alarms. Learned costs are scaled because they have a wider range than
+    the prior.
 
     Args:
         learned: Costs that `learn` estimated.

@@ -38,7 +38,7 @@ PIECE = 1 << 20  # number of ids in memory while a file is written
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """A training text."""
+    """A training text as word ids."""
 
     words: list[str]  # the vocabulary, by id
     sentences: Sentences
@@ -56,7 +56,7 @@ class Choice:
     words: tuple[str, ...] | None = None  # the vocabulary, if it is not derived from the text
 
     def key(self, sha256: str) -> str:
-        """Return the KEY in the name of the file of ids, for a text with this digest."""
+        """Return the KEY in the name of the ids file for a text with this digest."""
         parts: list[object] = [sha256, self.vocabulary, self.min_count, self.hold_out]
         if self.words is not None:
             parts.append(self.words)
@@ -75,7 +75,8 @@ def open_corpus(path: str, choice: Choice, *, first: bool = True) -> Corpus:
     Args:
         path: The text.
         choice: Options that determine the vocabulary.
-        first: Write a missing file, and verify an existing one. One process per machine must do this before the others.
+        first: Write the file if it is missing, and verify it if it exists. One process per machine must do this before
+            the other processes open the text.
 
     Raises:
         FormatError: The text is empty or not UTF-8, or a line is too long.

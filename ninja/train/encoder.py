@@ -138,7 +138,8 @@ def _targets(
 ) -> Tensor:
     """Return -SHARPNESS times the distances of spoken and recognised phrases, [spoken, recognised].
 
-    Phrases at corresponding positions in the two halves of a batch are neighbours; all others are considered distant.
+    Phrases at corresponding positions in the two halves of a batch are neighbours; all other pairs are considered
+    distant.
     """
     first, second = (padded([phones for _, phones in part]) for part in (spoken, recognised))
     spoken_empty, recognised_empty = (first == 0).all(1), (second == 0).all(1)

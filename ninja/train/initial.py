@@ -53,10 +53,10 @@ def read_initial(options: TrainOptions) -> tuple[TrainOptions, Initial]:
     if stored.kind not in checkpoint.NETWORKS:
         known = " or ".join(sorted(checkpoint.NETWORKS))
         raise ModelError(
-            f"training cannot start with a model of kind {stored.kind!r}; specify one of kind {known}", path
+            f"training cannot start with a network of type {stored.kind!r}; specify a network of type {known}", path
         )
     if tuple(stored.words[: len(SPECIAL)]) != SPECIAL:
-        raise ModelError(f"the first words of its vocabulary must be {', '.join(SPECIAL)}", path)
+        raise ModelError(f"the first words of the vocabulary must be {', '.join(SPECIAL)}", path)
     assert not isinstance(stored.module, KaldiModel)
     config = dataclasses.asdict(stored.module.config)
     sizes = {name: config[name] for name in SIZES if name in config} | {"architecture": stored.kind}
@@ -64,7 +64,7 @@ def read_initial(options: TrainOptions) -> tuple[TrainOptions, Initial]:
     for field in dataclasses.fields(options):
         value = getattr(options, field.name)
         if field.name in SIZES and value not in (field.default, sizes.get(field.name)):
-            raise OptionError(f"{field.name} is {value}, but the checkpoint {path} sets the sizes; omit it")
+            raise OptionError(f"{field.name} is {value}, but the checkpoint {path} sets the sizes; omit {field.name}")
     unk_words = stored.card.get("unk_words")
     state = stored.module.state_dict()
     return dataclasses.replace(options, **sizes), Initial(

@@ -78,7 +78,7 @@ def train(
     if launch.started_by_torchrun():
         size = launch.torchrun_size()
         if options.workers not in (1, size):
-            raise OptionError(f"workers is {options.workers}, but torchrun has started {size}; omit it")
+            raise OptionError(f"workers is {options.workers}, but torchrun has started {size}; omit workers")
         options = dataclasses.replace(options, workers=size)
         with launch.torchrun_group(options.device) as workers:
             return _train(*texts, output, options, progress, workers)

@@ -20,7 +20,7 @@ ROWS = 1024  # tokens whose logits are in memory at once; 1024 × 34,000 words i
 
 @dataclass(frozen=True, slots=True)
 class Sampler:
-    """Sample the words over which a softmax is computed.
+    """Sampler of the words over which a softmax is computed.
 
     Each word is drawn independently with probability π (Poisson sampling). Then Σ_{w in sample} exp(s_w) / π_w is an
     unbiased estimate of the normaliser Σ_w exp(s_w), to which frequent words, with π = 1, add no variance.
@@ -124,10 +124,12 @@ def plain_slopes(
         hit: Index of each target in the sample, or -1, int64 [rows]; a target in the sample is counted only once.
         divisor: Divisor of the gradients.
         self_normalize: Weight of the mean squared log-normaliser.
-        offset_slope: The sum over rows of the gradients of the sampled scores is added to it, float32 [sample].
+        offset_slope: Tensor to which the gradients of the sampled scores, summed over rows, are added, float32
+            [sample].
 
     Returns:
-        Log-normalisers, float32 [rows]; gradients of the sampled scores, like `others`, and of the targets' scores.
+        Log-normalisers, float32 [rows]; gradients of the sampled scores, like `others`; and gradients of the scores of
+        the targets.
     """
     full = others.float() + offset
     struck = (hit >= 0).nonzero()[:, 0]

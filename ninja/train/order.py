@@ -67,7 +67,7 @@ class Order:
 def _cut(length: np.ndarray, max_tokens: int) -> np.ndarray:
     """Divide ascending lengths into batches of at most `max_tokens`, padding included; return their offsets.
 
-    A sentence of more than `max_tokens` is a batch by itself.
+    A sentence of more than `max_tokens` tokens forms its own batch.
     """
     begin = [0]
     while begin[-1] < len(length):

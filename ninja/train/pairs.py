@@ -139,7 +139,7 @@ def _candidates(sounds: Sequence[Phones], seed: int) -> npt.NDArray[np.int64]:
 
 
 class Mishearing:
-    """Draw random phrases and their misrecognitions."""
+    """Generator of random phrases and their misrecognitions."""
 
     def __init__(self, words: TrainingWords, symbols: Symbols, confusion: Confusion, rng: np.random.Generator) -> None:
         self.words = words
@@ -152,9 +152,9 @@ class Mishearing:
         self._cumulative = weight.cumsum(axis=1) / weight.sum(axis=1, keepdims=True)
 
     def batch(self, size: int) -> tuple[list[LettersAndPhones], list[LettersAndPhones]]:
-        """Return phrases and a misrecognition of each.
+        """Return phrases, and a misrecognition of each phrase.
 
-        Each phrase in the second half is a neighbour of a phrase in the first half, where there are neighbours.
+        Each phrase in the second half is a neighbour of a phrase in the first half, if that phrase has neighbours.
         """
         rng, words = self._rng, self.words
         seeds = rng.integers(len(words.texts), size=size)
@@ -226,7 +226,7 @@ def alphabet(texts: Iterable[str]) -> str:
 
 
 def lexicon_entries(pronouncer: Pronouncer, texts: Iterable[str]) -> list[tuple[str, Phones]]:
-    """Return the distinct phrases with their first pronunciation, which is empty if they have none."""
+    """Return the distinct phrases with their first pronunciation, which is empty if there is none."""
     entries: list[tuple[str, Phones]] = []
     for text in dict.fromkeys(texts):
         try:

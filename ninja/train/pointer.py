@@ -56,7 +56,7 @@ def train_pointer(
     """Train a pointer on a text.
 
     Args:
-        lm: The language model that the pointer is for, which must provide its hidden state.
+        lm: The language model for which the pointer is trained; it must provide its hidden state.
         name: Name of the language model, for messages.
         text: Returns the sentences, which should be similar to the language model's training text; called twice.
         encoder: The phrase encoder, which is not changed.
@@ -156,7 +156,7 @@ class _Phrases:
         self.count = np.array(simulated.count, np.float64)
 
     def keys(self, network: PhrasePointer, chosen: npt.NDArray[np.int64], new: npt.NDArray[np.bool_]) -> Tensor:
-        """Return the keys of phrases; `new` phrases are treated as if the model lacked their first word."""
+        """Return the keys of phrases; `new` phrases are treated as if their first word were unknown to the model."""
         at = torch.from_numpy(chosen)
         first_word = self.first_word[at].masked_fill(torch.from_numpy(new)[:, None], 0.0)
         keys: Tensor = network.keys(self.vector[at], first_word, self.num_words[at])
@@ -213,8 +213,8 @@ def _drawn(
     """Draw the phrases that are in the lists of sentences.
 
     Returns:
-        The positions of the sentences in `states`; the index of the sentence of each position; the phrases, each with
-        the index of its first position; and the index of the sentence of each phrase.
+        The positions of the sentences in `states`; the sentence index of each position; the phrases, each with the
+        index of its first position; and the sentence index of each phrase.
     """
     position = np.concatenate([np.arange(states.begin[number], states.begin[number + 1]) for number in sentences])
     size = states.begin[sentences + 1] - states.begin[sentences]

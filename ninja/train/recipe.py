@@ -18,7 +18,7 @@ AtBlockEnd = Literal["average", "keep", "reset"]
 class TrainOptions:
     """Training options; the shipped English model was trained with the default sizes and rates."""
 
-    architecture: Architecture = described("lstm", "Kind of network.")
+    architecture: Architecture = described("lstm", "Type of the network.")
     vocabulary: int = described(32_700, "Maximum number of words, including <s>, </s> and <unk>.")
     min_count: int = described(2, "Replace words that occur less often than this with <unk>.")
     embedding: int = described(256, "Width of embeddings and, without --projection, of each layer's output.")
@@ -33,11 +33,11 @@ class TrainOptions:
     init: str | None = described(
         None, "Start with the weights, vocabulary and sizes of a checkpoint, or of the shipped model 'english'."
     )
-    epochs: float = described(4.5, "Number of passes over the text, at the end of which the learning rate is 0.")
+    epochs: float = described(4.5, "Number of passes over the text; the learning rate decreases to 0 at the end.")
     max_minutes: float | None = described(None, "Stop after this many minutes.")
     batch_tokens: int = described(4096, "Number of tokens per step, including padding.")
     learning_rate: float = described(2e-3, "Maximum learning rate, which is reached after the warm-up.")
-    warmup: int = described(300, "Number of steps in which the learning rate increases.")
+    warmup: int = described(300, "Number of steps at the beginning in which the learning rate increases.")
     clip: float = described(1.0, "Maximum norm of the gradient.")
     samples: int = described(4096, "Number of words sampled for the softmax in training; 0 uses the whole vocabulary.")
     self_normalize: float = described(
@@ -50,7 +50,7 @@ class TrainOptions:
     )
 
     workers: int = described(
-        1, "Number of processes that train together; under torchrun, the number that it has started."
+        1, "Number of processes that train together; omit this under torchrun, which starts the processes."
     )
     parallel: Parallel = described("none", "Method that combines the updates of workers; see docs/training.md.")
     block_steps: int = described(
@@ -70,7 +70,7 @@ class TrainOptions:
     check_steps: int = described(1000, "Number of steps between two measurements on the held-out text.")
     patience: int = described(5, "Stop after this many measurements without a lower perplexity.")
     seed: int = described(1, "Random seed.")
-    resume: bool = described(False, "Resume an interrupted training from FILE.state.")
+    resume: bool = described(False, "Resume an interrupted training run from FILE.state.")
     precision: Precision = described(
         "auto", "Precision of matrix products; auto is bfloat16 if the processor or GPU supports it, else float32."
     )
@@ -101,12 +101,12 @@ class TrainOptions:
             raise OptionError(f"workers is {self.workers}, but parallel is none; choose a method, such as bmuf")
         least = min(self.embedding, self.hidden)
         if not 0 <= self.projection < least or (self.projection and self.architecture != "lstm"):
-            condition = "only an lstm can have a projection, smaller than embedding and hidden"
+            condition = "only an lstm can have a projection, which must be smaller than embedding and hidden"
             raise OptionError(f"projection is {self.projection}, but {condition}")
         if self.architecture != "lstm" and self.normaliser:
             raise OptionError(f"normaliser is {self.normaliser}, but only an lstm can have a normaliser")
         if self.architecture == "transformer" and self.embedding % (2 * self.heads):
-            raise OptionError(f"embedding is {self.embedding}; it must be a multiple of twice heads, {2 * self.heads}")
+            raise OptionError(f"embedding is {self.embedding}; it must be a multiple of 2 * heads = {2 * self.heads}")
 
 
 # Options that are determined by the checkpoint that training starts with.

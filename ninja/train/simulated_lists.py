@@ -1,4 +1,4 @@
-"""Simulated phrase lists: spans of a text's sentences that contain a rare word, as users might list them."""
+"""Simulated phrase lists: spans of sentences that contain a rare word, like the phrases that users would list."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedText:
-    """Sentences, the phrases in them, and phrases to fill lists with."""
+    """Sentences, the phrases that occur in them, and rare words that fill the phrase lists."""
 
     sentences: list[list[str]]
     spans: list[list[Span]]  # phrases in each sentence, which do not overlap
@@ -56,7 +56,7 @@ def simulate(
     rare = sorted(set(count) - common)
     if not rare:
         raise OptionError(
-            f"the text has no words besides the {options.common} most frequent; use more text, or a smaller value "
+            f"the text has no words except the {options.common} most frequent; use more text, or a smaller value "
             "of common"
         )
     sentences = list(islice(text(), 0, None, max(1, count.total() // options.positions)))

@@ -32,7 +32,7 @@ def save(path: str, counters: Counters, sharing: SingleWorker, signature: dict[s
     Args:
         path: File to write.
         counters: Progress.
-        sharing: Method that combines the workers, with the network and the optimiser.
+        sharing: Method that combines the updates of workers; it refers to the network and the optimiser.
         signature: Texts and options, which must be the same when training is resumed.
     """
     shared = sharing.state()
@@ -82,11 +82,11 @@ def restore(path: str, counters: Counters, sharing: SingleWorker, signature: dic
 
 
 def check_alike(signature: dict[str, Any], workers: Workers) -> None:
-    """Raise an `OptionError` on all workers if a worker has other texts or options than worker 0."""
+    """Raise an `OptionError` on all workers if the texts or options of a worker differ from those on worker 0."""
     digest = int.from_bytes(hashlib.sha256(repr(sorted(signature.items())).encode()).digest()[:6], "big")
     differs = workers.agree(float(digest)) != digest
     if workers.total(float(differs))[0]:
-        which = "this worker has" if differs else "some workers have"
+        which = "this worker was" if differs else "some workers were"
         raise OptionError(
-            f"{which} other texts or options than worker 0; start all workers with the same texts and options"
+            f"{which} not started with the texts and options of worker 0; use the same ones for all workers"
         )

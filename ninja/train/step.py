@@ -64,13 +64,13 @@ def gradient(
     together: range | None = None,
     forward: torch.nn.Module | None = None,
 ) -> float:
-    """Compute the gradient of a batch into the weights' `grad`, and return the loss in nats per token.
+    """Compute the gradient of a batch, add it to the `grad` of the weights, and return the loss in nats per token.
 
     Args:
         module: The network.
         order: Batches of the text.
-        number: Number of the batch, which with the seed determines dropout and sampled words, so that they do not
-            depend on the worker or on interruptions.
+        number: Number of the batch. With the seed, it determines the dropout and the sampled words, which therefore do
+            not depend on the worker or on interruptions.
         sampler: Samples the words of the softmax.
         options: Training options.
         together: Numbers of the batches whose gradients will be averaged.  [default: only this batch]

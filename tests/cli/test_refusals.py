@@ -111,7 +111,7 @@ CALLS: dict[str, tuple[type[NinjaError], Call]] = {
         OptionError,
         lambda at: FakeLM().score_trie(np.zeros(1, np.int32), np.zeros(1, np.int32)),
     ),
-    "projection is 256, but only an lstm can have a projection, smaller than embedding": (
+    "projection is 256, but only an lstm can have a projection, which must be smaller than embedding": (
         OptionError,
         lambda at: TrainOptions(projection=256),
     ),

@@ -252,7 +252,7 @@ def test_the_command_trains_it(tmp_path, texts, ninja):
     [
         ({"architecture": "gru"}, "architecture is 'gru'; it must be one of lstm, transformer"),
         ({"heads": 0}, "heads is 0; it must be at least 1"),
-        ({"heads": 3}, "embedding is 16; it must be a multiple of twice heads, 6"),
+        ({"heads": 3}, "embedding is 16; it must be a multiple of 2 * heads = 6"),
     ],
 )
 def test_options_that_make_no_transformer_are_refused(options, message):

@@ -189,7 +189,7 @@ def test_limits_are_refused_with_what_to_do() -> None:
     assert [answer.status for answer in refused] == [413] * 4
     assert refused[0].json["detail"] == "the body has more than 20000 bytes; prune the lattice first"
     assert refused[1].json["detail"] == "the body unpacks to more than 20000 bytes; prune the lattice first"
-    arcs = f"the lattice has {large.num_arcs} arcs; at most 3 are allowed, prune it first"
+    arcs = f"the lattice has {large.num_arcs} arcs, but at most 3 are allowed; prune it first"
     assert refused[2].json["detail"] == arcs
     assert refused[3].json["detail"] == "the request has 3 phrases; at most 2 are allowed"
 
@@ -283,8 +283,8 @@ def test_no_request_opens_a_file(client: Client, tmp_path: Path, monkeypatch: py
 @pytest.mark.parametrize(
     ("fields", "detail"),
     [
-        ({}, "no lattice is given; the field is lattice, lattice_base64 or nbest"),
-        ({"lattice": "a", "nbest": []}, "lattice and nbest are given; specify one of them; the field is lattice, "),
+        ({}, "the request contains no lattice; specify exactly one of lattice, lattice_base64 and nbest"),
+        ({"lattice": "a", "nbest": []}, "the request contains lattice and nbest; specify exactly one of lattice, "),
         ({"lattice": 3}, "lattice is 3, but must be text"),
         ({"lattice_base64": "?"}, "lattice_base64 is not base64: "),
         ({"nbest": [], "n": 0}, "n is 0, but must be an integer from 1 to 1000"),
@@ -326,7 +326,7 @@ def test_a_body_without_a_lattice_is_the_clients_fault(client: Client, body: byt
 
 def test_several_lattices_in_a_body_are_refused(client: Client) -> None:
     answer = client.rescore(file_of(MANY[0], "text") + file_of(MANY[1].with_key("other"), "text"))
-    assert answer.json["detail"] == "body: the body contains several lattices; send each in a request of its own"
+    assert answer.json["detail"] == "body: the body contains several lattices; send each lattice in a separate request"
 
 
 def test_a_request_cannot_name_a_word_id_that_another_request_has_added(client: Client) -> None:
@@ -335,7 +335,7 @@ def test_a_request_cannot_name_a_word_id_that_another_request_has_added(client: 
     new = lattice.replace(word=np.where(lattice.word > 0, np.int32(len(symbols())), lattice.word), words=None)
     assert client.rescore(file_of(new, "text")).status == 422
     answer = client.rescore_json(nbest=[{"text": "neverheard", "score": 0}], to="text")
-    assert "the server's symbol table lacks words of the lattice" in answer.json["detail"]
+    assert "not all words of the lattice are in the server's symbol table" in answer.json["detail"]
 
 
 def test_unknown_paths_and_methods_are_problems(client: Client) -> None:

@@ -117,8 +117,8 @@ def test_requests_beyond_a_limit_are_told_what_to_do(client: Client, monkeypatch
         (413, "the body has more than 20000 bytes; divide the transcript"),
         (413, "the body unpacks to more than 20000 bytes; divide the transcript"),
         (413, "the request has 11 phrases; at most 10 are allowed"),
-        (413, "the transcript has 401 words; at most 400 are allowed, divide it"),
-        (413, "an utterance has 4 words; at most 3 are allowed, divide it into segments"),
+        (413, "the transcript has 401 words, but at most 400 are allowed; divide it"),
+        (413, "an utterance has 4 words, but at most 3 are allowed; divide it into segments"),
     ]
 
 
@@ -152,12 +152,12 @@ def test_a_correction_that_takes_too_long_is_given_up(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     ("body", "query", "status", "detail"),
     [
-        (SRT, "", 400, "no phrases are given; the field is entities or lists"),
+        (SRT, "", 400, "the request contains no phrases; specify entities or lists"),
         (SRT, "phrase=a&n=3", 400, "unknown query parameter 'n'; known: format, list, phrase"),
-        (b"VERSION=1.0\n", "phrase=a", 422, "the format is slf, but transcripts have the formats ninja-words, "),
+        (b"VERSION=1.0\n", "phrase=a", 422, "the format is slf, but transcript formats are ninja-words, "),
         (b"utt \n0 1 1 1,2,\n1\n\n", "phrase=a", 422, "the format is text, but transcripts have the "),
         (b'{"segments": [{"text": 3, "id": 1, "start": 0}]}', "phrase=a", 422, "body"),
-        (SRT, "phrase=a&format=parquet", 422, "the format is parquet, but transcripts have the formats"),
+        (SRT, "phrase=a&format=parquet", 422, "the format is parquet, but transcript formats are"),
         (SRT, "phrase=a&format=transcripts:keys=none", 422, "there is no format 'transcripts:keys=none' to read"),
     ],
 )
@@ -172,8 +172,8 @@ def test_requests_that_cannot_be_corrected_are_told_why(
 @pytest.mark.parametrize(
     ("fields", "detail"),
     [
-        ({"entities": ["a"]}, "no transcript is given; transcript must be text, an object or a list"),
-        ({"transcript": 3}, "transcript is 3; transcript must be text, an object or a list"),
+        ({"entities": ["a"]}, "transcript is missing; it must be text, an object or a list"),
+        ({"transcript": 3}, "transcript is 3; it must be text, an object or a list"),
         ({"transcript": {}, "n": 3}, "unknown field 'n'; known: transcript, format, entities, lists"),
         ({"transcript": {}, "entities": {"file": ["secret.txt"]}}, "'file' is not a class (@…, $…, <…>) or 'phrases'"),
     ],

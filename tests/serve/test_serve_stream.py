@@ -142,12 +142,12 @@ BLANKS = np.log([0.96, *[0.01] * (len(UNITS) - 1)]).astype("<f4").tobytes() * 60
         ({"ctc": {"units": UNITS}}, None, 400, "blank is null, but must be the name or the column of the blank"),
         ({"ctc": {**CTC, "blank": "x"}}, None, 422, "the blank is 'x', but no unit"),
         ({"ctc": {**CTC, "scheme": 3}}, None, 400, "scheme is 3, but must be one of "),
-        ({}, {}, 400, "the update is empty; pass lattice, lattice_base64, nbest or frames, or final: true"),
+        ({}, {}, 400, "the update is empty; specify lattice, lattice_base64, nbest or frames, or final: true"),
         ({}, {"final": True}, 400, "the session has no lattice yet; pass one before or with final: true"),
         ({}, {"final": 1}, 400, "final is 1, but must be true or false"),
-        ({}, {"nbest": [], "lattice": ""}, 400, "nbest and lattice are given; specify one of them"),
-        ({}, {"frames": ""}, 400, "frames is given, but the first message of this session selects lattices (ctc)"),
-        ({"ctc": CTC}, {"nbest": []}, 400, "nbest is given, but the first message of this session selects frames"),
+        ({}, {"nbest": [], "lattice": ""}, 400, "the update contains nbest and lattice; specify only one of them"),
+        ({}, {"frames": ""}, 400, "the update contains frames, but the first message selects lattices (ctc)"),
+        ({"ctc": CTC}, {"nbest": []}, 400, "the update contains nbest, but the first message selects frames"),
         ({"ctc": CTC}, b"abc", 400, "the frames have 3 bytes, but a frame of 5 units has 20 bytes"),
         ({"ctc": CTC}, bytes(20), 422, "key 'utterance': the probabilities of frame 0 sum to 5, not 1"),
         ({"ctc": CTC}, b"", 422, "key 'utterance': there are no frames yet"),
@@ -196,7 +196,7 @@ def test_the_sessions_the_time_between_messages_and_arcs_are_bounded() -> None:
         stream = client.stream()
         stream.send({})
         large = random_lattice(1, 8)
-        detail = f"the lattice has {large.num_arcs} arcs; at most 3 are allowed, prune it first"
+        detail = f"the lattice has {large.num_arcs} arcs, but at most 3 are allowed; prune it first"
         assert stream.ask(file_of(large))["detail"] == detail
 
 

@@ -297,7 +297,7 @@ def test_a_missing_folder_is_told_before_the_work(tmp_path, texts):
         ({"dropout": 1.0}, r"dropout is 1.0; it must be in \[0, 1\)"),
         (
             {"hidden": 8, "projection": 8},
-            "projection is 8, but only an lstm can have a projection, smaller than embedding and hidden",
+            "projection is 8, but only an lstm can have a projection, which must be smaller than embedding and hidden",
         ),
         ({"samples": -1}, "samples is -1"),
     ],

@@ -97,7 +97,7 @@ def test_a_normaliser_is_trained_further_for_the_new_weights(tmp_path, general, 
 @pytest.mark.parametrize(
     ("sizes", "message"),
     [
-        ({"hidden": 25}, "hidden is 25, but the checkpoint .*general.pt sets the sizes; omit it"),
+        ({"hidden": 25}, "hidden is 25, but the checkpoint .*general.pt sets the sizes; omit hidden"),
         ({"vocabulary": 50}, "vocabulary is 50, but"),
         ({"min_count": 3}, "min_count is 3, but"),
         ({"architecture": "transformer"}, "architecture is transformer, but"),
@@ -127,7 +127,7 @@ def test_the_command_takes_no_sizes_beside_a_checkpoint(tmp_path, general, domai
 def test_models_of_other_kinds_and_vocabularies_are_refused(tmp_path, texts):
     module = LSTMLanguageModel(Config(4, embedding=4, hidden=6, layers=1))
     checkpoint.save(Checkpoint(module, ["</s>", "<s>", "<unk>", "a"], {}), tmp_path / "other.pt")
-    with pytest.raises(ModelError, match=r"other\.pt: .* first words of its vocabulary must be <s>, </s>, <unk>"):
+    with pytest.raises(ModelError, match=r"other\.pt: .* first words of the vocabulary must be <s>, </s>, <unk>"):
         train.train(*texts, tmp_path / "lm.pt", further(tmp_path / "other.pt"))
     with pytest.raises(ModelError, match="no such file; specify a checkpoint"):
         train.train(*texts, tmp_path / "lm.pt", further(tmp_path / "none.pt"))

@@ -32,7 +32,7 @@ from ninja.train.recipe import AtBlockEnd
 
 
 class BlockUpdate:
-    """Apply the recursion of block momentum (see the module) to a vector of weights.
+    """The recursion of block momentum (see the module docstring), applied to a vector of weights.
 
     Args:
         start: Weights before the first block.
@@ -75,12 +75,12 @@ class BlockUpdate:
 
 
 class BlockMomentum(torch.nn.Module):
-    """Train a module on several workers that average their weights after blocks of steps (BMUF, or model averaging).
+    """Wrapper of a module for training by BMUF or model averaging: workers average their weights after blocks of steps.
 
-    Like torch's DistributedDataParallel, it wraps a module. Each worker calls ``optimizer.step()`` on its own
-    batches; after each block, the weights of all workers are averaged and filtered by the block momentum. All workers
-    must make the same number of steps. At the end, call `synchronize`, and store the weights within `result`. The
-    state of every worker is in `state_dict`; with it and the state of the optimiser, training resumes bit for bit.
+    It is used like torch's DistributedDataParallel. Each worker calls ``optimizer.step()`` on its own batches; after
+    each block, the weights of all workers are averaged and filtered by the block momentum. All workers must make the
+    same number of steps. At the end, call `synchronize`, and store the weights within `result`. To resume training with
+    bit-identical results, restore the `state_dict` of this wrapper and of the optimiser on each worker.
 
     Args:
         module: Network; its weights and buffers are copied from the first worker. Floating-point buffers are averaged
@@ -231,7 +231,7 @@ class BlockMomentum(torch.nn.Module):
             raise WorkerError(f"{message}; {advice}")
 
     def _copy_first(self, tensors: list[torch.Tensor]) -> None:
-        """Copy the tensors of the first worker to the others: floating-point numbers as one vector."""
+        """Copy the tensors of the first worker to all workers; floating-point tensors are sent as one vector."""
         first = dist.get_process_group_ranks(self.group)[0]
         numbers = [tensor for tensor in tensors if tensor.is_floating_point()]
         if numbers:

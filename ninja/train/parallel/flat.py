@@ -8,7 +8,7 @@ import torch
 
 
 def flat(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Copy tensors into one vector on the device of the first: float64 if any of them is float64, else float32."""
+    """Copy tensors into one vector on the device of the first, in float64 if any tensor is float64, else float32."""
     kind = torch.float64 if any(tensor.dtype == torch.float64 for tensor in tensors) else torch.float32
     return torch.cat([tensor.detach().reshape(-1).to(tensors[0].device, kind) for tensor in tensors])
 
@@ -52,6 +52,6 @@ def moments(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
 
 
 def steps(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
-    """Return the step counts of an optimiser, one per weight tensor, where it stores them as tensors."""
+    """Return the step counts of an optimiser, one per weight tensor, if it stores them as tensors."""
     states = [optimizer.state.get(weight, {}) for weight in parameters(optimizer)]
     return [state["step"] for state in states if isinstance(state.get("step"), torch.Tensor)]

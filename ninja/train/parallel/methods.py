@@ -10,7 +10,7 @@ from ninja.train.recipe import TrainOptions
 
 
 def make(learner: Learner, workers: Workers, options: TrainOptions) -> SingleWorker:
-    """Create the method of combining updates that the options select."""
+    """Create the method for combining updates that the options select."""
     if options.parallel in ("ma", "bmuf"):
         return Blocks(learner, workers, options)
     if options.parallel in ("adpsgd", "h-adpsgd"):

@@ -20,10 +20,10 @@ NEVER = -1  # value of `exchanges` with which `add_step` adds the update instead
 
 
 class PairwiseAveraging(torch.nn.Module):
-    """Train a module on several workers, each of which averages its weights with one other worker after a step.
+    """Wrapper of a module for training by ADPSGD: after each step, a worker averages its weights with one other worker.
 
-    It wraps a module as torch's DistributedDataParallel does. Weights are averaged in a background thread while the
-    worker computes its next gradient, so a slow worker does not delay the others; workers may make different numbers of
+    It is used like torch's DistributedDataParallel. Weights are averaged in a background thread while the worker
+    computes its next gradient, so a slow worker does not delay the other workers; workers may make different numbers of
     steps. `synchronize` waits for all workers and computes the mean of their weights, which `result` loads. Call
     `close` on all workers at the end.
 

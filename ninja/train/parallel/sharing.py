@@ -49,7 +49,7 @@ class SingleWorker:
         self.forward: torch.nn.Module = learner.module  # computes the outputs
 
     def steps(self, batches: int) -> int:
-        """Return the number of steps of each worker in which the workers take `batches` batches in total."""
+        """Return the number of steps that each worker makes while all workers together take `batches` batches."""
         return batches // self.workers.size
 
     def full_steps(self, batches: int) -> int:
