@@ -10,13 +10,13 @@ ENGLISH = Path(__file__).with_name("english.safetensors")
 """The shipped English word model, used by default; its card is ``english.md``."""
 
 ENGLISH_NGRAM = Path(__file__).with_name("english_ngram.arpa.gz")
-"""A shipped trigram model with the training text and vocabulary of ENGLISH, but hundreds of times as fast; its card is
-``english_ngram.md``."""
+"""A shipped trigram model, with the same training text and vocabulary as ENGLISH, but hundreds of times as fast; its
+card is ``english_ngram.md``."""
 
 CONTEXT = Path(__file__).with_name("context.safetensors")
 """The shipped encoder of English phrases, which finds phrases that sound alike; its card is ``context.md``."""
 
 CORRECTION = Path(__file__).with_name("correction.toml")
-"""The weights with which `ninja correct` decides on corrections; their card is ``correction.md``."""
+"""The weights that `ninja correct` uses to decide on corrections; their card is ``correction.md``."""
 
 __all__ = ["CONTEXT", "CORRECTION", "ENGLISH", "ENGLISH_NGRAM"]

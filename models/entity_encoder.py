@@ -1,12 +1,12 @@
-"""An encoder of phrases by their letters and phones: the definition, in plain torch.
+"""Definition, in plain torch, of an encoder of phrases that reads their letters and phones.
 
     letters ──► embedding ──► forward and backward GRU ──► pooling ─┐
     phones  ──► embedding ──► forward and backward GRU ──► pooling ─┴─► bottleneck ──► vector, of length 1
                                                                           └──► decoders of letters and of phones
 
-The decoders see only the pooled vector, without attention, so it must contain all they need to spell or pronounce a
-phrase. A phrase without a pronunciation has no phones; a network with both inputs then uses its letters only.
-The vectors are trained on phonetic distances, so that phrases that recognisers confuse are close.
+The decoders see only the pooled vector, without attention, so the vector must contain all information for spelling or
+pronouncing a phrase. If a phrase has no pronunciation, a network with both inputs uses only its letters. The vectors
+are trained on phonetic distances, so phrases that recognisers confuse are close to each other.
 
 Source: after Chen, Jain, Wang, Seltzer, Fuegen, "Joint grapheme and phoneme embeddings for contextual end-to-end ASR",
 2019 (abstract and slides; sizes and losses are ours); Jeon, "Acoustic neighbor embeddings", 2020 (the distances).
@@ -31,7 +31,7 @@ FIRST = 2
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """The shape of an encoder."""
+    """Sizes and options of an encoder."""
 
     num_letters: int  # symbols of letters, including PADDING and END
     num_phones: int
@@ -49,7 +49,7 @@ class Config:
 
 
 class Strings(nn.Module):
-    """Encode strings of letters or phones; padding does not change results."""
+    """Encoder of strings of letters or phones; padding does not change the results."""
 
     def __init__(self, num_symbols: int, config: Config) -> None:
         super().__init__()
@@ -88,7 +88,7 @@ class Strings(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Predict the symbols of a phrase from its bottleneck, which is an input of each step."""
+    """Decoder that predicts the symbols of a phrase from its bottleneck, which is an input of each step."""
 
     def __init__(self, num_symbols: int, config: Config) -> None:
         super().__init__()
@@ -126,7 +126,7 @@ class Decoder(nn.Module):
 
 
 class EntityEncoder(nn.Module):
-    """Map phrases to vectors that are close for phrases that sound alike."""
+    """Network that maps phrases to vectors, which are close to each other for phrases that sound alike."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -154,7 +154,7 @@ class EntityEncoder(nn.Module):
         )
 
     def forward(self, letters: Tensor, phones: Tensor) -> Tensor:
-        """Return the vector of each phrase, of length 1, float [batch, vector].
+        """Return the vector of each phrase, normalised to length 1, float [batch, vector].
 
         Args:
             letters: Letters of the phrases, int64 [time, batch], padded with PADDING.
@@ -168,7 +168,7 @@ class EntityEncoder(nn.Module):
         Args:
             letters: The letters to predict, int64 [time, batch].
             phones: The phones to predict, int64 [time, batch].
-            inputs: The letters and phones that the encoder reads, int64 [time, batch] each.
+            inputs: The letters and the phones that the encoder reads, each int64 [time, batch].
         """
         pooled, states = self._pooled(*inputs)
         loss = pooled.new_zeros(())

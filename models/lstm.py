@@ -1,12 +1,12 @@
-"""A word-level LSTM language model with tied embeddings: the definition, in plain torch.
+"""Definition, in plain torch, of a word-level LSTM language model with tied embeddings.
 
     word ──► embedding ──► LSTM ──► … ──► LSTM ──► · embedding + bias ──► logits
             [V, embedding]  hidden cells, projected back to the embedding's width
 
 The projection allows many cells (memory) with a narrow output, which every step reads (speed). Input and output share
-one embedding matrix, so the output needs only a bias. If embeddings are wider than layer outputs, layers read
-only the first numbers of each embedding, and the last layer has a second projection, which only the softmax reads.
-Layers with no more cells than the embedding has numbers have no projection.
+one embedding matrix, so the output needs only a bias. If embeddings are wider than layer outputs, layers read only the
+first components of each embedding, and the last layer has a second projection, which only the softmax reads. There is
+no projection if a layer has at most as many cells as the embedding has components.
 
     last layer's cells ──► [ projection, read by the next step | more ] · embedding + bias
 
@@ -30,7 +30,7 @@ warnings.filterwarnings("ignore", "LSTM with projections is not supported with o
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """The shape of an LSTM language model."""
+    """Sizes and options of an LSTM language model."""
 
     vocabulary: int  # number of words, <s>, </s> and <unk> included
     embedding: int = 256  # width of embeddings
@@ -47,7 +47,7 @@ class Config:
 
 
 class LSTMLanguageModel(nn.Module):
-    """Predict each word of a sentence from the words before it."""
+    """LSTM that predicts each word of a sentence from the words before it."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ class LSTMLanguageModel(nn.Module):
             word: Word ids, int64 [time, batch]; every column is a sentence that begins with ``<s>``.
 
         Returns:
-            Outputs, float [time, batch, embedding]; `logits` turns them into scores.
+            Outputs, float [time, batch, embedding]; `logits` converts them to scores.
         """
         embedded = self.dropout(self.embedding(word))  # [time, batch, embedding]
         output = self._one_by_one(embedded) if self.is_narrow else self.lstm(embedded)[0]
@@ -132,9 +132,9 @@ class LSTMLanguageModel(nn.Module):
 
         Returns:
             Weights from the input and the last output of the layer to the gates (input, forget, cell, output), float
-            [4 * hidden, input + output]; only the first `Config.width` numbers of each have weights other than 0 if
-            embeddings are wider. The biases of the gates, float [4 * hidden]. The projection of the cells, float
-            [output, hidden].
+            [4 * hidden, input + output]. If embeddings are wider than `Config.width`, only the first `Config.width`
+            components of the input and of the output have nonzero weights. The biases of the gates, float
+            [4 * hidden]. The projection of the cells, float [output, hidden].
         """
         entry, before, bias, more_bias, project = (weight.detach() for weight in self._weights(number))
         more = self.config.embedding - self.config.width

@@ -10,7 +10,7 @@ the values that later steps read form one row of numbers for each history:
     row = [ output | a now | a 1 step ago | … | b now | … ]
 
 A row of zeros is the state before the first step. Ranges of nodes and identity components are not computed: their
-readers read the underlying nodes. The arrays are those of a `Library`: torch's, see `nnet3_operations`, or NumPy's.
+readers read the underlying nodes. A `Library` provides the arrays: torch (see `nnet3_operations`) or NumPy.
 
 Source: Kaldi, nnet3/nnet-descriptor.h and the components' own documentation in nnet3/nnet-*-component.h.
 """
@@ -142,16 +142,16 @@ class Network:
 
     Attributes:
         input_dim: Width of the input.
-        output_dim: Width of the output, the beginning of a row.
-        width: Numbers in a row.
+        output_dim: Width of the output, with which a row begins.
+        width: Width of a row.
     """
 
     def __init__(self, graph: Graph, library: Library) -> None:
         """Plan the operations of a step.
 
         Args:
-            graph: A network of consistent widths; delays refer to nodes that depend on the input.
-            library: Array library that computes.
+            graph: A network with consistent widths, whose delays refer only to nodes that depend on the input.
+            library: Array library for the computation.
         """
         self._library = library
         self.input_dim = graph.input_dim
@@ -183,7 +183,7 @@ class Network:
             value: The input, float32 [n, input_dim].
 
         Returns:
-            The new rows as pieces to concatenate, float32 [n, part of width] each; the first is the output.
+            The new rows as pieces to concatenate, each float32 [n, width of the piece]; the first is the output.
         """
         values = {INPUT: value}
         for name, function, fetchers in self._steps:
@@ -279,7 +279,7 @@ def _pieces(sums: Sequence[_Sum]) -> list[_Piece]:
 
 
 def _lay_out(graph: Graph, inputs: dict[str, list[_Sum]]) -> dict[str, _Memory]:
-    """Assign places in a row, after the output, to the values that later steps read."""
+    """Assign positions in a row, after the output, to the values that later steps read."""
     memories: dict[str, _Memory] = {}
     for piece in (piece for sums in inputs.values() for piece in _pieces(sums) if piece.delay):
         last = piece.first + piece.dim

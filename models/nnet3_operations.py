@@ -1,6 +1,6 @@
-"""The components of nnet3 networks in plain torch, as functions of one step's input for batches of rows.
+"""The components of nnet3 networks in plain torch, as functions of the input of one step for batches of rows.
 
-Source: Kaldi, the components' own documentation in nnet3/nnet-*-component.h and cudamatrix/cu-math.h.
+Source: Kaldi, the documentation of the components in nnet3/nnet-*-component.h and cudamatrix/cu-math.h.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _scale_offset(component: Component, kernels: Kernels, writable: list[bool]) 
 
 
 def _normalize(component: Component, kernels: Kernels, writable: list[bool]) -> Operation:
-    """Scale each block to a given root mean square; optionally append the log of its original root mean square."""
+    """Scale each block to the target root mean square; optionally append the log of its original root mean square."""
     block, target = int(component.numbers["block_dim"]), component.numbers["target_rms"]
     blocks = component.input_dim // block
 
@@ -178,7 +178,7 @@ OPERATIONS: dict[str, Maker] = {
 
 
 def library(device: str | torch.device = "cpu", kernels: Kernels | None = None) -> Library:
-    """Return the operations of torch on a device; `kernels` implement the expensive ones, by default with torch."""
+    """Return the torch operations on a device; `kernels` implement the expensive operations, by default with torch."""
 
     def operation(component: Component, writable: list[bool]) -> Operation:
         tensors = {name: torch.tensor(array, device=device) for name, array in component.arrays.items()}

@@ -1,11 +1,11 @@
-"""A pointer from a language model's hidden state to a list of phrases: the definition, in plain torch.
+"""Definition, in plain torch, of a pointer from a language model's hidden state to a list of phrases.
 
     hidden state ──► hidden layer ──► query ─────────────┐
                  └─► hidden layer ──► score of no phrase │      softmax over no phrase and all phrases
     phrase's vector, first word's ──► hidden layer ──► key ─► products with the query ─┘
 
-The score of no phrase is increased by ``offset · ln N`` for N phrases, as otherwise each added phrase would lower its
-probability.
+The score of no phrase is increased by ``offset · ln N`` for N phrases; otherwise, each added phrase would lower the
+probability of no phrase.
 
 Source: after Sun, Zhang, Woodland, "Tree-constrained pointer generator for end-to-end contextual speech recognition",
 2021 (a pointer beside a frozen network), and Zhou et al., "CopyNE", 2023 (whole phrases); sizes and inputs are ours.
@@ -24,7 +24,7 @@ ENTITY_RATE = 0.09  # initial share of words that begin a phrase
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """The shape of a pointer."""
+    """Sizes of a pointer."""
 
     state: int  # width of the language model's hidden state and word vectors
     vector: int  # width of a phrase's vector
@@ -33,7 +33,7 @@ class Config:
 
 
 class PhrasePointer(nn.Module):
-    """Predict which phrase of a list begins after a history, if any."""
+    """Network that predicts which phrase of a list, if any, begins after a history."""
 
     state_scale: Tensor  # normalises the magnitude of states to 1
     word_scale: Tensor  # normalises the magnitude of word vectors to 1

@@ -3,9 +3,10 @@
     python models/train_english.py train.txt.gz dev.txt.gz FOLDER
     python models/train_english.py train.txt.gz dev.txt.gz FOLDER finish
 
-The first command trains FOLDER/english.pt, or continues an interrupted training, and then runs the second, which
-rounds the best weights to int8, trains the layers that estimate the normaliser, and writes english.safetensors and
-english.md to this folder. It trains as ``ninja train`` does, with the options below.
+The first command trains FOLDER/english.pt, or resumes an interrupted training run, and then runs the second command.
+The second command rounds the best weights to int8, trains the layers that estimate the normaliser, and writes
+english.safetensors and english.md to this folder. Training uses the options below, and otherwise works as in
+``ninja train``.
 """
 
 import dataclasses

@@ -1,4 +1,4 @@
-"""A word-level Transformer language model with tied embeddings: the definition, in plain torch.
+"""Definition, in plain torch, of a word-level Transformer language model with tied embeddings.
 
     word ──► embedding ──► block ──► … ──► block ──► norm ──► · embedding + bias ──► logits
                              │
@@ -28,7 +28,7 @@ SLOWEST_TURN = 10_000.0  # number of words after which the slowest pair of a hea
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """The shape of a Transformer language model."""
+    """Sizes and options of a Transformer language model."""
 
     vocabulary: int  # number of words, <s>, </s> and <unk> included
     embedding: int = 256  # width of embeddings and of the residual stream
@@ -68,7 +68,7 @@ class Block(nn.Module):
         return rotate(query, turn), rotate(key, turn), value
 
     def combine(self, below: Tensor, attended: Tensor) -> Tensor:
-        """Compute the block's output, float [..., embedding], from its input and the attention's result.
+        """Compute the block's output, float [..., embedding], from its input and the result of attention.
 
         Args:
             below: The block's input, float [..., embedding].
@@ -80,7 +80,7 @@ class Block(nn.Module):
 
 
 class TransformerLanguageModel(nn.Module):
-    """Predict each word of a sentence from the words before it."""
+    """Transformer that predicts each word of a sentence from the words before it."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -110,7 +110,7 @@ class TransformerLanguageModel(nn.Module):
             word: Word ids, int64 [time, batch]; every column is a sentence that begins with ``<s>``.
 
         Returns:
-            Outputs, float [time, batch, embedding]; `logits` turns them into scores.
+            Outputs, float [time, batch, embedding]; `logits` converts them to scores.
         """
         flow = self.embed(word.t())  # [batch, time, embedding]
         turn = self.turns(torch.arange(len(word), device=word.device))  # [time, 1, head width / 2]
@@ -125,7 +125,7 @@ class TransformerLanguageModel(nn.Module):
         return self.dropout(self.embedding(word) * self.config.embedding**0.5)
 
     def turns(self, position: Tensor) -> Tensor:
-        """Return the rotations of the pairs of a head at the given positions, complex64 [..., 1, head width / 2].
+        """Return the rotations of the pairs of a head at some positions, complex64 [..., 1, head width / 2].
 
         Args:
             position: Number of words before each word, including ``<s>``, int64 [...]; 0 for ``<s>`` itself.

@@ -1,4 +1,4 @@
-"""Word error rates on the rare words of biasing lists and on all other words; reader of biasing lists."""
+"""Word error rates on the rare words of biasing lists and on all other words, and a reader for biasing lists."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ class BiasingList:
 class BiasedRate(Counts):
     """Word errors on rare words and on other words. Rates can be added, as in ``sum(rates, BiasedRate())``.
 
-    Each of the three rates counts all sentences; its sentence errors are the sentences with an error in its words.
+    Each of the three rates counts all sentences. The sentence errors of a rate are the sentences with at least one of
+    its word errors.
     """
 
     overall: ErrorRate = field(default_factory=ErrorRate)
@@ -59,8 +60,8 @@ def score_biased(
 ) -> BiasedRate:
     """Count word errors over a test set, separately for the rare words of each utterance and for other words.
 
-    The arguments and errors are those of ``score``; in addition, each reference must have a biasing list. All lexical
-    words of a rare word are rare.
+    The arguments and exceptions are the same as for ``score``; in addition, each reference must have a biasing list.
+    All lexical words of a rare word are rare.
 
     Source: Le et al. 2021, "Contextualized Streaming End-to-End Speech Recognition with Trie-Based Deep Biasing and
         Shallow Fusion"; score.py of the benchmark of this paper, for the alignment and the counts.
@@ -103,8 +104,8 @@ def read_biasing(path: str | os.PathLike[str]) -> dict[str, BiasingList]:
 
     If the file starts with ``{``, each line is a JSON object ``{"utt": …, "rare": […], "bias": […], "text": …}``, in
     which the last two fields are optional. Otherwise the file is a table in the format of the biasing benchmark: each
-    line has an utterance id, its text, the JSON list of the rare words in the text, and optionally the JSON biasing
-    list, separated by tabs.
+    line contains, separated by tabs, an utterance id, its text, the JSON list of the rare words in the text, and
+    optionally the JSON biasing list.
 
     Raises:
         FormatError: A line is invalid, an id occurs twice, or the file is empty or damaged.
@@ -138,7 +139,7 @@ def _checked(record: Mapping[str, object]) -> tuple[str, BiasingList]:
             raise RecordError(f"{name!r} is missing; specify {description}")
     key, text = record["utt"], record.get("text")
     if not isinstance(key, str) or not key:
-        raise RecordError(f"the utterance id is {key!r}, but must be a string that is not empty")
+        raise RecordError(f"the utterance id is {key!r}, but must be a non-empty string")
     if text is not None and not isinstance(text, str):
         raise RecordError(f"the text of {key!r} is {text!r}, but must be a string")
     rare, bias = (_words(record.get(name, []), name) for name in ("rare", "bias"))

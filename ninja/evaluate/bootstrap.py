@@ -88,8 +88,8 @@ def bootstrap(
         mode: Treatment of references for which a system has no hypothesis; see ``score``.
         replications: Number of replications, at least 1.
         seed: Seed of the random generator, 0 or more; the same seed gives the same results.
-        speakers: Speaker of each utterance, by utterance id. If given, whole speakers are drawn and exchanged instead
-            of utterances, because the errors of a speaker are not independent.
+        speakers: Speaker of each utterance, by utterance id. If speakers are specified, whole speakers are drawn and
+            exchanged instead of utterances, because the errors of a speaker are not independent.
 
     Raises:
         FormatError: ``score`` raises it, the references contain no word, or an utterance has no speaker.
@@ -158,7 +158,7 @@ def paired_test(differences: Counts, replications: int = REPLICATIONS, seed: int
     enumerated.
 
     Args:
-        differences: Errors of the second system minus those of the first, int64 [num_utterances] or [num_speakers].
+        differences: Errors of the second system minus errors of the first, int64 [num_utterances] or [num_speakers].
         replications: Number of random assignments.
         seed: Seed of the random generator.
 

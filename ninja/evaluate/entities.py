@@ -35,10 +35,10 @@ def score_entities(
 ) -> EntityReport:
     """Count the recognised, missed and inserted entities of a test set.
 
-    An entity is *said* where the reference contains its words consecutively. If entities overlap, the one that begins
-    first counts; if several begin there, the longest counts. An entity that is said n times is *found* each time the
-    hypothesis contains its words consecutively, but at most n times. Further occurrences, for which the same rule
-    resolves overlaps, are *inserted*.
+    An entity is *said* where the reference contains its words consecutively. If entities overlap, only the entity that
+    begins first is counted; if several entities begin at the same word, only the longest is counted. An entity that is
+    said n times is *found* each time the hypothesis contains its words consecutively, but at most n times. Further
+    occurrences in the hypothesis are *inserted*; the same rules apply to overlaps.
 
     *Errors in entities* are counted in the word alignment: deletions and substitutions of the words of an entity, and
     insertions between its first and last word. Insertions before or after an entity count only as sentence errors.
@@ -46,10 +46,10 @@ def score_entities(
     Args:
         references: Reference words by utterance id.
         hypotheses: Recognised words by utterance id; ids without a reference are counted, but not scored.
-        phrases: Entities of each utterance, as returned by ``Entities.phrases``; utterances without a list have none.
-            A phrase in several lists belongs to the first.
-        truth: Entities said in each utterance; utterances without an entry have none.  [default: the entities of
-            ``phrases`` that the reference contains]
+        phrases: Entities of each utterance, as returned by ``Entities.phrases``; utterances without a list have no
+            entities. A phrase in several lists belongs to the first list.
+        truth: Entities said in each utterance; no entities are said in utterances without an entry.  [default: the
+            entities of ``phrases`` that the reference contains]
         before: Words recognised without context, for comparison.
         words: Symbol table of the recogniser; entities with out-of-vocabulary words are counted separately.
         mode: Treatment of references without a hypothesis (also in ``before``); see ``ninja.evaluate.score``.

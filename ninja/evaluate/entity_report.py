@@ -13,7 +13,7 @@ from ninja.evaluate.phrases import Entity
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """An entity of a reference."""
+    """An occurrence of an entity in a reference."""
 
     key: str  # utterance id
     entity: Entity
@@ -103,7 +103,7 @@ class EntityReport:
         }
 
     def vocabulary(self, inside: bool) -> EntityRate:
-        """Count the entities whose words are all in the symbol table (`inside`), or all others; 0 without a table."""
+        """Count entities with all words in the symbol table (`inside`), or all other entities; 0 without a table."""
         return _rate(finding for finding in self._findings if finding.in_vocabulary is inside)
 
     @property
@@ -142,7 +142,7 @@ class EntityReport:
         )
 
     def __str__(self) -> str:
-        """Return the three lines of Kaldi's compute-wer, the lines of the entities, and a table of classes."""
+        """Return the three lines of Kaldi's compute-wer, lines with the rates of entities, and a table of classes."""
         lines = [str(self.overall)]
         parts = {"CONTEXTUAL": self.contextual(), "GENERAL": self.general()}
         if all(part.rates for part in parts.values()):

@@ -52,7 +52,7 @@ class ErrorRate(Counts):
 
     @property
     def wer(self) -> float:
-        """Word error rate in percent. For empty references, it is 0 without errors, else infinity."""
+        """Word error rate in percent; for empty references, 0 if there are no errors, else infinity."""
         return percent(self.errors, self.words)
 
     @property

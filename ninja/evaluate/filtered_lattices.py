@@ -15,7 +15,7 @@ from ninja.lattice.word_ids import used_words
 
 
 class LatticeFilter:
-    """Apply a transcript filter to each word of lattices; the resulting lattices have a separate symbol table.
+    """Transcript filter that is applied to each word of lattices; the results have a separate symbol table.
 
     Raises:
         OptionError: A rule of the global mapping file replaces a sequence of words.
@@ -71,8 +71,8 @@ class LatticeFilter:
 def relabel(lattice: Lattice, mapping: Mapping[int, Sequence[int]]) -> Lattice:
     """Replace each word of a lattice by any number of words.
 
-    If a word is replaced by several words, its arc becomes a chain of arcs. The first arc has the costs, and the result
-    has neither alignments nor times.
+    If a word is replaced by several words, its arc becomes a chain of arcs, of which the first has the costs. The
+    result has neither alignments nor times.
     """
     if all(len(words) < 2 for words in mapping.values()):
         ids = np.array(sorted({EPSILON, *mapping}))

@@ -1,4 +1,4 @@
-"""Phrases of classes, indexed by their words."""
+"""Phrases and their classes, indexed by words."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ninja.lattice.text import NONE, Normalizer
 
 
 class Entity(NamedTuple):
-    """A phrase of a class."""
+    """A phrase and its class."""
 
     class_name: str  # such as "@name"; empty without a class
     text: str  # words separated by single spaces
@@ -26,7 +26,7 @@ class Phrases:
     __slots__ = ("class_of", "lengths", "written")
 
     def __init__(self, entities: Iterable[Entity], normalizer: Normalizer = NONE) -> None:
-        """Index phrases by their words; a phrase that occurs in several classes belongs to the first."""
+        """Index phrases by their words; a phrase that occurs in several classes belongs to the first class."""
         self.class_of: dict[tuple[str, ...], str] = {}
         self.written: dict[tuple[str, ...], set[str]] = {}  # lexical words -> phrases; empty without a normalizer
         for entity in entities:

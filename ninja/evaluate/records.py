@@ -14,7 +14,7 @@ Value = TypeVar("Value")
 
 
 class RecordError(Exception):
-    """The error of an invalid line, to which ``read_records`` adds the file and the line number."""
+    """Error about an invalid line; ``read_records`` adds the file and the line number."""
 
 
 def read_records(

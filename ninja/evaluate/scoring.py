@@ -45,7 +45,7 @@ class Numbered:
         return np.array(lattice.words.ids(self.words[lattice.key]), np.int32)
 
     def unknown_in(self, keys: Iterable[str]) -> Counter[str]:
-        """Count the words without an id in the given utterances."""
+        """Count the words without an id in some of the utterances."""
         return Counter(word for key in keys for word in self.unknown.get(key, ()))
 
 
@@ -62,7 +62,7 @@ def number(
         references: Reference words by utterance id. Without a symbol table, words must be decimal ids.
         words: Symbol table of the lattices. If it is still growing, words are looked up when ``of`` is called.
         oov: Id for words that are not in the table: -1 matches no word; Kaldi's recipes use the id of ``<unk>``.
-        forms: Lexical forms of the words in the table; the result then has the ids of lexical words.
+        forms: Lexical forms of the words in the table; the result then contains ids of lexical words.
 
     Raises:
         FormatError: There is no symbol table, and a word is not an id.
@@ -204,8 +204,8 @@ def oracle_score(
     For very long lattices, the search may be limited and the number of errors too large; see ``ninja.graph.Oracle``.
 
     Args:
-        lattices: The lattices; those without a reference are counted, but not scored.
-        references: Reference words by utterance id; those without a lattice are counted as missing, but not scored.
+        lattices: The lattices; lattices without a reference are counted, but not scored.
+        references: Reference words by utterance id; ids without a lattice are counted as missing, but not scored.
         words: Symbol table for lattices that have none.
         unknown: Id for words that are not in the table: -1 matches no word; Kaldi's recipes use the id of ``<unk>``.
         wildcards: Word ids that are never errors; see ``ninja.graph.oracle``.

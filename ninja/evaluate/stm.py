@@ -1,7 +1,7 @@
 """References in NIST's STM format, which are matched with the utterances in Kaldi's ``segments``.
 
-A line has a file, channel, speaker, start, end, an optional label such as ``<o,f0,male>``, and words. Lines that begin
-with ``;;`` are comments.
+A line contains a file, channel, speaker, start, end, an optional label such as ``<o,f0,male>``, and words. Lines that
+begin with ``;;`` are comments.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _references(
             if abs(begin - at) <= TOLERANCE and abs(end - to) <= TOLERANCE
         ]
         if not matches:
-            message = f"no utterance of the segments is {file} {channel} from {begin:g} to {end:g} s"
+            message = f"no segment matches {file} {channel} from {begin:g} to {end:g} s"
             raise FormatError(f"{message}; segments and STM must have the same boundaries", path, line=number)
         key = min(matches)[1]
         if key in references:

@@ -67,7 +67,7 @@ class WordFilter:
 
         Raises:
             InputError: The script cannot be run, or fails.
-            FormatError: The output of the script does not have the keys of the lines in their order.
+            FormatError: The output of the script does not contain the keys of the lines in the same order.
         """
         words = composed([words for _, words in lines])
         if self.script is not None and lines:
@@ -78,7 +78,7 @@ class WordFilter:
         return [[word for word in sentence if word not in ignored] for sentence in words]
 
     def texts(self, texts: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-        """Apply the filters to transcripts by key; the errors are those of ``lines``."""
+        """Apply the filters to transcripts by key; raises the same exceptions as ``lines``."""
         return dict(zip(texts, self.lines(list(texts.items())), strict=True))
 
 
@@ -99,12 +99,14 @@ def _run(script: str, lines: Sequence[Line]) -> list[list[str]]:
         advice = (
             ""
             if command[0] != "sed"
-            else "; files that are not executable are run by GNU sed, without e, r and w; make a program executable"
+            else "; files that are not executable are run by GNU sed, without e, r and w; make programs executable"
         )
         raise InputError(f"the script ended with exit code {process.returncode}: {message}{advice}", script)
     rows = [row.split() for row in process.stdout.decode("utf-8", "surrogateescape").split("\n")[:-1]]
     if [row[:1] for row in rows] != [[key] for key, _ in lines]:
-        message = f"the output of the script does not have the keys of the {len(lines)} input lines in their order"
+        message = (
+            f"the output of the script does not contain the keys of the {len(lines)} input lines in the same order"
+        )
         raise FormatError(message, script)
     return [row[1:] for row in rows]
 

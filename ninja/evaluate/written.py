@@ -53,7 +53,7 @@ class WrittenRate(Counts):
 
     @property
     def punctuation_error_rate(self) -> float:
-        """Of the units with punctuation in the reference or the hypothesis, the percentage with wrong punctuation."""
+        """Percentage of units with wrong punctuation, among units with punctuation in the reference or hypothesis."""
         return percent(self.punctuation_errors, self.punctuated)
 
     def __str__(self) -> str:
@@ -176,7 +176,7 @@ def _correct_units(
 
 
 def _end(owner: Sequence[int], num_words: int) -> int | None:
-    """Return the number of written words of the first `num_words` lexical words; None if the last is incomplete."""
+    """Return the number of written words of the first `num_words` lexical words; None if a word is incomplete."""
     if num_words == 0:
         return 0
     is_inside = num_words < len(owner) and owner[num_words] == owner[num_words - 1]

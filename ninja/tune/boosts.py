@@ -34,7 +34,7 @@ CURVE = np.arange(0.0, 21.0)  # keyword boosts of the trade-off curve
 
 MEANINGS = {  # meaning of the lower and the upper end of each range
     "keyword_boost": (
-        "words of phrases need no boost beyond that for entering a phrase",
+        "words of phrases need no boost in addition to the boost for entering a phrase",
         "does the general set contain words that are similar to phrases?",
     ),
     "class_boost": ("the class model expects phrases far too often", "the class model expects phrases far too rarely"),
@@ -64,7 +64,7 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A point on the curve of the trade-off between both error rates."""
+    """A point on the trade-off curve of the two error rates."""
 
     keyword_boost: float
     figures: Figures
@@ -87,13 +87,13 @@ class TunedContext:
 
     @property
     def evidence(self) -> str:
-        """Message that says whether entities lower contextual WER and, if uncertain, how many words could show it."""
-        text = f"difference of contextual WER to the best settings without entities: {self.difference} (95 % interval)"
+        """Message with the effect of entities on contextual WER and, if uncertain, how many words would show it."""
+        text = f"difference in contextual WER to the best settings without entities: {self.difference} (95 % interval)"
         needed = self.difference.words_needed
         if self.difference.is_significant or needed is None or needed <= self.difference.num_words:
             return text
         few = f"{self.difference.num_words} words are too few to be certain"
-        return f"{text}; {few}, about {rounded_up(needed):,} words would show such a difference"
+        return f"{text}; {few}; about {rounded_up(needed):,} words would show such a difference"
 
 
 def tune_context(
@@ -115,17 +115,17 @@ def tune_context(
 ) -> TunedContext:
     """Choose boosts, the weight of a class model, the acoustic scale and the word penalty.
 
-    First, the class weight, scale and penalty that give the fewest word errors in both sets together without entities
-    are determined. Then the settings that give the fewest errors in the contextual set with entities are chosen. Their
-    general WER must not exceed any of the following by more than the allowed rise: the WER without context, the WER of
-    the best settings without entities, and the WER of the chosen settings without entities. Ties are broken by general
-    errors, then by the smaller boost or the middle of a range of ties. Lattices are not pruned, and the result is
+    First, without entities, the class weight, scale and penalty with the fewest word errors in both sets together are
+    determined. Then, with entities, the settings with the fewest errors in the contextual set are chosen. Their general
+    WER must not exceed any of three values by more than the allowed rise: the WER without context, the WER of the best
+    settings without entities, and the WER of the chosen settings without entities. Ties are broken by general errors,
+    then by the smaller boost or the middle of a range of ties. Lattices are not pruned, and the result is
     deterministic.
 
     Args:
-        contextual: Utterances that contain phrases of their lists.
-        general: Utterances that contain no phrase of their lists, to count false alarms. The lists must be of the same
-            kind as in the contextual set.
+        contextual: Utterances that contain phrases from their lists.
+        general: Utterances that contain no phrase from their lists, for counting false alarms. The lists must be of the
+            same type as in the contextual set.
         words: Symbol table of the lattices.
         class_lm: Class model, as in `Tracker`.
         options: Options that are not tuned (``max_tokens``, ``unk_penalty``, ``max_arcs``), and initial boosts.
@@ -139,8 +139,8 @@ def tune_context(
         speakers: Speaker of each utterance of the contextual set, by key; without it, intervals are by utterance.
         min_words: Number of reference words of the contextual set below which the initial settings are kept, if they
             do not raise general WER too far.  [default: 500]
-        log: Log for the errors of lattices, which are then ignored. Without ``log.on_error``, the first error is
-            raised.
+        log: Log for the errors of lattices; lattices with errors are ignored. Without ``log.on_error``, the first error
+            is raised.
 
     Raises:
         OptionError: A scale or the allowed rise is out of range, a set has no phrases, or `Tracker` raises it.
@@ -326,8 +326,8 @@ def _warnings(
         helping = [boost for boost, reports in curve.items() if reports[0].overall.errors < without[0].overall.errors]
         why = "do the lattices contain the phrases? Missing phrases must be added first, see augment"
         if helping:
-            which = f"every keyword_boost that would lower it, from {min(helping):g} on"
-            why = f"{which}, raises general WER above {limit}, or close to it"
+            which = f"all values of keyword_boost that would lower it ({min(helping):g} and above)"
+            why = f"{which} raise general WER above {limit}, or close to it"
         yield f"entities do not lower contextual WER: {why}"
     rates = {boost: reports[1].overall for boost, reports in curve.items() if boost > chosen.keyword_boost}
     too_large = next((boost for boost, rate in rates.items() if rate.errors > most), None)

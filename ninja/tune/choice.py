@@ -45,7 +45,7 @@ class Outcomes:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The chosen point and the evidence for its choice."""
+    """The chosen point, and the evidence for choosing it."""
 
     point: int
     candidate: int  # the simplest point within one standard error of the best
@@ -62,11 +62,11 @@ class Choice:
 def choose_point(outcomes: Outcomes, num_moved: npt.NDArray[np.int64], default: int, min_words: int) -> Choice:
     """Choose the simplest point that is about as good as the best, or the defaults if they are not significantly worse.
 
-    The best point has the fewest expected errors. The simplest points within one standard error of it are those with
-    the fewest weights that differ from the defaults; among these, the one with the fewest expected errors is the
-    candidate. The defaults are kept unless (1) the best point has significantly fewer expected errors, at 95 %, and (2)
-    in cross-validation, candidates that are chosen on the other folds have fewer errors than the defaults, at 90 %
-    one-sided. Differences are paired by group, and folds consist of whole groups.
+    The best point has the fewest expected errors. Among the points within one standard error of the best point, the
+    simplest points have the fewest weights that differ from the defaults. The candidate is the simplest point with the
+    fewest expected errors. The defaults are kept unless (1) the best point has significantly fewer expected errors than
+    the defaults, at 95 %, and (2) in cross-validation, the candidates chosen on the other folds have fewer errors than
+    the defaults, at 90 % one-sided. Differences are paired by group, and folds consist of whole groups.
 
     Args:
         outcomes: Errors of all points on a development set.
@@ -100,7 +100,7 @@ def _is_confirmed(difference: PairedDifference) -> bool:
 
 
 def cross_validated(outcomes: Outcomes, num_moved: npt.NDArray[np.int64]) -> Doubles:
-    """Count the errors on each group with the candidate that is chosen on the other folds, float64 [groups]."""
+    """Count the errors in each group at the candidate that is chosen on the other folds, float64 [groups]."""
     num_groups = len(outcomes.words)
     num_folds = min(MAX_FOLDS, num_groups)
     errors = np.zeros(num_groups)
@@ -135,9 +135,9 @@ def explain(choice: Choice, candidate: str, num_words: int, unit: str, default: 
         default: Name of the defaults in the sentence.
     """
     if choice.reason == "best":
-        return f"the {default} are kept: no others have significantly fewer expected errors"
+        return f"the {default} are kept: no other values have significantly fewer expected errors"
     if choice.reason == "too few words":
-        return f"the initial weights are kept: {num_words} words are too few to choose others"
+        return f"the initial weights are kept: {num_words} words are too few to choose other weights"
     difference = f"{choice.difference} percentage points (95 % interval, cross-validated by {unit})"
     needed = choice.difference.words_needed
     is_small = not choice.difference.is_significant and needed is not None and needed > num_words
@@ -146,7 +146,7 @@ def explain(choice: Choice, candidate: str, num_words: int, unit: str, default: 
         small = f"; {num_words} words are too few to be certain" if is_small else ""
         return f"difference to the {default}: {difference}{small}{advice}"
     return (
-        f"the {default} are kept: {num_words} words do not show that others ({candidate}) are better, "
+        f"the {default} are kept: {num_words} words do not show that other values ({candidate}) are better; "
         f"difference {difference}{advice}"
     )
 

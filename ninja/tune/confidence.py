@@ -1,4 +1,4 @@
-"""Fit of a confidence model on lattices with references."""
+"""Fit a confidence model to lattices with references."""
 
 from __future__ import annotations
 
@@ -82,7 +82,8 @@ class _Words:
         """Weight of each word in the fit; the mean is 1.
 
         A speaker with n words counts as n / (1 + SPEAKER_CORRELATION · (n − 1)) words, because errors of calibration
-        are correlated within a speaker. Otherwise, a speaker with most of the words would determine the map for all.
+        are correlated within a speaker. Otherwise, a speaker with most of the words would determine the map for all
+        speakers.
         """
         if self.unit != "speaker":
             return np.ones(len(self.group))
@@ -92,7 +93,7 @@ class _Words:
         return result
 
     def names(self) -> tuple[str, ...]:
-        """Return the features that all lattices have."""
+        """Return the names of the features that are available for all lattices."""
         return tuple(name for name in NAMES if all(name in part.values for part in self.features))
 
 
@@ -122,15 +123,15 @@ def tune_confidence(
         lattices: A development set. Lattices without a reference are ignored.
         references: Reference words by key.
         scales: Weights of the total cost, for decoding and for the posteriors.
-        method: Kind of the map.
+        method: Type of the map.
         surprise: Function that scores sentences with a language model; see ``ninja.lm.surprise.WordSurprise``.
         lm: Name of this language model, which is stored in the result.
-        unboosted: Function that returns the lattice with a given key, as it was before words were boosted.
+        unboosted: Function that returns the lattice of an utterance before words were boosted, given its key.
         speakers: Speaker of each utterance. With at least 5 speakers, cross-validation folds consist of whole speakers,
             and words of speakers with many words have smaller weights in the logistic map.  [default: folds consist of
             utterances]
         forms: Lexical forms, by which words are compared.
-        log: Log for the errors of lattices, which are then ignored.
+        log: Log for the errors of lattices; lattices with errors are then ignored.
 
     Raises:
         FormatError: No lattice has a reference, or an utterance has no speaker.

@@ -16,7 +16,7 @@ from ninja.tune.false_corrections import CONFIDENCE, BoundedRate, choose_thresho
 
 @dataclass(frozen=True, slots=True)
 class TunedCorrection:
-    """A threshold of corrections, and the results on the development set with this threshold."""
+    """A correction threshold, and the results on the development set with this threshold."""
 
     bound: BoundedRate | None  # None if no threshold keeps the rate below its maximum
     max_rate: float
@@ -48,9 +48,9 @@ def tune_correction(
 ) -> TunedCorrection:
     """Choose the lowest threshold that bounds the rate of false corrections.
 
-    This threshold allows the most corrections. *Utterances without phrases* are those with references that contain none
-    of the phrases in their lists. The rate of false corrections is the share of utterances without phrases that
-    are changed, in a future set of the same size; see `choose_threshold`.
+    This threshold allows the most corrections. *Utterances without phrases* are utterances whose references contain no
+    phrase from their lists. The rate of false corrections is the fraction of utterances without phrases that are
+    changed in a future set of the same size; see `choose_threshold`.
 
     Args:
         lattices: Hypotheses of a development set.
@@ -95,7 +95,7 @@ def tune_correction(
 
 @dataclass(frozen=True, slots=True)
 class ListComparison:
-    """Word errors on a development set with each of two phrase lists, and the number of utterances with other words."""
+    """Word errors on a development set with two phrase lists, and the number of utterances with different words."""
 
     before: ErrorRate
     after: ErrorRate
@@ -150,7 +150,7 @@ def compare_lists(
             side[key] = normalizer.words(apply_changes(utterance.words, utterance.changes))
     if not texts[0]:
         raise OptionError(
-            "no utterance of the development set has a reference and was corrected; compare the keys of both"
+            "no utterance of the development set has a reference and was corrected; compare the utterance ids"
         )
     spoken = {key: normalizer.words(references[key]) for key in texts[0]}
     first, second = (score(spoken, side) for side in texts)

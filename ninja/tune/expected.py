@@ -107,7 +107,7 @@ class WordErrors:
         """Return the errors at each point, summed over groups of lattices.
 
         Args:
-            groups: Number of the group of each lattice, int64 [lattices].
+            groups: Group number of each lattice, int64 [lattices].
         """
         num_groups = int(groups.max(initial=-1)) + 1
         expected, errors = (np.zeros((len(points), num_groups)) for _ in range(2))

@@ -37,11 +37,11 @@ def choose_threshold(
     Starting with the strictest threshold, the null hypothesis that the rate exceeds `max_rate` is tested at the level
     ``1 - confidence`` for each threshold, until it is not rejected (Learn-then-Test with a fixed sequence).
 
-    The rate refers to a future set of utterances: if they are exchangeable with those of `scores`, the probability
-    that more than a fraction `max_rate` of them is changed is at most ``1 - confidence``. Of the changed utterances of
-    both sets, the number in the set of `scores` has a hypergeometric distribution. As fewer utterances are changed with
-    each stricter threshold, this test holds for all thresholds at once. With an infinite set, it becomes the exact
-    binomial test.
+    The rate refers to a future set of utterances. If they are exchangeable with the utterances of `scores`, the
+    probability that more than a fraction `max_rate` of them is changed is at most ``1 - confidence``. Of the changed
+    utterances in both sets, the number in the set of `scores` has a hypergeometric distribution. As fewer utterances
+    are changed with each stricter threshold, this test holds for all thresholds at once. With an infinite set, it
+    becomes the exact binomial test.
 
     Args:
         scores: Probability of the most probable change in each utterance without phrases; 0 if it has no candidate.

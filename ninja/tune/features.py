@@ -1,7 +1,7 @@
 """Cost components of n-best sentences, which can be combined with other weights without running language models.
 
-The score of a single model is computed from the cost of a sentence in the rescored lattice. Each of several models
-scores each sentence once.
+With a single model, the score of a sentence is computed from its cost in the rescored lattice. With several models,
+each model scores each sentence once.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Features:
         return 100.0 * int(errors.sum()) / max(int(self.reference_words.sum()), 1)
 
     def united(self, earlier: Features) -> Features:
-        """Return these sentences and all other sentences that an earlier rescoring of the same lattices found."""
+        """Return these sentences, and the other sentences that were found by an earlier rescoring of the lattices."""
         number = {key: place for place, key in enumerate(self.keys)}
         texts = [_sentence_texts(part) for part in (self, earlier)]
         known = set(zip(self.lattice.tolist(), texts[0], strict=True))
@@ -116,7 +116,7 @@ def _sentence_texts(sentences: Features) -> list[bytes]:
 
 
 def _places(sizes: Int64s, items: Int64s) -> Int64s:
-    """Return the indices of the parts of the given items, in an array in which item i has ``sizes[i]`` parts."""
+    """Return the indices of the parts of some items in a concatenation, in which item i has ``sizes[i]`` parts."""
     begin = np.concatenate([[0], np.cumsum(sizes)])
     chosen = sizes[items]
     shift = begin[items] - np.concatenate([[0], np.cumsum(chosen)])[:-1]

@@ -81,7 +81,7 @@ def tune_first_pass(
         speakers: Speaker of each utterance, by key; without it, intervals and cross-validation are by utterance.
         min_words: Number of reference words below which the initial scales are kept.
         forms: Lexical forms, by which words are compared.
-        log: Log for lattices without a path, which are then ignored.
+        log: Log for lattices without a path; these lattices are then ignored.
 
     Raises:
         FormatError: No lattice has a reference, or an utterance has no speaker.

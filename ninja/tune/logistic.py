@@ -134,7 +134,7 @@ def fit_isotonic(values: Doubles, is_correct: npt.NDArray[np.bool_], least: int)
     """Fit an increasing map from values in [0, 1] to probabilities.
 
     Adjacent blocks of values are pooled until the smoothed shares of correct words increase, and until each block has
-    a minimum number of words. The map has a point at the mean value of each block, and one at 0 and at 1; it is
+    a minimum number of words. The map has a point at the mean value of each block, and points at 0 and 1. It is
     strictly increasing.
 
     Args:

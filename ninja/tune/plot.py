@@ -34,7 +34,7 @@ STYLE: dict[Any, Any] = {
 
 
 def check_picture(path: str | os.PathLike[str]) -> str:
-    """Return the format of a picture, ``svg`` or ``png``; raise an OptionError for other formats."""
+    """Return the format of a picture, ``svg`` or ``png``; raise an `OptionError` for other formats."""
     kind = Path(path).suffix.lower().removeprefix(".")
     if kind not in ("svg", "png"):
         raise OptionError(f"{os.fspath(path)}: pictures are written as .svg or .png")

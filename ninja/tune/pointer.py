@@ -106,9 +106,9 @@ def tune_pointer(
     better than the initial pair; see ``choose_point``. Errors are counted on the best paths.
 
     Args:
-        contextual: Utterances that contain phrases of their lists.
-        general: Optional utterances that contain no phrase of their lists. The lists must be of the same kind as in the
-            contextual set.
+        contextual: Utterances that contain phrases from their lists.
+        general: Optional utterances that contain no phrase from their lists. The lists must be of the same type as in
+            the contextual set.
         context: Options with the initial weights.
         max_general_rise: Allowed rise of general WER above the WER without lists, percent absolute.
         speakers: Speaker of each utterance of the contextual set, as in ``tune_weights``.

@@ -79,7 +79,7 @@ class Search(ABC, Generic[Point]):
 
     @abstractmethod
     def preference(self, point: Point) -> Any:
-        """Return the tie-breaker of a grid point; among equal ranks, the first point with the lowest one wins."""
+        """Return the tie-breaker of a grid point; of points with equal ranks, the first with the lowest value wins."""
 
     @abstractmethod
     def value(self, point: Point, axis: int) -> float:
@@ -106,7 +106,7 @@ class Search(ABC, Generic[Point]):
         return best
 
     def _refined(self, best: Point, rank: Any, axis: int, share: float) -> tuple[Point, Any]:
-        """Try values of one axis around the best point; of a range of ties, choose the middle."""
+        """Try values of one axis around the best point; if a range of values is tied, choose its middle."""
         current = self.value(best, axis)
         values = self.axes[axis].line(current, share, self.num_on_line)
         line = [self.moved(best, axis, value) for value in values]

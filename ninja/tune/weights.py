@@ -74,7 +74,7 @@ class Tuned:
         searched = "" if f"{self.wer:.2f}" == f"{self.wer_rescored:.2f}" else f" ({self.wer:.2f} among the sentences)"
         return (
             f"WER {self.wer_first_pass:.2f} before rescoring, {self.wer_before:.2f} with the initial weights, "
-            f"{self.wer_rescored:.2f} rescored with these{searched}; the oracle has {self.wer_oracle:.2f}"
+            f"{self.wer_rescored:.2f} rescored with these{searched}; the oracle WER is {self.wer_oracle:.2f}"
         )
 
     @property
@@ -84,7 +84,7 @@ class Tuned:
 
     @property
     def evidence(self) -> str:
-        """Message that says whether the weights beat the default and, if uncertain, how many words could show it."""
+        """Message about the difference to the default weights and, if it is uncertain, how many words would show it."""
         unit = "speaker" if self.by_speaker else "utterance"
         is_first_pass = self.default.lm_weight == 0 < self.start.lm_weight
         default = "weights of the first pass" if is_first_pass else "initial weights"
@@ -108,10 +108,10 @@ def tune_weights(
 
     The lattices are rescored with the initial weights, and each model of a mixture scores the n best sentences once.
     `choose` then needs no network, since other weights only change the order of these sentences. The lattices are then
-    rescored with the chosen weights, the new n best sentences are added, and weights are chosen again.
-    This is repeated, at most four times, until weights are chosen that were used before. The default is the
-    initial weights, or LM weight 0 if the first pass has fewer expected errors; it is kept unless the set shows that
-    other weights are better, see ``ninja.tune.choice.choose_point``.
+    rescored with the chosen weights, the new n best sentences are added, and weights are chosen again. This is
+    repeated, at most four times, until the chosen weights have already been used for rescoring. The default is the
+    initial weights, or LM weight 0 if the first pass has fewer expected errors. It is kept unless the set shows that
+    other weights are better; see ``ninja.tune.choice.choose_point``.
 
     Args:
         lattices: A development set (never a test set) with symbol tables, which is kept in memory.
@@ -127,14 +127,14 @@ def tune_weights(
         report: Report of the rescoring, as in ``rescore``.
 
     Raises:
-        OptionError: ``num_best`` is below 1, or ``carry_over`` is given for a mixture.
+        OptionError: ``num_best`` is below 1, or ``carry_over`` is specified for a mixture.
         FormatError: No lattice has a reference, or an utterance has no speaker.
         NinjaError: ``rescore`` raises it.
     """
     if num_best < 1:
         raise OptionError(f"num_best is {num_best}, but must be 1 or more")
     if carry_over is not None and isinstance(lm, Mixture):
-        raise OptionError("carry_over (--carry-over) is possible with one model only; omit it, or the other models")
+        raise OptionError("carry_over (--carry-over) requires a single model; omit it, or specify only one model")
     options = replace(options or RescoreOptions(), output="lattice")
     how: How = lm.how if isinstance(lm, Mixture) else "loglinear"
     models, model_weights = zip(*(lm.models if isinstance(lm, Mixture) else [(lm, 1.0)]), strict=True)
@@ -182,11 +182,11 @@ def choose_repeatedly(
 ) -> Tuned:
     """Choose weights repeatedly, among the best sentences at the initial weights and at all weights chosen so far.
 
-    This ends when the lattices have already been rescored with the chosen weights, or after MAX_ROUNDS rescorings with
-    chosen weights.
+    The repetition ends when the lattices have already been rescored with the chosen weights, or after MAX_ROUNDS
+    rescorings with chosen weights.
 
     Args:
-        sentences_at: Function that returns the best sentences at the given weights, and logs errors of lattices.
+        sentences_at: Function that returns the best sentences at some weights, and logs the errors of lattices.
     """
     sentences = sentences_at(start, log)
     wer_first_pass = sentences.wer(sentences.first_pass_errors)

@@ -30,5 +30,5 @@ class Reference:
         return cls([-1 if number is None else number for number in numbers], None)
 
     def errors(self, words: npt.NDArray[np.int32]) -> int:
-        """Count the word errors of a path with the given word ids."""
+        """Count the word errors of a path from its word ids."""
         return edits(self.ids, words.tolist() if self.table is None else self.table.lexical_ids(words.tolist()))

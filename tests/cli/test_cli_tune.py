@@ -168,7 +168,7 @@ def test_a_set_of_few_words_keeps_the_initial_weights(ninja, bed, tuning, model)
     assert code == 0
     values = read_toml(weights)
     assert (values["acoustic_scale"], values["word_penalty"]) == (0.5, 0.3)
-    message = re.search(r"the initial weights are kept: \d+ words are too few to choose others", errors)
+    message = re.search(r"the initial weights are kept: \d+ words are too few to choose other weights", errors)
     assert message is not None, errors
     assert message[0] in weights.read_text()
 

@@ -152,8 +152,8 @@ def test_filters_change_each_hypothesis_of_a_grid(ninja: Ninja, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("script", "error", "message"),
     [
-        ("s:x", InputError, "ended with exit code 1: .*make a program executable"),
-        ("1d\n", FormatError, "the output of the script does not have the keys of the 2 input lines"),
+        ("s:x", InputError, "ended with exit code 1: .*make programs executable"),
+        ("1d\n", FormatError, "the output of the script does not contain the keys of the 2 input lines"),
         (None, InputError, "no such file"),
     ],
 )

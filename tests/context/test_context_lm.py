@@ -329,7 +329,7 @@ def test_weights_are_chosen_for_the_fewest_errors(prior):
 
     initial = tuned("w8", min_words=500)
     assert (initial.chosen.prior, initial.chosen.weight) == (prior, 1.0)
-    assert initial.evidence.endswith(f"{len(lattices)} words are too few to choose others")
+    assert initial.evidence.endswith(f"{len(lattices)} words are too few to choose other weights")
     assert initial.chosen.wer == (100.0 if prior < 0 else 0.0)
     assert tuned("w8").chosen.wer == min(trial.wer for trial in tuned("w8").trials) == 0.0
     assert ("difference to the initial weights" in tuned("w8").evidence) == (prior < 0)

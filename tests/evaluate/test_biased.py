@@ -162,7 +162,7 @@ def test_rates_add_only_to_rates() -> None:
         ),
         (b'{"utt": "u1"}\n', "lists:1: 'rare' is missing; specify the rare words of the reference"),
         (b'{"rare": []}\n', "lists:1: 'utt' is missing; specify the utterance id"),
-        (b'{"utt": 1, "rare": []}\n', "lists:1: the utterance id is 1, but must be a string that is not empty"),
+        (b'{"utt": 1, "rare": []}\n', "lists:1: the utterance id is 1, but must be a non-empty string"),
         (b'{"utt": "u1", "rare": [], "text": 3}\n', "lists:1: the text of 'u1' is 3, but must be a string"),
         (b'{"utt": ' + b"[" * 100_000, "lists:1: .* is not JSON: maximum recursion"),
         (b"u1\t\xff\t[]\n", r"lists:1: not UTF-8 \(invalid start byte\)"),

@@ -30,7 +30,7 @@ def test_lines_are_the_utterances_of_their_times(tmp_path: Path) -> None:
     [
         ("rec A spk1 0.00", "expected file, channel"),
         ("rec A spk1 x 1.5 a", "expected file, channel"),
-        ("rec A spk1 0.5 1.5 a", "no utterance of the segments is rec A from 0.5 to 1.5 s"),
+        ("rec A spk1 0.5 1.5 a", "no segment matches rec A from 0.5 to 1.5 s"),
         ("rec A spk1 0 1.5 { a / b }", "alternatives"),
         ("rec A s 0 1.5 a\\nrec A s 0 1.5 b", "another line refers to the same utterance"),
         (";; nothing", "the file contains no reference"),

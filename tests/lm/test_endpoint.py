@@ -245,7 +245,7 @@ def test_options_that_do_not_fit_the_server_are_refused():
     with serving("vllm") as server:
         for values, message in (
             ({"eos": None}, "the server does not report the token that ends a text; set endpoint_eos"),
-            ({"eos": "the cat"}, "endpoint_eos is 'the cat', which is 2 tokens"),
+            ({"eos": "the cat"}, "endpoint_eos is 'the cat', which consists of 2 tokens"),
             ({"model": "large"}, "the server has no model 'large'; set endpoint_model to one of tiny"),
         ):
             with pytest.raises(OptionError, match=message):

@@ -302,7 +302,7 @@ def test_a_phrase_of_several_classes_stands_for_them_by_turns():
         "@name: 1 phrase in the lists, 1 found in the text",
         "<title>: 1 phrase in the lists, 1 found in the text",
         "1 phrase belongs to several classes: 'paris' (@place, @name, <title>); 4 occurrences were assigned to "
-        "these in turn",
+        "these classes in turn",
     ]
 
 

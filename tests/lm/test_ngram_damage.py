@@ -201,7 +201,7 @@ def family(word, what, logprob=-1.0, weight=0.0):
         (const_arpa(unigrams=(0, 1, 4, 8)), "a state begins at 7, but LmStates has size 9"),
         (const_arpa(unigrams=(0, 1, 4, -5)), "a state begins at -6, but LmStates has size 9"),
         (const_arpa(unigrams=(0, 1, 4, -(2**63))), f"a state begins at -{2**63}, but LmStates has size 9"),
-        (const_arpa(unigrams=(0, 1, 0, 4)), "it lacks </s>"),
+        (const_arpa(unigrams=(0, 1, 0, 4)), "the model has no </s>"),
         (const_arpa(states=family(3, 0)), None),
         (const_arpa(states=family(9, 0)), "ends in word 9, which has no 1-gram"),
         (const_arpa(states=family(0, 0)), "ends in word 0, which has no 1-gram"),

@@ -78,9 +78,8 @@ def test_a_margin_keeps_away_from_boosts_that_do_harm() -> None:
         assert not 5.5 - margin < boosts[-1]
     assert boosts[0] > boosts[1] > boosts[2] > 2.5 > boosts[3]
     assert found.after == found.before
-    with_margin = (
-        "entities do not lower contextual WER: every keyword_boost that would lower it, from 3 on, raises general WER"
-    )
+    values = "all values of keyword_boost that would lower it (3 and above) raise general WER"
+    with_margin = f"entities do not lower contextual WER: {values}"
     assert found.warnings[1].startswith(f"{with_margin} above 0.00, or close to it")
 
 
@@ -111,8 +110,8 @@ def test_where_each_boost_that_helps_does_harm_there_is_none() -> None:
     assert found.settings.options.keyword_boost < 8
     assert found.after == found.before
     assert found.warnings[0] == (
-        "entities do not lower contextual WER: every keyword_boost that would lower it, from 9 on, raises general WER "
-        "above 0.00, or close to it"
+        "entities do not lower contextual WER: all values of keyword_boost that would lower it (9 and above) raise "
+        "general WER above 0.00, or close to it"
     )
     hopeless = ("call tom chen", ("call time chin", 0.0))
     assert tuned(near=hopeless, far=hopeless, max_general_rise=0.0).warnings[0] == (
@@ -157,8 +156,8 @@ def test_the_difference_is_paired_by_utterance_or_speaker() -> None:
     assert found.difference.interval.mean == pytest.approx(100 / 6 - 50)
     assert (found.difference.num_groups, found.difference.num_words) == (2, 6)
     assert re.fullmatch(
-        r"difference of contextual WER to the best settings without entities: -33.33 \[\S+, \S+\] \(95 % interval\); 6 "
-        r"words are too few to be certain, about \d+ words would show such a difference",
+        r"difference in contextual WER to the best settings without entities: -33.33 \[\S+, \S+\] \(95 % interval\); 6 "
+        r"words are too few to be certain; about \d+ words would show such a difference",
         found.evidence,
     )
     with pytest.raises(FormatError, match="has no speaker"):

@@ -142,7 +142,7 @@ def test_weights_are_tuned_with_the_history_that_a_rescoring_carries_over() -> N
 
 def test_a_mixture_carries_nothing_over() -> None:
     lm = Mixture([(FakeLM(), 0.5), (Other(), 0.5)])
-    with pytest.raises(OptionError, match=r"carry_over .* is possible with one model only"):
+    with pytest.raises(OptionError, match=r"carry_over .* requires a single model"):
         tune_weights(LATTICES, references(), lm, OPTIONS, carry_over=CarryOver())
 
 
@@ -178,7 +178,7 @@ def test_few_words_keep_the_initial_weights() -> None:
     start = Weights(0.2, 0.1, 0.0)
     tuned = choose(sentences_better_above(0.45, num_lattices=49), start)
     assert (tuned.weights, tuned.wer, tuned.choice.reason) == (start, 10.0, "too few words")
-    assert tuned.evidence == "the initial weights are kept: 490 words are too few to choose others"
+    assert tuned.evidence == "the initial weights are kept: 490 words are too few to choose other weights"
     assert choose(sentences_better_above(0.45, num_lattices=50), start).weights != start
     assert choose(sentences_better_above(0.45, num_lattices=50), start, min_words=501).weights == start
 
@@ -191,8 +191,8 @@ def test_what_chance_explains_keeps_the_initial_weights() -> None:
     tuned = choose(replace(sentences, errors=errors), start)
     assert (tuned.weights, tuned.choice.reason) == (start, "chance")
     assert re.match(
-        r"the initial weights are kept: 1000 words do not show that others \(LM weight .*\) are better, difference \S+ "
-        r"\[\S+, \S+\] percentage points \(95 % interval, cross-validated by utterance\)",
+        r"the initial weights are kept: 1000 words do not show that other values \(LM weight .*\) are better; "
+        r"difference \S+ \[\S+, \S+\] percentage points \(95 % interval, cross-validated by utterance\)",
         tuned.evidence,
     )
 
@@ -204,7 +204,7 @@ def test_a_model_that_does_not_help_is_not_used() -> None:
     tuned = choose(sentences, start)
     assert (tuned.weights, tuned.wer_before, tuned.wer) == (Weights(0.0, 0.1, 0.0), 10.0, 0.0)
     assert tuned.evidence == (
-        "the weights of the first pass are kept: no others have significantly fewer expected errors"
+        "the weights of the first pass are kept: no other values have significantly fewer expected errors"
     )
     few = choose(sentences, start, min_words=1001)
     assert (few.weights, few.evidence[:31]) == (start, "the initial weights are kept: 1")
