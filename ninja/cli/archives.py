@@ -30,7 +30,7 @@ from ninja.pipeline import Output
 from ninja.pipeline.execution import LatticeSink, OnBatches, open_output
 from ninja.pipeline.stages import OnLattices
 
-MAX_SPEAKERS = 500  # maximum number of archives that are open at once
+MAX_SPEAKERS = 500  # maximum number of archives that can be open at once
 
 
 @command
@@ -67,7 +67,7 @@ def merge(inputs: Inputs, destination: Output, strict: bool) -> None:
 
 @command
 @click.option("--nj", type=click.IntRange(1), help="Number of parts.")
-@reads("--utt2spk", "Speaker of each key; all lattices of a speaker go to the same part.")
+@reads("--utt2spk", "Speaker of each key; all lattices of a speaker are written to the same part.")
 @lattice_output("Output of each part, with JOB for its number or SPK for its speaker", resume=False, per_input=False)
 @reads_lattices_alone
 def split(inputs: Inputs, destination: Output, nj: int | None, utt2spk: str | None) -> None:
@@ -92,7 +92,7 @@ def split(inputs: Inputs, destination: Output, nj: int | None, utt2spk: str | No
         part: dict[str, str] = speaker_of
     else:
         if any(file.is_pipe for file in inputs.sources.files):
-            raise OptionError("--nj reads the source twice, so it cannot be - or a pipe; use a file")
+            raise OptionError("--nj reads SOURCE twice, so SOURCE cannot be - or a pipe; use a file")
         # Damaged lattices are reported when the source is read for the second time.
         keys = (key for key, _ in inputs.read(lambda _: None))
         keys = (key for key in keys if speaker_of is None or key in speaker_of)
@@ -121,7 +121,7 @@ def split(inputs: Inputs, destination: Output, nj: int | None, utt2spk: str | No
 
 
 def entry(lattice: Lattice, model: TransitionModel | None, text: bool, **values: Any) -> bytes:
-    """Convert a lattice to an FST, and return it as a table entry, text or binary.
+    """Convert a lattice to an FST, and return it as a text or binary table entry.
 
     Args:
         model: Transition model that maps input labels to pdf ids plus 1; None keeps the labels.
@@ -155,9 +155,9 @@ def to_fst(
     """
     if convert_to_pdf_labels:
         if values["read_compact"]:
-            raise click.UsageError("--convert-to-pdf-labels needs --read-compact=false")
+            raise click.UsageError("--convert-to-pdf-labels requires --read-compact=false")
         if trans_model is None:
-            raise click.UsageError("--convert-to-pdf-labels needs --trans-model")
+            raise click.UsageError("--convert-to-pdf-labels requires --trans-model")
     model = trans_model if convert_to_pdf_labels else None
     with opened_table(output_file) as (table, text):
         entry_of = partial(entry, model=model, text=text, **values)

@@ -87,7 +87,7 @@ def transcript_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @section(
     "Input and output",
     writes("--json", "Write the words with times and confidences as JSON, one line per lattice.", "json_file"),
-    reads("--tags", "Entity file, whose phrases are marked with their classes, as in 'call [@name tom chen]'."),
+    reads("--tags", "Entity file; mark its phrases with their classes, as in 'call [@name tom chen]'."),
 )
 def best(
     inputs: Inputs,
@@ -99,12 +99,13 @@ def best(
 ) -> None:
     """Print the best word sequence of each lattice.
 
-    Each line has a key and its words, or word ids if there is no symbol table.
+    Each line contains a key and its words, or word ids if there is no symbol table.
 
-    Each line of --json has a key, the text and its words. Each word has a confidence and, if the lattice has times, its
-    start and end in seconds. The confidence is the posterior, or with --confidence the calibrated probability that the
-    word is correct. With --unboosted, each word also has its confidence without boosts. With --tags, each line also has
-    the phrases: class, text, and the indices of the first word (begin) and after the last word (end).
+    Each line of --json contains a key, the text and its words. Each word has a confidence and, if the lattice has
+    times, its start and end in seconds. The confidence is the posterior or, with --confidence, the calibrated
+    probability that the word is correct. With --unboosted, each word also has its confidence without boosts. With
+    --tags, each line also contains the phrases, each with its class, its text, the index of its first word (begin), and
+    the index after its last word (end).
 
     \b
     Examples:
@@ -115,7 +116,7 @@ def best(
     """
     if json_file is None:
         if confidence.are_set:
-            raise click.UsageError("--confidence and --unboosted require --json, which has the confidences")
+            raise click.UsageError("--confidence and --unboosted require --json; other outputs contain no confidences")
         return _transcribe(inputs, 1, None, tags=tags, output_file=output_file, **values)
     if values["alignment"] is not None or values["cost"] is not None:
         raise click.UsageError("--json cannot be used with --alignment or --cost")
@@ -131,9 +132,9 @@ def best(
 def nbest(inputs: Inputs, n: int, normalizer: str, **values: Any) -> None:
     """Print the n best word sequences of each lattice.
 
-    Each line has a key with the suffix -1, -2, … and the words, or word ids if there is no symbol table. The sequences
-    of a lattice are distinct, and the best comes first. With a normalizer, only the best sequence of each lexical form
-    is printed.
+    Each line contains a key with the suffix -1, -2, … and the words, or word ids if there is no symbol table. The
+    sequences of a lattice are distinct, and the best comes first. With a normalizer, only the best of the sequences
+    with the same lexical form is printed.
 
     \b
     Example:
@@ -153,7 +154,7 @@ def _transcribe(
     cost: str | None,
     scales: Scales,
 ) -> None:
-    """Write the n best transcripts of each lattice; keys are numbered if there are lexical forms."""
+    """Write the n best transcripts of each lattice; with lexical forms, a number is appended to each key."""
     numbered = forms is not None
     inputs.spells_words = True
     to_stdout = output_file == "-"

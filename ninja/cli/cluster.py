@@ -30,7 +30,7 @@ _ADDRESS = re.compile(r"auto|[\w.-]+:\d+|\[[\da-f:]+\]:\d+")
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Prepare a worker process for running a command."""
+    """Function object that prepares a worker process for a command."""
 
     command: CommandWork
     folder: str  # working folder of the command
@@ -51,7 +51,7 @@ class Start:
         try:
             os.chdir(self.folder)
         except OSError as error:
-            message = f"{node} cannot enter this folder, which all nodes must share: {error.strerror}"
+            message = f"{node} cannot access this folder, which all nodes must share: {error.strerror}"
             raise InputError(message, self.folder) from error
         cache_models()
         return self.command

@@ -1,4 +1,4 @@
-"""``Sectioned``, the base class of commands; parameters that name files, and their checks; groups of options."""
+"""``Sectioned``, the base class of commands, and parameter types for input and output files."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class InputFile(click.ParamType):
     """An input: a file, a folder, a list of files, a pattern, or a Kaldi rspecifier.
 
     Args:
-        load: Called with the name after all files are checked; the command gets its return value.
+        load: Function that loads the named file after all files are checked; the command receives its return value.
     """
 
     name = "file"
@@ -45,7 +45,7 @@ class InputFile(click.ParamType):
         self.load = load
 
     def is_file(self, name: str) -> bool:
-        """Return whether a value names files; other values, such as literal text or URLs, are passed on unchanged."""
+        """Return whether a value names files; the command receives other values, such as URLs, unchanged."""
         return True
 
     def paths(self, files: list[SourceFile]) -> Iterator[str]:
@@ -102,7 +102,7 @@ class OutputFile(click.ParamType):
                 raise OptionError(f"{name}: the folder {parent} does not exist; create it first")
 
     def targets(self, name: str) -> list[str]:
-        """Return the paths of the output files, without temporary files and files that are named by keys."""
+        """Return the paths of the output files, except temporary files and files that are named after keys."""
         output = target(name)
         paths = [output.archive] if output.script is None else [output.archive, output.script]
         return [STDOUT if path == "-" else path for path in paths]
@@ -125,7 +125,7 @@ class LatticeFile(OutputFile):
         """Accept any name; the writer checks it."""
 
     def targets(self, name: str) -> list[str]:
-        """Return the paths of the files, and of the symbol table and scale file that may be written with them."""
+        """Return the paths of the output files, including the symbol table and scale file that may accompany them."""
         first, *others = super().targets(name)
         return [first, *others] if first == STDOUT else [first, *others, table_beside(first), scales_path(first)]
 
@@ -144,14 +144,14 @@ class CommandFiles:
     """The input and output files of a command, resolved and checked.
 
     Args:
-        command: The command; the types of its parameters tell which of them name files.
+        command: The command; the types of its parameters determine which of them are files.
         values: Value of each parameter, by name.
 
     Attributes:
-        sources: Resolves names of inputs; each name is resolved once.
-        guard: Rejects outputs that would replace an input.
-        tables: The part of the input that a shard reads; None without ``--shard``.
-        inputs: The inputs of the shard, set when they are built.
+        sources: Resolver of input names, which resolves each name only once.
+        guard: Check that rejects outputs that would replace an input.
+        tables: Tables of the input that belong to the shard; None without ``--shard``.
+        inputs: Inputs of the shard; None until they are built.
 
     Raises:
         OptionError: An output is also an input, two outputs are the same file, the name of an output is invalid, or
@@ -177,11 +177,11 @@ class CommandFiles:
         """Return the options on which the results depend.
 
         Args:
-            identity: Function that returns a value that identifies the content of files, given their paths.
+            identity: Function that maps the paths of files to a value that identifies their contents.
             ignored: Names of parameters to omit.
 
         Returns:
-            Option name → value, and the states of the lattice files that the options name, see `State`.
+            The value of each option by name, and the states of the lattice files among the options (see `State`).
         """
         options: dict[str, Any] = {}
         states: list[State] = []
@@ -214,7 +214,7 @@ class CommandFiles:
         return identity(paths) if paths else [name]
 
     def _named(self) -> Iterator[tuple[click.ParamType, str]]:
-        """Yield the type and the value of each parameter that names a file, once per value."""
+        """Yield the type and the value of each file parameter, once per value."""
         for parameter in self.command.params:
             if isinstance(parameter.type, InputFile | OutputFile):
                 value = self.values.get(parameter.name or "")
@@ -223,11 +223,11 @@ class CommandFiles:
                         yield parameter.type, name
 
     def _files(self, name: str) -> list[SourceFile]:
-        """Return the files of an input without pipes; empty for an unreadable input, whose error the reader reports."""
+        """Return the files of an input except pipes; return none if it is unreadable, which its reader reports."""
         return [file for file in self.sources.select((name,)).resolvable_files if file.place.command is None]
 
     def _input_paths(self) -> Iterator[str]:
-        """Yield the paths of all inputs, including the files that file lists and script files name."""
+        """Yield the paths of all inputs, including files that are listed in file lists and script files."""
         for kind, files in self._inputs():
             yield from kind.paths(files)
             for file in files:
@@ -262,7 +262,7 @@ class CommandFiles:
 
 
 def is_standard_input(files: list[SourceFile]) -> bool:
-    """Return whether any file is standard input, under any of its names."""
+    """Return whether any file is standard input, ``-`` or ``/dev/stdin``."""
     return any(file.path in ("-", STDIN) and file.place.command is None for file in files)
 
 
@@ -280,10 +280,10 @@ class ShardType(click.ParamType):
 
 def _shard_options() -> list[click.Option]:
     """Return the options ``--shard`` and ``--ray``."""
-    shard = "Process shard i of n; `ninja gather` joins the results.  [job arrays: docs/howto/cluster.md]"
+    shard = "Process shard i of n; `ninja gather` joins the results. For job arrays, see docs/howto/cluster.md."
     ray = (
-        "Run in shards on the Ray cluster at HOST:PORT; without a value, on the cluster running on this machine, or "
-        "else on a new local one."
+        "Run in shards on the Ray cluster at HOST:PORT. Without a value, use the Ray cluster that runs on this "
+        "machine, or start a local one."
     )
     options = [
         click.Option(["--shard"], type=ShardType(), metavar="i/n", help=shard),
@@ -295,9 +295,10 @@ def _shard_options() -> list[click.Option]:
 
 
 class Sectioned(click.Command):
-    """Command whose help has sections; checks its files and converts ``--inv-acoustic-scale`` before it runs.
+    """Command whose help is divided into sections.
 
-    A command that processes each lattice independently also has ``--shard`` and ``--ray``.
+    Before the command runs, its files are checked and ``--inv-acoustic-scale`` is converted to ``--acoustic-scale``.
+    A command that processes each lattice independently also has the options ``--shard`` and ``--ray``.
     """
 
     def __init__(self, *args: Any, **attributes: Any) -> None:
@@ -340,7 +341,7 @@ class Sectioned(click.Command):
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Check the files and run the command, in a shard or on a cluster if requested."""
+        """Check the files, and run the command, on a shard or a cluster if requested."""
         shard, address = self.check_files(ctx)
         if address is not None:
             from ninja.cli.cluster import run_on_cluster
@@ -353,7 +354,7 @@ class Sectioned(click.Command):
         return run_in_shard(ctx, shard, lambda: self.run(ctx))
 
     def check_files(self, ctx: click.Context) -> tuple[Any, str | None]:
-        """Resolve and check the files of the command; remove ``--shard`` and ``--ray`` and return their values."""
+        """Resolve and check the files; remove ``--shard`` and ``--ray`` from the parameters, and return them."""
         ctx.obj = CommandFiles(self, ctx.params)
         return ctx.params.pop("shard", None), ctx.params.pop("ray", None)
 
@@ -395,7 +396,7 @@ def given_on_command_line(names: Collection[str]) -> list[str]:
 
 
 def keeps_defaults(names: Collection[str]) -> bool:
-    """Return whether neither the command line nor a file of options sets any of the named options."""
+    """Return whether the named options are set neither on the command line nor in an options file."""
     context = click.get_current_context()
     return all(context.get_parameter_source(name) in (None, ParameterSource.DEFAULT) for name in names)
 
@@ -412,7 +413,7 @@ def grouped(
     Args:
         argument: Name of the argument.
         names: Names of the options.
-        make: Function that takes the values of these options and of the other options, and returns the argument.
+        make: Function that returns the argument; its parameters are the values of these options and of all others.
         always: Call `make` even if no option is set.
     """
 
@@ -432,8 +433,8 @@ def config_of(names: Collection[str] | None, text: str) -> Callable[[Command], C
     """Add ``--config``, which reads option values from a TOML file.
 
     Args:
-        names: Options to read from the file; others in it are ignored. With None, all are read, and an option that the
-            command does not have is an error.
+        names: Options to read from the file; other options in the file are ignored. With None, all options are read,
+            and an option that the command does not have is an error.
         text: Help of the option.
     """
     return click.option(

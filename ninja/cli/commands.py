@@ -1,6 +1,6 @@
-"""Table of the commands, and names that other toolkits have for commands and options.
+"""Table of the commands, and equivalents for the commands and options of other toolkits.
 
-It imports nothing, so that ``ninja._launch`` can read it before the package is imported.
+This module imports nothing, so ``ninja._launch`` can load it before the rest of the package is imported.
 """
 
 TYPE_CHECKING = False  # importing `typing` would take longer than this module
@@ -9,13 +9,13 @@ if TYPE_CHECKING:
 
 
 class Entry:
-    """A command.
+    """Entry of the command table.
 
     Args:
-        module: Module below ``ninja.cli`` and, after a colon, the function in it; by default, the function has the name
-            of the command with underscores.
+        module: Module below ``ninja.cli`` and, after a colon, the function that implements the command; by default,
+            the function has the name of the command with underscores.
         help: First line of the help.
-        has_shards: Whether each result depends on one lattice, so that the command can run in shards.
+        has_shards: Whether each result depends on only one lattice, so the command can run in shards.
         scales_costs: Whether the command multiplies the costs that it writes by its scales.
     """
 
@@ -26,7 +26,7 @@ class Entry:
         self.scales_costs = scales_costs
 
 
-# Section of `ninja --help` → name → record.
+# Section of `ninja --help` → command name → entry.
 SECTIONS = {
     "Language models and context": {
         "rescore": Entry("rescore", "Rescore lattices with language models."),
@@ -91,7 +91,7 @@ SECTIONS = {
             "kaldi.operations", "Split states of lattices so that each has a unique history of n - 1 words."
         ),
         "compose": Entry("kaldi.compose", "Compose lattices with an FST, or with other lattices."),
-        "difference": Entry("kaldi.compose", "Remove the paths of given transcripts from lattices."),
+        "difference": Entry("kaldi.compose", "Remove the paths that match a transcript from lattices."),
         "1best": Entry("kaldi.paths:one_best", "Write the best path of each lattice as a lattice."),
         "to-nbest": Entry("kaldi.paths", "Write the n best paths of each lattice as lattices."),
     },
@@ -123,7 +123,9 @@ SECTIONS = {
             "ctc_decode", "Decode the output matrices of a CTC model into lattices by prefix beam search."
         ),
         "copy": Entry("kaldi.copy", "Copy all lattices, or those with given keys, to another archive or format."),
-        "copy-backoff": Entry("kaldi.copy", "Copy lattices, replacing those that a second archive also contains."),
+        "copy-backoff": Entry(
+            "kaldi.copy", "Copy lattices, replacing those whose keys also occur in a second archive."
+        ),
         "merge": Entry("archives", "Concatenate archives, keeping the first lattice of each key.", has_shards=False),
         "split": Entry("archives", "Split lattices into several archives.", has_shards=False),
         "gather": Entry("shard_commands", "Join the results of all shards of a run."),
@@ -218,7 +220,7 @@ PROGRAMS = {
 
 
 def suggestions(name: str, known: "Iterable[str]", aliases: "dict[str, str]") -> list[str]:
-    """Suggest corrections for an unknown name: its equivalent in another toolkit, or else similar names."""
+    """Suggest names for an unknown name: the equivalent of another toolkit's name, or else similar known names."""
     from difflib import get_close_matches
 
     known = set(known)

@@ -11,7 +11,7 @@ from ninja.cli.options import reads, section
 
 unboosted_option = reads(
     "--unboosted",
-    "The lattices of SOURCE before words were boosted, for confidences without boosts.",
+    "Lattices of SOURCE before words were boosted, from which confidences without boosts are computed.",
     kind=Lattices(),
 )
 
@@ -38,7 +38,8 @@ def confidence_options(command: Command) -> Command:
         reads("--confidence", "Calibrate confidences with a model fitted by `ninja tune --confidence`."),
         reads(
             "--confidence-lm",
-            "Language model of the confidence model.  [default: the shipped model that the confidence model names]",
+            "Language model for the word surprisals of the confidence model.  [default: the shipped model that the "
+            "confidence model specifies]",
         ),
         unboosted_option,
     )

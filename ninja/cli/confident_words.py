@@ -1,4 +1,4 @@
-"""Words with confidences, as commands print them."""
+"""Output of words with confidences."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ Confident = tuple[Consensus, npt.NDArray[np.float64] | None]  # see `with_confid
 
 @dataclass(slots=True)
 class UnboostedLattices:
-    """Thread-safe lookup of lattices by key; the most recent lattices are cached and can be looked up again."""
+    """Thread-safe lookup of lattices by key; only the most recent lattices, which are cached, can be read again."""
 
     lookup: Lookup
     _recent: OrderedDict[str, Lattice | None] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __call__(self, key: str) -> Lattice | None:
-        """Return the lattice of a key, or None if there is none."""
+        """Return the lattice with a key, or None if the key does not exist."""
         with self._lock:
             if key not in self._recent:
                 self._recent[key] = self.lookup.get(key)
@@ -60,19 +60,20 @@ class UnboostedLattices:
 
 
 def unboosted_lattices(inputs: Inputs, name: str | None) -> Callable[[str], Lattice | None] | None:
-    """Open the lattices without boosts; return None if no source is named."""
+    """Open the lattices without boosts; return None if the name is None."""
     return None if name is None else UnboostedLattices(inputs.lookup(name))
 
 
 def confidence_estimator(
     settings: ConfidenceSettings, inputs: Inputs, scales: Scales, *, combined: bool = False
 ) -> WordConfidenceEstimator | None:
-    """Return the confidence estimator; None if no option is set, in which case confidences are posteriors.
-
-    The models are loaded, and the lattices without boosts are opened.
+    """Load the models of a confidence estimator, and open the lattices without boosts.
 
     Args:
         combined: Whether lattices of several systems are combined and decoded.
+
+    Returns:
+        The estimator; None if no option is set, in which case the confidences are posteriors.
     """
     if settings.lm is not None and settings.model is None:
         raise click.UsageError("--confidence-lm requires --confidence")
@@ -85,11 +86,11 @@ def confidence_estimator(
         model = read_confidence_model(settings.model)
         if model.needs_unboosted and settings.unboosted is None:
             raise OptionError(
-                "the confidence model uses posteriors without boosts; specify the lattices without boosts (--unboosted)"
+                "the confidence model uses posteriors without boosts; specify lattices without boosts with --unboosted"
             )
         if model.scales != scales:
             current_console().note(
-                f"the confidence model was fitted at {model.scales}, but words are decoded at {scales}"
+                f"the confidence model was fitted with {model.scales}, but words are decoded with {scales}"
             )
         if model.needs_lm or settings.lm is not None:
             from ninja.lm.surprise import surprise_of_model
@@ -99,7 +100,7 @@ def confidence_estimator(
 
 
 def json_words(confident: Confident, table: SymbolTable | None, shift: float) -> dict[str, Any]:
-    """Return the text and the words of a result as they are printed in JSON."""
+    """Return the text and the words of a result as the fields of a JSON object."""
     result, without_boosts = confident
     spoken = np.flatnonzero(result.words != EPSILON)
     ids = result.words[spoken].tolist()
@@ -142,7 +143,7 @@ def write_best_words(
 def best_words(
     batch: Batch, scales: Scales, forms: LexicalForms, estimator: WordConfidenceEstimator
 ) -> list[dict[str, Any]]:
-    """Return the words of the best path of each lattice, as they are printed in JSON."""
+    """Return the text and the words of the best path of each lattice as the fields of a JSON object."""
     words = [graph.best_path(lattice, scales).words for lattice in batch]
     networks = mbr_decode(batch, scales, decode_mbr=False, hypothesis=words)
     confident = with_confidences(networks, batch, estimator, scales, forms=forms)

@@ -43,11 +43,11 @@ OF_CLASSES = ("class_boost", "class_weight", "augment_place_weight")
 OF_POINTING = ("context_weight", "context_prior", "context_boost")
 OF_BOOSTING = ("keyword_boost",)
 ENCODER_HELP = (
-    "With --augment: model that searches long phrase lists, or 'none' to compare all phrases.  [default: shipped model]"
+    "With --augment: model that searches long phrase lists; 'none' compares all phrases.  [default: shipped model]"
 )
 POINTER_HELP = (
-    "Context model that scores the phrases together with --rnnlm, instead of keyword boosts, and searches long phrase "
-    "lists."
+    "Context model, which searches long phrase lists, and scores phrases together with --rnnlm in place of keyword "
+    "boosts."
 )
 
 WITHOUT_OPTION = ("acoustic_scale", "phone_reward", "max_spans", "max_arcs")  # fields of AugmentOptions
@@ -62,9 +62,9 @@ def entities(
 
     Args:
         required: Whether the option ``--entities`` is required.
-        skip: Fields of `ContextOptions` that get no option.
-        points: Whether the command has a language model, together with which a context model can score phrases.
-        of_requests: Whether phrases come with requests instead of ``--entities``.
+        skip: Fields of `ContextOptions` for which no option is added.
+        points: Whether the command has a language model, so a context model can score phrases together with it.
+        of_requests: Whether requests, rather than ``--entities``, contain the phrases.
     """
     skip = (*skip, "map_words", *(() if points else OF_POINTING))
     boosts = tuple(name for name in BOOSTS if name not in skip)
@@ -79,7 +79,7 @@ def entities(
                 "File of phrases: one per line, or phrases for each utterance in JSON, JSONL or TSV.",
                 required=required,
             ),
-            reads("--utt2group", "Group of each utterance, for phrases listed by group; in the format of utt2spk."),
+            reads("--utt2group", "Group of each utterance in the format of utt2spk, for phrases listed by group."),
         )
         boosting = section(
             "Context",
@@ -95,7 +95,7 @@ def entities(
             reads("--lexicon", "With --augment: pronunciations that take precedence over cmudict."),
             reads("--confusion", "With --augment: costs of phone confusions."),
             reads("--transition-model", "With --augment: transition model (final.mdl) that maps alignments to phones."),
-            reads("--phones", "With --transition-model: symbol table of its phones (phones.txt)."),
+            reads("--phones", "With --transition-model: symbol table of the phones (phones.txt)."),
             reads("--context-model", POINTER_HELP if points else ENCODER_HELP),
         )
         return boosting(adding(grouped("context", names, make, always=of_requests)(command)))
@@ -106,10 +106,10 @@ def entities(
 def _context(
     chosen: dict[str, Any], others: dict[str, Any], *, boosts: Collection[str], points: bool
 ) -> Context | None:
-    """Return the context of the chosen options; None without ``--entities``, unless phrases come with requests.
+    """Return the context of the chosen options; None without ``--entities``, unless requests contain the phrases.
 
     Raises:
-        OptionError: An option lacks the option that it depends on.
+        OptionError: An option is set without the option that it requires.
     """
     entities: str | Entities | None = chosen["entities"] if "entities" in chosen else Entities.from_dict({})
     augment_options = {name.removeprefix("augment_"): chosen[name] for name in AUGMENTING}
@@ -148,7 +148,7 @@ def _context(
 
 
 def _require(option: str, dependent: Collection[str]) -> None:
-    """Raise `OptionError` if the command line has options that require an absent option."""
+    """Raise `OptionError` if the command line contains any of the dependent options."""
     if flags := given_on_command_line(dependent):
         raise OptionError(f"{', '.join(flags)} can be used only with {option}")
 
@@ -177,7 +177,7 @@ class PhraseCounts:
     def __str__(self) -> str:
         if self.with_phrases or not self.lattices:
             return f"phrases for {self.with_phrases} of {counted(self.lattices, 'lattice')}"
-        return f"none of the {self.lattices} lattices has phrases; are their keys the utterance ids in the phrase list?"
+        return f"none of the {self.lattices} lattices has phrases; compare their keys with the ids in the phrase list"
 
 
 def write_words(path: str | None, stage: Contextual) -> None:
@@ -194,7 +194,7 @@ def write_words(path: str | None, stage: Contextual) -> None:
 @section(
     "Models",
     map_words,
-    reads("--old-lm", "First-pass n-gram model, with which the class model is mixed."),
+    reads("--old-lm", "First-pass n-gram model, which is mixed with the class model."),
 )
 @word_options("oov_score")
 @section("Words", normalizer_option)
@@ -205,7 +205,8 @@ def write_words(path: str | None, stage: Contextual) -> None:
 )
 @lattice_output("Output for the boosted lattices")
 @section(
-    "Input and output", writes("--report", "Write best paths with their phrases, and added phrases, as JSON lines.")
+    "Input and output",
+    writes("--report", "Write the best paths with their phrases, and the added phrases, as JSON lines."),
 )
 @section("Running", click.option("--jobs", type=click.IntRange(1), help="Number of threads.  [default: 1]"))
 @reads_lattices_alone
@@ -225,9 +226,9 @@ def context(
 
     With --class-lm, a class word such as @name expands to the phrases of that class, and the class model is mixed word
     by word with --old-lm, or else with the graph costs. Without --class-lm, phrases are boosted wherever they occur.
-    --augment adds phrases that sound similar to words in the lattice; it requires the extra ninja-asr[phones]. By
-    default, --words is words.txt or words.txt.gz next to SOURCE. Without -o, lattices are written to stdout as a binary
-    archive, or on a terminal their best word sequences are printed.
+    --augment adds phrases that sound similar to words in the lattice; it requires `pip install 'ninja-asr[phones]'`.
+    By default, --words is words.txt or words.txt.gz next to SOURCE. Without -o, a binary archive is written to stdout;
+    if stdout is a terminal, the best word sequences are printed instead.
 
     \b
     Example:

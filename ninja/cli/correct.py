@@ -40,7 +40,7 @@ PAGE = (".html", ".htm")
         "File of phrases: one per line, or phrases for each utterance in JSON, JSONL or TSV.",
         required=True,
     ),
-    reads("--utt2group", "Group of each utterance, for phrases listed by group; in the format of utt2spk."),
+    reads("--utt2group", "Group of each utterance in the format of utt2spk, for phrases listed by group."),
     from_fields(CorrectOptions),
     reads("--lexicon", "Pronunciations that take precedence over cmudict."),
     reads("--confusion", "Costs of phone confusions."),
@@ -81,16 +81,17 @@ def correct(
 ) -> None:
     """Correct names, places and titles in transcripts, n-best lists and lattices.
 
-    Words that are probably misrecognised phrases of --entities are replaced by these phrases. In recognisers'
-    JSON files, subtitles, CTM and text files, all other bytes are kept, and words keep their punctuation, times and
-    confidences. Phrases that differ from the list only in case are written as in the list. SOURCE may also be an n-best
-    list or a lattice, whose best path is corrected. Each line of a text file has a key and words, or only words if the
-    first words of the lines do not look like keys; --from transcripts:keys=first or keys=none overrides this.
+    Words that are probably misrecognised phrases of --entities are replaced with these phrases. In JSON files of
+    recognisers, subtitles, CTM files and text files, all other bytes are unchanged, and words keep their punctuation,
+    times and confidences. If a phrase differs from the list only in case, it is written as in the list. If SOURCE
+    contains n-best lists or lattices, their best paths are corrected. Each line of a text file contains a key and
+    words, or only words if the first words of the lines do not look like keys; --from transcripts:keys=first or
+    --from transcripts:keys=none overrides this.
 
     A correction is made if its probability is at least --threshold. The default threshold was calibrated on English
-    commands and read speech: with 95 % confidence, at most 1 % of the utterances are changed if the list has 100 names
-    and none of them is spoken. Lists of other words cause more changes. `ninja tune --correct` chooses a threshold for
-    your data.
+    commands and read speech: with 95 % confidence, at most 1 % of the utterances are changed if the list contains 100
+    names and none of them is spoken. Lists of other words cause more changes. `ninja tune --correct` chooses a
+    threshold for your data.
 
     \b
     Examples:
@@ -117,7 +118,7 @@ def correct(
 
 
 def in_format_of(inputs: Inputs, destination: Output) -> Output:
-    """Return an output in the format of the inputs if they are transcripts, or if it can be written back to stdout."""
+    """Return the output in the format of the inputs if they are transcripts, or if stdout can have the same format."""
     name = None if inputs.format is None else inputs.format.partition(":")[0]
     if destination.to is not None or not (destination.is_stdout or name == NAME):
         return destination
@@ -130,14 +131,14 @@ def in_format_of(inputs: Inputs, destination: Output) -> Output:
 
 
 def summary(stage: Correction) -> str:
-    """Return the last line: the numbers of corrections and utterances."""
+    """Return the closing message, with the numbers of corrections and utterances."""
     corrections = counted(sum(len(utterance.changes) for utterance in stage.corrected), "correction")
     utterances = counted(stage.num_utterances, "utterance")
     return f"{corrections} in {len(stage.corrected)} of {utterances}, {current_console().seconds:.1f} s"
 
 
 def write_report(stage: Correction, path: str) -> None:
-    """Write the corrections as JSON lines, or as a page."""
+    """Write the corrections as JSON lines, or as an HTML page if the path ends in .html or .htm."""
     changes = list(records(stage.corrected))
     with text_output(path) as output:
         if path.lower().endswith(PAGE):

@@ -34,7 +34,7 @@ from ninja.pipeline.stages import call_safely
 
 @dataclass(frozen=True, slots=True)
 class Emission:
-    """An output matrix of a model, with the attributes of a lattice that the pipeline uses."""
+    """An output matrix of a CTC model, with the attributes that the pipeline requires of a lattice."""
 
     key: str
     matrix: npt.NDArray[Any]
@@ -43,7 +43,7 @@ class Emission:
 
     @property
     def num_arcs(self) -> int:
-        """Number of matrix elements, which the pipeline uses as a measure of work."""
+        """Number of matrix elements, with which the pipeline estimates the amount of work."""
         return self.matrix.size
 
 
@@ -91,7 +91,7 @@ def decode(
     unknown: str | None,
     frame_shift: float | None,
 ) -> Iterator[tuple[str, Lattice]]:
-    """Decode matrices on several threads, and yield the key and lattice of each, in order.
+    """Decode matrices on several threads, and yield the keys and lattices in order.
 
     Args:
         inputs: Files of matrices; failures are added to the log.
@@ -172,12 +172,13 @@ def ctc_decode(
     """Decode the output matrices of a CTC model into lattices by prefix beam search.
 
     MATRICES are NumPy files (.npy, .npz), torch files, Kaldi archives, Kaldi script files, folders of such files, or -.
-    A matrix has one row per frame and one column per unit; --tokens, --letters or --sentencepiece names the units. The
-    paths of a lattice are the word sequences in the beam; their acoustic cost is -log p.
+    A matrix has one row per frame and one column per unit; the unit names are specified with --tokens, --letters or
+    --sentencepiece. The paths of a lattice are the word sequences in the beam. The acoustic cost of a path is the
+    negative natural logarithm of its probability.
 
-    With --words, word ids come from an existing symbol table. Otherwise, words are numbered in lexicon order, so
-    that archives decoded with the same lexicon share ids, or without a lexicon in order of appearance; the symbol table
-    of these ids is written to --words-out, or next to the archive.
+    With --words, word ids come from an existing symbol table. Otherwise, words are numbered in the order of the
+    lexicon, so archives decoded with the same lexicon have the same word ids. Without a lexicon, words are numbered in
+    order of appearance. The new symbol table is written to --words-out or, by default, next to the archive.
 
     \b
     Example:

@@ -13,15 +13,16 @@ MARKS = {True: "ok ", False: "BAD", None: "-  "}
 
 
 @click.command  # click alone, so that it runs without numpy and other libraries
-@click.option("--deep", is_flag=True, help="Also compare results of this build with known ones; takes a few seconds.")
+@click.option("--deep", is_flag=True, help="Also compare compiled modules with plain Python; takes a few seconds.")
 @click.pass_context
 def doctor(context: click.Context, deep: bool) -> None:
     """Check the installation.
 
     The output lists versions, compiled modules, devices, the shipped model, optional libraries and their purpose, and
     other packages named ninja (the build tool, django-ninja) that have overwritten files of this package. With --deep,
-    best paths, posteriors, rescored lattices and other results of the compiled modules on small lattices are compared
-    with the results of plain Python. The exit code is 1 if a check fails; a missing optional library is not a failure.
+    the compiled modules also process small lattices, and their best paths, posteriors, rescored lattices and other
+    results are compared with the results of plain Python. The exit code is 1 if a check fails; a missing optional
+    library is not a failure.
 
     \b
     Example:

@@ -17,7 +17,7 @@ from ninja.rescoring.carry_over import MAX_WORDS, CarryOver
 from ninja.rescoring.prompts import Prompts
 
 _CARRY_OVER = click.option(
-    "--carry-over", is_flag=True, help="Use the preceding words of the recording as history of the models."
+    "--carry-over", is_flag=True, help="Use the preceding words of the recording as the history of the models."
 )
 _SEGMENTS = reads("--segments", "With --carry-over: recording and times of each utterance (Kaldi's segments).")
 _CARRY_WORDS = click.option(
@@ -39,7 +39,7 @@ def history_across_utterances(command: Callable[..., None]) -> Callable[..., Non
         "History across utterances",
         _CARRY_OVER,
         reads(
-            "--utt2spk", "With --carry-over: speaker of each utterance; the utterances of a speaker are one recording."
+            "--utt2spk", "With --carry-over: speaker of each utterance; the utterances of a speaker form one recording."
         ),
         _SEGMENTS,
         _CARRY_WORDS,
@@ -60,7 +60,7 @@ def recordings(is_on: bool, utt2spk: str | None, segments: str | None, words: in
 
 
 class PromptType(InputFile):
-    """A text, or a file that contains it."""
+    """Parameter type of prompts: a text, or a file that contains the text."""
 
     name = "text|file"
 
@@ -81,13 +81,13 @@ def prompts_before_utterances(command: Callable[..., None]) -> Callable[..., Non
             "--prompt",
             type=PromptType(),
             help="Text that causal Hugging Face models read before each utterance, such as its topic, names or "
-            "previous turns; or a file that contains it.",
+            "previous turns, or a file that contains the text.",
         ),
         click.option(
             "--prompt-column",
             metavar="N|NAME",
-            help="With --prompt FILE: column of the prompts in FILE, a table whose columns are separated by tabs: its "
-            "number N, or its NAME in the header. The first column is the utterance id.",
+            help="With --prompt FILE: column that contains the prompts, as a number from 2 or a name in the header. "
+            "FILE is then a table with columns separated by tabs, and the first column contains the utterance ids.",
         ),
     )(grouped("prompts", ("prompt", "prompt_column"), prompts)(command))
 
@@ -96,11 +96,11 @@ def prompts_of(prompt: str | None, column: str | None) -> Prompts | None:
     """Return the prompts of ``--prompt`` and ``--prompt-column``; None without these options."""
     if prompt is None:
         if column is not None:
-            raise OptionError("--prompt-column requires --prompt with the name of a table")
+            raise OptionError("--prompt-column requires --prompt FILE, a table of prompts")
         return None
     if not PromptType().is_file(prompt):
         if column is not None or (not any(map(str.isspace, prompt)) and re.search(r"[/.]\w", prompt)):
-            raise OptionError(f"{prompt}: no such file; give --prompt an existing file, or a text with a space")
+            raise OptionError(f"{prompt}: no such file; --prompt must be an existing file, or a text with a space")
         return Prompts(prompt)
     if column is not None:
         return Prompts.from_table(prompt, int(column) if column.isdecimal() else column)

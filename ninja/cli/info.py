@@ -47,7 +47,7 @@ def depth(figures: Mapping[str, int]) -> float:
 
 
 @command
-@reads("--rnnlm", "Language model; show how many of the words its vocabulary lacks.")
+@reads("--rnnlm", "Language model; show how many words of the lattices are missing from its vocabulary.")
 @click.option("--per-lattice", is_flag=True, help="Print a line for each lattice: key, states, arcs, frames, depth.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @reads_lattices
@@ -96,7 +96,7 @@ def info(inputs: Inputs, rnnlm: str | None, per_lattice: bool, as_json: bool) ->
 
 
 def _coverage(count: Counter[int], words: SymbolTable, rnnlm: str) -> dict[str, Any]:
-    """Return the number of words missing from a language model, their share of arcs, and the most frequent of them."""
+    """Return the number of words unknown to a language model, their share of arcs, and the most frequent words."""
     known = load(rnnlm).vocabulary
     spelled = Counter({words.word(number): arcs for number, arcs in count.items()})
     unknown = Counter({word: arcs for word, arcs in spelled.items() if word not in known and word not in MARKS})

@@ -40,7 +40,7 @@ SHOWN = 5  # phrases in the summary
     reads("--lists", "Phrase list to extend: any file that `ninja correct --entities` accepts.  [default: none]"),
     click.option("--min-count", type=click.IntRange(1), default=2, help="Minimum number of edits for each change."),
     click.option("--undo", "is_undone", is_flag=True, help="Remove the last run of this command from --lists."),
-    reads("--utt2group", "Group of each utterance, for phrases listed by group; in the format of utt2spk."),
+    reads("--utt2group", "Group of each utterance in the format of utt2spk, for phrases listed by group."),
     click.option("--letters-only", is_flag=True, help="Compare letters instead of phones."),
     click.option("--normalizer", metavar="NAME", default="basic", help=NORMALIZER_HELP.partition("  [default")[0]),
 )
@@ -48,7 +48,7 @@ SHOWN = 5  # phrases in the summary
     "Check",
     reads(
         "--dev",
-        "Hypotheses of a development set; nothing is written if the learned phrases increase its errors.",
+        "Hypotheses of a development set; nothing is written if the learned phrases increase the errors in this set.",
         kind=Lattices(),
     ),
     reads("--ref", "Reference transcripts of --dev, with a key and words on each line."),
@@ -70,16 +70,16 @@ def learn(
 ) -> None:
     """Learn phrases from corrected transcripts.
 
-    SOURCE is a TSV file with the recognised and the corrected text of an utterance on each line, with or without a key
-    before them; or two files of any hypothesis format, before and after correction; or the accepted and rejected
-    changes that the page of `ninja correct --report` saves.
+    SOURCE is a TSV file, in which each line contains the recognised text and the corrected text of an utterance,
+    optionally after a key. SOURCE can also be two files in any hypothesis format, before and after correction, or the
+    accepted and rejected changes that were saved from the page of `ninja correct --report`.
 
-    Names that edits inserted are added to --lists, and phrases of the lists get a higher weight if edits inserted
-    them, and a lower weight if edits removed them; words that were recognised in place of a phrase become another
-    pronunciation of it. Each change requires at least --min-count edits. The counts are stored in the output, so that
-    later runs add to them; edits that were counted before are ignored.
+    Names that edits inserted are added to --lists. The weight of a listed phrase is raised if edits inserted the
+    phrase, and lowered if edits removed it. Words that were recognised in place of a phrase become another
+    pronunciation of the phrase. Each change requires at least --min-count edits. The counts are stored in the output,
+    and later runs add to these counts; edits that were counted before are ignored.
 
-    The output is the unchanged content of --lists, followed by lines that --undo removes.
+    The output is the unchanged content of --lists, followed by new lines. --undo removes these lines.
 
     \b
     Examples:
@@ -92,10 +92,11 @@ def learn(
         _undo(edit_files, lists, output_file)
         return
     if not edit_files:
-        raise OptionError("name the file of edits, or specify --undo")
+        raise OptionError("specify a file of edits, or --undo")
     if len(edit_files) > 2:
         raise OptionError(
-            f"{len(edit_files)} sources are given; specify one file of edits, or the transcripts before and after them"
+            f"{len(edit_files)} sources are given; specify one file of edits, or the transcripts before and after "
+            "correction"
         )
     if (dev is None) != (ref is None):
         raise OptionError("--dev and --ref are the hypotheses and the references of a development set; specify both")
@@ -172,7 +173,7 @@ def _write(name: str, content: bytes) -> None:
 
 
 def _summary(result: LearnResult, num_edits: int) -> str:
-    """Return the last line: the numbers of edits and of phrases."""
+    """Return the closing message, with the numbers of edits and phrases."""
     new = [item.phrase for item in result.phrases if item.is_new(result.run.min_count)]
     parts = [f"{counted(num_edits - result.num_known, 'edit')}"]
     parts += [f"{result.num_known} known before"] if result.num_known else []

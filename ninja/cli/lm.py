@@ -66,7 +66,7 @@ def _loads_model(command: Command) -> Command:
     @click.option(
         "--normalize/--no-normalize",
         default=None,
-        help="Normalise probabilities exactly, or not.  [default: as trained]",
+        help="Normalise scores exactly, or leave them unnormalised.  [default: as the model was trained]",
     )
     @click.option("--device", default="auto", help=DEVICE_HELP)
     @backend_option
@@ -147,15 +147,15 @@ def score(
 ) -> None:
     """Print the natural-log probability of each word of a text.
 
-    Each line of TEXT has a key and the words of a sentence; - is stdin. Each output line has the key, one number per
-    word, and one for the end of the sentence. Unknown words are scored as <unk>; if the model has no <unk>, they are
-    skipped as in SRILM (their number is 0) unless --oov-score is given. The number of a written word is the sum over
-    its lexical words.
+    Each line of TEXT contains a key and the words of a sentence; if TEXT is -, it is read from stdin. Each output line
+    contains the key, the log-probability of each word, and the log-probability of the end of the sentence. Unknown
+    words are scored as <unk>. If the model has no <unk>, they are skipped as in SRILM and their score is 0, unless
+    --oov-score is specified. The log-probability of a written word is the sum over its lexical words.
 
-    Counts and perplexities are printed on stderr like those of SRILM's ngram -ppl: OOVs is the number of unknown words,
-    zeroprobs the number of words with probability zero, logprob the base-10 log-probability of the text, ppl the
-    perplexity per word and end of sentence, and ppl1 the perplexity per word. If OOVs are scored, a third line excludes
-    them.
+    Counts and perplexities are printed on stderr in the format of SRILM's ngram -ppl: OOVs is the number of unknown
+    words, zeroprobs the number of words with probability zero, logprob the base-10 log-probability of the text, ppl the
+    perplexity per word and end of sentence, and ppl1 the perplexity per word. If OOVs are scored, a third line contains
+    the values without OOVs.
 
     \b
     Example:
@@ -218,13 +218,13 @@ def convert(model: str, output_file: str) -> None:
 
 
 def _warn_of_words(model: LanguageModel, keys: list[str]) -> None:
-    """Warn if keys are probably words of the text: some are duplicates, or most are in the vocabulary."""
+    """Warn if keys are probably words of the text: some keys are duplicates, or most are in the vocabulary."""
     duplicate = next((key for key, count in Counter(keys).items() if count > 1), None)
     known = 0 if model.spells_words else sum(key in model.vocabulary for key in keys)
     if duplicate is not None:
         reason = f"several lines begin with {duplicate!r}"
     elif known > MAX_KNOWN_KEYS * len(keys):
-        reason = f"{known} of {len(keys)} are words in the vocabulary"
+        reason = f"{known} of {len(keys)} keys are words in the vocabulary"
     else:
         return
     advice = "use --no-keys if the lines have no keys"

@@ -1,4 +1,4 @@
-"""Entry point of the command line: runs a command; and its console, with messages, progress and exit code."""
+"""Entry point of the command line, and the console that prints messages and progress."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _shown: ProgressBar | None = None  # the progress line on the terminal
 
 
 class UnreadOutput(Exception):
-    """Raised when the reader of stdout has closed it."""
+    """Raised when the process that reads stdout has closed the pipe."""
 
 
 class Terminated(BaseException):
@@ -43,10 +43,10 @@ class Terminated(BaseException):
 
 
 class Commands(click.Group):
-    """Command group that imports each command when it is first needed."""
+    """Command group that imports the module of a command when it is first needed."""
 
     def list_commands(self, context: click.Context) -> list[str]:
-        """Return the names of the commands in the order of the help."""
+        """Return the command names in the order in which ``--help`` lists them."""
         return list(COMMANDS)
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
@@ -60,7 +60,7 @@ class Commands(click.Group):
     def resolve_command(
         self, context: click.Context, arguments: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command, and complete switches without a value: ``--rm-eps`` means ``--rm-eps=true``."""
+        """Find the command, and append ``=true`` to switches without a value, such as ``--rm-eps``."""
         if (pair := " ".join(arguments[:2])) in COMMANDS:  # ninja train ngram
             arguments = [pair, *arguments[2:]]
         if arguments[0] not in COMMANDS and not arguments[0].startswith("-"):
@@ -80,7 +80,7 @@ class Commands(click.Group):
         return name, command, arguments
 
     def invoke(self, context: click.Context) -> object:
-        """Run the command; raise `UnreadOutput` for a broken pipe, for which click would exit."""
+        """Run the command; raise `UnreadOutput` on a broken pipe, where click would exit."""
         try:
             return super().invoke(context)
         except click.NoSuchOption as error:
@@ -97,7 +97,7 @@ class Commands(click.Group):
             raise
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands in sections."""
+        """Write the list of commands, one section after another."""
         width = max(map(len, COMMANDS))
         for title, commands in SECTIONS.items():
             with formatter.section(title):
@@ -141,8 +141,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command line.
 
     Returns:
-        Exit code: 0 for success; 1 for bad input or a failed lattice; 2 for wrong usage; 130 if interrupted; 141 if the
-        reader of stdout closed it; 143 (129) if terminated by SIGTERM (SIGHUP).
+        Exit code: 0 for success; 1 for bad input or a failed lattice; 2 for wrong usage; 129 after SIGHUP; 130 after
+        an interrupt; 141 if the process that reads stdout closed the pipe; 143 after SIGTERM.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     # Set before numpy is imported: its BLAS starts a thread for each core, which spins for 0.1 s.
@@ -216,7 +216,7 @@ def _raising_on_signals() -> Iterator[None]:
 
 
 def describe(error: Exception) -> str:
-    """Return a one-line message with an error and its remedy."""
+    """Return a one-line message that describes an error and suggests a remedy."""
     if isinstance(error, ImportError):
         error = explained(error)
     if isinstance(error, NinjaError):
@@ -228,7 +228,7 @@ def describe(error: Exception) -> str:
         file = stream if error.filename is None else error.filename
         return f"{file}: {error.strerror or error}"
     name = f"{type(error).__name__}: {error}".replace("\n", " ")
-    return f"internal error ({name}); please report it, with the traceback that `ninja --debug COMMAND ...` shows"
+    return f"internal error ({name}); please report it with the traceback that `ninja --debug COMMAND ...` prints"
 
 
 def _drop_output() -> None:
@@ -259,10 +259,10 @@ class FailureKind:
 
 
 class Console:
-    """Messages and log of a running command."""
+    """Console of a running command: prints its messages and progress, and holds its log."""
 
     def __init__(self) -> None:
-        """Attach a new log, and print the number of hidden failures when the command ends."""
+        """Attach a new log; when the command ends, the number of hidden failures is printed."""
         self.tolerant = True  # continue after failed lattices
         self.start = time.perf_counter()
         self.bar: ProgressBar | None = None
@@ -287,7 +287,7 @@ class Console:
         return log
 
     def _say_failure(self, failure: NinjaError) -> None:
-        """Print the first failures of each kind, but only one for each unreadable file; count the others."""
+        """Print the first failures of each kind, but at most one per unreadable file, and count the rest."""
         kind = self._kinds.setdefault(_NAME_OR_NUMBER.sub("", failure.message), FailureKind(str(failure)))
         cause = failure.path, None if isinstance(failure, InputError) else len(kind.shown)
         if cause in kind.shown or len(kind.shown) == MAX_SHOWN:
@@ -297,7 +297,7 @@ class Console:
             self.say(f"failed: {_with_option_names(str(failure))}")
 
     def _say_more(self) -> None:
-        """Print how many more failures of each kind there are."""
+        """Print the number of hidden failures of each kind."""
         for kind in self._kinds.values():
             if kind.num_hidden:
                 self.say(f"failed: {kind.num_hidden} more like {kind.first_message}")
@@ -324,12 +324,12 @@ class Console:
             self._other_outputs.add(self.log.output)
 
     def say_keys(self, keys: Sequence[str], description: str, of_one: str = "") -> None:
-        """Print the number of keys and the first of them, if there are any.
+        """Print the number of keys and the first few keys; print nothing if there are no keys.
 
         Args:
             keys: The keys.
             description: Text between the number and the keys.
-            of_one: Text for a single key.  [default: `description`]
+            of_one: Replaces `description` if there is a single key; empty keeps `description`.
         """
         if keys:
             self.say(f"{counted(len(keys), of_one or description, description)}: {named(keys)}")
@@ -341,7 +341,7 @@ class Console:
         Args:
             unit: Plural name of the items counted.
             to_stdout: Whether the command prints results on stdout.
-            by_reading: Whether `watch_reading` advances the line as lattices are read, instead of the caller.
+            by_reading: Whether `watch_reading`, rather than the caller, advances the line as lattices are read.
         """
         global _shown
         if to_stdout and sys.stdout.isatty():

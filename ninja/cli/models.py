@@ -38,7 +38,7 @@ BACKEND_HELP = (
 backend_option = click.option("--backend", type=click.Choice(get_args(Backend)), default="auto", help=BACKEND_HELP)
 NOT_OPTIONS = ("retries", "batch", "connections")  # fields of EndpointOptions without options
 ENDPOINT = tuple(f"endpoint_{field.name}" for field in fields(EndpointOptions) if field.name not in NOT_OPTIONS)
-ITERATE_HELP = "Rescore with one model after the other, each in its direction D: forward or backward."
+ITERATE_HELP = "Rescore with one model after the other; D is the direction of each model, forward or backward."
 
 
 class OOVScoreType(click.ParamType):
@@ -97,7 +97,7 @@ class ModelType(InputFile):
     """A language model: a file, a name, or the URL of a completions endpoint."""
 
     def is_file(self, name: str) -> bool:
-        """Return whether a value is not a URL of an endpoint."""
+        """Return whether a value is a file or a name, rather than the URL of an endpoint."""
         return not is_endpoint(name)
 
 
@@ -110,7 +110,7 @@ def language_models(command: Callable[..., None]) -> Callable[..., None]:
             "--rnnlm",
             "Language model: a file, a shipped model (english, english-ngram), or the URL of a completions endpoint "
             "(vLLM: http://HOST:PORT/v1/completions; llama.cpp: http://HOST:PORT/completion); may be given several "
-            f"times to combine models. '{NO_MODEL}' uses no new model.  [default: english]",
+            f"times to combine models. With '{NO_MODEL}', no new model is used.  [default: english]",
             kind=ModelType(),
             multiple=True,
         ),
@@ -181,9 +181,9 @@ def _files(rnnlm: tuple[str, ...]) -> tuple[str | None, ...]:
 
 
 def fitting_weights(inputs: Inputs) -> UsualWeights | None:
-    """Return the default weights for the kind of the first lattice.
+    """Return the default weights for lattices of the same kind as the first lattice.
 
-    The result is None if the user or a scale file sets a weight, or if the kind has no default weights.
+    The result is None if the user or a scale file sets a weight, or if there are no default weights for this kind.
     """
     if "word_penalty" not in inputs.default_scales or not keeps_defaults(("lm_weight", "word_penalty")):
         return None

@@ -1,4 +1,4 @@
-"""Options shared by commands, and options made from dataclass fields."""
+"""Options shared by commands, and options that are created from dataclass fields."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def reads(
     kind: InputFile | None = None,
     **attributes: Any,
 ) -> Callable[[Command], Command]:
-    """Add an option for an input file; if ``load`` is set, the command gets its return value instead of the name."""
+    """Add an option for an input file; with ``load``, the command receives the loaded file instead of its name."""
     return click.option(name, *names, type=kind or InputFile(load), help=text, **attributes)
 
 
@@ -37,7 +37,7 @@ def writes(
 
 
 class ListType(click.ParamType):
-    """A list of values, converted to a tuple.
+    """Parameter type of lists of values, which are converted to tuples.
 
     Args:
         parse: Function that converts one value; it raises ValueError if the value is invalid.
@@ -89,7 +89,7 @@ def command(function: Command) -> Sectioned:
 
 
 def section(title: str, *options: Callable[[Command], Command]) -> Callable[[Command], Command]:
-    """Add options to a section of the help; if none are given, move all options without a section into it."""
+    """Add options to a section of the help; without options, move all options that have no section into it."""
 
     def add(function: Command) -> Command:
         other_options = list(getattr(function, "__click_params__", ())) if options else []
@@ -115,11 +115,11 @@ jobs = click.option("--jobs", type=click.IntRange(1), help="Number of threads.  
 class Switch(click.Option):
     """Boolean option in Kaldi's syntax, ``--name=true`` or ``--name=false``.
 
-    The group of commands replaces ``--name`` without a value by ``--name=true``.
+    The command group replaces ``--name`` without a value with ``--name=true``.
     """
 
     def get_help_extra(self, ctx: click.Context) -> Any:
-        """Return the default in lower case, as it is written on the command line."""
+        """Return the additional fields of the help, with the default in lower case as on the command line."""
         extra = super().get_help_extra(ctx)
         if "default" in extra:
             extra["default"] = extra["default"].lower()
@@ -132,7 +132,7 @@ def switch(name: str, default: bool, text: str) -> Callable[[Command], Command]:
 
 
 def output_file(description: str, kind: OutputFile | None = None, advice: str = "") -> Callable[[Command], Command]:
-    """Add ``-o``, stdout by default; its help is the description, followed by the advice."""
+    """Add ``-o``, which defaults to stdout; its help consists of the description and the advice."""
     option = writes("-o", f"{description}; - is stdout.{advice}", "--output-file", kind=kind, default="-")
     return section(LAST_SECTIONS[0], option)
 
@@ -143,7 +143,7 @@ def lattice_output(
     """Add ``-o`` for lattices and the other output options, passed to the command as ``destination``.
 
     Args:
-        description: First words of the help of ``-o``.
+        description: Beginning of the help of ``-o``.
         resume: Add ``--resume``, which continues an unfinished output.
         per_input: Allow a separate output for each input file, see `Output.is_per_file`.
     """
@@ -160,12 +160,13 @@ def lattice_output(
             "--lossy",
             type=click.Choice(["allow", "refuse"]),
             default="allow",
-            help="Drop fields that the format cannot store, with a warning, or report lattices with them as errors.",
+            help="Treatment of fields that the format cannot store: drop them with a warning (allow), or report "
+            "lattices that contain them as errors (refuse).",
         ),
         writes("--words-out", "Write the symbol table of the words to FILE."),
     ]
     if resume:
-        text = "Keep the partial output of an interrupted run, and continue it in the next run."
+        text = "Keep the partial output if the run is interrupted, and continue the partial output of an earlier run."
         options.append(section(LAST_SECTIONS[1], click.option("--resume", is_flag=True, help=text)))
     return section(LAST_SECTIONS[0], *options)
 
@@ -174,8 +175,8 @@ def from_fields(options: type[Any], *, skip: Collection[str] = (), prefix: str =
     """Add an option for each field of an options dataclass, with its name, type, default and help.
 
     Args:
-        options: The dataclass. If a base class has an attribute ``section``, its fields are put into that section.
-        skip: Names of fields that get no option.
+        options: The dataclass. Fields of a base class with an attribute ``section`` are listed in that section.
+        skip: Names of fields for which no option is added.
         prefix: First word of the option names, such as ``ngram`` for ``--ngram-order``.
     """
     kinds = typing.get_type_hints(options)

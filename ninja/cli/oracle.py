@@ -63,7 +63,7 @@ def nearest(
         keep_lattices: Also return the paths as lattices.
 
     Returns:
-        For each lattice the path, or None if it has no reference.
+        The path of each lattice, or None if the lattice has no reference.
     """
     has_reference = [lattice.key in references.ids for lattice in batch]
     scored = batch if all(has_reference) else Batch.of(compress(batch, has_reference))
@@ -86,11 +86,11 @@ def nearest(
 
 
 @command
-@reads("--ref", "References: each line has a key and its words.", required=True)
+@reads("--ref", "References: each line contains a key and its words.", required=True)
 @click.option(
     "--oov",
     metavar="ID",
-    help="Id or word that replaces reference words missing from --words.  [default: they never match]",
+    help="Id or word that replaces reference words missing from --words.  [default: missing words never match]",
 )
 @click.option(
     "--wildcard-symbols",
@@ -127,9 +127,9 @@ def oracle(
 ) -> None:
     """Find the path with the fewest errors in each lattice.
 
-    Each line has a key and the words of that path; without --words, the lattices and references must contain word ids.
-    The word error rate of the paths, a lower bound for rescoring, is printed on stderr. With a normalizer, errors are
-    counted on lexical words, and the paths are printed as written words.
+    Each line contains a key and the words of the path. Without --words, the lattices and references must contain word
+    ids. The word error rate of the paths, a lower bound for rescoring, is printed on stderr. With a normalizer, errors
+    are counted on lexical words, and the paths are printed as written words.
 
     \b
     Example:

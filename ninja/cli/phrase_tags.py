@@ -16,7 +16,7 @@ class PhraseTags:
     """Find the phrases of an entity file in the transcripts of lattices.
 
     Args:
-        inputs: The lattices; all have one symbol table.
+        inputs: The lattices, which share one symbol table.
         entities: Path of the entity file.
     """
 

@@ -45,8 +45,8 @@ def arc_lines(batch: Batch, min_post: float, scales: Scales) -> list[str]:
 def posteriors(inputs: Inputs, output_file: str, min_post: float, scales: Scales) -> None:
     """Print the posterior probability of each arc.
 
-    Each line has, separated by tabs: key, first frame, number of frames, posterior, word (its id without --words), and
-    transition ids.
+    Each line contains, separated by tabs, the key, the first frame, the number of frames, the posterior, the word (or
+    its id without --words), and the transition ids.
 
     \b
     Example:
@@ -64,7 +64,7 @@ def posterior_lines(
 
     Args:
         alignment: Include the transition ids of each arc.
-        model: Transition model, to include the phones that end in each arc; None omits them.
+        model: Transition model, required for the phones that end in each arc; None omits the phones.
     """
     if model is not None:
         for lattice in batch:
@@ -99,8 +99,8 @@ def posterior_lines(
 def arc_post(inputs: Inputs, output_file: str, print_alignment: bool, **options: Any) -> None:
     """Print the posterior probability of each arc, like Kaldi's lattice-arc-post.
 
-    Each line has, separated by tabs: key, first frame, number of frames, posterior, word (its id without --words),
-    transition ids separated by commas, and phones separated by spaces.
+    Each line contains, separated by tabs, the key, the first frame, the number of frames, the posterior, the word (or
+    its id without --words), the transition ids separated by commas, and the phones separated by spaces.
 
     \b
     Example:
@@ -116,7 +116,8 @@ def arc_post(inputs: Inputs, output_file: str, print_alignment: bool, **options:
 def depth(inputs: Inputs, output_file: str) -> None:
     """For each lattice, print the mean number of arcs that cross a frame.
 
-    Each line has a key and this number, the depth of the lattice. The depth over all lattices is printed on stderr.
+    Each line contains a key and this number, which is the depth of the lattice. The depth over all lattices is printed
+    on stderr.
 
     \b
     Example:
@@ -137,7 +138,7 @@ def depth(inputs: Inputs, output_file: str) -> None:
 def depth_per_frame(inputs: Inputs, output_file: str) -> None:
     """For each lattice, print how many arcs cross each frame.
 
-    Each line has a key and a count for each frame.
+    Each line contains a key and the number of arcs at each frame.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""The progress line on a terminal, drawn by rich; imported only where stderr is a terminal."""
+"""Progress line on a terminal, drawn by rich; imported only if stderr is a terminal."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class ProgressBar:
 
         Args:
             description: Text at the end of the line.
-            count: Number of items done; the previous number plus one by default.
-            share: Fraction of the total that is done, in [0, 1]; None if unknown.
+            count: Number of completed items; None adds one to the previous number.
+            share: Fraction of the total that is complete, in [0, 1]; None if unknown.
         """
         self._count = self._count + 1 if count is None else count
         text = printable(description.replace("[", ""))
@@ -55,7 +55,7 @@ class ProgressBar:
 
 
 class _Bar(BarColumn):
-    """A bar; empty if the total is unknown."""
+    """Bar that is hidden while the total is unknown."""
 
     def render(self, task: Task) -> Text:  # type: ignore[override]
         return Text("") if task.total is None else super().render(task)  # type: ignore[return-value]

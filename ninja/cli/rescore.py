@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 @lattice_output("Output for the rescored lattices")
 @section(
     "Input and output",
-    writes("--report", "Write the changes to best paths as JSON lines, each with both paths and their costs."),
+    writes("--report", "Write each change of a best path as a JSON line, with both paths and their costs."),
 )
 @reads_lattices
 def rescore(
@@ -73,11 +73,12 @@ def rescore(
     With --entities, phrases that are relevant to each utterance are boosted in the same run (see `ninja context`);
     --class-lm is mixed with --old-lm if both are given. With --context-model, the context model scores the phrases
     together with the language model instead of boosting them. By default, --words is words.txt or words.txt.gz next to
-    SOURCE. Without -o, lattices are written to stdout as a binary archive, or on a terminal their best word sequences
-    are printed.
+    SOURCE. Without -o, a binary archive is written to stdout; if stdout is a terminal, the best word sequences are
+    printed instead.
 
     If the first entry of SOURCE is an n-best list without graph costs, and none of --lm-weight, --word-penalty and
-    --old-lm is given, the LM weight is 0.15 and the word penalty -1; these were tuned on Whisper's n-best lists.
+    --old-lm is specified, the LM weight is 0.15 and the word penalty -1. These values were tuned on n-best lists of
+    Whisper.
 
     \b
     Example:
@@ -93,7 +94,7 @@ def rescore(
     if report is not None and destination.resume:
         raise OptionError("--report cannot be used with --resume")
     if carry_over is not None and destination.is_per_file:
-        raise OptionError("--carry-over cannot be used with one output per input; name a single file with -o")
+        raise OptionError("--carry-over cannot be used with one output per input; specify a single file with -o")
     words = inputs.need_table()
     options = replace(options, acoustic_scale=fitting_acoustic_scale(inputs, options.acoustic_scale))
     if models.old_lm is None and fitting_weights(inputs) is LISTS:

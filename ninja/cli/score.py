@@ -113,8 +113,8 @@ _TREATMENT = {"all": "scored as empty", "present": "ignored"}  # treatment of re
     reads("--entities", "Entities of each utterance; print how many of them were recognised."),
     reads("--utt2group", "Group of each utterance, for entities listed by group; in the format of utt2spk."),
     reads("--truth", "True entities as JSON lines.  [default: the entities found in REFERENCE]"),
-    reads("--before", "Transcripts decoded without context, for comparison in --report."),
-    reads("--vocabulary", "Symbol table; count entities with other words separately.  [default: --words]"),
+    reads("--before", "Transcripts that were decoded without context, for comparison in --report."),
+    reads("--vocabulary", "Symbol table; count entities with missing words separately.  [default: --words]"),
     writes("--report", "Write the result of each entity as JSON."),
 )
 @grid_of_scales
@@ -138,31 +138,33 @@ def score(
 ) -> None:
     """Compute the word error rate of transcripts or lattices.
 
-    REFERENCE is a text file; each line has a key and words. SOURCE is such a file, or lattices, whose best paths are
-    scored. Word ids are converted to words by --words, by default the symbol table next to the lattices.
+    REFERENCE is a text file; each line contains a key and words. SOURCE is a text file in the same format, or lattices,
+    of which the best paths are scored. Word ids are converted to words with --words, by default the symbol table next
+    to the lattices.
 
-    Text files may also be in NIST's trn format, or in STM format, which requires --segments with the utterances of its
-    lines. Words are compared in Unicode's composed form (NFC).
+    Text files can also be in NIST's trn format or in STM format. STM files require --segments, which assigns their
+    lines to utterances. Words are compared in Unicode's composed form (NFC).
 
     With --normalizer, words are compared by their lexical forms, which ignore case and punctuation. With --written, the
-    written forms of correct words are compared as well: %FORM is the percentage of words that are written differently,
-    %CASE of words with wrong case, and %PUNCTUATION of words with wrong punctuation among words that have
-    punctuation in the reference or the hypothesis; %WRITTEN-WER counts each difference in form as a word error.
+    written forms of correct words are compared as well. %FORM is the percentage of words that are written differently,
+    and %CASE the percentage of words with wrong case. %PUNCTUATION is the percentage of words with wrong punctuation,
+    among words with punctuation in the reference or the hypothesis. %WRITTEN-WER counts each difference in form as a
+    word error.
 
     Several scales, such as --lmwt 7:17 --word-penalty 0,0.5,1, are scored in one pass. Their word error rates are
-    printed first; the rest of the output is for the scales with the fewest word errors. With --wer-dir, Kaldi's files
-    wer_LMWT_PENALTY and best_wer are written, and wer_grid.tsv.
+    printed first; the rest of the output is for the scales with the fewest word errors. With --wer-dir, the files
+    wer_LMWT_PENALTY and best_wer of Kaldi's scoring scripts are written, as well as wer_grid.tsv.
 
     The tables of speakers, errors and utterances have the format of Kaldi's scoring scripts. They use the alignments of
-    Kaldi's align-text, so that substitutions, insertions and deletions may differ from the first line.
+    Kaldi's align-text, so the numbers of substitutions, insertions and deletions may differ from the first line.
 
-    With --biasing, the output has the three lines of the LibriSpeech biasing benchmark. Its reference table can be used
-    both as REFERENCE and as the file of --biasing; only the rare words of the lists are used. With --entities, recall,
-    precision and word errors of entities are printed, in total and by class.
+    With --biasing, the output consists of the three lines of the LibriSpeech biasing benchmark. The reference table of
+    this benchmark can be used both as REFERENCE and as the file of --biasing; only its lists of rare words are used.
+    With --entities, recall, precision and word errors of entities are printed, in total and by class.
 
-    With --confidences, SOURCE is CTM or JSON whose words have confidences, such as the output of `ninja best --json`.
-    The output has their normalised cross entropy (NCE: at most 1; 0 if each confidence is the share of correct words),
-    expected calibration error (ECE) over 10 bins, and area under the ROC curve (AUC).
+    With --confidences, SOURCE is a CTM or JSON file with confidences of words, such as the output of
+    `ninja best --json`. The output contains the normalised cross entropy (NCE: at most 1; 0 if each confidence is the
+    share of correct words), the expected calibration error (ECE) over 10 bins, and the area under the ROC curve (AUC).
 
     \b
     Examples:
@@ -177,7 +179,7 @@ def score(
     """
     _check(reference)
     if written and normalizer == NONE.name:
-        raise click.UsageError("--written requires a normalizer; use --normalizer basic or another one")
+        raise click.UsageError("--written requires a normalizer; use, for example, --normalizer basic")
     forms = LexicalForms(BASIC if written and normalizer == AUTO else normalizer, current_console().note)
     if confidences:
         if plot is not None:
@@ -303,7 +305,7 @@ def _are_lattices(inputs: Inputs) -> bool:
     """Return whether the sources contain lattices rather than transcripts.
 
     Raises:
-        OptionError: Some contain lattices and some contain transcripts.
+        OptionError: Some sources contain lattices, and others contain transcripts.
     """
     first_files = {name: inputs.sources.of(name)[0] for name in inputs.places}
     lattices = [name for name, file in first_files.items() if holds_lattices(file)]

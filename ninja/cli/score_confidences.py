@@ -1,4 +1,4 @@
-"""``ninja score --confidences``: the quality of word confidences."""
+"""``ninja score --confidences``: evaluation of word confidences."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def score_file_confidences(
     forms: LexicalForms,
     plot: str | None,
 ) -> evaluate.ErrorRate:
-    """Print the word error rate of hypotheses and the quality of their confidences; plot their reliability on request.
+    """Print the word error rate of hypotheses and measures of their confidences, and optionally plot the reliability.
 
     Returns:
         The word error rate.
@@ -31,7 +31,7 @@ def score_file_confidences(
     hypotheses = {key: words for key, lattice in inputs.lattices() if (words := confident_words(lattice)) is not None}
     if all(confidence is None for words in hypotheses.values() for confidence in words.confidences):
         raise FormatError(
-            "the words have no confidences; specify CTM, or JSON that has them, such as the "
+            "the words have no confidences; specify CTM or JSON with confidences, such as the "
             "output of `ninja best --json`",
             inputs.places[0],
         )

@@ -1,4 +1,4 @@
-"""Options for several scales, and word error rates for each, printed as a table and written as Kaldi's score files."""
+"""Options for several scales, and output of their word error rates as a table and as Kaldi's score files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MAX_SCALES = 10_000  # per option
 
 
 class Numbers(click.ParamType):
-    """Numbers and integer ranges, separated by commas; ``7:17`` includes 17."""
+    """Parameter type of numbers and integer ranges, separated by commas; ``7:17`` includes 17."""
 
     name = "numbers"
 
@@ -48,7 +48,7 @@ class Numbers(click.ParamType):
 
 
 class NumbersOrHeader(Numbers):
-    """Numbers, or ``header`` for the scales in HTK lattice headers."""
+    """Parameter type of numbers, or ``header`` for the scales in HTK lattice headers."""
 
     name = "numbers|header"
 
@@ -111,9 +111,9 @@ GRID = (
 
 
 def grid_of_scales(function: Command) -> Command:
-    """Add the scale options with one or several values each, passed to the command as ``scales``.
+    """Add the scale options, which accept several values, passed to the command as ``scales``.
 
-    The command gets a tuple of `Scales`, one for each combination of values.
+    ``scales`` is a tuple with one `Scales` object for each combination of values.
     """
 
     @click.pass_context

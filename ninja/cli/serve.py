@@ -26,7 +26,7 @@ from ninja.serve.server import serve as run_server
 
 LIMITS = tuple(field.name for field in fields(ServeOptions))
 ADDRESS = tuple(field.name for field in fields(Listener))
-OF_KINDS = ("lm_weight", "word_penalty", "acoustic_scale", "max_unknown")  # whose defaults depend on the lattices
+OF_KINDS = ("lm_weight", "word_penalty", "acoustic_scale", "max_unknown")  # their defaults depend on the lattices
 
 
 @command
@@ -66,12 +66,12 @@ def serve(
     """Rescore lattices and correct transcripts that other programs send over HTTP.
 
     The models are loaded once, and the lattices of concurrent requests are rescored in one batch. POST /v1/rescore
-    takes a lattice in any format that Ninja reads, or an n-best list in JSON, and returns the best hypotheses with
-    times and confidences. POST /v1/correct takes a transcript, and returns it with corrected names, as `ninja correct`
-    does. WS /v1/stream rescores growing lattices. The page / is a form for lattices, /docs describes the endpoints, and
-    /metrics exports metrics for Prometheus. After SIGTERM, the server answers the requests in progress and stops.
-    Without --lm-weight, --word-penalty and --acoustic-scale, lattices and n-best lists are rescored with the default
-    weights of their kind, as in `ninja rescore`. This command requires the extra ninja-asr[serve].
+    accepts a lattice in any format that Ninja reads, or an n-best list in JSON, and returns the best hypotheses with
+    times and confidences. POST /v1/correct accepts a transcript, and corrects its names like `ninja correct`.
+    WS /v1/stream rescores growing lattices. The page at / contains a form for lattices, /docs describes the endpoints,
+    and /metrics exports metrics for Prometheus. After SIGTERM, the server answers the requests in progress and stops.
+    Without --lm-weight, --word-penalty and --acoustic-scale, each lattice or n-best list is rescored with the default
+    weights for its kind, as in `ninja rescore`. This command requires `pip install 'ninja-asr[serve]'`.
 
     \b
     Example:
@@ -104,7 +104,7 @@ def _named_files(lists: tuple[str, ...]) -> dict[str, str]:
     """Return the files of ``--lists`` by name.
 
     Raises:
-        OptionError: A value is not NAME=FILE, or a name is given twice.
+        OptionError: A value is not NAME=FILE, or a name occurs twice.
     """
     files: dict[str, str] = {}
     for text in lists:

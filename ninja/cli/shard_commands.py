@@ -63,9 +63,9 @@ spec:
 def gather(output: str, remove_parts: bool) -> None:
     """Join the results of all shards of a run.
 
-    OUTPUT is the argument of -o, or the folder OUTPUT.shards. Results are joined only if all shards are complete and
-    unmodified, and ran with the same sources, options and models. The joined files get the names that were given to the
-    command. The exit code is 1 if a shard is missing or a lattice failed.
+    OUTPUT is the argument of -o in the run, or the folder OUTPUT.shards. Results are joined only if all shards are
+    complete and unmodified, and were computed with the same sources, options and models. The joined files have the
+    names that were specified in the run. The exit code is 1 if a shard is missing or a lattice failed.
 
     \b
     Example:

@@ -57,7 +57,7 @@ class CommandWork:
     arguments: tuple[str, ...]
 
     def plan(self, shards: int) -> Plan:
-        """Return a plan that divides the command into shards.
+        """Return a plan that divides the sources of the command into shards.
 
         Raises:
             OptionError: The results of shards cannot be joined.
@@ -83,7 +83,7 @@ class CommandWork:
 
 
 def plan_of(context: click.Context, shards: int) -> Plan:
-    """Return a plan that divides the command of a context into shards.
+    """Return a plan that divides the sources of the command of a context into shards.
 
     Raises:
         OptionError: The results of shards cannot be joined.
@@ -91,7 +91,7 @@ def plan_of(context: click.Context, shards: int) -> Plan:
     values, files = context.params, context.obj
     outputs = tuple(_outputs(context))
     if not outputs:
-        raise OptionError("--shard requires an output file; name it with -o")
+        raise OptionError("--shard requires an output file; specify it with -o")
     for name in ("strict", "carry_over"):
         if values.get(name):
             option = f"--{name.replace('_', '-')}"
@@ -146,7 +146,7 @@ def run_part(context: click.Context, part: Part, body: Callable[[], Any]) -> Out
 
 
 def _has_tables(part: Part) -> bool:
-    """Return whether a symbol table was written along with an output."""
+    """Return whether a symbol table was written together with an output."""
     return any(name.endswith(".words.txt") for name in os.listdir(part.folder)) or "words_out" in part.outputs
 
 
@@ -160,9 +160,9 @@ def _outputs(context: click.Context) -> Iterator[PartOutput]:
     folders: dict[str, str] = {}
     for name, option, kind, value in context.obj.outputs():
         if value == STDOUT:
-            raise OptionError(f"--shard requires an output file; name it with {option}")
+            raise OptionError(f"--shard requires an output file; specify it with {option}")
         if kind.content == "files" or value.endswith(os.sep) or os.path.isdir(value) or names_job(value):
-            raise OptionError(f"{value}: with --shard, the output must be a single file; name it with {option}")
+            raise OptionError(f"{value}: with --shard, the output must be a single file; specify it with {option}")
         if kind.content == "lattices":
             form = format_of(value, context.params.get("to"))
             if not form.is_kaldi:
@@ -189,7 +189,7 @@ def _sources(values: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _checksums(paths: list[str]) -> list[str]:
-    """Return one checksum of the contents of files, which is the same on all machines."""
+    """Return a list with a single checksum of the contents of files, which does not depend on the machine."""
     return [hashlib.sha256("".join(map(checksum, paths)).encode()).hexdigest()]
 
 

@@ -39,7 +39,7 @@ NAMED = 5  # number of keys in a message
 
 
 @command
-@click.option("--key", help="Key of the lattice; required if there are several.")
+@click.option("--key", help="Key of the lattice; required if SOURCE contains several lattices.")
 @reads("--ref", "Reference transcripts; mark the path with the fewest errors.")
 @click.option("--max-arcs", type=click.IntRange(1), default=5000, help="Maximum number of arcs drawn.")
 @click.option(
@@ -86,7 +86,9 @@ def show(
         reference = read_text(ref).get(lattice.key)
         if reference is None:
             raise FormatError(
-                "there is no reference for this key; omit --ref to show the lattice without it", ref, key=lattice.key
+                "there is no reference for this key; omit --ref to show the lattice without a reference",
+                ref,
+                key=lattice.key,
             )
     drawing = draw(lattice, reference, options)
     if context_model is not None and entities is not None:
@@ -98,7 +100,7 @@ def show(
 
 
 def _with_context(drawing: Drawing, model: str, entities: str, rnnlm: str | None, inputs: Inputs) -> Drawing:
-    """Return the drawing with the change that a context model makes to each arc."""
+    """Add the effect of a context model on each arc to a drawing."""
     with needed_for("a context model", model):
         from ninja.context.pointer_scores import pointer_scores
         from ninja.context.settings import Context
@@ -113,8 +115,8 @@ def _select(inputs: Inputs, key: str | None) -> Lattice:
     """Return the lattice with a key, or the only lattice if the key is None; print failures of other lattices.
 
     Raises:
-        InputError: There is no such lattice.
-        OptionError: There are several lattices, but no key.
+        InputError: No lattice has the key, or there are no lattices.
+        OptionError: The key is None, but there are several lattices.
     """
     others: list[Lattice] = []
 
@@ -149,7 +151,7 @@ def shared_scales(*arguments: str) -> Callable[[Command], Command]:
     """Add the scale options to a command that compares sources; scale files next to one source apply to all.
 
     Args:
-        arguments: Names of the arguments of the command that hold a source.
+        arguments: Names of the command's arguments that are sources.
     """
 
     def add(function: Command) -> Command:
@@ -207,9 +209,9 @@ def report(
 ) -> None:
     """Write a web page that compares lattices before and after rescoring against references.
 
-    BEFORE and AFTER are lattices of the same utterances. Both are scored with the same scales, by default the
-    scales in a scale file next to either source. The page works offline. It shows word and oracle error rates and their
-    changes, the alignments and lattices of the utterances with the largest gains and losses, and a table of all
+    BEFORE and AFTER contain lattices of the same utterances. Both are scored with the same scales, by default the
+    scales in a scale file next to one of the sources. The page works offline. It shows word and oracle error rates and
+    their changes, the alignments and lattices of the utterances with the largest gains and losses, and a table of all
     utterances. References without lattices and lattices without references are listed and counted.
 
     \b
@@ -250,7 +252,7 @@ def _drawings(
         return {}
 
     def ignore(failure: NinjaError) -> None:
-        """Ignore a failure, which was reported when the lattices were first read."""
+        """Ignore a failure, because it was reported when the lattices were first read."""
 
     before: dict[str, Drawing] = {}
     after: dict[str, Drawing] = {}

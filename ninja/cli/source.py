@@ -1,6 +1,6 @@
-"""Options for reading lattices and for their scales; `Inputs` and `Output` built from options; calls of the pipeline.
+"""Options for inputs, outputs and scales, and functions that run the pipeline with these options.
 
-The defaults of scales may come from files next to the lattices.
+The defaults of scales can come from files next to the lattices.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def reads_lattices(command: Command) -> Command:
 
 
 def reads_lattices_alone(command: Command) -> Command:
-    """Add the same as `reads_lattices`, except ``--jobs``, for a command that runs on one thread."""
+    """Add the options of `reads_lattices` except ``--jobs``, for a command that runs on one thread."""
     return _reads(reading_options()(command))
 
 
@@ -70,7 +70,7 @@ def reading_options(*running: Callable[[Command], Command]) -> Callable[[Command
     """Return a decorator that adds the input options of a command, for `build_inputs`.
 
     Args:
-        running: Decorators of further options for the section "Running".
+        running: Decorators that add further options to the section "Running".
     """
     text = "Skip failed lattices and exit with code 1 at the end, or stop at the first failure."
     return section(
@@ -101,7 +101,7 @@ def build_inputs(names: tuple[str, ...], options: dict[str, Any], **others: Any)
         others: Further arguments of `Inputs`.
 
     Returns:
-        Arguments of the command: ``inputs``, ``destination`` if it writes lattices, and the remaining options.
+        Arguments of the command: ``inputs``, ``destination`` if the command writes lattices, and the remaining options.
     """
     arguments = dict(options)
     files: CommandFiles = click.get_current_context().obj
@@ -166,7 +166,7 @@ def _scales(options: dict[str, Any]) -> Scales | None:
 
 
 def watch_reading(reading: Reading) -> Iterator[tuple[str, Lattice]]:
-    """Yield lattices as they are read, and show their number unless the number of results is shown."""
+    """Yield lattices as they are read, and show their number unless the number of results is already shown."""
     console = current_console()
     if console.bar is not None and not console.bar.by_reading:
         yield from reading.lattices()
@@ -185,7 +185,7 @@ def _refuse_output_as_source(names: tuple[str, ...]) -> None:
     are_specifiers = len(names) == 2 and all(SPECIFIER.fullmatch(name) for name in names)
     if writes and are_specifiers and not given_on_command_line(["output_file"]):
         raise OptionError(
-            f"{names[1]} would be read, not written; name the output with -o, or omit 'ark:' to read both"
+            f"{names[1]} would be read, not written; specify the output with -o, or omit 'ark:' to read both"
         )
 
 
@@ -254,7 +254,7 @@ def scales(function: Command) -> Command:
 
 
 def completes_scales(function: Command) -> Command:
-    """Read the scales that the user does not set from scale files next to the lattices; adds no options."""
+    """Read the scales that the user does not set from scale files next to the lattices, without adding options."""
 
     @click.pass_context
     @functools.wraps(function)
@@ -272,7 +272,7 @@ def as_scales(values: dict[str, Any]) -> Scales:
 
 
 def complete(context: click.Context, values: dict[str, Any], names: tuple[str, ...]) -> CompletedScales:
-    """Take scales that the user did not set from files next to the lattices, and print them.
+    """Read scales that the user did not set from files next to the lattices, and print them.
 
     Args:
         values: Value of each option, by option name.
@@ -303,7 +303,7 @@ def complete(context: click.Context, values: dict[str, Any], names: tuple[str, .
     from_files = {name: value for name, value in in_files.items() if name not in user_scales}
     others = {name: values[name] for name, value in in_files.items() if name in user_scales and values[name] != value}
     if from_files or others:
-        exceptions = f"; replaced by options: {_formatted(others)}" if others else ""
+        exceptions = f"; overridden by options: {_formatted(others)}" if others else ""
         _say(f"scales from {chosen.path}: {_formatted(in_files)}{exceptions}")
     return CompletedScales(values | from_files, names, chosen, defaults - from_files.keys())
 
@@ -334,7 +334,7 @@ def _has_unused_headers(sources: Sources) -> bool:
     for name, scales in header_scales_of(sources):
         if scales != NO_SCALES:
             values = {option: getattr(scales, field) for option, field in KEYS.items()}
-            _say(f"{name}: ignoring the scales in the header ({_formatted(values)}); --lm-scale header uses them")
+            _say(f"{name}: ignoring the scales in the header ({_formatted(values)}); set --lm-scale header to use them")
             return True
     return False
 
@@ -342,7 +342,7 @@ def _has_unused_headers(sources: Sources) -> bool:
 def _header_values(sources: Sources, values: dict[str, Any], user_scales: frozenset[str]) -> dict[str, Any]:
     """Return the option values; scales that the user did not set are taken from HTK lattice headers."""
     if (header := find_header_scales(sources)) is None:
-        raise OptionError("--lm-scale header needs files of HTK lattices (SLF), but the sources contain none")
+        raise OptionError("--lm-scale header requires files of HTK lattices (SLF), but the sources contain none")
     name, scales = header
     from_files = {
         option: getattr(scales, field)
@@ -384,7 +384,7 @@ def find_header_scales(sources: Sources) -> tuple[str, Scales] | None:
         if first is None:
             first = name, scales
         elif scales != first[1]:
-            raise OptionError(f"the headers of {first[0]} and {name} have different scales; set them as numbers")
+            raise OptionError(f"the headers of {first[0]} and {name} have different scales; set the scales as numbers")
     return first
 
 
@@ -449,7 +449,7 @@ def run(stage: Stage[Any], inputs: Inputs, output: Output, **how: Any) -> NoRetu
 
 
 def run_lines(function: Callable[[Batch], Sequence[str]], inputs: Inputs, output_file: str) -> None:
-    """Write the text that a function returns for each lattice of a batch to a text file."""
+    """Write a text file with the string that a function returns for each lattice of a batch."""
     write(OnBatches(function), inputs, TextOutput(output_file))
 
 

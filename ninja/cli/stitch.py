@@ -42,11 +42,11 @@ def stitch(
 ) -> None:
     """Join overlapping windows of long recordings into one lattice per recording.
 
-    SOURCE contains lattices, or transcripts with times of words, of windows that overlap by several seconds. The
-    windows of a recording must be consecutive and in chronological order. The times of windows are read from
-    --segments. Without it, the key of each window ends in its number (rec-17) if --window and --overlap are given, else
-    in its times (rec_000030-000065). Two windows are joined at a time at which both windows probably have a word
-    boundary; the scales are used to compute these probabilities.
+    SOURCE contains lattices, or transcripts with word times, of windows that overlap by several seconds. The windows of
+    a recording must be consecutive and in chronological order. The times of windows are read from --segments. Without
+    --segments, the key of each window must end in the number of the window (rec-17) if --window and --overlap are
+    specified, and otherwise in the times of the window (rec_000030-000065). Two windows are joined at a time at which
+    both windows probably have a word boundary; the scales are used to compute these probabilities.
 
     \b
     Examples:

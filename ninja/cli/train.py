@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @command
 @click.argument("text", type=InputFile())
-@reads("--dev", "Held-out text that selects the weights.  [default: every 20th sentence of TEXT]")
+@reads("--dev", "Held-out text, which determines the best checkpoint.  [default: every 20th sentence of TEXT]")
 @writes("-o", "Output checkpoint in safetensors or torch format (.safetensors, .pt).", "--output-file", required=True)
 @writes("--log", "Write progress as JSON lines; --resume appends to the file.")
 @from_fields(TrainOptions)
@@ -85,7 +85,7 @@ def train(text: str, dev: str | None, output_file: str, log: str | None, **value
 
 @contextlib.contextmanager
 def _logged(path: str | None, options: TrainOptions) -> Iterator[Callable[[Progress], None]]:
-    """Yield a function that writes progress to a file, flushed after each line; it does nothing if the path is None."""
+    """Yield a function that writes progress to a line-buffered file; it does nothing if the path is None."""
     if path is None:
         yield lambda progress: None
         return
@@ -121,7 +121,7 @@ _SPECIAL = re.compile(r"<eps>|<s>|</s>|#[0-9]+")
 @click.argument("text", type=InputFile())
 @writes("-o", "Output ARPA file, compressed if the name ends in .gz; - is stdout.", "--output-file", required=True)
 @reads("--dev", "Held-out text; print its perplexity.")
-@reads("--classes", "Phrase lists; replace their phrases in the texts with class tokens.", metavar="ENTITIES")
+@reads("--classes", "Phrase lists; replace the phrases in the texts with class tokens.", metavar="ENTITIES")
 @reads("--vocabulary", "Vocabulary of the model: one word per line, or a words.txt.  [default: all words]")
 @click.option(
     "--cutoffs", type=COUNTS, metavar="N,N,…", default="1", help="Minimum counts of 2-grams, 3-grams, and so on."
@@ -140,9 +140,9 @@ def ngram(
 
     TEXT and the held-out text have one sentence per line, with words separated by white space; .gz files are
     decompressed. Class tokens (@name, $name, <name>) in the texts are treated as ordinary words. --classes accepts the
-    phrase lists of `ninja context --entities` and replaces phrases with class tokens, longest phrases first; if a
-    phrase belongs to several classes, its occurrences are replaced with these classes in turn. The last value of
-    --cutoffs also applies to longer n-grams.
+    phrase lists of `ninja context --entities` and replaces phrases with class tokens, starting with the longest
+    phrases. If a phrase belongs to several classes, successive occurrences are replaced with these classes in turn. The
+    last value of --cutoffs also applies to longer n-grams.
 
     \b
     Examples:
@@ -201,7 +201,7 @@ def _vocabulary(path: str) -> list[str]:
 
 
 def _perplexity(model: TrainedNgram, path: str, tagger: Tagger | None) -> str:
-    """Return the end of the last message: the perplexity of a text."""
+    """Return the end of the closing message, the perplexity of a text."""
     sentences = read_sentences(path)
     result = measure(model.as_language_model(), sentences if tagger is None else map(tagger.tag, sentences), path)
     text = f", perplexity {result.perplexity:.2f} on the held-out text"

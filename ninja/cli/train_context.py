@@ -47,9 +47,9 @@ def context(
     """Train a phrase encoder, which finds phrases that sound similar.
 
     The encoder learns the distances between the pronunciations of words, which depend on the costs of phone confusions.
-    The words are those of the CMU dictionary, of --lexicon and of PHRASES (one per line). This requires the extra
-    ninja-asr[phones]. With --letters-only, the encoder learns distances between the letters of PHRASES, which works for
-    any alphabet.
+    The words come from the CMU dictionary, --lexicon and PHRASES (files with one phrase per line). Pronunciations
+    require `pip install 'ninja-asr[phones]'`. With --letters-only, the encoder learns distances between the spellings
+    of PHRASES, which works for any alphabet.
 
     \b
     Example:

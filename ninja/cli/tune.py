@@ -50,7 +50,9 @@ OF_CONTEXT |= {*OF_TUNING}
 @completes_scales
 @reads("--ref", "Reference transcripts, with a key and words on each line.", required=True)
 @reads("--utt2spk", "Speaker of each utterance, for intervals and cross-validation.  [default: by utterance]")
-@click.option("--num-sentences", type=click.IntRange(1), default=300, help="Number of n-best sentences.")
+@click.option(
+    "--num-sentences", type=click.IntRange(1), default=300, help="Maximum number of n-best sentences per lattice."
+)
 @language_models
 @map_words
 @history_of_speakers
@@ -62,14 +64,14 @@ OF_CONTEXT |= {*OF_TUNING}
         "--general", "With --entities: lattices of utterances that contain no phrases.", kind=Lattices(), multiple=True
     ),
     reads("--general-ref", "With --entities: reference transcripts of --general."),
-    reads("--general-entities", "Phrases of --general.  [default: --entities]"),
+    reads("--general-entities", "Phrases for the utterances of --general.  [default: --entities]"),
     click.option("--max-general-rise", default=0.2, help="Maximum rise of the WER of --general, in percentage points."),
     click.option("--margin", default=1.0, help="Safety margin of the keyword boost, in nats."),
     writes("--curve", "Write a plot of WER against keyword boost (.svg or .png)."),
 )
 @fits_confidences
 @correction_options
-@output_file("File for the chosen options, which `ninja rescore --config` or `ninja context --config` reads")
+@output_file("File for the chosen options, as read by `ninja rescore --config` or `ninja context --config`")
 @reads_lattices_alone
 def tune(
     inputs: Inputs,
@@ -89,35 +91,35 @@ def tune(
 ) -> None:
     """Tune rescoring weights on a development set.
 
-    SOURCE and --ref are a development set, never a test set. The set is rescored with the initial weights, then weights
+    SOURCE and --ref are a development set, never a test set. The set is rescored with the initial weights. Then weights
     with fewer expected word errors on the n-best sentences are chosen, and the set is rescored with the new weights.
     This is repeated until the weights no longer change. The printed word error rate is measured after the last
     rescoring.
 
     Without --lm-weight, --word-penalty and --old-lm, the initial weights are the defaults for the kind of input: LM
     weight 0.8 and word penalty 0.5 for lattices with graph costs, 0.15 and -1 for n-best lists without graph costs. The
-    initial weights are kept and written unless the set, which needs at least 500 words for this, shows that other
-    weights are better. Among weights within one standard error of the best, those with the fewest changes are chosen.
-    LM weight 0 takes the place of the initial weights if the first pass has fewer expected errors. The 95 % interval of
-    the difference to the initial weights is printed, cross-validated by the speakers of --utt2spk or by utterance.
+    initial weights, or LM weight 0 if the first pass has fewer expected errors, are the default. The default is kept
+    and written unless the set has at least 500 words and shows that other weights are better. Among weights within one
+    standard error of the best weights, the weights with the fewest changes are chosen. The difference from the default
+    is printed with its 95 % interval, cross-validated by the speakers of --utt2spk or by utterance.
 
-    With --carry-over, the recordings are those of --segments or the speakers of --utt2spk, and there must be only one
-    model.
+    With --carry-over, recordings are defined by --segments or by the speakers of --utt2spk, and only one model is
+    allowed.
 
-    With --rnnlm none, the lattices are not rescored: acoustic scale and word penalty are chosen for `ninja best`,
-    `ninja score` and other commands, which read them with --config.
+    With --rnnlm none, the lattices are not rescored. Instead, the acoustic scale and the word penalty are chosen for
+    `ninja best`, `ninja score` and other commands, which read them with --config.
 
-    With --entities, the boosts of `ninja context` are tuned instead. SOURCE has utterances with phrases, and --general
-    has utterances without phrases. The boosts with the fewest errors in SOURCE are chosen; they may raise the WER in
-    --general by at most --max-general-rise. With --context-model, the weights of the context model are tuned, and
-    --general is optional.
+    With --entities, the boosts of `ninja context` are tuned instead. SOURCE contains utterances with phrases, and
+    --general contains utterances without phrases. The boosts with the fewest errors in SOURCE are chosen; they may
+    raise the WER in --general by at most --max-general-rise. With --context-model, the weights of the context model are
+    tuned, and --general is optional.
 
     With --confidence, a confidence model is fitted, which maps posteriors and other features of words to the
     probability that the words are correct. `ninja mbr-decode --confidence` and other commands read this model.
 
-    With --correct, the threshold of `ninja correct` is tuned instead. The chosen threshold is the lowest one at which,
-    with 95 % confidence, corrections change at most the fraction --max-false-corrections of the utterances without
-    phrases in their references, in a future set that has as many of these utterances as SOURCE. --letters-only,
+    With --correct, the threshold of `ninja correct` is tuned instead. Utterances with no phrases in their references
+    should not be changed: the chosen threshold is the lowest at which corrections change at most the fraction
+    --max-false-corrections of these utterances, with 95 % confidence, in a future set of the same size. --letters-only,
     --lexicon and --confusion apply to the corrections, and are written with the threshold.
 
     \b
@@ -149,7 +151,7 @@ def tune(
         context = replace(context, load_options=models.load_options)
         tune_boosts(inputs, ref, context, options, models.old_lm, speakers, output_file, general)
     elif models.directions:
-        raise OptionError("weights are chosen for one pass; omit --iterate")
+        raise OptionError("weights can be tuned only for a single pass; omit --iterate")
     elif not models.models and models.old_lm is None:
         if history is not None:
             raise OptionError(
@@ -172,8 +174,8 @@ def _tune_weights(
 ) -> None:
     if not models.models:
         raise OptionError(
-            "there is no language model to choose a weight for; specify one with --rnnlm, or omit --old-lm to choose "
-            "scales of the first pass"
+            "there is no language model to tune; specify a model with --rnnlm, or omit --old-lm to tune the scales of "
+            "the first pass"
         )
     references = read_text(ref)
     log = use_log(inputs, RescoreReport())
@@ -250,7 +252,7 @@ def _weights(tuned: Tuned, models: ModelFiles, options: RescoreOptions) -> dict[
 
 
 def _refuse_others(context: Context | None) -> None:
-    """Check that options of other kinds of tuning are not set."""
+    """Check that no options are set that belong to other uses of ``ninja tune``."""
     if context is None and (wrong := given_on_command_line(OF_CONTEXT)):
         raise OptionError(f"{', '.join(wrong)} can be used only with --entities")
     others = {parameter.name or "" for parameter in click.get_current_context().command.params} - OF_CONTEXT - OF_BOTH

@@ -39,7 +39,7 @@ OF_FIT = {
 class ConfidenceFit:
     """The options of ``ninja tune --confidence``."""
 
-    map: Method  # kind of the map
+    map: Method  # type of the map
     lm: str | None  # language model for the surprisals of words
     unboosted: str | None  # lattices before words were boosted
 
@@ -83,7 +83,7 @@ class ConfidenceFit:
 
 
 def fits_confidences(command: Command) -> Command:
-    """Add the options for fitting a confidence model, passed to the command as ``fit``, None without --confidence."""
+    """Add the options for fitting a confidence model, passed to the command as ``fit`` (None without --confidence)."""
 
     @section(
         "Tuning of confidences",

@@ -1,4 +1,4 @@
-"""Boosts and weights of context models on development data, for ``ninja tune --entities``."""
+"""``ninja tune --entities``: boosts and weights of context models that suit a development set."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ CHOSEN = ("lm_weight", "acoustic_scale", "word_penalty")
 
 @dataclass(frozen=True, slots=True)
 class GeneralSet:
-    """Utterances without phrases, and limits for the effect of boosts on them; its fields are options of `tune`."""
+    """Utterances without phrases, and limits on the effect of boosts on them; the fields are options of `tune`."""
 
     general: tuple[str, ...]  # sources of lattices
     general_ref: str | None

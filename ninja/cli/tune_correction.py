@@ -34,8 +34,8 @@ correction_options = section(
         "--max-false-corrections",
         type=click.FloatRange(0, 1, min_open=True, max_open=True),
         default=0.01,
-        help="Maximum fraction of utterances without phrases that corrections change, with 95 % confidence, in a "
-        "future set of the size of SOURCE.",
+        help="Maximum fraction of the utterances without phrases that corrections change in a future set of the size "
+        "of SOURCE, with 95 % confidence.",
     ),
 )
 

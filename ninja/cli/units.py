@@ -50,7 +50,7 @@ def unit_options(command: Callable[..., None]) -> Callable[..., None]:
     )
     @section(
         "Words",
-        reads("--lexicon", "Allow only the words in FILE; each line has a word and its units."),
+        reads("--lexicon", "Allow only the words in FILE; each line contains a word and its units."),
         reads("--word-list", "Allow only the words in FILE, one per line, spelled in characters that are units."),
     )
     @functools.wraps(command)
@@ -73,7 +73,7 @@ def unit_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def unit_names(tokens: str | None, letters: str | None, sentencepiece: str | None) -> list[str]:
-    """Return the name of the unit of each column, from the only option that is given."""
+    """Return the name of the unit of each column, from the single option that is set."""
     options = {"--tokens": tokens, "--letters": letters, "--sentencepiece": sentencepiece}
     named = [option for option, value in options.items() if value is not None]
     if not named:
@@ -119,19 +119,19 @@ def make_units(
         if len(spaces) > 1:
             raise OptionError(f"{' and '.join(map(repr, spaces))} may both separate words; choose one with --space")
         if not spaces and not has_lexicon:
-            raise OptionError("the unit between words is unknown; name it with --space, or specify a lexicon")
+            raise OptionError("the unit between words is unknown; specify it with --space, or specify a lexicon")
         space = spaces[0] if spaces else None
     units = ctc_units(names, column, scheme, boundary=space, never=never or [name for name in NEVER if name in names])
     for unit, (text, kind) in enumerate(zip(units.text, units.kind.tolist(), strict=True)):
         if not has_lexicon and kind in (INSIDE, BEGINS) and (not text or any(char in text for char in " \t\r\n")):
             raise OptionError(
-                f"unit {unit}, {names[unit]!r}, cannot be part of a word; name it with --space or --never"
+                f"unit {unit}, {names[unit]!r}, cannot be part of a word; specify it with --space or --never"
             )
     return units
 
 
 def _blank(names: Sequence[str], blank: str | None) -> int:
-    """Return the column of the blank; it is the number of names if the blank follows all units."""
+    """Return the column of the blank, which equals the number of names if the blank follows all units."""
     if blank is None:
         blanks = [name for name in BLANKS if name in names]
         if len(blanks) != 1:

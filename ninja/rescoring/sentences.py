@@ -49,7 +49,10 @@ class SentenceOptions(EngineOptions):
     section: ClassVar[str] = "Search: nbest, cover, trie"
 
     num_best: int | None = option(
-        None, "nbest: maximum number of sentences per lattice.  [default: 100; all for n-best lists]", 1, LARGEST
+        None,
+        "nbest: maximum number of sentences per lattice.  [default: 100; for n-best lists, all sentences]",
+        1,
+        LARGEST,
     )
     min_posterior: float = option(0.5, "cover: split states after arcs whose posterior exceeds this.", 0, 1)
     max_trie_nodes: int = option(

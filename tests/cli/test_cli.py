@@ -236,8 +236,8 @@ def test_an_unexpected_error_is_one_line_and_a_traceback_on_request(ninja, small
     code, _, errors = ninja("best", small)
     assert code == 1
     assert errors == (
-        "ninja: error: internal error (ZeroDivisionError: of all things); please report it, with the traceback "
-        "that `ninja --debug COMMAND ...` shows\n"
+        "ninja: error: internal error (ZeroDivisionError: of all things); please report it with the traceback "
+        "that `ninja --debug COMMAND ...` prints\n"
     )
     assert "Traceback" in ninja("--debug", "best", small)[2]
 

@@ -114,7 +114,7 @@ def test_a_wrong_file_of_options_is_named(ninja, bed, tmp_path, content, message
     ("extra", "message"),
     [
         (["--iterate", "forward"], "omit --iterate"),
-        (["--rnnlm", "none", "--old-lm", "lm.arpa"], "no language model to choose a weight for"),
+        (["--rnnlm", "none", "--old-lm", "lm.arpa"], "there is no language model to tune"),
         (["--rnnlm", "none", "--carry-over"], "--carry-over requires a language model"),
         (["--segments", "f"], "require --carry-over"),
     ],

@@ -160,7 +160,7 @@ def test_a_model_fitted_at_other_scales_is_noted(ninja, sets, tmp_path):
         "--json", tmp_path / "json", "--confidence", tmp_path / "model.toml",
     )  # fmt: skip
     assert code == 0
-    assert "the confidence model was fitted at acoustic scale 0.5" in err
+    assert "the confidence model was fitted with acoustic scale 0.5" in err
 
 
 @pytest.mark.parametrize(

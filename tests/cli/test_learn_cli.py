@@ -75,7 +75,7 @@ def test_nothing_is_written_if_the_development_set_becomes_worse(ninja, folder):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "name the file of edits, or specify --undo"),
+        ((), "specify a file of edits, or --undo"),
         (("edits.tsv", "edits.tsv", "edits.tsv"), "3 sources are given"),
         (("edits.tsv", "--dev", "edits.tsv"), "--dev and --ref"),
         (("--undo",), "--undo requires --lists"),

@@ -206,7 +206,7 @@ def test_scales_of_a_header_are_said_once_and_taken_when_asked(tmp_path: Path, n
     code, out, err = ninja("best", tmp_path)
     assert (code, out) == (0, "u1 a c\nu2 a c\n")
     given = "acoustic_scale 1, lm_scale 14, word_penalty 3.45388"  # 1.5 ln 10
-    said = f"ignoring the scales in the header ({given}); --lm-scale header uses them"
+    said = f"ignoring the scales in the header ({given}); set --lm-scale header to use them"
     assert err == f"ninja: {tmp_path}/u1.slf: {said}\n"
     code, out, err = ninja("best", tmp_path, "--lm-scale", "header")
     assert (code, out) == (0, "u1 b c\nu2 b c\n")
@@ -234,10 +234,10 @@ def test_headers_that_differ_or_are_missing_are_refused(bed: Path, ninja) -> Non
     Path("slf/u2.slf").write_text(SLF.replace("14", "12"))
     code, _, err = ninja("best", "slf", "--lm-scale", "header")
     assert (code, len(lines(err))) == (2, 1)
-    assert "the headers of slf/u1.slf and slf/u2.slf have different scales; set them as numbers" in err
+    assert "the headers of slf/u1.slf and slf/u2.slf have different scales; set the scales as numbers" in err
     code, _, err = ninja("best", "lat.ark", "--words", "words.txt", "--lm-scale", "header")
     assert (code, len(lines(err))) == (2, 1)
-    assert "--lm-scale header needs files of HTK lattices (SLF), but the sources contain none" in err
+    assert "--lm-scale header requires files of HTK lattices (SLF), but the sources contain none" in err
 
 
 @pytest.mark.parametrize(

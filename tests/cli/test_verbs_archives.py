@@ -117,7 +117,7 @@ def test_split_refuses_what_it_cannot_do(ninja, small, tmp_path):
         ((small, "-o", out), "specify --nj, --utt2spk, or both"),
         ((small, "--nj=2", "-o", tmp_path / "a.ark"), "must contain JOB to give each part a different name"),
         ((small, "--nj=9", "-o", out), "5 lattices cannot be divided into 9 parts"),
-        (("-", "--nj=2", "-o", out), "--nj reads the source twice, so it cannot be - or a pipe"),
+        (("-", "--nj=2", "-o", out), "--nj reads SOURCE twice, so SOURCE cannot be - or a pipe"),
     ):
         code, _, errors = ninja("split", *arguments)
         assert (code, message in errors) == (2, True), errors

@@ -92,9 +92,9 @@ def test_machines_have_no_costs_unless_asked(ninja, small, tmp_path):
     content = (tmp_path / "fst.ark").read_bytes()
     assert content.startswith(f"{FIRST[0]} ".encode() + b"\xd6\xfd\xb2\x7e\x06\0\0\0vector\x08\0\0\0standard")
     code, _, errors = ninja("to-fst", small, "--convert-to-pdf-labels", "-o", tmp_path / "x")
-    assert (code, "--convert-to-pdf-labels needs --read-compact=false" in errors) == (2, True)
+    assert (code, "--convert-to-pdf-labels requires --read-compact=false" in errors) == (2, True)
     code, _, errors = ninja("to-fst", small, "--convert-to-pdf-labels", "--read-compact=false", "-o", tmp_path / "x")
-    assert (code, "--convert-to-pdf-labels needs --trans-model" in errors) == (2, True)
+    assert (code, "--convert-to-pdf-labels requires --trans-model" in errors) == (2, True)
 
 
 def test_densities_can_be_labels(ninja, korean, tmp_path):

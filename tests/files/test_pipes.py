@@ -159,7 +159,7 @@ def test_malformed_lists_are_refused(folder, monkeypatch):
 def test_split_says_that_it_reads_twice(pipe, capfd):
     name = pipe("x.ark", b"")
     assert main(["split", name, "--nj", "2", "-o", "out.JOB.ark"]) == 2
-    assert "reads the source twice" in capfd.readouterr().err
+    assert "reads SOURCE twice" in capfd.readouterr().err
     Path(name).read_bytes()
 
 

@@ -73,7 +73,7 @@ def test_a_model_is_one_file(tmp_path):
 def test_kaldis_second_argument_is_not_taken_for_a_source(ninja, archive, tmp_path):
     code, _, errors = ninja("prune", f"ark:{archive}", f"ark:{tmp_path}/out.ark")
     assert code == 2
-    assert "out.ark would be read, not written; name the output with -o" in errors
+    assert "out.ark would be read, not written; specify the output with -o" in errors
     assert ninja("prune", f"ark:{archive}", f"ark:{archive}", "-o", tmp_path / "out.ark")[0] == 0
     assert ninja("info", f"ark:{archive}", f"ark:{archive}")[0] == 0
 

@@ -102,7 +102,7 @@ def test_score_takes_the_scales_beside(ninja: Ninja, rescored: Path, tmp_path: P
     assert ninja(*score)[1].startswith("%WER 0.00")
     code, printed, errors = ninja(*score, "--acoustic-scale", "1")
     assert (code, printed[:11]) == (0, "%WER 100.00")
-    assert f"scales from {rescored}.scales.toml: {SAID}; replaced by options: acoustic_scale 1" in errors
+    assert f"scales from {rescored}.scales.toml: {SAID}; overridden by options: acoustic_scale 1" in errors
     os.remove(scales_path(str(rescored)))
     assert ninja(*score)[1].startswith("%WER 100.00")
 
@@ -244,7 +244,7 @@ def test_a_config_gives_scales_to_commands_that_compare_paths(ninja: Ninja, resc
     config.write_text("acoustic_scale = 1.0\nlm_weight = 0.4\nrnnlm = ['lm.pt']\n")
     code, printed, errors = ninja("best", rescored, "--config", config)
     assert (code, printed) == (0, "utt 1\n")
-    assert "replaced by options: acoustic_scale 1" in errors
+    assert "overridden by options: acoustic_scale 1" in errors
     assert ninja("best", rescored, "--config", config, "--lmwt", "10")[1] == "utt 2\n"
     config.write_text("lm_weight = 0.4\n")
     code, _, errors = ninja("best", rescored, "--config", config)

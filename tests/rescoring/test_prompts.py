@@ -44,7 +44,9 @@ def test_a_prompt_is_a_text_or_the_content_of_a_file(tmp_path, monkeypatch):
     assert prompts_of("turns.tsv", "2") == Prompts(by_key={"id": "turn", "u1": "Hello."}, path="turns.tsv")
     assert prompts_of("turns.tsv", "turn") == Prompts(by_key={"u1": "Hello."}, path="turns.tsv")
     for prompt, column in (("topik.txt", None), ("folder/topic", None), ("some text", "2")):
-        with pytest.raises(OptionError, match="no such file; give --prompt an existing file, or a text with a space"):
+        with pytest.raises(
+            OptionError, match="no such file; --prompt must be an existing file, or a text with a space"
+        ):
             prompts_of(prompt, column)
     with pytest.raises(OptionError, match="--prompt-column requires --prompt"):
         prompts_of(None, "2")

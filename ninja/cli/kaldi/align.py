@@ -35,7 +35,7 @@ from ninja.pipeline.stages import call_safely
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """Batch stage that aligns lattices; a damaged lattice yields an error and, if requested, its aligned part.
+    """Batch stage that aligns lattices; it reports damaged lattices and, if requested, returns their aligned part.
 
     Args:
         align: Function that aligns one lattice.
@@ -116,8 +116,9 @@ def align_words(
 ) -> None:
     """Align arcs with words and silences using word-position-dependent phones.
 
-    Each arc gets one word or silence, and exactly the frames of its phones. Use `ninja align-words-lexicon` for models
-    whose phones do not depend on their position in the word. Damaged lattices are reported with their keys.
+    Each arc of the result has one word or silence, and exactly the frames of its phones. Use `ninja
+    align-words-lexicon` for models whose phones do not depend on their position in the word. Damaged lattices are
+    reported with their keys.
 
     \b
     Example:
@@ -148,8 +149,8 @@ def align_words_lexicon(
 ) -> None:
     """Align arcs with words using a lexicon.
 
-    Each arc gets one word, and exactly the frames of its phones. This works with any model. Each line of the lexicon
-    has a word id, the word id to output, and phone ids.
+    Each arc of the result has one word, and exactly the frames of its phones. This works with any model. Each line of
+    the lexicon contains a word id, the word id to output, and phone ids.
 
     \b
     Example:
@@ -172,8 +173,8 @@ def align_phones(
 ) -> None:
     """Align arcs with phones.
 
-    Each arc gets one phone, and exactly its frames. A word is on the arc of the phone during which the decoder output
-    the word; this is not necessarily a phone of that word.
+    Each arc of the result has one phone, and exactly its frames. A word is on the arc of the phone during which the
+    decoder output the word; this is not necessarily a phone of that word.
 
     \b
     Example:

@@ -90,7 +90,7 @@ def interp(joined: Joined, destination: Output, alpha: float) -> None:
 
 
 @command
-@reads("--ref", "Transcripts: each line has a key and its words.", required=True)
+@reads("--ref", "Transcripts: each line contains a key and its words.", required=True)
 @click.option(
     "--strict",
     is_flag=True,
@@ -99,10 +99,10 @@ def interp(joined: Joined, destination: Output, alpha: float) -> None:
 @lattice_output("Output for the remaining lattices")
 @reads_lattices_alone
 def difference(inputs: Inputs, destination: Output, ref: str, strict: bool) -> None:
-    """Remove the paths of given transcripts from lattices.
+    """Remove the paths that match a transcript from lattices.
 
-    Paths whose word sequence equals the transcript are removed; other paths are unchanged. If no
-    path remains, the lattice is reported as failed. Without --words, transcripts must contain word ids.
+    Paths whose words equal the transcript with the same key are removed; other paths are unchanged. If no path remains,
+    the lattice is reported as failed. Without --words, transcripts must contain word ids.
 
     \b
     Example:
@@ -144,7 +144,8 @@ def union(joined: Joined, destination: Output, acoustic_scale: float, determiniz
     """Unite the lattices of several archives.
 
     Each lattice in FIRST is united with the lattices that have the same key in the other archives. Keys of FIRST that
-    are missing from another archive are listed. Archives with the same order of keys are read once, in parallel.
+    are missing from another archive are listed. Archives whose keys are in the same order are read
+    once, in parallel.
 
     \b
     Example:
@@ -180,9 +181,10 @@ def combine(
 ) -> None:
     """Combine the lattices of several systems for consensus decoding.
 
-    The path probabilities of each lattice are scaled to sum to the weight of its system, and all paths are united. The
-    scaled costs are written to the output, and only the sum of graph and acoustic cost is meaningful, so all scales
-    must be 1 in decoding. Keys of FIRST that are missing from another archive are listed.
+    The path probabilities of each lattice are scaled so that they sum to the weight of its system, and the lattices
+    with the same key are united. The scaled costs are written to the output. Only the sum of a graph cost and an
+    acoustic cost is meaningful, so all scales must be 1 in decoding. Keys of FIRST that are missing from another
+    archive are listed.
 
     \b
     Example:

@@ -82,9 +82,10 @@ def copy(
 @lattice_output(resume=False)
 @reading_options()
 def copy_backoff(first: str, second: str, **options: Any) -> None:
-    """Copy lattices, replacing those that a second archive also contains.
+    """Copy lattices, replacing those whose keys also occur in a second archive.
 
-    The output has the keys of FIRST; a lattice of FIRST is replaced if SECOND has one with the same key.
+    The output contains all keys of FIRST. If SECOND contains a lattice with the same key, it replaces the lattice of
+    FIRST.
 
     \b
     Example:
@@ -122,7 +123,10 @@ def copy_backoff(first: str, second: str, **options: Any) -> None:
     "--num-paths", type=click.IntRange(0), default=20, help="Number of best paths whose alignments are compared."
 )
 @click.option(
-    "--max-error-proportion", type=click.FloatRange(0, 1), default=0.0, help="Proportion of lattices that may differ."
+    "--max-error-proportion",
+    type=click.FloatRange(0, 1),
+    default=0.0,
+    help="Maximum proportion of lattices that differ.",
 )
 @reading_options()
 def equivalent(
@@ -132,8 +136,8 @@ def equivalent(
 
     Two lattices with the same key are equivalent if they have the same word sequences, and the best path of each
     sequence has the same total cost in both. Alignments are compared as well. If either source is not a Kaldi archive,
-    alignments are ignored for pairs in which one lattice has none. The exit code is 1 if too many lattices differ or
-    are missing from SECOND.
+    alignments are ignored when one lattice of a pair has no alignment. The exit code is 1 if too many lattices differ
+    or are missing from SECOND.
 
     \b
     Example:
@@ -182,7 +186,7 @@ def _same(lattice: Lattice, other: Lattice, delta: float, num_paths: int, *, len
     """Return whether two lattices have equal word sequences and costs, and equal alignments of the best paths.
 
     Args:
-        lenient: Ignore alignments if only one of the lattices has any.
+        lenient: Ignore alignments if only one of the lattices has alignments.
     """
     if not graph.equivalent(lattice, other, delta):
         return False

@@ -46,10 +46,10 @@ def word_lines(
     forms: LexicalForms,
     estimator: WordConfidenceEstimator | None = None,
 ) -> list[tuple[str, Consensus]]:
-    """Decode the lattices of a batch, and return the CTM lines and the consensus of each.
+    """Decode the lattices of a batch, and return the CTM lines and the consensus of each lattice.
 
     Args:
-        hypotheses: Word ids to start from, by key; None starts from the best paths.
+        hypotheses: Word ids from which decoding starts, by key; None starts from the best paths.
         hypotheses_file: Name of the file of `hypotheses`, for error messages.
         estimator: Computes the confidences; None prints posteriors.
     """
@@ -74,7 +74,7 @@ def word_lines(
 @frame_shift_option("Seconds per frame; 0.03 for chain models.")
 @switch("--decode-mbr", True, "Minimise the expected word error instead of keeping the words of the best path.")
 @switch("--print-silence", False, "Also print bins whose most probable entry is epsilon.")
-@reads("--one-best", "Table of word ids; start from these word sequences instead of the best paths.")
+@reads("--one-best", "Table of word ids; start decoding from these word sequences instead of the best paths.")
 @normalizer_option
 @output_file("CTM file")
 @confidence_options
@@ -91,12 +91,12 @@ def to_ctm_conf(
 ) -> None:
     """Print the words of lattices with times and confidences, as CTM.
 
-    Each line has key, channel 1, start and duration (seconds), word, and confidence. Times are correct only if each arc
-    has the transition ids of its word (see `ninja align-words`).
+    Each line contains the key, channel 1, the start and duration in seconds, the word, and its confidence. Times are
+    correct only if each arc has the transition ids of its word (see `ninja align-words`).
 
     With a normalizer, words are compared by their lexical forms, and printed in their most probable written forms.
 
-    A confidence is the posterior of the word; with --confidence, it is the calibrated probability that the word is
+    The confidence is the posterior of the word or, with --confidence, the calibrated probability that the word is
     correct.
 
     \b
@@ -112,7 +112,7 @@ def to_ctm_conf(
     if confidence.unboosted is not None and (
         estimator is None or estimator.model is None or not estimator.model.needs_unboosted
     ):
-        raise click.UsageError("--unboosted requires a confidence model that uses it; CTM has only one confidence")
+        raise click.UsageError("--unboosted requires a confidence model that uses it; CTM has one confidence per word")
     lines = partial(word_lines, **how, forms=forms, estimator=estimator, **values)
     risk, words, approximate = 0.0, 0, []
     read = None if lattices is None else lambda _: lattices
@@ -149,8 +149,8 @@ def nbest_to_ctm(
 ) -> None:
     """Print the words of single-path lattices with times, as CTM.
 
-    Each line has key, channel 1, start and duration (seconds), and word. Each arc must have the transition ids of its
-    word: write the best paths with `ninja 1best`, then align them with `ninja align-words`.
+    Each line contains the key, channel 1, the start and duration in seconds, and the word. Each arc must have the
+    transition ids of its word: write the best paths with `ninja 1best`, then align them with `ninja align-words`.
 
     \b
     Example:
@@ -185,8 +185,8 @@ def _pronunciation_lines(lattice: Lattice, model: TransitionModel, *, lengths: b
 def nbest_to_prons(inputs: Inputs, output_file: str, model: TransitionModel, print_lengths_per_phone: bool) -> None:
     """Print the phones of each word in single-path lattices.
 
-    Each line has key, first frame, number of frames, word (its id without --words), and phone ids. The lattices must be
-    word-aligned (see `ninja align-words`).
+    Each line contains the key, the first frame, the number of frames, the word (or its id without --words), and phone
+    ids. The lattices must be word-aligned (see `ninja align-words`).
 
     \b
     Example:

@@ -36,10 +36,10 @@ SIZES = ("max_arcs", "max_states", "retry_cutoff")  # bounds on the size of the 
 
 
 def determinizes(*, skip: Sequence[str] = (), max_loop: int | None = None) -> Callable[[Command], Sectioned]:
-    """Return a decorator that makes a command from a function that takes options and returns a `Determinization`.
+    """Return a decorator that creates a command from a function that returns a `Determinization` for its options.
 
     Args:
-        skip: Fields of `DeterminizeBounds` that get no option.
+        skip: Fields of `DeterminizeBounds` for which no option is added.
         max_loop: Default of ``--max-loop``; None uses the default of `DeterminizeBounds`.
     """
     names = {field.name for field in dataclasses.fields(DeterminizeBounds)} - {*skip}
@@ -94,8 +94,8 @@ def determinize_phone_pruned(
 ) -> Determinization:
     """Determinize phones, then words, within a beam.
 
-    Before the pass of `ninja determinize-pruned`, a first pass determinizes over phones and words, so that deeper
-    lattices stay within the bounds.
+    A first pass determinizes over phones and words, and a second pass is the same as in `ninja determinize-pruned`. The
+    first pass keeps deeper lattices within the bounds.
 
     \b
     Example:
@@ -115,9 +115,9 @@ def determinize_phone_pruned(
 def determinize(prune: bool, **values: Any) -> Determinization:
     """Keep the best path of each word sequence.
 
-    If the result exceeds a bound, the lattice is pruned and determinized again, with a beam of --beam × --beam-ratio
-    that is multiplied by --beam-ratio on each further retry; other lattices are not pruned. `ninja determinize-pruned`,
-    which prunes during determinization, is usually the better choice.
+    If the result exceeds a bound, the lattice is pruned with a beam of --beam × --beam-ratio and determinized again;
+    each further retry multiplies the beam by --beam-ratio. Lattices within the bounds are not pruned.
+    `ninja determinize-pruned`, which prunes during determinization, is usually the better choice.
 
     \b
     Example:
@@ -127,7 +127,7 @@ def determinize(prune: bool, **values: Any) -> Determinization:
 
 
 class BeamNote(str):
-    """Note about a lattice that was determinized with a smaller beam than requested."""
+    """Note that a lattice was determinized with a smaller beam than requested."""
 
     __slots__ = ()
 

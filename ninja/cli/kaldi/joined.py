@@ -25,7 +25,7 @@ from ninja.lattice import Lattice, Scales
 from ninja.pipeline import Output
 from ninja.pipeline.stages import Pairs, StreamStage, call_safely
 
-# Joins a lattice with the lattices of the other sources; the lattice of a source that lacks it is None.
+# Joins a lattice with the lattices of the other sources, which are None where the key is missing.
 JoinFunction = Callable[[Lattice, Sequence[Any]], Lattice]
 
 
@@ -95,7 +95,7 @@ def joins_archives(description: str, *, others: str = "OTHER...", strict: bool =
     """Add arguments for several sources, passed to the command as ``joined``, and the input and output options.
 
     Args:
-        description: First words of the help of ``-o``.
+        description: Beginning of the help of ``-o``.
         others: Name of the other sources in the usage line; ends in ``...`` if there may be several.
         strict: Add ``--strict``.
     """
@@ -122,8 +122,8 @@ def joins_archives(description: str, *, others: str = "OTHER...", strict: bool =
 def combines_systems(command: Command) -> Command:
     """Add the argument SOURCE, the scale options, and ``--with`` for further systems.
 
-    The command gets ``inputs``, ``scales`` and ``lattices``. With ``--with``, ``lattices`` yields combined lattices and
-    all scales are 1; otherwise it is None.
+    The arguments of the command are ``inputs``, ``scales`` and ``lattices``. With ``--with``, ``lattices`` yields
+    combined lattices and all scales are 1; otherwise ``lattices`` is None.
     """
 
     @scales

@@ -33,7 +33,7 @@ _NUMBERED = re.compile(r"(.+)-[0-9]+", re.DOTALL)
 
 @command
 @click.argument("alignments", type=InputFile())
-@reads("--transcriptions", "Transcript of each key: word ids, or words if --words is given.", required=True)
+@reads("--transcriptions", "Transcript of each key: word ids, or words if --words is specified.", required=True)
 @reads("--words", WORDS_HELP)
 @reads("--lm-cost", "Graph cost of each key.  [default: 0]")
 @reads("--ac-cost", "Acoustic cost of each key.  [default: 0]")
@@ -50,7 +50,7 @@ def linear_to_nbest(
 ) -> None:
     """Build single-path lattices from alignments, words and costs.
 
-    Inputs are text or binary tables. Keys of ALIGNMENTS without words or costs are reported and skipped.
+    The inputs are text or binary tables. Keys of ALIGNMENTS without words or costs are reported and skipped.
 
     \b
     Example:
@@ -111,8 +111,8 @@ def nbest_to_lattice(inputs: Inputs, destination: Output) -> None:
 def string_to_lattice(text: str, words: str | None, **writing_options: Any) -> None:
     """Build a lattice from each line of text.
 
-    Each line of TEXT has a key and word ids, or words if --words is given. All costs are 0, and the alignment of each
-    word is one label, its word id.
+    Each line of TEXT contains a key and word ids, or words if --words is specified. All costs are 0, and the alignment
+    of each word is a single label, which is the word id.
 
     \b
     Example:
@@ -129,7 +129,7 @@ def string_to_lattice(text: str, words: str | None, **writing_options: Any) -> N
 
 
 def _word_ids(inputs: Inputs, transcripts: str) -> Iterator[tuple[str, npt.NDArray[np.int32]]]:
-    """Yield the key and the word ids of each transcript, which contains words if there is a symbol table, else ids."""
+    """Yield the key and the word ids of each transcript; transcripts contain words if there is a symbol table."""
     table = inputs.table()
     if table is None:
         yield from read_integers(transcripts, allow_pipes=inputs.allow_pipes)

@@ -45,7 +45,7 @@ INFINITE_COST = 1e10  # as Kaldi writes infinity
 
 
 def frame_shift_option(text: str) -> Callable[[Command], Command]:
-    """Return the option ``--frame-shift``; `text` is the first part of its help."""
+    """Return the option ``--frame-shift``; `text` is the beginning of its help."""
 
     def finite(context: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
         if value is not None and not math.isfinite(value):
@@ -165,14 +165,14 @@ def mbr_decode(
 ) -> None:
     """Print the minimum Bayes risk word sequence of each lattice.
 
-    This is the word sequence with the lowest expected word error. Each line has a key and its words, or word ids if
-    there is no symbol table. With --with, the lattices of several systems are first combined, as by `ninja combine`.
+    This is the word sequence with the lowest expected word error. Each line contains a key and its words, or word ids
+    if there is no symbol table. With --with, the lattices of several systems are first combined, as by `ninja combine`.
     Times are correct only if each arc has the transition ids of its word (see `ninja align-words`).
 
     With a normalizer, words are compared by their lexical forms, and printed in their most probable written forms.
 
-    With --confidence or --unboosted, each line of --json also has the decoded words with their times and confidences,
-    and with --unboosted also their confidences without boosts.
+    With --confidence or --unboosted, each line of --json also contains the decoded words with their times and
+    confidences. With --unboosted, it also contains their confidences without boosts.
 
     \b
     Examples:
@@ -182,7 +182,7 @@ def mbr_decode(
     """
     files = {name: file for name in OUTPUTS if (file := values.pop(name)) is not None}
     if confidence.are_set and "json_file" not in files:
-        raise click.UsageError("--confidence and --unboosted require --json, which has the confidences")
+        raise click.UsageError("--confidence and --unboosted require --json; other outputs contain no confidences")
     estimator = confidence_estimator(confidence, inputs, scales, combined=lattices is not None)
     if word_symbol_table is None and not SPECIFIER.fullmatch(output_file):  # Kaldi writes a table of integers
         inputs.spells_words = True
@@ -236,7 +236,7 @@ def close_with_risk(inputs: Inputs, risk: float, words: int, approximate: list[s
 
 
 def sentence_confidence(lattice: Lattice, scales: Scales, forms: LexicalForms) -> float:
-    """Return the cost difference between the two best sequences of lexical words; infinity if there is only one."""
+    """Return the cost difference between the two best sequences of lexical words, or infinity for a single sequence."""
     return consensus.sentence_confidence(lattice, scales, forms=forms.table(lattice))
 
 
@@ -248,7 +248,7 @@ def sentence_confidence(lattice: Lattice, scales: Scales, forms: LexicalForms) -
 def confidence(inputs: Inputs, output_file: str, scales: Scales, normalizer: str) -> None:
     """Print the cost difference between the two best word sequences of each lattice.
 
-    Each line has a key and the difference, which is 1e+10 if there is only one word sequence.
+    Each line contains a key and the cost difference, which is 1e+10 if there is only one word sequence.
 
     \b
     Example:

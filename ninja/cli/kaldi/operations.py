@@ -28,11 +28,11 @@ Operation = Callable[..., Any]  # takes and returns a lattice, or takes and retu
 
 
 def operation(kind: Kind | None = None, *, batches: bool = False) -> Callable[[Command], Sectioned]:
-    """Return a decorator that makes a command from a function that takes options and returns an `Operation`.
+    """Return a decorator that creates a command from a function that returns an `Operation` for its options.
 
     Args:
         kind: Kind of the output lattices; None keeps the kind of the results.
-        batches: Whether the operation takes batches instead of lattices.
+        batches: Whether the operation accepts batches instead of lattices.
     """
 
     def decorate(function: Command) -> Sectioned:
@@ -163,8 +163,9 @@ def limited(lattice: Lattice, max_arcs_per_frame: int, acoustic_scale: float) ->
 def push(push_strings: bool, push_weights: bool) -> Operation:
     """Push alignments and costs towards the start of lattices.
 
-    For each state, the common prefix of the alignments of all paths to the end is moved to the arcs that enter the
-    state, and so is the cost of the best of these paths. Words, alignments and costs of complete paths are unchanged.
+    For each state, the alignments of all paths from the state to the end have a common prefix, and the best of these
+    paths has a cost. This prefix and this cost are moved to the arcs that enter the state. Words, alignments and costs
+    of complete paths are unchanged.
 
     \b
     Example:
@@ -179,8 +180,8 @@ def push(push_strings: bool, push_weights: bool) -> Operation:
 def minimize(push_strings: bool, push_weights: bool) -> Operation:
     """Minimize lattices by merging equivalent states.
 
-    Words, alignments and costs of paths are unchanged. The result is minimal for deterministic lattices, such as those
-    that decoders write.
+    Words, alignments and costs of paths are unchanged. The result is minimal if the lattice is deterministic, as is
+    usual for the output of decoders.
 
     \b
     Example:

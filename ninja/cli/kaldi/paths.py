@@ -47,7 +47,7 @@ def one_best(inputs: Inputs, destination: Output, scales: Scales) -> None:
 
 
 def random_paths(batch: Batch, n: int, seed: int) -> Batch:
-    """Return n random paths of each lattice as lattices; their keys are numbered like those of n-best paths."""
+    """Return n random paths of each lattice as lattices; their keys end in -1, -2, …, as for n-best paths."""
     return Batch.of(
         [
             path.with_key(f"{lattice.key}-{number}")
@@ -58,7 +58,7 @@ def random_paths(batch: Batch, n: int, seed: int) -> Batch:
 
 
 def nbest_paths(batch: Batch, n: int, scales: Scales, forms: LexicalForms) -> Batch:
-    """Return the n best paths of each lattice as lattices; the lexical forms of a lattice's paths are distinct."""
+    """Return the n best paths of each lattice as lattices; the paths of a lattice have distinct lexical forms."""
     return graph.nbest(batch, n, scales, forms=forms.common_table(batch))
 
 
@@ -75,8 +75,8 @@ def to_nbest(
 ) -> None:
     """Write the n best paths of each lattice as lattices.
 
-    Their keys end in -1, -2, …; costs are unchanged. The paths of a lattice have distinct word sequences, or with a
-    normalizer distinct sequences of lexical words.
+    The keys of the paths end in -1, -2, …, and costs are unchanged. The paths of a lattice have distinct word
+    sequences; with a normalizer, the sequences of lexical words are distinct as well.
 
     \b
     Example:
@@ -138,7 +138,7 @@ def best_path(
 ) -> None:
     """Write the words and the alignment of the best path of each lattice.
 
-    Each line has a key and its words, or word ids if there is no symbol table.
+    Each line contains a key and its words, or word ids if there is no symbol table.
 
     \b
     Example:
@@ -174,7 +174,7 @@ def best_path(
 
 
 def check_only_path(lattice: Lattice) -> Lattice:
-    """Return a single-path lattice without unreachable states; raise `LatticeError` if there are several paths."""
+    """Remove the unreachable states of a single-path lattice; raise `LatticeError` if there are several paths."""
     lattice = graph.connect(lattice)
     if lattice.num_arcs != lattice.num_states - 1 or lattice.is_final.sum() != 1:
         raise LatticeError("the lattice has more than one path; run `ninja to-nbest` first", key=lattice.key)

@@ -33,7 +33,7 @@ posteriors_output = output_file("Text table for the posteriors, or binary as ark
 
 
 def frames_of(lattice: Lattice, scales: Scales) -> FramePosteriors:
-    """Compute the posteriors of transition ids at each frame; raise `LatticeError` if the lattice has none."""
+    """Compute the posteriors of transition ids at each frame; raise `LatticeError` if there are no transition ids."""
     check_labelled(lattice)
     return graph.frame_posteriors(lattice, scales)
 
@@ -46,7 +46,7 @@ def frames_of(lattice: Lattice, scales: Scales) -> FramePosteriors:
 def to_post(inputs: Inputs, output_file: str, scales: Scales, loglikes: str | None) -> None:
     """Write the posterior of each transition id at each frame of lattices.
 
-    Each line has a key and, for each frame, transition ids and their posteriors in brackets.
+    Each line contains a key and, in brackets for each frame, transition ids and their posteriors.
 
     \b
     Example:
@@ -56,10 +56,10 @@ def to_post(inputs: Inputs, output_file: str, scales: Scales, loglikes: str | No
 
 
 def has_references(command: Command) -> Command:
-    """Add the options for transition model, reference alignments and silence phones.
+    """Add the options for the transition model, reference alignments and silence phones.
 
-    The command gets ``inputs``, ``model``, ``silence_phones``, and the function ``reference_of``, which returns the
-    reference alignment of a lattice.
+    The arguments of the command are ``inputs``, ``model``, ``silence_phones``, and the function ``reference_of``, which
+    returns the reference alignment of a lattice.
     """
 
     @model_option
@@ -93,7 +93,7 @@ Reference = Callable[[Lattice], npt.NDArray[np.int32]]
 one_silence_class = switch(
     "--one-silence-class",
     False,
-    "Treat all silence phones as one class: any of them is correct where the reference has one.",
+    "Treat all silence phones as one class: any silence phone is correct where the reference has a silence phone.",
 )
 
 
@@ -105,9 +105,10 @@ one_silence_class = switch(
 def to_mpe_post(inputs: Inputs, output_file: str, **values: Any) -> None:
     """Write MPFE posteriors of transition ids at each frame.
 
-    Use them for training with the minimum phone frame error criterion. `ninja to-post` has the same output format. A
-    posterior is positive if paths through the transition id have more frames with the correct phone than the average
-    path, and negative if they have fewer. A lattice without a reference alignment is reported and skipped.
+    These posteriors are used for training with the minimum phone frame error criterion. The output format is the same
+    as in `ninja to-post`. A posterior is positive if paths through the transition id have more frames with the correct
+    phone than the average path, and negative if they have fewer. A lattice without a reference alignment is reported
+    and skipped.
 
     \b
     Example:
@@ -124,8 +125,8 @@ def to_mpe_post(inputs: Inputs, output_file: str, **values: Any) -> None:
 def to_smbr_post(inputs: Inputs, output_file: str, **values: Any) -> None:
     """Write sMBR posteriors of transition ids at each frame.
 
-    Use them for training with the state-level minimum Bayes risk criterion. Unlike in `ninja to-mpe-post`, pdf
-    ids are compared instead of phones.
+    These posteriors are used for training with the state-level minimum Bayes risk criterion. Unlike in
+    `ninja to-mpe-post`, pdf ids are compared instead of phones.
 
     \b
     Example:
@@ -187,9 +188,9 @@ def boost_ali(
 ) -> None:
     """Lower the graph costs of arcs by --b for each phone frame error.
 
-    Use this for discriminative training with boosted MMI. As in the paper (Povey et al. 2008), a wrong silence
-    phone does not count as an error unless --max-silence is given. A lattice without a reference alignment is reported
-    and skipped.
+    The result is used for discriminative training with boosted MMI. As in the paper (Povey et al. 2008), a wrong
+    silence phone does not count as an error unless --max-silence is specified. A lattice without a reference alignment
+    is reported and skipped.
 
     \b
     Example:

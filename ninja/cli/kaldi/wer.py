@@ -23,8 +23,8 @@ MODE_HELP = "Skip references without a hypothesis (present), score them as empty
 def compute_wer(reference: str, hypothesis: str, statistics: str | None, mode: Mode, text: bool) -> None:
     """Compute word and sentence error rates of transcripts, like Kaldi's compute-wer.
 
-    Each line of REFERENCE and HYPOTHESIS has a key and its words or word ids; a file may be given as ark:FILE. Each
-    correct, substituted, deleted or inserted word is written to STATISTICS, if given, one per line.
+    Each line of REFERENCE and HYPOTHESIS contains a key and words or word ids. The files can be specified as ark:FILE.
+    If STATISTICS is specified, each correct, substituted, deleted or inserted word is written to it, one per line.
 
     \b
     Example:
@@ -56,8 +56,9 @@ def align_text(
 ) -> None:
     """Align the words of two texts, like Kaldi's align-text.
 
-    Each line of TEXT1 and TEXT2 has a key and its words. Each line of the output, ALIGNMENT or the argument of -o, has
-    a key and pairs of words. Keys of TEXT1 that are missing from TEXT2 are listed, and the exit code is then 1.
+    Each line of TEXT1 and TEXT2 contains a key and words. The output is written to ALIGNMENT or to the argument of -o;
+    each line contains a key and pairs of words. If keys of TEXT1 are missing from TEXT2, they are listed, and the exit
+    code is 1.
 
     \b
     Example:
@@ -99,10 +100,10 @@ def compute_wer_bootci(
 ) -> None:
     """Compute a confidence interval for a word error rate.
 
-    The 95 % confidence interval for the word error rate of HYPOTHESIS is printed. OTHER is the output of a second
-    system for the same references: its interval is printed as well, and the probability that it makes fewer errors. The
-    interval for the difference and the p-value of a paired test are printed on stderr. Each line of the text files has
-    a key and its words.
+    The 95 % confidence interval for the word error rate of HYPOTHESIS is printed. OTHER is the optional output of a
+    second system for the same references. Its interval is printed as well, followed by the probability that OTHER has
+    fewer errors; the interval for the difference and the p-value of a paired test are printed on stderr. Each line of
+    the text files contains a key and words.
 
     \b
     Example:
