@@ -39,15 +39,15 @@ def make_augmenter(
     Args:
         augmentation: Files and options.
         options: Boosts of phrases.
-        words: The symbol table of the lattices, which contains the words of all phrases; if `written` is given, the
-            table of lexical words.
+        words: The symbol table of the lattices, which contains the words of all phrases; with `written`, the table of
+            lexical words.
         entities: All phrases.
         models: N-gram models.
         tracker: The grammar; its map to the words of the class model is reused.
-        written: Compares words by their lexical forms.
+        written: Written words and their lexical forms; None compares words exactly.
 
     Raises:
-        DependencyError: A library that a given context model needs is not installed.
+        DependencyError: A library that the context model of `augmentation` requires is not installed.
         ModelError: The context model cannot encode the phrases.
     """
     confusion = _confusion(augmentation, words if written is None else written.words, entities)
@@ -123,5 +123,5 @@ def _retriever(augmentation: Augmentation, entities: Entities, confusion: Confus
         return Retriever(encoder)
     if path is None:
         return None  # the phones are those of another language, so compare all phrases
-    fault = "lacks phones of the confusion costs" if encoder.takes_phones else "reads letters, not phones"
+    fault = "does not support all phones of --confusion" if encoder.takes_phones else "reads letters, not phones"
     raise ModelError(f"the context model {fault}; omit it, or train a context model with --confusion", os.fspath(path))

@@ -30,8 +30,8 @@ def make_booster(
         options: Boosts of phrases.
         lm_weight: LM weight of subsequent rescoring; None without rescoring.
         has_old_lm: Whether rescoring subtracts the old model, so that the weight of graph costs does not change.
-        compiler: As for `Tracker`.
-        num_symbols: As for `Tracker`.
+        compiler: See `Tracker`.
+        num_symbols: See `Tracker`.
 
     Raises:
         OptionError: ``lm_weight`` is 1, which would remove the boosts together with the graph costs.

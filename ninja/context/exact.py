@@ -1,4 +1,4 @@
-"""`ExactBinding`, a loaded context that compares words as they are written."""
+"""`ExactBinding`, a loaded context that compares written words exactly."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class ExactBinding:
         words: The symbol table of the lattices.
         entities: The phrases.
         models: The n-gram models.
-        lm_weight: As for `make_booster`.
-        has_old_lm: As for `make_booster`.
+        lm_weight: See `make_booster`.
+        has_old_lm: See `make_booster`.
     """
 
     def __init__(

@@ -28,11 +28,11 @@ class LexicalBinding:
     Args:
         context: Files and options.
         words: The symbol table of the lattices.
-        normalizer: Returns lexical forms.
+        normalizer: Normalizer that returns lexical forms.
         entities: The phrases.
         models: The n-gram models.
-        lm_weight: As for `make_booster`.
-        has_old_lm: As for `make_booster`.
+        lm_weight: See `make_booster`.
+        has_old_lm: See `make_booster`.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class LexicalBinding:
         return len(known) < MAX_PHONES and not known >= set(plain_letters("".join(words))) - {"'"}
 
     def _new_tracker(self) -> Tracker:
-        """Create a tracker for the current lexical words, with space for as many new words."""
+        """Create a tracker with space for twice the current number of lexical words."""
         words = self._lexical.table.lexical
         return make_booster(
             words,

@@ -1,4 +1,4 @@
-"""Load the entities and models that a `Context` names."""
+"""Load the entities and models that a `Context` specifies."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ContextModels:
 
 
 def load_models(context: Context, old_lm: Name | NgramLM | None, words: SymbolTable, log: Log) -> ContextModels:
-    """Load the class model, and the old model if the class model or augmentation needs it."""
+    """Load the class model, and the old model if the class model or augmentation requires it."""
     class_lm = None if context.class_lm is None else load_ngram(context.class_lm, words, log, context.load_options)
     old = None
     if old_lm is not None and (class_lm is not None or context.augmentation is not None):
@@ -56,7 +56,7 @@ def load_ngram(path: Name | NgramLM, words: SymbolTable, log: Log, options: Load
         return path
     lm = load_model(path, words, log, options)
     if not isinstance(lm, NgramLM):
-        raise ModelError("context needs an n-gram model; specify an ARPA, const-arpa or G.fst file", os.fspath(path))
+        raise ModelError("context requires an n-gram model; specify an ARPA, const-arpa or G.fst file", os.fspath(path))
     return lm
 
 

@@ -31,7 +31,7 @@ def entity_notes(
 
 
 def pointer_notes(pointer: PointerStage, entities: Entities, normalizer: Normalizer) -> Iterator[str]:
-    """Yield a note about letters that the context model does not know."""
+    """Yield a note about letters that are unknown to the context model."""
     unknown = pointer.model.encoder.unknown_letters(texts_of(entities.all_lists, normalizer))
     if unknown:
         letters = _most_common("", unknown, NUM_LETTERS)
@@ -41,7 +41,7 @@ def pointer_notes(pointer: PointerStage, entities: Entities, normalizer: Normali
 def augmenter_notes(
     augmenter: Augmenter, augmentation: Augmentation, entities: Entities, normalizer: Normalizer
 ) -> Iterator[str]:
-    """Yield notes about phrases without a pronunciation, and about letters that the retrieval model does not know."""
+    """Yield notes about phrases without a pronunciation, and about letters that are unknown to the retrieval model."""
     if entities.num_phrases > MANY_PHRASES and not augmentation.letters_only:
         number = entities.num_phrases
         yield (
@@ -53,7 +53,7 @@ def augmenter_notes(
         advice = "" if augmentation.letters_only else "; use --letters-only to compare letters instead"
         first = left_out[0].reason
         phrases = counted(len(left_out), "phrase")
-        yield f"{_name(entities)}: {phrases} cannot be added to lattices; the first: {first}{advice}"
+        yield f"{_name(entities)}: {phrases} cannot be added to lattices, for example: {first}{advice}"
     if augmentation.letters_only and augmenter.retriever is not None:
         unknown = augmenter.retriever.encoder.unknown_letters(texts_of(entities.all_lists, normalizer))
         if unknown:
@@ -62,7 +62,7 @@ def augmenter_notes(
 
 
 def class_notes(lm: NgramLM, entities: Entities) -> Iterator[str]:
-    """Yield notes about classes of the class model that have no phrases, and classes of phrases that it lacks."""
+    """Yield notes about classes of the class model without phrases, and about classes missing from the model."""
     path = lm.vocabulary.path
     known = {word for word, _ in class_words(lm)}
     classes = set(entities.classes) - {NO_CLASS}
@@ -70,7 +70,7 @@ def class_notes(lm: NgramLM, entities: Entities) -> Iterator[str]:
         yield f"{path}: the model has no classes such as @name, $name or <name>; phrases are boosted after any history"
         return
     for name in sorted(known - classes):
-        yield f"{path}: the class {name} is not used, as {_name(entities)} has no phrases for it"
+        yield f"{path}: the class {name} is not used, because {_name(entities)} contains no phrases for it"
     for name in sorted(classes - known):
         yield f"{_name(entities)}: {path} has no class {name}; its phrases are boosted after any history"
 

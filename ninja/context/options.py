@@ -25,12 +25,13 @@ class ContextOptions:
     multiplied by exp(keyword_boost).
 
     With the defaults, entering a class lowers the score of a one-word phrase and raises the score of a longer
-    phrase, as long phrases are seldom false alarms.
+    phrase, because long phrases are seldom false alarms.
 
-    With a context model, `context_boost` replaces `keyword_boost`, because most of the evidence is in the gains of the
-    model.
+    With a context model, `context_boost` replaces `keyword_boost`, because the scores of the model already reward
+    phrases.
 
-    The boost of an incomplete phrase is removed. The weight of a phrase is a factor of its keyword boost.
+    The boost of an incomplete phrase is removed. The keyword boost of a phrase is multiplied by the weight of the
+    phrase.
     """
 
     class_boost: float = described(
@@ -41,13 +42,13 @@ class ContextOptions:
     class_weight: float = described(0.5, "Weight of the class language model, 0 to 1.")
     unk_penalty: float | None = described(
         None,
-        "Cost added to that of <unk> for an unknown word.  [default: ln of the number of words that map to <unk>]",
+        "Cost added to the cost of <unk> for an unknown word.  [default: ln of the number of words that map to <unk>]",
     )
     max_unknown: float = described(
         0.5, "Reject a file if more than this fraction of its arcs have words that are unknown to --old-lm."
     )
     map_words: tuple[WordMapping, ...] = ()  # fallbacks for words that a model lacks, see `WordMap`
-    context_weight: float = described(1.0, "Factor of the log-probabilities that --context-model adds.")
+    context_weight: float = described(1.0, "Factor applied to the log-probabilities that --context-model adds.")
     context_prior: float = described(0.0, "Bias added to the log-odds of a phrase with --context-model, in nats.")
     context_boost: float = described(
         0.0, "Boost added to the log-probability of each word of a phrase with --context-model, in nats."

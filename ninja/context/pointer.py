@@ -56,8 +56,8 @@ class PointerStage:
         """
         if not isinstance(lm, LanguageModel):
             path = os.fspath(self._path) if isinstance(self._path, str | os.PathLike) else self._path.path
-            kind = "none is given" if lm is None else "a mixture is given"
-            raise OptionError(f"a context model needs a single language model, but {kind}", path)
+            kind = "there is none" if lm is None else "there is a mixture"
+            raise OptionError(f"a context model requires a single language model, but {kind}", path)
         self.model.refuse_other(lm)
         from ninja.context.deep.context_lm import ContextMixture
 

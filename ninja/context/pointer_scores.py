@@ -22,7 +22,7 @@ Floats = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PointerScores:
-    """Scores of arcs, after the best path to each arc; NaN for arcs that have no word or are unreachable."""
+    """Scores of arcs given the words of the best path to each arc; NaN for arcs without a word and unreachable arcs."""
 
     gain: Floats  # ln Q - ln P, the change of the word's log-probability due to the phrases, [num_arcs]
     copied: Floats  # probability that the word belongs to a phrase, [num_arcs]
@@ -39,7 +39,7 @@ def pointer_scores(lattice: Lattice, stage: Contextual, lm: LanguageModel, scale
         log: Receives notes.
 
     Raises:
-        VocabularyError: The lattice has no symbol table, or the language model lacks a word and has no <unk>.
+        VocabularyError: The lattice has no symbol table, or a word is unknown to a language model without <unk>.
         ModelError: The context model was trained for another language model.
     """
     if lattice.words is None:
@@ -57,12 +57,12 @@ def pointer_scores(lattice: Lattice, stage: Contextual, lm: LanguageModel, scale
 def score_arcs(
     lattice: Lattice, lm: ContextLM, lm_word: npt.NDArray[np.int32], phrases: PhraseSet | None, scales: Scales
 ) -> PointerScores:
-    """Score the arcs of a lattice, each after the words of the best path to the arc.
+    """Score the arcs of a lattice, given the words of the best path to each arc.
 
     Args:
         lattice: The lattice.
         lm: The combined model.
-        lm_word: The model's word id of each arc, -1 for no word, int32 [num_arcs].
+        lm_word: The model's word id of each arc, or -1 for arcs without a word, int32 [num_arcs].
         phrases: Phrases of the utterance; if this is None, all gains are 0.
         scales: Scales of the costs that determine the best paths.
     """

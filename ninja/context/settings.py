@@ -30,10 +30,10 @@ class Augmentation:
     options: AugmentOptions = field(default_factory=AugmentOptions)
     lexicon: Name | None = None  # pronunciations that take precedence over the CMU dictionary
     confusion: Name | None = None  # phone confusion costs  [default: articulatory costs]
-    transition_model: Name | None = None  # a Kaldi final.mdl, to take the phones of words from their alignments
+    transition_model: Name | None = None  # Kaldi's final.mdl, which maps alignments to phones
     phones: Name | None = None  # the phones.txt of the transition model
-    letters_only: bool = False  # compare letters instead of phones; needs no lexicon
-    context_model: Name | None = None  # for long lists: a path, or "none" to compare all  [default: the shipped model]
+    letters_only: bool = False  # compare letters instead of phones; requires no lexicon
+    context_model: Name | None = None  # for long lists: a path, or "none" to search all  [default: the shipped model]
 
     def __post_init__(self) -> None:
         if (self.transition_model is None) != (self.phones is None):

@@ -49,7 +49,7 @@ class Contextual:
 
     Args:
         context: Files and options of the context.
-        old_lm: N-gram model of the first pass, with which the class model is interpolated.
+        old_lm: N-gram model of the first pass, which is interpolated with the class model.
         lm_weight: Share of the graph costs that another language model replaces afterwards. Boosts are scaled up so
             that they have their full size in the result.
     """
@@ -71,7 +71,7 @@ class Contextual:
 
     @classmethod
     def before(cls, context: Context, models: ModelFiles, options: RescoreOptions) -> Contextual:
-        """Return the stage that adds context before a rescoring, with the options and the old model of the rescoring.
+        """Return the stage that adds context before rescoring, with the options and the old model of the rescoring.
 
         Args:
             context: Files and options of the context.
@@ -138,7 +138,7 @@ class Contextual:
         log.tell_coverage()
 
     def unchecked(self, lattices: Iterable[Keyed], log: RescoreReport) -> Iterator[Keyed]:
-        """Yield the lattices with their context, but do not count the words that models lack."""
+        """Yield the lattices with their context, without counting the words that are unknown to the models."""
         for key, lattice in lattices:
             self._bind_to(lattice, log)
             try:
@@ -167,7 +167,7 @@ class Contextual:
             log.tell_coverage()
 
     def prepare(self, utterance: Utterance, log: Log) -> None:
-        """Add the context to the lattice of an utterance, with the phrases of the utterance and of the files.
+        """Add the context to the lattice of an utterance, using the phrases of the utterance and those in the files.
 
         Raises:
             NinjaError: The lattice or its phrases cannot be used.
@@ -189,7 +189,7 @@ class Contextual:
             more: Phrase lists to be used in addition to the lists in the files.
 
         Raises:
-            VocabularyError: The lattice has no symbol table, or a model lacks one of its words.
+            VocabularyError: The lattice has no symbol table, or a word is unknown to a model without <unk>.
         """
         if lattice.words is None:
             raise VocabularyError("the lattice has no symbol table", key=lattice.key)
@@ -259,8 +259,8 @@ class Contextual:
     def vocabulary_check(self, log: RescoreReport) -> VocabularyCheck:
         """Return a check of how well the models cover the words of the lattices.
 
-        A caller that reads all files itself assigns the check to ``log.vocabulary``. The check fails if the first-pass
-        model (``old_lm``) lacks too many words. The coverage of class models, which often have few words, is only
+        A caller that reads all files assigns the check to ``log.vocabulary``. The check fails if too many words are
+        unknown to the first-pass model (``old_lm``). The coverage of class models, which often have few words, is only
         reported.
         """
 

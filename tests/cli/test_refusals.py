@@ -70,7 +70,7 @@ CALLS: dict[str, tuple[type[NinjaError], Call]] = {
         FormatError,
         lambda at: Confusion.read(text(at / "x", json.dumps({"format": "ninja phone confusion 1", "phones": ["a"]}))),
     ),
-    "context needs an n-gram model; specify an ARPA, const-arpa or G.fst file": (
+    "context requires an n-gram model; specify an ARPA, const-arpa or G.fst file": (
         ModelError,
         lambda at: load_ngram(str(ENGLISH), symbols(), Log()),
     ),

@@ -263,7 +263,7 @@ def test_a_context_model_for_another_language_model_is_refused(tmp_path, name):
     loaded.encoder.save(tmp_path / "encoder.pt")
     with pytest.raises(ModelError, match="but no pointer for a language model"):
         ContextPointer.load(tmp_path / "encoder.pt")
-    with pytest.raises(OptionError, match="needs a single language model, but a mixture is given"):
+    with pytest.raises(OptionError, match="requires a single language model, but there is a mixture"):
         stage(entities([])).over(Mixture(((BASE, 1.0),)))
 
 

@@ -134,8 +134,8 @@ def test_a_stage_says_what_is_odd_about_its_files(file):
     assert "'b'" in notes[0]
     assert "@name: 1 of 2 phrases have words that are not in the symbol table: 'zebra'" in notes[1]
     assert (
-        f"{file('c.arpa', write_arpa(CLASSES))}: the class @place is not used, as {entities} has no phrases for it"
-        == notes[2]
+        f"{file('c.arpa', write_arpa(CLASSES))}: the class @place is not used, because {entities} contains no phrases "
+        "for it" == notes[2]
     )
     assert notes[3].endswith("c.arpa has no class @artist; its phrases are boosted after any history")
     assert "has no class @artist" in notes[3]
@@ -257,7 +257,7 @@ def test_entities_of_other_utterances_are_noticed(ninja, archive, file, tmp_path
     entities = file("e.jsonl", '{"utt": "three", "@name": ["b"]}\n')
     code, _, errors = ninja("context", archive, "--entities", entities, "-o", tmp_path / "out.ark")
     assert code == 0
-    assert "none of the 2 lattices has phrases; are their keys the utterance ids in the phrase list?" in errors
+    assert "none of the 2 lattices has phrases; compare their keys with the ids in the phrase list" in errors
 
 
 def test_results_have_files_of_their_own(ninja, archive, file, tmp_path):

@@ -363,7 +363,7 @@ LONG = "9" * 5000
         ('\n{"utt": "u", "utt": "u"}\n{"utt": "v"}', "e:2: the key 'utt' occurs twice in an object"),
         (
             '{"@name": ["a"]}\n{"@name": ["b"]}',
-            'e:1: a line needs "utt", "group", "list", or "all": true',
+            'e:1: a line must contain "utt", "group", "list", or "all": true',
         ),
         ('{"all": 1}\n{"utt": "u"}', 'e:1: "all" must be true, not 1'),
         ('{"utt": 3}', "e:1: the name of an utterance must be a string, not 3"),

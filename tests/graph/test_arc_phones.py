@@ -93,7 +93,7 @@ def test_lattices_of_another_model_or_without_alignments_are_refused(model):
     heard = ArcPhones(model, PHONES, KNOWN)
     with pytest.raises(LatticeError, match=r"key 'k': .* has the label 11, but the transition ids of .* are 1 to 10"):
         heard.of_arcs(line([11]))
-    with pytest.raises(LatticeError, match="no alignments, which the transition model needs"):
+    with pytest.raises(LatticeError, match="no alignments, which the transition model requires"):
         heard.of_arcs(from_arcs("k", [0], [1], [1], [0.0], finals={1: 0.0}))
 
 

@@ -62,7 +62,7 @@ class Added:
 
 
 class _Span(NamedTuple):
-    """A part of a lattice that sounds like a phrase; sorted spans are in order of decreasing probability."""
+    """A span of a lattice that sounds like a phrase; spans are sorted by decreasing probability."""
 
     rank: float  # excess plus penalty
     text: str
@@ -107,18 +107,18 @@ NO_MODELS = ModelCosts()
 
 
 class Augmenter:
-    """Add arcs for phrases to lattices.
+    """Function object that adds arcs for phrases to lattices.
 
     Args:
-        words: The symbol table of the lattices with the words of all phrases, see `with_phrase_words`; if `written` is
-            given, the table of lexical words.
+        words: The symbol table of the lattices with the words of all phrases, see `with_phrase_words`; with `written`,
+            the table of lexical words.
         pronouncer: Pronunciations of words.
         confusion: Phone confusion costs.  [default: articulatory distances]
         options: Bounds and costs.
         costs: Language model costs of phrases.
-        phones: Takes the phones of arcs from their alignments.  [default: use the pronouncer]
+        phones: Maps the alignments of arcs to phones.  [default: use the pronouncer]
         silent: Words without a sound. Other words without a pronunciation are never replaced.
-        retriever: Selects the phrases of long lists to search for.  [default: search for all]
+        retriever: Selects the phrases of long lists for the search.  [default: search for all phrases]
         written: Compares words by their lexical forms. Phrases are spelled as in their lists, with the punctuation and
             the sentence-initial capital of the words that they replace.
     """
@@ -150,7 +150,7 @@ class Augmenter:
         self._pronunciations: dict[int, list[list[int]]] = {EPSILON: [[]]}
 
     def __call__(self, lattice: Lattice, lists: Sequence[PhraseList]) -> tuple[Lattice, tuple[Added, ...]]:
-        """Add phrases that sound like parts of a lattice.
+        """Add phrases that sound like words in a lattice.
 
         Between two states of the lattice, a phrase becomes one arc per word, parallel to the path with the lowest
         ``cost + penalty · distance``. The costs and labels of that path are divided among the words of the phrase in
@@ -222,7 +222,7 @@ class Augmenter:
         return self._lists[phrases]
 
     def _of_word(self, word: int) -> list[list[int]]:
-        """Return the pronunciations of a word: none for words never to be replaced, an empty one for silent words."""
+        """Return the pronunciations of a word: none if it is never replaced, an empty pronunciation if it is silent."""
         if word not in self._pronunciations:
             spelling, known = self.words.word(word), self.confusion.id
             variants = [()] if spelling in self._silent else filter(None, self.pronouncer.of(spelling))

@@ -16,7 +16,7 @@ from ninja.lm.word_map import WordMap
 
 
 class ClassEntry(NamedTuple):
-    """A class entered in a state, for a phrase that may be added."""
+    """A phrase that may be added, with its class and the state in which it begins."""
 
     start: int  # state
     cls: str
@@ -59,7 +59,7 @@ class ClassCosts:
         self._place_weight, self._phone_reward = place_weight, phone_reward
 
     def of(self, lattice: Lattice, acoustic_scale: float, entries: Sequence[ClassEntry]) -> npt.NDArray[np.float64]:
-        """Return the costs of phrases in nats, float64 [entries]; 0 for classes that the model lacks.
+        """Return the costs of phrases in nats, float64 [entries]; 0 for classes that are unknown to the model.
 
         The words before a phrase are taken from the best path to its first state.
         """

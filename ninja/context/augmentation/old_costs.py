@@ -18,7 +18,7 @@ Change = tuple[int, int, npt.NDArray[np.int64], Sequence[int]]  # start state, e
 
 
 class OldCosts:
-    """Changes of first-pass language model costs when words are replaced; the arguments are those of `WordMap`."""
+    """Changes of first-pass language model costs when words are replaced; see `WordMap` for the arguments."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ def words_along(
 def with_unknown(lm: NgramLM) -> NgramLM:
     """Return a model with <unk>: the model itself, or a copy that uses its least probable word as <unk>.
 
-    A first-pass model may lack <unk>, but augmentation adds words that it does not know.
+    A first-pass model without <unk> has no score for unknown words, which augmentation can add.
     """
     if lm.unk is not None:
         return lm

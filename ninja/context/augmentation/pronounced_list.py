@@ -1,4 +1,4 @@
-"""Pronunciations of a phrase list, in the arrays that the search for similar spans uses."""
+"""Pronunciations of a phrase list, as arrays for the search for similar spans."""
 
 from __future__ import annotations
 

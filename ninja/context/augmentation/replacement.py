@@ -1,4 +1,4 @@
-"""Replacement of lattice paths by phrases: the written words, and the division of costs among them."""
+"""Replacement of lattice paths with phrases: the written words, and the division of costs among these words."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class WrittenReplacements:
     def of(
         self, start: int, end: int, lexical_arcs: npt.NDArray[np.int64], variant: Variant, *, is_cased: bool
     ) -> Replacement:
-        """Return the replacement of a path by a phrase.
+        """Return the replacement of a path with a phrase.
 
         Args:
             start: First state of the path in the lexical lattice.

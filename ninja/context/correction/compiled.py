@@ -31,7 +31,7 @@ class Alphabet:
     confusion: Confusion
 
     def strings(self, word: str) -> list[list[int]]:
-        """Return the symbols of each pronunciation of a word; none if it cannot be compared."""
+        """Return the symbols of each pronunciation of a word; empty if the word cannot be compared."""
         known, other = self.confusion.id, self.confusion.id.get(OTHER_LETTER)
         strings = []
         for symbols in self.pronouncer.of(word):
@@ -112,7 +112,7 @@ def compile_list(phrases: PhraseList, sounds: Alphabet | None, normalizer: Norma
     Args:
         phrases: The list. Phrases with a weight <= 0 are ignored.
         sounds: Alphabet of phones; phrases without a pronunciation are compared by letters.  [default: letters only]
-        normalizer: Returns lexical forms.
+        normalizer: Normalizer that returns lexical forms.
     """
     members: dict[str, tuple[str, Phrase]] = {}
     forms: dict[Form, list[str]] = {}
@@ -149,7 +149,7 @@ def _filtered(phrases: PhraseList, texts: set[str]) -> PhraseList:
 
 
 def _spelled(variants: list[Variant]) -> list[Variant]:
-    """Add the written words to variants that lack them because the normalizer is the identity."""
+    """Add written words to variants without them, which occur if the normalizer is the identity."""
     return [
         variant if variant.written else variant._replace(written=tuple(variant.text.split())) for variant in variants
     ]

@@ -1,4 +1,4 @@
-"""``Corrector``: correct the words of a transcript by the phrases of lists."""
+"""``Corrector``, which replaces words of transcripts with phrases that sound similar."""
 
 from __future__ import annotations
 
@@ -65,14 +65,14 @@ class Transcript(NamedTuple):
 
 
 class Corrector:
-    """Correct transcripts: phrases of lists replace words that sound like them.
+    """Corrector of transcripts, which replaces words with phrases of lists that sound similar.
 
     Args:
         decision: Model of the probability that a candidate is right.
         surprise: Costs of words.
         sounds: Phones and their confusion costs.  [default: compare letters]
-        threshold: Minimum probability of a correction, in [0, 1].  [default: that of the decision]
-        normalizer: Returns the lexical forms by which words are compared.
+        threshold: Minimum probability of a correction, in [0, 1].  [default: the threshold of `decision`]
+        normalizer: Normalizer that returns the lexical forms by which words are compared.
     """
 
     def __init__(
@@ -160,7 +160,7 @@ class Corrector:
 
     @property
     def left_out_so_far(self) -> tuple[Unpronounced, ...]:
-        """The phrases of the lists compiled so far that cannot be compared with words, with the reasons."""
+        """Phrases that cannot be compared with words, with the reasons, among the lists compiled so far."""
         return tuple(phrase for part in self._lists.values() for phrase in part.left_out)
 
     def candidates(self, transcript: Transcript, lists: Sequence[PhraseList]) -> Candidates:

@@ -46,7 +46,7 @@ class Decision:
         return cls(weights, bias, threshold, confident_threshold, str(table.get("origin", "")))
 
     def values(self) -> dict[str, object]:
-        """Return the decision as the content of a TOML file; `read` reads it."""
+        """Return the decision as the content of the TOML file that `read` reads."""
         weights = {f"weight_{name}": round(float(w), 5) for name, w in zip(FEATURES, self.weights, strict=True)}
         thresholds = {"threshold": self.threshold, "confident_threshold": self.confident_threshold}
         head = {"format": FORMAT, "origin": self.origin, **thresholds, "bias": round(self.bias, 5)}
@@ -63,7 +63,7 @@ class Decision:
         Args:
             features: Features of the candidates, float64 [candidates, features]; see `evidence`.
             spans: First word of each candidate, and last word plus 1.
-            log_prior: Added to the score of each candidate.  [default: 0]
+            log_prior: Value added to the score of each candidate.  [default: 0]
         """
         score = features @ self.weights + self.bias
         if log_prior is not None:

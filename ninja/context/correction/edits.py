@@ -59,11 +59,12 @@ def read_edits(path: str | os.PathLike[str]) -> Edits:
 def paired(recognised: Mapping[str, Sequence[str]], corrected: Mapping[str, Sequence[str]]) -> list[Edit]:
     """Pair the hypotheses of utterances before and after their correction.
 
-    Utterances are paired by their keys, or in order if no key occurs on both sides, as in subtitles, whose keys are
-    derived from file names. An utterance that occurs on one side only is skipped.
+    Utterances are paired by their keys. If no key occurs on both sides, as in subtitles, where keys are derived from
+    file names, utterances are paired in order. An utterance that occurs only before or only after correction is
+    skipped.
 
     Raises:
-        OptionError: No key occurs on both sides, and the numbers of utterances differ.
+        OptionError: No key occurs both before and after correction, and the numbers of utterances differ.
     """
     if not recognised.keys().isdisjoint(corrected):
         return [Edit(tuple(words), tuple(corrected[key]), key) for key, words in recognised.items() if key in corrected]
@@ -77,7 +78,7 @@ def paired(recognised: Mapping[str, Sequence[str]], corrected: Mapping[str, Sequ
 
 
 def identities(edits: Iterable[Edit | Verdict]) -> list[str]:
-    """Return an identity for each edit; equal edits are numbered, so that their identities differ."""
+    """Return a distinct identity for each edit; equal edits are numbered."""
     seen: Counter[tuple[object, ...]] = Counter()
     names = []
     for edit in edits:

@@ -66,17 +66,17 @@ def learn_edits(
 ) -> LearnResult:
     """Learn phrases, their weights and their recognised forms from edits of transcripts.
 
-    Recognised and corrected texts are aligned by lexical forms. Where they differ, a listed phrase or a sequence of
-    rare words in the corrected text is evidence for this phrase, and a listed phrase in the recognised text is evidence
-    against it. The recognised texts are then corrected with the result; a change that does not bring a text closer to
-    its corrected text is evidence against the phrase. Edits of earlier runs are ignored.
+    Recognised and corrected texts are aligned by lexical forms. Where the texts differ, a listed phrase or a sequence
+    of rare words in the corrected text is evidence for this phrase, and a listed phrase in the recognised text is
+    evidence against that phrase. The recognised texts are then corrected with the result; a change that does not bring
+    a recognised text closer to the corrected text is evidence against the phrase. Edits of earlier runs are ignored.
 
     Args:
         edits: Edits, or verdicts about corrections.
         content: Content of an entity file, with the evidence of earlier runs.
-        corrector: Compares phrases and words.
+        corrector: Corrector that compares phrases and words.
         min_count: Minimum number of edits before evidence is used, ≥ 1.
-        path: Path of the entity file, for messages and for phrase files that it names.
+        path: Path of the entity file, for error messages and for relative paths of phrase files.
         groups: Group of each utterance, in addition to groups in the file.
 
     Raises:
@@ -123,7 +123,7 @@ def learn(
         min_count: Minimum number of edits before evidence is used, ≥ 1.
         groups: Group of each utterance, in the format of Kaldi's utt2spk.
         letters_only: Compare letters instead of phones.
-        normalizer: Returns the lexical forms by which words are compared.
+        normalizer: Normalizer that returns the lexical forms by which words are compared.
         log: Log of the run.
 
     Raises:
@@ -304,7 +304,7 @@ def _new_phrase(
         name: The name, and the recognised words that it replaced.
         corrected: The corrected text.
         recognised: The recognised text.
-        corrector: Compares the name and the words.
+        corrector: Corrector that compares the name and the words.
         is_whole: Whether the name extends over the whole difference between the texts.
     """
     if name.end - name.begin > MAX_NEW_WORDS or name.last - name.first > MAX_REPLACED_WORDS:

@@ -1,4 +1,4 @@
-"""The report of corrections: records for JSON lines and for the page."""
+"""Records of the report of corrections, for JSON lines and for the page."""
 
 from __future__ import annotations
 

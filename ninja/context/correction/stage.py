@@ -117,7 +117,7 @@ class Correction:
 
         Args:
             lattices: Utterance ids and lattices.
-            log: Log of the run. It decides whether the failure of a lattice is raised.
+            log: Log of the run, which determines whether the failure of a lattice is raised.
 
         Raises:
             NinjaError: A file is invalid, even if the log tolerates failures of lattices.
@@ -200,7 +200,7 @@ class Correction:
         left_out = self.corrector.left_out_so_far
         if left_out:
             subject = counted(len(left_out), "phrase")
-            log.note(f"{subject} cannot be compared with words; the first: {left_out[0].reason}")
+            log.note(f"{subject} cannot be compared with words, for example: {left_out[0].reason}")
 
 
 def correct(lattices: Iterable[Keyed], correcting: Correcting | Name | Entities) -> Iterator[Keyed]:
@@ -250,7 +250,7 @@ def corrected_list(
 
     Args:
         lattice: The list, with a symbol table.
-        changes_of: Returns the corrections of words, given their confidences or None.
+        changes_of: Function that returns the corrections of words, given the words and their confidences or None.
         scales: Scales that order the hypotheses.
         written: Symbol table of the result.
 
@@ -313,7 +313,7 @@ def _divided(labels: tuple[int, ...], count: int) -> list[tuple[int, ...]]:
 
 
 def _chain(lattice: Lattice, arcs: npt.NDArray[np.int64], words: Sequence[int], gain: float) -> Chain:
-    """Return the chain of words that replaces a path; its graph cost is `gain` nats below that of the path."""
+    """Return the chain of words that replaces a path; the chain has the graph cost of the path minus `gain` nats."""
     share = np.full(len(words), 1 / len(words))
     graph = float(lattice.graph[arcs].sum(dtype=np.float64)) - gain
     acoustic = float(lattice.acoustic[arcs].sum(dtype=np.float64))
@@ -324,7 +324,7 @@ def _chain(lattice: Lattice, arcs: npt.NDArray[np.int64], words: Sequence[int], 
 
 
 def _words_of(lattice: ListLattice, hypothesis: Hypothesis) -> tuple[Words, Confidences]:
-    """Return the words of a hypothesis, and their confidences if the file has them."""
+    """Return the words of a hypothesis, and their confidences if the file contains any."""
     words = tuple(map(str, hypothesis.words))
     origin = None if lattice.record is None else lattice.record.origin
     if origin is None or origin.words != words or not origin.confidences:
@@ -334,7 +334,7 @@ def _words_of(lattice: ListLattice, hypothesis: Hypothesis) -> tuple[Words, Conf
 
 
 def _best_path(lattice: Lattice, scales: Scales) -> tuple[Words, Confidences, npt.NDArray[np.int64]]:
-    """Return the words of the best path; their posteriors, or None if unknown; and the arcs of the path."""
+    """Return the words of the best path, the posteriors of the words (None if unknown), and the arcs of the path."""
     path = best_path(lattice, scales)
     assert lattice.words is not None
     words = tuple(lattice.words.spell(path.words.tolist()))

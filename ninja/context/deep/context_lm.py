@@ -87,7 +87,7 @@ class _EncodedSet:
 
     @property
     def offset(self) -> float:
-        """Factor of the pointer's offset in the score of no phrase: ln of the number of phrases, at least 0."""
+        """Factor applied to the pointer's offset in the score of no phrase: ln of the number of phrases, at least 0."""
         return math.log(max(len(self.key), 1))
 
 
@@ -134,7 +134,7 @@ class ContextLM(MixtureLM):
         unk_penalty: float | None = None,
         map_words: Collection[WordMapping] = (),
     ) -> None:
-        """Create a model for the words of a symbol table; arguments as for `MixtureLM`.
+        """Create a model for the words of a symbol table; see `MixtureLM` for the arguments.
 
         Raises:
             ModelError: The pointer was trained for another language model.

@@ -105,7 +105,7 @@ class PhraseEncoder:
 
     @classmethod
     def of(cls, content: dict[str, Any], path: str | os.PathLike[str]) -> PhraseEncoder:
-        """Return the encoder in the content of a file; see `load`."""
+        """Create an encoder from the content of a file; see `load`."""
         for key, kind in (("config", dict), ("letters", str), ("phones", str), ("state", dict), ("card", dict)):
             if not isinstance(content.get(key), kind):
                 raise ModelError(f"{key!r} is missing or has the wrong type; {RETRAIN}", path)
@@ -136,13 +136,13 @@ def in_half(network: torch.nn.Module, path: str | os.PathLike[str]) -> dict[str,
     """Return the weights of a network as float16.
 
     Raises:
-        ModelError: A weight is not finite, as training diverged.
+        ModelError: A weight is not finite, because training diverged.
     """
     state = {name: weight.detach().cpu().half() for name, weight in network.state_dict().items()}
     for name, weight in state.items():
         if not torch.isfinite(weight).all():
             raise ModelError(
-                f"the weight {name} is not finite in float16, as training diverged; use a lower learning rate", path
+                f"the weight {name} is not finite in float16 because training diverged; use a lower learning rate", path
             )
     return state
 

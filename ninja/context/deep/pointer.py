@@ -87,7 +87,7 @@ class ContextPointer:
         network = _built(pointer["config"], pointer["state"], encoder, path)
         base = pointer["base"]
         if any(not isinstance(base.get(name), str) for name in ("name", "digest")):
-            raise ModelError(f"the pointer does not name its language model; {RETRAIN}", path)
+            raise ModelError(f"the pointer does not specify its language model; {RETRAIN}", path)
         return cls(encoder, network, base, pointer["card"], os.fspath(path))
 
 

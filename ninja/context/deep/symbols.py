@@ -18,7 +18,7 @@ MAX_SYMBOLS = 200  # maximum number of symbols per phrase; the rest is ignored
 
 @dataclass(frozen=True)
 class Symbols:
-    """The letters and phones that an encoder knows, in the order of their ids."""
+    """Letters and phones that an encoder can read, in the order of their ids."""
 
     letters: str
     phones: tuple[str, ...]
@@ -42,7 +42,7 @@ class Symbols:
         return [] if 0 in numbers else numbers[:MAX_SYMBOLS]
 
     def unknown(self, texts: Iterable[str]) -> Counter[str]:
-        """Count the letters in texts that the encoder does not know."""
+        """Count the letters of texts that are unknown to the encoder."""
         known = self._of_letter
         return Counter(
             letter for text in texts for letter in plain_letters(text) if letter.isalpha() and letter not in known

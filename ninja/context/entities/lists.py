@@ -62,7 +62,7 @@ class PhraseList:
 
 @dataclass(frozen=True, slots=True)
 class UnknownWords:
-    """Phrases of a class with words that a symbol table lacks; a phrase in several lists is counted once."""
+    """Phrases of a class with words that are missing from a symbol table; a phrase in several lists is counted once."""
 
     class_name: str
     num_phrases: int  # number of phrases in the class
@@ -154,12 +154,12 @@ class Entities:
         for all utterances, one per line.
 
         Args:
-            path: The file. Paths of phrase files that it names are relative to its directory.
+            path: The file. Paths of phrase files in this file are relative to its directory.
             words: Symbol table of the lattices; phrases are normalised to its spelling.
             rules: Rules for normalising phrases.
             groups: Group of each utterance, in addition to groups in the file; see ``ninja.evaluate.read_speakers``.
-            guard: Registers the phrase files that the file names, so that no output overwrites them.
-            normalizer: If this is not the identity, phrases are compared by their lexical forms and keep their
+            guard: Guard that prevents outputs from overwriting the phrase files.
+            normalizer: Unless this is the identity, phrases are compared by their lexical forms and keep their
                 spelling, and `words` and `rules` are ignored.
 
         Raises:
@@ -195,14 +195,14 @@ class Entities:
     ) -> Entities:
         """Create entities from the content of a JSON file, such as ``{"@name": ["tom chen"]}`` for all utterances.
 
-        Arguments and errors are those of ``read``; paths are relative to the current directory.
+        See ``read`` for the arguments and errors. Paths are relative to the current directory.
         """
         return cls(sections_of(content, None), _speller(words, rules, normalizer), groups or {}, None)
 
     def of(self, key: str) -> tuple[PhraseList, ...]:
         """Return the lists of an utterance: shared lists, and the lists of all utterances, of its group and of itself.
 
-        An utterance that the file does not name has the phrases for all utterances.
+        An utterance that does not occur in the file has the phrases for all utterances.
         """
         group = self._groups.get(self._group_of.get(key, ""), _Scope())
         scopes = (self._everyone, group, self._utterances.get(key, _Scope()))
@@ -215,7 +215,7 @@ class Entities:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The utterances that the file names, in file order."""
+        """The utterances that occur in the file, in file order."""
         return tuple(self._utterances)
 
     @property
@@ -270,7 +270,7 @@ class _Scope:
 
 @dataclass(slots=True)
 class _Builder:
-    """Create the phrase lists of sections, and record duplicates."""
+    """Builder of the phrase lists of sections, which records duplicates."""
 
     spell: Normaliser
     edit_evidence: EditEvidence
@@ -314,7 +314,7 @@ class _Builder:
         return replace(phrase, weight=min(weight, MAX_WEIGHT), recognised=recognised)
 
     def duplicates_found(self) -> str:
-        """Return a note with the number of duplicate phrases and the first of them."""
+        """Return a note with the number of duplicate phrases and the first few duplicates."""
         shown, more = "; ".join(self.duplicates[:_SHOWN]), "; …" if len(self.duplicates) > _SHOWN else ""
         count = _counted(self.duplicates, "phrase occurs", "phrases occur", "twice in a list")
         return f"{count}; the second occurrence is ignored: {shown}{more}"
@@ -370,7 +370,7 @@ def _speller(words: SymbolTable | None, rules: Normalisation, normalizer: Normal
 
 
 def _unknown(spelled: Iterable[str], words: SymbolTable, normalizer: Normalizer) -> list[str]:
-    """Return the words that a symbol table lacks."""
+    """Return the words that are missing from a symbol table."""
     missing = [word for word in spelled if words.id(word) in (None, EPSILON)]
     if not missing or normalizer.is_identity:
         return missing

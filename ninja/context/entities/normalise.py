@@ -42,7 +42,7 @@ AS_TABLE = Normalisation()
 
 
 class Normaliser:
-    """Normalise phrases to the spelling of a symbol table; the operation is idempotent.
+    """Normaliser of phrases to the spelling of a symbol table; normalisation is idempotent.
 
     Without a table, words are not divided, and keep their case unless `rules.case` is lower or upper.
     """
@@ -93,7 +93,7 @@ class Normaliser:
         return changed if changed in ("", start) else self._word(changed)
 
     def _in_parts(self, word: str) -> str | None:
-        """Divide a word into words of the table, at as few positions as possible; None if that is impossible."""
+        """Divide a word into as few words of the table as possible; return None if this is impossible."""
         if self.words is None or word.isalpha():
             return None
         at_hyphens = [part for part in _HYPHENS.split(word) if part]
@@ -107,7 +107,7 @@ class Normaliser:
         return None
 
     def _known(self, word: str) -> str | None:
-        """Return the spelling of a word in the table; None if the table lacks it."""
+        """Return the spelling of a word in the table, or None if the word is missing."""
         if self.words is None or not word:
             return None
         cases = (word, word.lower(), word.upper(), word.capitalize()) if self.rules.case == "words" else (word,)
@@ -138,7 +138,7 @@ class Normaliser:
 
 
 class AsListed(Normaliser):
-    """Keep phrases as they are written, and compare them by their lexical forms."""
+    """Normaliser that leaves phrases as they are written, and compares them by their lexical forms."""
 
     def __init__(self, normalizer: Normalizer) -> None:
         super().__init__()

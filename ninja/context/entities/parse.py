@@ -5,7 +5,7 @@
             {"lists": {NAME: {…}}, "all": {…}, "groups": {NAME: {…}}, "utterances": {KEY: {…}}}
     JSONL   {"utt": KEY, "@name": […], "group": NAME, "lists": [NAME]}; similarly "list", "group", "all": true
     TSV     KEY, *, group:NAME or list:NAME ⇥ class, lists, group or file ⇥ phrase or name [⇥ weight [⇥ pronunciation]]
-    file    class ⇥ phrase [⇥ weight [⇥ pronunciation]], in a phrase file that a list names
+    file    class ⇥ phrase [⇥ weight [⇥ pronunciation]], in a phrase file to which a list refers
 
 This module checks the format; ``lists`` checks phrases, names and duplicates.
 """
@@ -87,7 +87,7 @@ class Section:
         return "all utterances" if self.kind == "all" else f"{_LABEL[self.kind]} {self.name!r}"
 
     def refuse(self, reason: str, location: Location | None = None, class_name: str | None = None) -> NoReturn:
-        """Raise a FormatError; it names the section, class and entry unless the line has only one entry."""
+        """Raise a FormatError, which specifies the section, class and entry unless the line has only one entry."""
         path, line, entry = location or self.location
         parts = [self.label] if entry or line is None or location is None else []
         parts += [class_name or NO_CLASS] if class_name is not None and parts else []
@@ -201,7 +201,7 @@ def _from_lines(text: str, path: str) -> list[Section]:
         kinds: tuple[Kind, ...] = ("utt", "list", "group", "all")
         kind = next((kind for kind in kinds if kind in content), None)  # "utt" first, as it may have a "group"
         if kind is None:
-            raise FormatError('a line needs "utt", "group", "list", or "all": true', path, line=number)
+            raise FormatError('a line must contain "utt", "group", "list", or "all": true', path, line=number)
         name = content.pop(kind)
         if kind == "all":
             if name is not True:
@@ -320,7 +320,7 @@ def _scope(column: str, location: Location) -> tuple[Kind, str]:
 
 
 def _set(section: Section, key: str, value: str, more: list[str], location: Location) -> None:
-    """Apply a row that names a list, a group or a file instead of a phrase."""
+    """Apply a row that refers to a list, a group or a file instead of a phrase."""
     if key == "file":
         first = more[0].strip() if more else ""
         if first and not (first.isascii() and first.isdigit()):

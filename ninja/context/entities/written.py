@@ -19,7 +19,7 @@ _SEPARATORS = ",;:，、；：،"  # replaced when other punctuation follows at 
 
 
 def affixes(word: str) -> tuple[str, str]:
-    """Return the punctuation before and after the letters of a word; without letters, all of it counts as after."""
+    """Return the punctuation before and after the letters of a word; without letters, all punctuation is after."""
     begin, end = 0, len(word)
     while end > 0 and _is_punctuation(word[end - 1]):
         end -= 1
@@ -62,7 +62,7 @@ def in_place_of(phrase: Sequence[str], first: str, last: str, *, begins_sentence
 
 
 def _with_ending(word: str, ending: str) -> str:
-    """Append punctuation to a word, except the part with which the word already ends."""
+    """Append punctuation to a word, except characters with which the word already ends."""
     shared = next(count for count in range(len(ending), -1, -1) if word.endswith(ending[:count]))
     if not shared and ending and ending[0] not in "'\"":
         word = word.rstrip(_SEPARATORS) or word
@@ -84,7 +84,7 @@ class WrittenWords:
     Args:
         words: Symbol table of the lattices. If it does not grow, the attribute `words` is a growing copy; its path is
             removed when a word is added, so that writers write the table together with the lattices.
-        normalizer: Returns lexical forms.
+        normalizer: Normalizer that returns lexical forms.
     """
 
     def __init__(self, words: SymbolTable, normalizer: Normalizer) -> None:

@@ -35,7 +35,7 @@ class CompiledList:
 def compile_list(phrases: PhraseList, spell: Spell) -> CompiledList:
     """Compile a phrase list to acceptors.
 
-    The order of the phrases does not matter. Phrases with an unknown word are left out (`Entities.unknown` reports
+    The order of the phrases does not matter. Phrases with an unknown word are omitted (`Entities.unknown` reports
     them).
 
     Args:

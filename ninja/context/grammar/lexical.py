@@ -49,7 +49,7 @@ class LexicalContext:
         return [number for word in words for number in self._ids[word]]
 
     def learn_all(self) -> None:
-        """Normalise all words of the table, so that models can count the words that they lack."""
+        """Normalise all words of the table, so that models can count unknown words."""
         self.table.learn(np.array([number for _, number in self.words], np.int64))
 
     def add_context(
@@ -83,7 +83,7 @@ class LexicalContext:
         arc_map: npt.NDArray[np.int64],
         lists: Sequence[PhraseList],
     ) -> Lattice:
-        """Convert a composed lattice of lexical words to one of written words, and respell its phrases."""
+        """Convert a composed lattice of lexical words to a lattice of written words, and respell its phrases."""
         is_last = self._is_last(lexical)
         written = lattice.word[lexical.source_arc]
         word = np.where(lexical.is_first, written, EPSILON)[arc_map]

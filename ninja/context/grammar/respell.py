@@ -1,4 +1,4 @@
-"""Respell lattices, so that the words of phrases are written as in their lists."""
+"""Respell lattices so that phrases are written as in their lists."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class PhraseTrie:
 
 
 class Respelling:
-    """The respelling of the lattices of an utterance.
+    """Function object that respells the lattices of an utterance.
 
     Phrases are chosen backwards from the end of each path. If several phrases end with the same word, the longest one
     is chosen, and the search continues before its first word.
@@ -128,7 +128,7 @@ class Respelling:
         return tuple(after)
 
     def ending(self, nodes: _Nodes) -> _Spelling | None:
-        """Return the longest phrase that ends at the given nodes; of equally long phrases, that of the first list."""
+        """Return the longest phrase that ends at the given nodes; among equal lengths, the first list has priority."""
         spellings = [self._tries[at].spelling.get(node) for at, node in nodes]
         return max((s for s in spellings if s is not None), key=lambda s: s.length, default=None)
 

@@ -35,7 +35,7 @@ class Match:
 
 
 class Tracker:
-    """Track word histories in a contextual grammar.
+    """Tracker of word histories in a contextual grammar.
 
     The state of a history is an integer that identifies a set of tokens. A token is a state of the grammar, outside all
     phrases or inside a phrase, with the score of the best path to it. Equal sets have the same integer, so that
@@ -68,20 +68,20 @@ class Tracker:
             old_lm: N-gram model of the first pass. Outside phrases, it is interpolated linearly with the class model,
                 and its own log-probabilities are subtracted from all scores, which thus replace its share of the
                 costs. Without it, scores are the log-probabilities of the class model times ``class_weight``.
-            lm_scale: Factor of the log-probabilities of both models, but not of boosts: the share of the graph costs
-                that remains after rescoring with another language model. Without an old model, it also scales the
+            lm_scale: Factor applied to the log-probabilities of both models, but not to boosts: the share of the graph
+                costs that remains after rescoring with another language model. Without an old model, it also scales the
                 graph costs of lattices.
             compiler: Compiler of the phrase lists, which trackers of the same symbols can share.
             num_symbols: Largest symbol id of histories plus 1, for a table that will grow. Models score only the words
                 that the table currently contains.
 
         Raises:
-            OptionError: ``old_lm`` is given without ``class_lm``, or ``lm_scale`` is negative or not finite.
+            OptionError: ``old_lm`` is set without ``class_lm``, or ``lm_scale`` is negative or not finite.
         """
         options = options or ContextOptions()
         check_range("lm_scale", lm_scale, least=0, finite=True)
         if class_lm is None and old_lm is not None:
-            raise OptionError("an old language model needs a class language model; pass class_lm, or omit old_lm")
+            raise OptionError("an old language model requires a class language model; pass class_lm, or omit old_lm")
         self.words = words
         self.class_lm = class_lm
         self.options = options

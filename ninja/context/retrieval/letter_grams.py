@@ -18,7 +18,7 @@ EDGE = "\0"  # marks the beginning and end of a phrase
 class LetterGrams:
     """Hashed counts of letter 1- to 3-grams, so that strings with many common n-grams have similar vectors.
 
-    They need no training, and work for any script.
+    The vectors require no training, and work for any script.
     """
 
     def vectors(self, texts: Sequence[str], phones: Sequence[Sequence[str]]) -> npt.NDArray[np.float32]:

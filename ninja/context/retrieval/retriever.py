@@ -37,11 +37,11 @@ class Encoder(Protocol):
         """Return unit vectors of phrases, float32 [phrases, size]; zeros for phrases without a known symbol."""
 
     def unknown_letters(self, texts: Iterable[str]) -> Counter[str]:
-        """Count the letters in texts that the encoder does not know."""
+        """Count the letters of texts that are unknown to the encoder."""
 
 
 class Retriever:
-    """Find the phrases of a list that sound like a span of a lattice; vectors are cached."""
+    """Search for the phrases of a list that sound like a span of a lattice, with cached vectors."""
 
     def __init__(self, encoder: Encoder, options: RetrievalOptions | None = None) -> None:
         self.encoder = encoder
@@ -80,7 +80,7 @@ def likely_spans(
         lattice: The lattice.
         unit: Unit of each arc, int32 [num_arcs].
         pronunciations: Phones of each unit; spans do not contain units whose phones are None.
-        acoustic_scale: Factor of acoustic costs.
+        acoustic_scale: Factor applied to acoustic costs.
         options: Bounds.
     """
     both = forward_backward(lattice, Scales(acoustic=acoustic_scale))

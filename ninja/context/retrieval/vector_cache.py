@@ -32,8 +32,8 @@ class VectorCache:
 
         Args:
             keys: At least one key.
-            make: Takes indices into `keys` and returns their vectors, float32 [n, size]. Called for the keys that are
-                not cached, or for all keys if they exceed the capacity.
+            make: Function that returns the vectors of keys, float32 [n, size], given their indices in `keys`. It is
+                called for the keys that are not cached, or for all keys if their number exceeds the capacity.
         """
         with self._lock:
             self._calls += 1

@@ -31,8 +31,8 @@ class ArcPhones:
     Args:
         model: The transition model.
         phones: The ``phones.txt`` of the model.
-        known: Phones of pronunciations in the order of their ids; each phone of the model must be one of them or
-            silence.
+        known: Phones of pronunciations in the order of their ids; each phone of the model must be one of these phones
+            or silence.
 
     Raises:
         VocabularyError: A phone of the model is unknown.
@@ -59,7 +59,7 @@ class ArcPhones:
         """
         if lattice.num_arcs and not lattice.ali.size:
             raise LatticeError(
-                "the lattice has no alignments, which the transition model needs; omit the transition model",
+                "the lattice has no alignments, which the transition model requires; omit the transition model",
                 key=lattice.key,
             )
         self._model.check(lattice)

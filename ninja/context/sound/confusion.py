@@ -106,11 +106,11 @@ class Confusion:
         These are Kondrak's ALINE similarities, converted to distances. ALINE scores a substitution by
         ``35 − δ(p, q) − V(p) − V(q)``, where δ is the sum of feature differences weighted by their saliences and V is
         10 for a vowel, and a skip by ``−10``. The distance of two strings, ``(s(x, x) + s(y, y)) / 2 − s(x, y)``, is
-        then the sum of ``δ(p, q)`` over substitutions and ``35 / 2 − V(p) + 10`` over skips; it is given in units of
-        35. The features of a diphthong are the mean of its two halves.
+        then the sum of ``δ(p, q)`` over substitutions and ``35 / 2 − V(p) + 10`` over skips, divided here by 35. The
+        features of a diphthong are the mean of its two halves.
 
         Source: G. Kondrak 2002, "Algorithms for Language Reconstruction", section 4.5 (features, saliences), as given
-        in NLTK, nltk/metrics/aline.py, unless a change is named there; alineR, raw.alignment (the saliences).
+        in NLTK, nltk/metrics/aline.py, except for the changes noted there; alineR, raw.alignment (the saliences).
         """
         phones = tuple(sorted(_CONSONANTS | _VOWELS))
         substitution = [[_difference(reference, hypothesis) / _SAME for hypothesis in phones] for reference in phones]

@@ -1,4 +1,4 @@
-"""Information of phones: how improbable each is in English speech."""
+"""Information of phones: the negative log-probability of each phone in English speech."""
 
 from __future__ import annotations
 

@@ -18,13 +18,13 @@ EDIT = 0.5  # cost of inserting, deleting or substituting a letter; below 1, as 
 
 
 class LetterPronouncer(Pronouncer):
-    """Use the letters of a word, without case, accents and punctuation, as its pronunciation."""
+    """Pronouncer that uses the letters of a word, without case, accents and punctuation, as its pronunciation."""
 
     def __init__(self) -> None:
         super().__init__({}, lambda word: [letters] if (letters := _letters(word)) else [])
 
     def of_phrase(self, phrase: Phrase) -> list[tuple[Phones, ...]]:
-        """Return the letters of each word of a phrase; pronunciations given with the phrase are ignored."""
+        """Return the letters of each word of a phrase; pronunciations in the phrase list are ignored."""
         return super().of_phrase(replace(phrase, pronunciations=()))
 
     def _look_up(self, word: str) -> list[Phones]:

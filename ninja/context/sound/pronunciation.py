@@ -50,7 +50,8 @@ class Pronouncer:
 
     Args:
         dictionary: Pronunciations of words, best first, as phones separated by white space.
-        guess: Predicts pronunciations of words that the dictionary lacks.  [default: these words have no pronunciation]
+        guess: Function that predicts the pronunciations of words that are not in the dictionary.  [default: these words
+            have no pronunciation]
     """
 
     def __init__(self, dictionary: Mapping[str, Sequence[str]], guess: Lookup | None = None) -> None:
@@ -133,7 +134,7 @@ class Pronouncer:
 
 
 class PronunciationError(NinjaError, ValueError):
-    """A phrase cannot be pronounced."""
+    """Raised when a phrase cannot be pronounced."""
 
 
 def read_lexicon(path: str | os.PathLike[str]) -> dict[str, list[str]]:
@@ -193,7 +194,7 @@ def _genitive(last: str) -> Phones:
 
 @cache
 def _letter_to_sound() -> Callable[[str], Iterable[str]]:
-    """Return gruut's model, which is imported when the dictionary lacks a word."""
+    """Return gruut's model, which is imported when a word is not in the dictionary."""
     with needed_for("a pronunciation"):
         import gruut_lang_en
         from gruut.g2p import GraphemesToPhonemes
