@@ -1,4 +1,4 @@
-"""Operations that take a lattice, in many cases also a `Batch`, and return a new one.
+"""Operations on lattices and, in many cases, on a `Batch` of lattices; they return new objects.
 
 With ``return_arc_map=True``, operations that drop or reorder arcs also return the old index of each new arc, which can
 be used to index any array with one value per arc. The module of a function is imported when the function is first used;

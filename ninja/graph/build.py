@@ -96,7 +96,7 @@ def from_arcs(
         acoustic: Acoustic cost of each arc, [num_arcs].  [default: 0]
         finals: Final state -> graph cost, or (graph cost, acoustic cost).
         labels: Alignment labels of each arc.  [default: none]
-        final_labels: Final state -> alignment labels, for states that have any.
+        final_labels: Final state -> alignment labels, for final states with labels.
         time: Frame of each state, for lattices without labels.
         kind: "compact" or "raw".
         frame_shift: Seconds per frame.
@@ -109,7 +109,7 @@ def from_arcs(
         raise LatticeError(f"src has {len(leaves)} arcs, but dst has {len(enters)}", key=key)
     states = np.concatenate([leaves, enters, np.fromiter(finals, np.int64, len(finals)), [start]])
     if states.min() < 0:
-        raise LatticeError(f"a state has the number {states.min()}, but must have 0 or more", key=key)
+        raise LatticeError(f"a state has the number {states.min()}, but the number must be 0 or more", key=key)
     if states.max() >= 2**31 - 1:
         raise LatticeError(f"a state has the number {states.max()}, but must have at most {2**31 - 2}", key=key)
     num_states = int(states.max()) + 1
@@ -153,7 +153,8 @@ def linear(
 ) -> Lattice:
     """Create a lattice with a single path, whose costs are on the final state.
 
-    Each word gets one label and the last word gets all others, because it is unknown which label belongs to which word.
+    Each word gets one label, and the last word gets all remaining labels, because it is unknown which labels belong to
+    which word.
 
     Args:
         words: Word ids, > 0.

@@ -40,7 +40,7 @@ def compose(
     Raises:
         LatticeError: No path remains, the composition has more than ``max_arcs`` arcs, the FST has a cycle of
             epsilons, or costs exceed the range of float32.
-        OptionError: ``phi_label`` is below 1, or given with a lattice.
+        OptionError: ``phi_label`` is below 1, or it is set and `other` is a lattice.
 
     Source: Kaldi, latbin/lattice-compose.cc; Mohri, Pereira and Riley 2002, "Weighted finite-state transducers in
     speech recognition".
@@ -89,7 +89,7 @@ def interp(first: Lattice, second: Lattice, alpha: float = 0.5, *, max_arcs: int
 
 
 def compose_scaled(first: Lattice, second: Lattice, of_first: float, of_second: float, max_arcs: int) -> Lattice:
-    """Compose two lattices after multiplying the costs of each by a factor; see ``compose``."""
+    """Compose two lattices after multiplying the costs of each lattice by a factor; see ``compose``."""
     check_one_table((first, second))
     order = np.lexsort((second.word, second.src))
     word = second.word[order]

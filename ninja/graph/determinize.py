@@ -16,13 +16,14 @@ def remove_epsilons(lattice: Lattice, acoustic_scale: float = 1.0, max_arcs: int
     """Remove the arcs without a word; the best path of each word sequence keeps its costs and alignment.
 
     An arc that follows epsilons is copied to the state where they begin, with their costs added and their alignment
-    prepended. If several paths lead from one state to another with the same word, the one of least total cost is
-    kept; ties are broken by the smaller graph minus acoustic cost, as in Kaldi.
+    prepended. If several paths lead from one state to another with the same word, the path of least total cost is kept;
+    ties are broken by the smaller graph minus acoustic cost, as in Kaldi.
 
     Args:
         lattice: Any lattice.
         acoustic_scale: Factor applied to acoustic costs when paths are compared; the costs of the result are unscaled.
-        max_arcs: Maximum number of arcs of the result; each state gets the arcs of all states its epsilons reach.
+        max_arcs: Maximum number of arcs of the result; each state gets copies of the arcs of all states that its
+            epsilons reach.
 
     Returns:
         A connected lattice without epsilons, of kind "compact" because an arc may have several labels. States keep

@@ -64,8 +64,8 @@ def boost(
         bad = np.flatnonzero((ids < 1) | (ids >= len(phone_of)))
         if bad.size:
             raise LatticeError(
-                f"the {name} has the transition id {ids[bad[0]]}, but those of the model are 1 to {len(phone_of) - 1}; "
-                "does the model belong to the lattice?",
+                f"the {name} has the transition id {ids[bad[0]]}, but the transition ids of the model are 1 to "
+                f"{len(phone_of) - 1}; does the model belong to the lattice?",
                 key=lattice.key,
             )
     reference = phone_of[alignment]
@@ -139,7 +139,8 @@ def accuracy_posteriors(
 
     Raises:
         OptionError: ``criterion`` is neither "mpfe" nor "smbr".
-        LatticeError: A transition id is out of range, a path and the reference differ in length, or there is no path.
+        LatticeError: A transition id is out of range, a path and the reference differ in length, or no path leads from
+            the start to a final state.
 
     Source: Povey 2003, "Discriminative training for large vocabulary speech recognition", chapter 6; Kaldi,
     lat/lattice-functions.cc, LatticeForwardBackwardMpeVariants.
@@ -199,7 +200,7 @@ def _times_of_reference(lattice: Lattice, alignment: Ints) -> Ints:
 
 
 def _owners_and_frames(begin: npt.NDArray[np.int64], start: Any) -> tuple[npt.NDArray[np.int64], Any]:
-    """Return the index of the arc or final state, and the frame, of each label; ``start`` has the first frames."""
+    """Return the arc or final state and the frame of each label; ``start`` contains the frames where they begin."""
     owner = owners(begin)
     return owner, start[owner].astype(np.int64) + np.arange(owner.size) - begin[owner]
 

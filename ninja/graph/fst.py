@@ -35,7 +35,7 @@ def to_fst(
         lattice: Any lattice.
         acoustic_scale: Factor applied to acoustic costs; 0 ignores them.
         lm_scale: Factor applied to graph costs; 0 ignores them.
-        rm_eps: Remove epsilons where that does not enlarge the FST; some may remain.
+        rm_eps: Remove epsilons where this does not enlarge the FST; some epsilons may remain.
         read_compact: Convert to an acceptor of words; otherwise to a transducer from labels to words.
         project_input: Without ``read_compact``, use the labels on both sides.
         project_output: Without ``read_compact`` and ``project_input``, use the words on both sides.

@@ -12,7 +12,7 @@ from ninja.lattice.lattice import frozen
 
 
 def to_raw(lattice: Lattice) -> Lattice:
-    """Replace each arc or final state that has labels by a chain of arcs with one label each.
+    """Replace each arc or final state that has labels with a chain of arcs with one label each.
 
     The first arc of a chain has the word and the costs. New states follow the state in which their chain begins. A
     lattice that is already raw is returned unchanged.
@@ -139,7 +139,7 @@ def remove_alignments(lattice: Lattice) -> Lattice:
 
 
 def project(lattice: Lattice, *, project_output: bool = True) -> Lattice:
-    """Replace labels by words or, without ``project_output``, words by labels.
+    """Replace labels with words or, without ``project_output``, words with labels.
 
     Returns:
         A lattice of kind "raw", in which the word and the label of each arc are equal, or both are missing.

@@ -15,7 +15,7 @@ from ninja.lattice.text import LexicalTable
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LexicalLattice:
-    """A lattice of lexical words, and the mapping between its arcs and states and those of the written lattice."""
+    """A lattice of lexical words, and the mapping of its arcs and states to those in the written lattice."""
 
     lattice: Lattice
     source_arc: npt.NDArray[np.int64]  # [num_arcs], written arc from which each arc was created

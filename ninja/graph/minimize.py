@@ -22,8 +22,8 @@ def push(lattices: Lattices, *, strings: bool = True, weights: bool = True, acou
         acoustic_scale: Factor applied to acoustic costs when completions are compared.
 
     Returns:
-        The connected lattice with the same states and arcs. If alignments were pushed, its kind is "compact", and times
-        given by a format are dropped. Costs are differences of float64 sums.
+        The connected lattice with the same states and arcs. If alignments were pushed, its kind is "compact", and the
+        field ``time`` is dropped. Costs are differences of float64 sums.
 
     Raises:
         LatticeError: No path leads from the start to a final state, or pushing would create too many labels.
@@ -51,9 +51,9 @@ def minimize(
     Args:
         lattices: A lattice or a batch. If a lattice is deterministic over words, the result is minimal.
         acoustic_scale: Factor applied to acoustic costs when completions are compared.
-        delta: Largest difference at which arc costs count as equal, > 0; the cost of a path may change by up to this
-            much per arc. (Kaldi uses 2^-10. On real lattices, this value removes 4 % more states, and changes path
-            costs by up to 0.003.)
+        delta: Largest difference at which arc costs count as equal, > 0; the cost of a path may change by up to `delta`
+            per arc. (Kaldi uses 2^-10. On real lattices, this value removes 4 % more states, and changes path costs by
+            up to 0.003.)
         strings: Push alignments; otherwise only arcs with equal labels can be merged.
         weights: Push costs for the comparison; otherwise only arcs with equal costs can be merged.
 

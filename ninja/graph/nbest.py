@@ -26,7 +26,7 @@ def nbest(lattices: Batch, n: int, scales: Scales = Scales(), *, forms: LexicalT
 def nbest(
     lattices: Lattice | Batch, n: int, scales: Scales = Scales(), *, forms: LexicalTable | None = None
 ) -> list[Path] | Batch:
-    """Find the n best distinct word sequences exactly, with the best path of each.
+    """Find the n best distinct word sequences exactly, with the best path of each sequence.
 
     The search determinizes the lattice on the fly, so the lattice may contain epsilons and several paths with the same
     words.

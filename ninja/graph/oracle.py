@@ -71,8 +71,8 @@ def oracle(
             ``forms.ids(words)``.  [default: words are compared unchanged]
 
     Returns:
-        The path; for a batch, one per lattice. Among paths with equally many errors, the order of arcs decides, and
-        thus the number of edits of each kind.
+        The path; for a batch, one per lattice. Among paths with the same number of errors, the order of arcs determines
+        the path, and thus the number of edits of each kind.
 
     Raises:
         LatticeError: No path leads from the start to a final state, or the reference contains an epsilon.

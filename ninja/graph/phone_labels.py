@@ -16,7 +16,7 @@ LARGEST_LABEL = 2**31 - 1
 
 
 def state_level(lattice: Lattice) -> Lattice:
-    """Replace each arc by a chain of arcs with one label each, as in the state-level lattices of a decoder.
+    """Replace each arc with a chain of arcs that have one label each, as in the state-level lattices of a decoder.
 
     The first arc of a chain has the word and the costs.
 
@@ -64,8 +64,8 @@ def state_level(lattice: Lattice) -> Lattice:
 def with_phones(lattice: Lattice, model: TransitionModel) -> tuple[Lattice, int]:
     """Insert a symbol for each phone that begins on an arc of a state-level lattice.
 
-    The symbol becomes the word of the arc or, if the arc already has a word, of a new arc after it. As in Kaldi, arcs
-    that leave the start get no symbol.
+    The symbol becomes the word of the arc or, if the arc already has a word, the word of a new arc after this arc. As
+    in Kaldi, arcs that leave the start get no symbol.
 
     Returns:
         The lattice, and the word id of phone 0: larger ids are phones, smaller ids are words.
@@ -102,7 +102,7 @@ def with_phones(lattice: Lattice, model: TransitionModel) -> tuple[Lattice, int]
 
 
 def without_phones(lattice: Lattice, first_phone: int) -> Lattice:
-    """Replace phone symbols by epsilons."""
+    """Replace phone symbols with epsilons."""
     return lattice.replace(word=frozen(np.where(lattice.word >= first_phone, np.int32(0), lattice.word)))
 
 

@@ -12,7 +12,7 @@ from ninja.lattice.lattice import frozen
 
 
 def reverse(lattice: Lattice) -> Lattice:
-    """Reverse the words and alignments of every path; its costs do not change.
+    """Reverse the words and alignments of every path; the costs of paths do not change.
 
     A single final state becomes the start, and its costs move to the new final state. If there are several final
     states, or the only final state has an alignment, a new start is added. It has an epsilon arc for each final state,

@@ -96,7 +96,7 @@ def _matching(lattice: Lattice, compared: Lattice, transcript: Words, max_arcs: 
 
 
 def without_words(lattices: OneOrMany, words: Collection[int]) -> OneOrMany:
-    """Replace words by epsilons."""
+    """Replace words with epsilons."""
 
     def remove(lattice: Lattice) -> Lattice:
         is_removed = np.isin(lattice.word, list(words))

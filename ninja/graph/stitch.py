@@ -60,7 +60,7 @@ class _Part:
 
         Args:
             first: First frame.
-            last: Frame after the last one.
+            last: Last frame plus 1.
             before: Number of frames before each frame that count as near.
             after: Number of frames after each frame that count as near.
 
@@ -157,7 +157,7 @@ class _Joined:
 
         Args:
             key: Key of the recording.
-            model: Window whose symbol table and kind the result gets.
+            model: Window from which the symbol table and the kind of the result are taken.
             last: The last window, whose final states end the recording.
             final: New number of each state of the last window; −1 for states that are not used.
             frame_shift: Seconds per frame.
@@ -261,7 +261,7 @@ def join_windows(
 
 
 def _seam(first: _Part, second: _Part, earliest: int, before: int, after: int, frame_shift: float, key: str) -> Seam:
-    """Return the best frame to change from one window to the next."""
+    """Return the best frame for the change from one window to the next."""
     latest = min(first.end, second.end)  # exclusive
     where = (
         f"{first.lattice.key} ({first.begin * frame_shift:.2f} to {first.end * frame_shift:.2f} s) and "
@@ -296,7 +296,7 @@ def _add_part(
         part: The window.
         hub: State at the seam before the window.
         entry: First and last frame at which paths enter the window; None at the start of the recording.
-        end: First and last frame at which paths leave it; None at the end of the recording.
+        end: First and last frame at which paths leave the window; None at the end of the recording.
         lm: Scale of graph costs.
 
     Returns:

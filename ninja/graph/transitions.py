@@ -18,14 +18,14 @@ from ninja.lattice.transition_model import TransitionModel
 
 
 def to_phone_lattice(lattice: Lattice, model: TransitionModel, *, replace_words: bool = True) -> Lattice:
-    """Replace words by phones, according to the transition ids.
+    """Replace words with phones, according to the transition ids.
 
     Each phone is placed where it begins; ``align_phones`` also splits the labels where phones end.
 
     Args:
         lattice: A lattice whose labels are transition ids.
         model: The transition model.
-        replace_words: Replace words by phones. Otherwise keep the words, and replace the labels of each arc by one
+        replace_words: Replace words with phones. Otherwise keep the words, and replace the labels of each arc with one
             label per phone, so that labels no longer correspond to frames.
 
     Returns:
@@ -92,7 +92,7 @@ def add_transition_costs(
 def _phones(
     begin: npt.NDArray[np.int64], labels: npt.NDArray[np.int32], model: TransitionModel
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
-    """Replace each label that ends a phone by the phone, and drop the other labels."""
+    """Replace each label that ends a phone with the phone, and drop the other labels."""
     ends = model.is_final[labels]
     return frozen(offsets(ends)[begin]), frozen(model.phone[labels[ends]])
 

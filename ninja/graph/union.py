@@ -38,11 +38,10 @@ def union(
     the result is large; for consensus decoding, use ``determinize=False``, which keeps all paths.
 
     Args:
-        lattices: One or more lattices. The result has the key and symbol table of the first; the frame shift is kept if
-            it is the same in all lattices.
+        lattices: One or more lattices. The result has the key and symbol table of the first lattice; the frame shift is
+            kept if it is the same in all lattices.
         acoustic_scale: Factor applied to acoustic costs when paths are compared; ties are broken as in ``determinize``.
-        determinize: Merge paths with the same words. Otherwise all paths, epsilons and times given by a format are
-            kept.
+        determinize: Merge paths with the same words. Otherwise all paths, epsilons and the field ``time`` are kept.
         delta: Residual costs are equal if they round to the same multiple of ``delta``, > 0; the cost of a path may
             change by up to ``delta`` where lattices differ. (Kaldi uses 2^-10.)
         max_arcs: Maximum number of arcs that determinization may create; also limits its work.
@@ -85,12 +84,12 @@ def combine(
     """Unite the lattices of several systems so that the paths of system k have the total probability ``weights[k]``.
 
     Costs are scaled, and the total cost of all paths of a lattice is subtracted from its final graph costs. In the
-    result, only the sum of graph and acoustic cost is meaningful, and no further scales are needed. Consensus decoding
-    of the result is system combination.
+    result, only the sum of a graph cost and an acoustic cost is meaningful, and all further scales must be 1. Consensus
+    decoding of the result combines the systems.
 
     Args:
-        lattices: One lattice per system, or None for a system without a lattice; the total probability then lacks the
-            weight of that system.
+        lattices: One lattice per system, or None for a system without a lattice; the weight of that system is then
+            missing from the total probability.
         weights: Weight of each system, > 0; normalised to sum to 1.  [default: equal weights]
         scales: Weights of the total cost, which are applied to the costs of the result.
         exponents: Raise the path probabilities of system k to the power ``weights[k]`` and normalise each lattice to 1,
@@ -119,7 +118,7 @@ def combine(
 
 
 def _have_comparable_labels(lattices: Sequence[Lattice]) -> bool:
-    """Return whether no lattice has labels, or all have labels and no two have different frame shifts."""
+    """Return whether no lattice has labels, or all lattices have labels and their known frame shifts are equal."""
     labelled = [lattice.has_labels for lattice in lattices]
     shifts = {lattice.frame_shift for lattice in lattices if lattice.frame_shift is not None}
     return not any(labelled) or (all(labelled) and len(shifts) < 2)

@@ -1,4 +1,4 @@
-"""Recordings that were recognised in overlapping windows: the times of the windows, and their lattices joined."""
+"""Recordings that were recognised in overlapping windows: times of the windows, and joining of their lattices."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _TIMES = re.compile(r"(.+?)[_.-](\d{1,12})-(\d{1,12})")
 class Windows:
     """A rule that determines the recording and the start of a window.
 
-    The key of a window is a key in a segments file; or it ends in the times of the window, as in
-    ``rec_000030-000065``, in a unit that fits the length of the lattice (seconds, hundredths or thousandths); or, with
-    a `step`, it ends in the number of the window, as in ``rec-17``.
+    With a segments file, the key of a window is a key in this file. With a `step`, the key ends in the number of the
+    window, as in ``rec-17``. Otherwise, the key ends in the times of the window, as in ``rec_000030-000065``, in a unit
+    that fits the length of the lattice (seconds, hundredths or thousandths).
     """
 
     segments: Mapping[str, tuple[str, float, float]] | None = None  # key → recording, start and end in seconds

@@ -51,7 +51,7 @@ def gather_labels(pool: Array, begin: Array, indices: Array, with_labels: Array 
     Args:
         begin: Offsets of the labels of all arcs or states.
         indices: Indices of arcs or states.
-        with_labels: Mask over `indices`; those that are False get no labels.
+        with_labels: Mask over `indices`; labels are omitted where it is False.
 
     Returns:
         The offsets, int64 [len(indices) + 1], and the pool.

@@ -1,4 +1,4 @@
-"""``Batch``: lattices that an operation processes in one call; threads that read or process batches, or rows of one."""
+"""``Batch``, the lattices that an operation processes in one call, and threads that read and process batches."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Batch:
         faults: For each failed lattice, the number of lattices of the batch that precede it, and its error.
         size: Number of bytes of the lattices in their file.
         position: Byte offset in the file of the end of the last lattice; 0 if unknown.
-        words: Symbol table for lattices that have none of their own.
+        words: Symbol table for lattices without a symbol table.
     """
 
     __slots__ = ("_items", "_keys", "_origins", "faults", "position", "size", "words")
@@ -88,7 +88,7 @@ class Batch:
 
     @property
     def items(self) -> object:
-        """The lattices in the form that the C++ kernels use.
+        """The lattices as arguments of the C++ kernels.
 
         Raises:
             LatticeError: The arrays of a lattice are inconsistent.
@@ -99,7 +99,7 @@ class Batch:
 
     @property
     def is_plain(self) -> bool:
-        """Whether a kernel read the lattices from a Kaldi file; such lattices lack optional fields, such as times."""
+        """Whether a kernel read the lattices from a Kaldi file; such lattices have no optional fields such as times."""
         return not self._origins
 
     @property
@@ -176,7 +176,7 @@ class Batch:
         return Batch.of([self[index] for index in range(number)])
 
     def without(self, indices: Collection[int]) -> Batch:
-        """Return a batch of the lattices that are not at these indices, without faults."""
+        """Return a batch without faults and without the lattices at these indices."""
         return Batch.of([lattice for index, lattice in enumerate(self) if index not in indices])
 
     def without_faults(self) -> Batch:
@@ -264,7 +264,7 @@ def collect_batches(
 ) -> Iterator[Batch]:
     """Collect lattices into batches of at most `max_lattices` lattices and `max_arcs` arcs in total.
 
-    A lattice with more arcs is a batch of its own.
+    A lattice with more than `max_arcs` arcs forms a separate batch.
     """
     group: list[Lattice] = []
     arcs = 0
@@ -388,7 +388,7 @@ def in_order(work: Callable[[Task], Result], tasks: Iterable[Task], jobs: int) -
 
 
 def read_ahead(batches: Iterator[Batch]) -> Iterator[Batch]:
-    """Yield batches that a thread reads ahead, at most ``CREDITS * CREDIT_BYTES`` bytes or one batch.
+    """Yield batches, which a thread reads ahead by at most ``CREDITS * CREDIT_BYTES`` bytes or one batch.
 
     The thread ends after the last batch, at the first exception, which is raised here, or soon after the generator is
     closed.
@@ -438,9 +438,9 @@ def _cost(batch: Batch) -> int:
 
 
 class RowThreads:
-    """Up to `count` threads, by default one for each core, that compute on separate rows of a batch.
+    """Up to `count` threads, by default one for each core, that compute separate rows of a batch.
 
-    The calling thread is one of them.
+    The calling thread is one of these threads.
     """
 
     def __init__(self, count: int | None = None) -> None:
@@ -459,7 +459,7 @@ class RowThreads:
         return self._pool
 
     def run(self, compute: Callable[[slice], None], num_rows: int, fewest: int = FEWEST_ROWS) -> None:
-        """Compute all rows of a batch on several threads, in pieces of at least `fewest` rows."""
+        """Compute all rows of a batch on several threads, in chunks of at least `fewest` rows."""
         if num_rows < 2 * fewest:
             if num_rows:
                 compute(slice(0, num_rows))

@@ -44,14 +44,14 @@ class NumberedLattices:
     def forms(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
         """Return the written form of each arc of the changed lattices, and the parts.
 
-        A form is a word, or -1 - n for the n-th part, which is a word and the index of one of its lexical words.
+        A form is a word id, or -1 - n for the n-th part. A part is a word id and the index of one of its lexical words.
         """
         form, word, piece = _core.arc_forms(self.lattices, Lattice, self.items, self.changed)
         return form, np.stack((word, piece), axis=1).astype(np.int64)
 
 
 class FormNumbers:
-    """Numbers of the lexical words of the words of a symbol table: equal lexical words have equal numbers.
+    """Numbers of the lexical words of a symbol table; equal lexical words have equal numbers.
 
     The number of a lexical word is its id if the table contains it. Each word is normalised when it first occurs,
     unless it obviously equals its form.
@@ -72,7 +72,7 @@ class FormNumbers:
     def lattices(
         self, lattices: Lattice | Batch, *, all_changed: bool = False, labels: bool = True
     ) -> NumberedLattices:
-        """Replace words by the numbers of their lexical words, unless all forms in a lattice are distinct single words.
+        """Replace words with the numbers of lexical words, unless all forms in a lattice are distinct single words.
 
         Args:
             all_changed: Replace words in all lattices with a word that differs from its form, so that they can be
@@ -80,7 +80,7 @@ class FormNumbers:
             labels: Whether lattices keep their labels if arcs are added for words with several lexical words.
 
         Raises:
-            SymbolError: A word id that is at least the size of the symbol table is not in it.
+            SymbolError: A word id whose form is not yet known is not in the symbol table.
         """
         if not self._is_started:
             self._learn_regular()

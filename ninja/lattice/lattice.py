@@ -1,6 +1,6 @@
-"""``Lattice``, the central type of this package: a frozen struct of flat arrays; ``ListLattice``; ``Scales`` of costs.
+"""``Lattice``, the central type of this package, with ``ListLattice`` for n-best lists and ``Scales`` for costs.
 
-This module contains no algorithms; other modules take a lattice and return a new one.
+This module contains no algorithms; functions in other modules accept a lattice and return a new lattice.
 """
 
 from __future__ import annotations
@@ -211,7 +211,7 @@ _STORES = tuple((slot.__name__, slot.__set__) for slot in SLOTS)
 
 
 def check(lattice: Lattice) -> None:
-    """Check every invariant of a lattice. The results of readers and kernels satisfy them by construction.
+    """Check every invariant of a lattice. The results of readers and kernels satisfy the invariants by construction.
 
     Raises:
         LatticeError: An invariant is broken; the message names the first offending arc or state and its value.
@@ -341,16 +341,17 @@ def check_finite(name: str, value: float) -> None:
 
 
 def check_one_cost(name: str, costs: str, acoustic_scale: float) -> None:
-    """Raise OptionError if an acoustic scale is given for costs other than "total", which are written unscaled."""
+    """Raise OptionError if an acoustic scale is set for costs other than "total", which are written unscaled."""
     if costs != "total" and acoustic_scale != 1.0:
         message = f"acoustic_scale={acoustic_scale:g} has no effect with {name}={costs}, which writes unscaled costs"
         raise OptionError(f"{message}; remove it, or set {name}=total")
 
 
 class Origin(NamedTuple):
-    """The position of an utterance in its source file, and the fields that the file has for its words.
+    """The position of an utterance in its source file, and the fields of its words in that file.
 
-    Writers of the same format replace the words in that file; other writers take confidences and speakers from here.
+    Writers of the same format replace the words in that file; other writers use the confidences and speakers of this
+    object.
     """
 
     document: Any  # ``ninja.formats.hypotheses.document.Document``
@@ -379,7 +380,7 @@ class ListRecord(NamedTuple):
 
 
 def joined_records(first: ListRecord | None, second: ListRecord | None) -> ListRecord | None:
-    """Merge the records of two parts of an n-best list; fields of the first take precedence."""
+    """Merge the records of two parts of an n-best list; fields of the first record take precedence."""
     if first is None or second is None:
         return first or second
     utterance = {**second.utterance, **first.utterance}
@@ -417,7 +418,7 @@ def as_list_of(source: Lattice, lattice: Lattice) -> Lattice:
 
 
 def frozen(array: Array, dtype: npt.DTypeLike | None = None) -> Array:
-    """Return an array as contiguous, read-only and of a dtype; the caller must not keep writable references to it."""
+    """Return a contiguous, read-only array of a dtype; the caller must not keep writable references to the values."""
     array = np.ascontiguousarray(array, dtype)
     array.flags.writeable = False
     return array

@@ -65,7 +65,7 @@ def sentence(
 
 
 def with_silence(nbest: NBest) -> NBest:
-    """Add an empty hypothesis of cost 0 to a list without hypotheses, as the recogniser output no words."""
+    """Add an empty hypothesis of cost 0 to a list without hypotheses, for which the recogniser output no words."""
     return nbest if nbest.hypotheses else replace(nbest, hypotheses=(sentence(()),))
 
 

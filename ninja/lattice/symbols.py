@@ -53,7 +53,7 @@ class SymbolTable:
             if self._id.setdefault(word, number) != number:
                 raise SymbolError(f"word {word!r} has two ids, {self._id[word]} and {number}", path)
             if self._word.setdefault(number, word) != word:
-                raise SymbolError(f"id {number} names two words, {self._word[number]!r} and {word!r}", path)
+                raise SymbolError(f"id {number} has two words, {self._word[number]!r} and {word!r}", path)
 
     @classmethod
     def from_words(cls, words: Sequence[str], path: str | None = None) -> SymbolTable:
@@ -76,7 +76,7 @@ class SymbolTable:
 
         Args:
             entries: Initial ``(word, id)`` pairs.
-            others: Returns the entries of all words that readers will add; called by `complete`.
+            others: Function that returns the entries of all words that readers will add; called by `complete`.
         """
         table = cls(entries)
         table.grows, table._others = True, others
@@ -115,11 +115,11 @@ class SymbolTable:
         return cls(entries(), name)
 
     def id(self, word: str) -> int | None:
-        """Return the id of a word, or None if the table lacks it."""
+        """Return the id of a word, or None if the word is not in the table."""
         return self._id.get(word)
 
     def ids(self, words: Iterable[str]) -> list[int]:
-        """Return the ids of words, with -1 for words that the table lacks."""
+        """Return the ids of words, with -1 for words that are not in the table."""
         get = self._id.get
         return [get(word, -1) for word in words]
 
@@ -140,7 +140,7 @@ class SymbolTable:
         return copy
 
     def snapshot(self) -> SymbolTable:
-        """Return a table that does not grow: this one, or a copy of its current entries if it grows."""
+        """Return this table if it does not grow, else a copy of its current entries that does not grow."""
         return SymbolTable(self) if self.grows else self
 
     def complete(self) -> None:
@@ -150,12 +150,12 @@ class SymbolTable:
             self.merge(others())
 
     def since(self, count: int) -> list[tuple[str, int]]:
-        """Return the entries after the first `count`."""
+        """Return the entries after the first `count` entries."""
         with _interning:
             return list(islice(self._id.items(), count, None))
 
     def merge(self, entries: Iterable[tuple[str, int]]) -> None:
-        """Add the entries of another table to this growing one; a word whose id is already in use gets a new id."""
+        """Add the entries of another table to this growing table; a word gets a new id if its id is already in use."""
         assert self.grows
         new = list(entries)
         with _interning:
@@ -178,7 +178,7 @@ class SymbolTable:
         """Return the word of an id.
 
         Raises:
-            SymbolError: The table lacks the id.
+            SymbolError: The id is not in the table.
         """
         try:
             return self._word[number]
@@ -190,7 +190,7 @@ class SymbolTable:
         """Return the words of ids.
 
         Raises:
-            SymbolError: The table lacks an id.
+            SymbolError: An id is not in the table.
         """
         names, numbers = self._word, list(numbers)
         try:
@@ -214,7 +214,7 @@ class SymbolTable:
         """Return the words of ids, without epsilons.
 
         Raises:
-            SymbolError: The table lacks an id.
+            SymbolError: An id is not in the table.
         """
         return [self.word(int(number)) for number in numbers if number != EPSILON]
 

@@ -127,7 +127,7 @@ class Normalizer:
         return self.concatenated(list(text))[0]
 
     def concatenated(self, words: list[str]) -> tuple[list[str], list[int]]:
-        """Return the concatenated lexical forms of words, and the number of lexical words of each."""
+        """Return the concatenated lexical forms of words, and the number of lexical words of each word."""
         lexical: list[str] = []
         sizes = [1] * len(words)
         begin = 0
@@ -158,8 +158,8 @@ def make_normalizer(name: str | os.PathLike[str] | Normalizer) -> Normalizer:
     Args:
         name: ``none`` compares words unchanged. ``basic`` applies Unicode NFKC and case folding, strips punctuation and
             symbols from both ends, and splits words at hyphens. ``english`` applies the rules of Whisper's evaluation
-            for English and spells out numbers. Any other name is the path of a table: each line has a written word and
-            its lexical words (possibly none), separated by white space; words that it lacks are unchanged.
+            for English and spells out numbers. Any other name is the path of a table: each line contains a written word
+            and its lexical words (possibly none), separated by white space; other words are unchanged.
 
     Raises:
         OptionError: The name is neither a normalizer nor an existing file.
@@ -238,7 +238,7 @@ def _is_changed(letters: str) -> bool:
 
 
 def _divided(word: str) -> Form:
-    """Split a word at hyphens and similar characters, and strip punctuation from the ends of the pieces."""
+    """Split a word at hyphens and similar characters, and strip punctuation from the ends of the parts."""
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", word).casefold())
     folded = _VARIANT_SELECTORS.sub("", folded.translate(APOSTROPHES))
     bare = map(_bare, _DIVIDER.split(folded))
@@ -296,7 +296,7 @@ class LexicalTable:
 
     Args:
         words: Symbol table of the written words; it may grow.
-        normalizer: Maps a written word to its lexical form.
+        normalizer: Normalizer that maps a written word to its lexical form.
     """
 
     def __init__(self, words: SymbolTable, normalizer: Normalizer) -> None:
@@ -351,7 +351,7 @@ class LexicalTable:
         return self.lexical.intern(self.normalizer.words(words))
 
     def written_ids(self, words: Iterable[str]) -> list[int]:
-        """Return the ids of lexical words as written words; words that the table lacks get ids above all of its ids."""
+        """Return the ids of lexical words as written words; unknown words get ids above all ids of the table."""
         names = list(words)
         ids = self.words.intern(names)
         if -1 in ids:
@@ -402,7 +402,7 @@ class LexicalTable:
         return [lexical for number in numbers for lexical in self.form(number)]
 
     def columns(self, lattice: Lattice) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-        """Return the number of lexical words of each arc, and the first of them (0 = none), int32 [num_arcs] each."""
+        """Return the number of lexical words of each arc, and the first lexical word or 0, int32 [num_arcs] each."""
         self.learn(lattice.word)
         return self._length[lattice.word], self._first[lattice.word]
 
@@ -413,7 +413,7 @@ class LexicalForms:
     Args:
         name: See `make_normalizer`; or ``auto``, which applies ``none`` until a symbol table looks like written
             text, and ``basic`` from then on.
-        note: Called with a one-line message when ``auto`` selects ``basic``.
+        note: Function that is called with a one-line message when ``auto`` selects ``basic``.
 
     Raises:
         NinjaError: See `make_normalizer`.

@@ -16,7 +16,7 @@ FRAMES_PER_ARC = 1 << 10  # ... plus this for each arc and each label
 def state_times(lattice: Lattice) -> npt.NDArray[np.int32]:
     """Return the frame of each state.
 
-    This is the ``time`` of the lattice if it has one, else the number of labels on any path to the state.
+    This is the field ``time`` of the lattice if it is set, else the number of labels on any path to the state.
 
     Returns:
         Frames, int32 [num_states]; -1 for unreachable states.
@@ -37,7 +37,7 @@ def state_times(lattice: Lattice) -> npt.NDArray[np.int32]:
         src = int(np.searchsorted(lattice.arc_begin, arc, side="right")) - 1
         raise LatticeError(
             f"state {dst} is at frame {time[dst]} on one path, but at frame {time[src] + labels} via arc {arc}; "
-            "the alignments are damaged, or their labels are not one per frame",
+            "the alignments are damaged, or do not have one label per frame",
             key=lattice.key,
         )
     return time
@@ -51,7 +51,7 @@ def is_timed(lattice: Lattice) -> bool:
 def check_labelled(lattice: Lattice) -> None:
     """Raise LatticeError if a lattice has arcs, but no labels."""
     if lattice.num_arcs and not lattice.has_labels:
-        raise LatticeError("the lattice has no alignments (transition ids), which are needed here", key=lattice.key)
+        raise LatticeError("the lattice has no alignments (transition ids), which are required here", key=lattice.key)
 
 
 def num_frames(lattice: Lattice) -> int:

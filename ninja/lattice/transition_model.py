@@ -30,7 +30,7 @@ class TransitionModel:
 
     @property
     def num_transition_ids(self) -> int:
-        """Number of transition ids, which is also the largest one."""
+        """Number of transition ids, which is also the largest transition id."""
         return self.phone.size - 1
 
     @property

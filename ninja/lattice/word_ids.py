@@ -28,7 +28,7 @@ def used_words(lattice: Lattice) -> list[int]:
 
 
 def used_names(item: Lattice | NBest | ConfusionNetwork, words: SymbolTable | None) -> set[str]:
-    """Return the distinct words of an item. Ids are ignored if there is no symbol table or it lacks one of them.
+    """Return the distinct words of an item; ids are ignored if there is no symbol table or any id is not in the table.
 
     Args:
         words: Symbol table for the ids.  [default: the table of the lattice]

@@ -206,9 +206,13 @@ def test_boosting_refuses_what_does_not_belong_together():
     reference = np.array([3, 4, 5], np.int32)
     with pytest.raises(LatticeError, match="key 'a': the lattice has 3 frames, but the alignment has 2"):
         boost(lattice, reference[:2], phones)
-    with pytest.raises(LatticeError, match="the lattice has the transition id 5, but those of the model are 1 to 4"):
+    with pytest.raises(
+        LatticeError, match="the lattice has the transition id 5, but the transition ids of the model are 1 to 4"
+    ):
         boost(lattice, reference, phones[:5])
-    with pytest.raises(LatticeError, match="the alignment has the transition id 0, but those of the model are 1 to 7"):
+    with pytest.raises(
+        LatticeError, match="the alignment has the transition id 0, but the transition ids of the model are 1 to 7"
+    ):
         boost(lattice, np.array([3, 0, 5], np.int32), phones)
     with pytest.raises(OptionError, match=r"max_silence_error is 2\.0, but must be between 0 and 1"):
         boost(lattice, reference, phones, max_silence_error=2.0)

@@ -62,7 +62,7 @@ def test_a_missing_table_is_an_input_error(tmp_path: Path) -> None:
     ("entries", "message"),
     [
         ([("a", 1), ("a", 2)], "word 'a' has two ids, 1 and 2"),
-        ([("a", 1), ("b", 1)], "id 1 names two words, 'a' and 'b'"),
+        ([("a", 1), ("b", 1)], "id 1 has two words, 'a' and 'b'"),
         ([("a", -1)], "word 'a' has the negative id -1"),
         ([("a", 2**31)], "word 'a' has the id 2147483648, but the largest id is 2147483647"),
     ],

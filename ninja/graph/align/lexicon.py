@@ -1,4 +1,4 @@
-"""Alignment to words by a lexicon, for models without word-position-dependent phones."""
+"""Alignment to words with a lexicon, for models without word-position-dependent phones."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class LexiconAlignment:
 
 
 class LexiconAligner:
-    """Align the lattices of a model to words with a lexicon. Silence has the word id 0."""
+    """Function object that aligns the lattices of a model to words with a lexicon; silence has the word id 0."""
 
     def __init__(self, model: TransitionModel, lexicon: AlignLexicon, options: LexiconAlignment | None = None) -> None:
         self.model = model
@@ -110,7 +110,7 @@ def align_words_lexicon(
 ) -> Lattice:
     """Align a lattice with a lexicon so that each arc is one word or silence with exactly the labels of its phones.
 
-    With word-position-dependent phones, ``align_words`` is faster and needs no lexicon. To align several lattices,
+    With word-position-dependent phones, ``align_words`` is faster and requires no lexicon. To align several lattices,
     create a ``LexiconAligner``.
 
     Returns:

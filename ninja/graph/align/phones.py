@@ -27,13 +27,13 @@ from ninja.lattice.transition_model import TransitionModel
 class PhoneAlignment:
     """Options for the alignment to phones."""
 
-    replace_output_symbols: bool = False  # replace words by the phones of the arcs
+    replace_output_symbols: bool = False  # replace words with the phones of the arcs
     remove_epsilon: bool = True  # join phones without a word to the next arc; otherwise each arc is one phone
     reorder: bool = True  # whether self-loops follow the transition out of their state, as in most Kaldi graphs
 
 
 class PhoneAligner:
-    """Align the lattices of a model to phones."""
+    """Function object that aligns the lattices of a model to phones."""
 
     def __init__(self, model: TransitionModel, options: PhoneAlignment | None = None) -> None:
         self.model = model
@@ -43,8 +43,8 @@ class PhoneAligner:
     def __call__(self, lattice: Lattice) -> Aligned:
         """Align a lattice. For a damaged lattice, return the part that can be aligned, and the fault.
 
-        A word is placed on the phone that is in progress where the word occurs in the lattice; this phone may belong to
-        another word.
+        A word is placed on the phone during which the word occurs in the lattice; this phone may belong to another
+        word.
 
         Raises:
             LatticeError: A label is not a transition id of the model, there are no labels, or the result is too large.

@@ -26,14 +26,14 @@ def word_times(
 ) -> list[WordTime]:
     """Return the words of a path with their times, in order.
 
-    The times are those of arcs, which are the times of words only if the lattice is aligned to words.
+    The times are the times of arcs. They are correct for words only if the lattice is aligned to words.
 
     Args:
         lattice: A word-aligned lattice.
         path: A path through the lattice.  [default: the best path]
         frame_shift: Seconds per label: the frame shift of the features times the subsampling factor of the model, such
-            as 0.03 for 10 ms frames and a factor of 3.  [default: the frame shift of the lattice, if
-            its format has one]
+            as 0.03 for 10 ms frames and a factor of 3.  [default: the frame shift of the lattice, if its format stores
+            it]
         acoustic_scale: Factor applied to acoustic costs in the search for the best path.
 
     Raises:

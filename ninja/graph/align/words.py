@@ -43,7 +43,7 @@ class WordAlignment:
 
 
 class WordAligner:
-    """Align the lattices of a model to words."""
+    """Function object that aligns the lattices of a model to words."""
 
     def __init__(self, model: TransitionModel, boundary: WordBoundary, options: WordAlignment | None = None) -> None:
         self.model = model
@@ -86,7 +86,7 @@ class WordAligner:
         return with_zero(result[0], zero, FAULTS[result[1]] or None)
 
     def all(self, batch: Batch) -> Batch | None:
-        """Align the lattices of a batch; return None if a lattice is damaged or needs the general aligner."""
+        """Align the lattices of a batch; return None if a lattice is damaged or requires the general aligner."""
         if self.options.max_expand > 0.0:  # the limit differs between lattices
             return None
         limits = MAX_STATES, MAX_LABELS
