@@ -1,4 +1,4 @@
-"""Confidence of a lattice's best word sequence as a whole."""
+"""Confidence of the best word sequence of a lattice."""
 
 from __future__ import annotations
 

@@ -40,12 +40,12 @@ class ConfidenceModel:
 
     @property
     def needs_lm(self) -> bool:
-        """Whether the model uses features that need a language model."""
+        """Whether the model uses features that require a language model."""
         return any(name in OF_LM for name in self.weights)
 
     @property
     def needs_unboosted(self) -> bool:
-        """Whether the model uses features that need lattices without boosts."""
+        """Whether the model uses features that require lattices without boosts."""
         return any(name in OF_BOOSTS for name in self.weights)
 
     def confidences_of(self, features: WordFeatures) -> Doubles:
@@ -66,7 +66,7 @@ class ConfidenceModel:
         return sigmoid(logits)
 
     def text(self, comments: Iterable[str] = ()) -> str:
-        """Return the content of a TOML file with this model, after the given comments."""
+        """Return the content of a TOML file with comments and this model."""
         values: dict[str, Any] = {
             "version": VERSION,
             "map": self.map,

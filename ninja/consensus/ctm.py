@@ -1,4 +1,4 @@
-"""CTM output for scoring tools, which has one line per word with its time."""
+"""CTM output for scoring tools, with one line per word that includes the time of the word."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def consensus_ctm(consensus: Consensus, frame_shift: float = 0.01, words: Symbol
     Args:
         consensus: Result of ``mbr_decode``.
         frame_shift: Seconds per frame, that is, per alignment label, > 0.
-        words: Symbol table. Without one, word ids are printed.
+        words: Symbol table; None prints word ids.
 
     Raises:
         LatticeError: The lattice had no times.
         OptionError: ``frame_shift`` is not above 0.
-        SymbolError: `words` lacks a word id.
+        SymbolError: A word id is not in `words`.
 
     Source: Kaldi, latbin/lattice-to-ctm-conf.cc.
     """
@@ -65,13 +65,13 @@ def path_ctm(
         lattice: A linear lattice in which each arc has the alignment labels of its word.
         frame_shift: Seconds per frame, that is, per alignment label, > 0.
         precision: Number of digits after the decimal point, 0 to 100.
-        words: Symbol table. Without one, word ids are printed.
+        words: Symbol table; None prints word ids.
         print_silence: Also return a line for each arc without a word.
 
     Raises:
         LatticeError: The lattice is not a single path, or has no times.
         OptionError: ``frame_shift`` or ``precision`` is out of range.
-        SymbolError: `words` lacks a word id.
+        SymbolError: A word id is not in `words`.
 
     Source: Kaldi, latbin/nbest-to-ctm.cc; lat/lattice-functions.cc, CompactLatticeToWordAlignment.
     """
@@ -85,7 +85,7 @@ def path_ctm(
         and (np.diff(lattice.arc_begin)[:-1] == 1).all()
         and np.flatnonzero(lattice.is_final).tolist() == [lattice.num_states - 1]
     ):
-        raise LatticeError("the lattice is not a single path; find the best path first (ninja 1best)", key=lattice.key)
+        raise LatticeError("the lattice is not a single path; write its best path first (ninja 1best)", key=lattice.key)
     time = lattice.ali_begin if lattice.time is None else lattice.time
     spoken = np.arange(lattice.num_arcs) if print_silence else np.flatnonzero(lattice.word != EPSILON)
     if len(spoken) and not time[-1] > time[0]:

@@ -102,13 +102,13 @@ def mbr_decode(
         print_silence: Keep bins in which no word is most probable, as words with id 0.
         hypothesis: Word ids of the initial hypothesis; zeros are skipped. For a batch, one sequence per lattice.
             [default: the best path]
-        forms: Lexical forms by which words are compared. Bins then contain lexical words, each replaced by its most
-            probable written form in the bin; of equally probable forms, the one with the smaller id is used. If a
-            written word with several lexical words, such as "twenty-three", is the most probable form of all of them,
-            it appears once in the decoded sequence; otherwise, and in bins, the lexical words are used. Written
-            words without lexical words, such as commas, appear in the decoded sequence, but not in bins: the most
-            probable of them between two words is kept if it is more probable than their absence.  [default: words are
-            compared unchanged]
+        forms: Lexical forms by which words are compared. Bins then contain lexical words, each replaced with its most
+            probable written form in the bin; of equally probable forms, the form with the smallest id is used. If a
+            written word with several lexical words, such as "twenty-three", is the most probable form of all these
+            words, it appears once in the decoded sequence; otherwise, and in bins, the lexical words are used. Written
+            words without lexical words, such as commas, appear in the decoded sequence, but not in bins: between two
+            words, the most probable written word of this kind is kept if it is more probable than no such word.
+            [default: words are compared unchanged]
 
     Returns:
         The words and their network; for a batch, one result per lattice. If a lattice has a single path, all
@@ -138,7 +138,7 @@ def decode_with_limits(
     *limits: int,
     forms: LexicalTable | None = None,
 ) -> list[Consensus]:
-    """Decode lattices as ``mbr_decode`` does; `limits` replace the kernel's limits on the number of comparisons."""
+    """Decode lattices as in ``mbr_decode``; `limits` replace the kernel's limits on the number of comparisons."""
     lattices = to_compact(lattices)  # type: ignore[type-var]  # gives each arc all labels of its word
     arcs = None if forms is None else arc_forms(lattices, forms, all_changed=hypotheses is not None)
     start = None
@@ -186,7 +186,7 @@ def decode_with_limits(
 
 
 def _with_written_words(lexical: Consensus, arcs: ArcForms, forms: BinForms) -> Consensus:
-    """Replace the lexical words of a result by written words."""
+    """Replace the lexical words of a result with written words."""
     decoded_words = lexical.words, lexical.confidences, lexical.times
     words, confidences, times = forms.words(arcs, *decoded_words, lexical.bin_begin)
     word = forms.entries(arcs, lexical.word)
@@ -195,7 +195,7 @@ def _with_written_words(lexical: Consensus, arcs: ArcForms, forms: BinForms) -> 
 
 
 def _split(begin: npt.NDArray[np.int64], *columns: npt.NDArray[Any]) -> list[list[npt.NDArray[Any]]]:
-    """Split each column, which has the values of all lattices, into one list per lattice."""
+    """Split each column, which contains the values of all lattices, into one list per lattice."""
     return [runs(column, begin) for column in columns]
 
 

@@ -26,16 +26,16 @@ LARGEST_COST = float(np.finfo(np.float32).max)
 def confusion_network(
     consensus: Consensus, frame_shift: float = 0.01, words: SymbolTable | None = None
 ) -> ConfusionNetwork:
-    """Convert the network of a decoded word sequence to a ``ConfusionNetwork``, with text words and times in seconds.
+    """Convert the network of a decoded word sequence to a ``ConfusionNetwork`` with spelled words and times in seconds.
 
     Args:
         consensus: Result of ``mbr_decode``.
         frame_shift: Seconds per frame, that is, per alignment label, > 0.
-        words: Symbol table. Without one, words are decimal ids.
+        words: Symbol table; None uses decimal ids as words.
 
     Raises:
         OptionError: ``frame_shift`` is not above 0.
-        SymbolError: `words` lacks a word id.
+        SymbolError: A word id is not in `words`.
     """
     check_frame_shift(frame_shift)
     names = [
@@ -60,12 +60,12 @@ def lattice_mesh(
 ) -> tuple[Lattice | ConfusionNetwork, bool]:
     """Convert a lattice to a word mesh with the posteriors of the words at each position.
 
-    If all paths of the lattice go through the same states, as in a lattice that was read from a mesh, its positions are
-    kept, and the result is a lattice with negative logarithms of posteriors as graph costs. Any other lattice is
-    aligned by ``mbr_decode``, and the result is a network without the bins that contain no word.
+    If all paths of the lattice go through the same states, as in a lattice that was read from a mesh, the positions are
+    unchanged, and the result is a lattice whose graph costs are negative logarithms of posteriors. Any other lattice is
+    aligned with ``mbr_decode``, and the result is a network without the bins that contain no word.
 
     Graph costs are regarded as negative logarithms of the posteriors of a mesh if there are no other costs, the LM
-    scale is 1, and the words of each position are distinct and have posteriors with a sum of 0.5 to 1.01. Otherwise arc
+    scale is 1, the words of each position are distinct, and their posteriors sum to 0.5 to 1.01. Otherwise, arc
     posteriors are computed, and the posteriors of arcs with the same word at a position are added.
 
     Args:
@@ -79,7 +79,7 @@ def lattice_mesh(
     Raises:
         LatticeError: No path leads from the start to a final state, or state times are inconsistent.
         OptionError: ``frame_shift`` is not above 0.
-        SymbolError: The symbol table of the lattice lacks a word id.
+        SymbolError: A word id is not in the symbol table of the lattice.
     """
     shift = lattice.frame_shift or frame_shift
     check_frame_shift(shift)
@@ -99,7 +99,7 @@ def _is_mesh(lattice: Lattice) -> bool:
 
 
 def _has_posteriors(lattice: Lattice, lm_scale: float) -> bool:
-    """Return whether graph costs may be the posteriors of a mesh."""
+    """Return whether graph costs can be negative logarithms of the posteriors of a mesh."""
     has_other_costs = lattice.acoustic.any() or lattice.final_graph[-1] != 0.0 or lattice.final_acoustic[-1] != 0.0
     if lm_scale != 1.0 or has_other_costs:
         return False
@@ -112,7 +112,7 @@ def _has_posteriors(lattice: Lattice, lm_scale: float) -> bool:
 
 
 def _with_posteriors(lattice: Lattice, posterior: npt.NDArray[np.float64]) -> Lattice:
-    """Return a mesh with posteriors as graph costs; the most probable word of each position comes first."""
+    """Return a mesh whose graph costs are negative logarithms of posteriors, with the most probable words first."""
     shares_of: list[dict[int, float]] = [{} for _ in range(lattice.num_states - 1)]
     for position, word, share in zip(lattice.src.tolist(), lattice.word.tolist(), posterior.tolist(), strict=True):
         shares_of[position][word] = shares_of[position].get(word, 0.0) + share

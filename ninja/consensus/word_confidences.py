@@ -39,10 +39,10 @@ class WordConfidences:
 
 @dataclass(frozen=True, slots=True)
 class WordConfidenceEstimator:
-    """Compute confidences of word sequences from lattices.
+    """Function object that computes the confidences of word sequences in lattices.
 
     Args:
-        model: The calibration; without one, confidences are posteriors.
+        model: The calibration; without a calibration, confidences are posteriors.
         surprise: Function that scores sentences with the language model that the calibration uses; see
             ``ninja.lm.surprise.WordSurprise``.
         unboosted: Function that returns the lattice without boosts of an utterance, given its key. Confidences without
@@ -65,14 +65,14 @@ class WordConfidenceEstimator:
 
         Args:
             lattices: The lattices in which the words were decoded.
-            words: Word ids for each lattice, such as those of ``mbr_decode`` or of the best path.
-            scales: Weights of the total cost; a calibration replaces them by its own scales.
+            words: Word ids for each lattice, such as the result of ``mbr_decode`` or the words of the best path.
+            scales: Weights of the total cost; a calibration replaces them with the scales for which it was fitted.
             forms: Lexical forms; see ``mbr_decode``. The confidence of a word is the smallest confidence of its
                 lexical words.
 
         Raises:
-            LatticeError: See `word_features`; or the calibration lacks word times, a language model or a lattice
-                without boosts.
+            LatticeError: See `word_features`; or word times, a language model or a lattice without boosts are missing
+                but required by the calibration.
             SymbolError: See `word_features`.
         """
         only_posteriors = self.model is None or self.model.map != "logistic"
@@ -96,7 +96,7 @@ class WordConfidenceEstimator:
     ) -> tuple[list[WordFeatures], list[WordFeatures] | None]:
         """Return the features of word sequences in the lattices, and in the lattices without boosts.
 
-        The arguments are those of `__call__` and of `word_features`.
+        See `__call__` and `word_features` for the arguments.
         """
         scales = scales if self.model is None else self.model.scales
         lexical = [lexical_words(*pair, forms) for pair in zip(lattices, words, strict=True)]
@@ -143,7 +143,7 @@ def with_confidences(
     Args:
         results: Results of ``mbr_decode`` for the lattices.
         lattices: The lattices.
-        estimator: Computes the confidences.
+        estimator: Estimator of the confidences.
         scales: Weights of the total cost, which are passed to the estimator.
         forms: Lexical forms, which are passed to the estimator.
 

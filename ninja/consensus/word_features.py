@@ -88,7 +88,7 @@ def lexical_words(lattice: Lattice, words: Words, forms: LexicalForms | None = N
     """Convert the ids of a decoded word sequence to lexical words; zeros are skipped.
 
     Raises:
-        SymbolError: The symbol table of the lattice lacks an id.
+        SymbolError: An id is not in the symbol table of the lattice.
     """
     places = [place for place, number in enumerate(words) if number != EPSILON]
     ids = [int(words[place]) for place in places]
@@ -111,23 +111,23 @@ def word_features(
 ) -> list[WordFeatures]:
     """Compute features of word sequences from lattices.
 
-    Posteriors are computed by ``mbr_decode`` with the words as its hypothesis, at the given scales and at smaller
-    scales. Other features describe the bins, lengths, times and neighbours of the words, and their means over the
-    utterance. Probabilities are given as logits or logarithms.
+    Posteriors are computed by ``mbr_decode``, with the words as its hypothesis, at `scales` and at smaller scales.
+    Other features describe the bins, lengths, times and neighbours of the words, and their means over the utterance.
+    Probabilities are given as logits or logarithms.
 
     Args:
         lattices: The lattices.
-        words: Lexical words for each lattice, such as those decoded from it.
+        words: Lexical words for each lattice, such as the words decoded from the lattice.
         scales: Weights of the total cost.
         forms: Lexical forms, by which words are compared.
-        only_posteriors: Compute only the posteriors at the given scales; `values` is empty.
+        only_posteriors: Compute only the posteriors at `scales`; `values` is empty.
 
     Returns:
-        The features of each sequence. Features of the times of words are missing if a lattice has no times.
+        The features of each sequence. Features that depend on word times are missing if a lattice has no times.
 
     Raises:
         LatticeError: No path leads from the start to a final state, or state times are inconsistent.
-        SymbolError: With `forms`, a symbol table lacks a word id.
+        SymbolError: With `forms`, a word id is not in a symbol table.
 
     Source: Kaldi, egs/wsj/s5/steps/conf/prepare_calibration_data.py, for the posterior, lengths, depth and durations;
         Wessel, Schlüter, Macherey and Ney, 2001, "Confidence measures for large vocabulary continuous speech
@@ -160,7 +160,7 @@ def word_features(
 
 
 def _ids(words: Sequence[str], lattice: Lattice) -> npt.NDArray[np.int32]:
-    """Return the ids of words in a lattice; words that its symbol table lacks get an id that no arc has."""
+    """Return the ids of words in a lattice; words missing from its symbol table get an id that no arc has."""
     ids = list(map(int, words)) if lattice.words is None else lattice.words.ids(words)
     return np.array([LARGEST_ID if number < 0 else number for number in ids], np.int32)
 
@@ -188,14 +188,14 @@ def logit(probability: Doubles) -> Doubles:
 
 
 def sigmoid(logits: Doubles) -> Doubles:
-    """Convert log-odds to probabilities; log-odds are clipped, so that probabilities are neither 0 nor 1."""
+    """Convert log-odds to probabilities; log-odds are clipped so that probabilities are neither 0 nor 1."""
     probability: Doubles = 1.0 / (1.0 + np.exp(-np.clip(logits, -LARGEST_LOGIT, LARGEST_LOGIT)))
     return probability
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Bins:
-    """The bins of a network that has a bin for each word, and one before, between and after them."""
+    """The bins of a network with a bin for each word, and with bins before, between and after the words."""
 
     network: Consensus
     ids: npt.NDArray[np.int32]

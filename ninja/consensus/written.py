@@ -20,7 +20,7 @@ Floats = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ArcForms:
-    """A batch in which some lattices have numbers of lexical words as words, and the written forms of their arcs."""
+    """A batch in which words of some lattices are numbers of lexical words, and the written forms of their arcs."""
 
     table: LexicalTable
     changed: npt.NDArray[np.int64]  # indices of the lattices with lexical words
@@ -29,12 +29,12 @@ class ArcForms:
     parts: npt.NDArray[np.int64]  # [num_parts, 2], a written word and the index of one of its lexical words
 
     def written_ids(self, numbers: list[int]) -> list[int]:
-        """Return the word ids of written words that equal the lexical words with these numbers."""
+        """Return the word ids of the written words that equal lexical words, given the numbers of the lexical words."""
         return self.table.written_ids(self.table.numbers.names(numbers))
 
 
 def arc_forms(lattices: Lattice | Batch, table: LexicalTable, *, all_changed: bool = False) -> ArcForms | None:
-    """Return lattices with lexical words, or None if no lattice needs them; see ``FormNumbers.lattices``.
+    """Return lattices with lexical words, or None if no lattice requires them; see ``FormNumbers.lattices``.
 
     Args:
         all_changed: Convert all lattices that contain words that differ from their lexical forms.
@@ -131,7 +131,7 @@ class BinForms:
 
 
 def _num_parts(arcs: ArcForms, form: Sequence[int], first: int) -> int:
-    """Return the number of words from `first` on that together form one written word; at least 1."""
+    """Return the number of words, starting at `first`, that together form one written word; at least 1."""
     if form[first] >= 0:
         return 1
     number, piece = arcs.parts[-1 - form[first]].tolist()

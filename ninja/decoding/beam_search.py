@@ -87,10 +87,11 @@ def beam_search(
     All utterances are searched in one batch; their results do not depend on each other.
 
     Args:
-        step: The model. It takes states and the units to read, int64 [n], and returns the natural log-probabilities of
-            the next units, [n, units], and the new states.
+        step: The model. Its arguments are states and the units to read, int64 [n]; it returns the natural
+            log-probabilities of the next units, [n, units], and the new states.
         states: The model's initial states, one per utterance: an array or tensor whose first axis is the utterance, or
-            a tuple, list or dict of arrays or tensors. Later calls of `step` get rows of the states that it returned.
+            a tuple, list or dict of arrays or tensors. Later calls of `step` receive rows of the states that earlier
+            calls returned.
         tracker: The contextual tracker; its states are cleared first.
         lists: The phrase lists of each utterance.
         options: Beams and weights.
@@ -104,7 +105,8 @@ def beam_search(
 
     Raises:
         ModelError: `step` does not return log-probabilities of the right shape.
-        OptionError: The tracker or the CTC model lacks a unit, or `ctc` and `lists` differ in the number of utterances.
+        OptionError: A unit is missing from the tracker or the CTC model, or `ctc` and `lists` differ in the number of
+            utterances.
 
     Source: Chen, Jain, Wang, Seltzer and Fuegen 2018, arXiv:1812.02142, section 3.2; for CTC scores and the end of the
     search, Watanabe and others 2017 (see `CtcPrefixes`).
@@ -182,7 +184,7 @@ def make_hypothesis(
 
 
 def combine(model: Floats, context: Floats, length: Ints, context_scale: float, length_reward: float) -> Floats:
-    """Return the scores of hypotheses; -inf for those that the model or the tracker does not allow."""
+    """Return the scores of hypotheses; -inf for hypotheses that the model or the tracker does not allow."""
     with np.errstate(invalid="ignore"):  # 0 · -inf
         score = model + context_scale * context + length_reward * length
     return np.where(np.isneginf(context), -np.inf, score)

@@ -1,6 +1,6 @@
 """CTC prefix beam search with a contextual tracker.
 
-The compiled search cannot be used, as its pruning bounds do not hold if boosts raise the score of a prefix.
+The compiled search cannot be used, because its pruning bounds do not hold if boosts raise the score of a prefix.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def _next_frame(
 
 
 def within_beams(score: Floats, beam: int, score_beam: float) -> Ints:
-    """Return the candidates within the beams, best first; the first wins a tie."""
+    """Return the candidates within the beams, best first; among equal scores, the first candidate wins."""
     inside = np.flatnonzero(np.isfinite(score) & (score >= score.max(initial=-np.inf) - score_beam))
     if 0 < beam < len(inside):
         least = np.partition(score[inside], -beam)[-beam]

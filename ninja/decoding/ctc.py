@@ -1,4 +1,4 @@
-"""CTC prefix beam search, which returns n-best lists or lattices; with a lexicon or a contextual tracker."""
+"""CTC prefix beam search, optionally with a lexicon or a contextual tracker; results are n-best lists or lattices."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def ctc_nbest(
 ) -> list[Hypothesis]:
     """Search for the word sequences with the best CTC score or, with a tracker, the best sum of CTC and tracker scores.
 
-    The probability of a sequence is the sum over its alignments, without those of pruned prefixes. Repetitions of a
-    unit are collapsed unless a blank separates them; repeated boundaries are collapsed as well.
+    The probability of a sequence is the sum over its alignments, except alignments with pruned prefixes. Repetitions of
+    a unit are collapsed unless a blank separates them; repeated boundaries are collapsed as well.
 
     Args:
         logprob: Natural log-probabilities of all units at each frame, [frames, units].
@@ -55,16 +55,16 @@ def ctc_nbest(
         Distinct word sequences, best first, at most `CtcOptions.beam`; an empty list if the lexicon allows none.
 
     Raises:
-        ModelError: `logprob` does not contain log-probabilities, or its number of columns is not that of `units`.
-        OptionError: Both a lexicon and a tracker are given, phrases or a length reward are given without a tracker, or
-            the tracker does not know a unit.
+        ModelError: `logprob` does not contain log-probabilities, or the numbers of columns and of units differ.
+        OptionError: Both a lexicon and a tracker are set, phrases or a length reward are set without a tracker, or a
+            column is not a unit of the tracker.
 
     Source: Graves and Jaitly 2014, "Towards end-to-end speech recognition with recurrent neural networks", algorithm 1;
     Hannun, Maas, Jurafsky and Ng 2014, arXiv:1408.2873.
     """
     if tracker is None:
         if lists:
-            raise OptionError("phrase lists need a tracker; pass one, such as SpelledTracker(Spelling(...))")
+            raise OptionError("phrase lists require a tracker; pass a tracker, such as SpelledTracker(Spelling(...))")
         return ctc_search(logprob, units, lexicon, options, key=key).hypotheses()
     if lexicon is not None:
         raise OptionError("a lexicon cannot be used together with a tracker; omit one of them")
@@ -79,10 +79,10 @@ def ctc_search(
     options: CtcOptions | None = None,
     key: str | None = None,
 ) -> CtcResult:
-    """Search without a tracker and return the result as arrays; for arguments and errors, see ``ctc_nbest``."""
+    """Search without a tracker, and return the result as arrays; see ``ctc_nbest`` for the arguments and errors."""
     options = options or CtcOptions()
     if options.length_reward:
-        raise OptionError("length_reward needs a tracker; omit it")
+        raise OptionError("length_reward requires a tracker; omit it")
     values = _emissions(logprob, units, options, key)
     tree = NO_LEXICON if lexicon is None else lexicon
     arrays = _ctc.search(
@@ -127,10 +127,10 @@ def ctc_lattice(
     """Return a lattice whose paths are the hypotheses of a CTC search, with their costs.
 
     Hypotheses share arcs as long as their words are equal. The acoustic cost of a path is -ln p of its hypothesis: each
-    word has its cost in the best alignment, and the last arc, which has no word, has the rest. Graph costs are 0. The
-    time of a state is its time in the best alignment of the first hypothesis through the state; silence is an arc
-    without a word. The label of a frame is 1 plus the column that this alignment assigns to the frame; between words,
-    this is the column of the blank.
+    word has its cost in the best alignment, and the last arc, which has no word, has the remaining cost. Graph costs
+    are 0. The time of a state is its time in the best alignment of the first hypothesis through the state; silence is
+    an arc without a word. The label of a frame is 1 plus the column that this alignment assigns to the frame; between
+    words, this is the column of the blank.
 
     Args:
         logprob: See ``ctc_nbest``.
@@ -140,7 +140,7 @@ def ctc_lattice(
         options: Beams.
         words: Symbol table, which must contain the words, or ``SymbolTable.growing()``, to which they are added.
             [default: a new table of the lattice's words]
-        unknown: Word of the table that replaces words that the table lacks.  [default: raise an error]
+        unknown: Word of the table that replaces words missing from the table.  [default: raise an error]
         frame_shift: Seconds per frame of the matrix.
 
     Raises:
@@ -191,7 +191,7 @@ def from_ctc(
         frame_shift: Seconds per frame of the matrix.
 
     Raises:
-        ModelError: The values are not of the given scale, or the number of columns differs from the number of units.
+        ModelError: The values do not match `scale`, or the number of columns differs from the number of units.
         OptionError: The blank is missing, or a name is not a unit.
         LatticeError: No hypothesis within the beam consists of words in the lexicon.
     """

@@ -15,7 +15,7 @@ Ints = npt.NDArray[np.int64]
 
 
 class CtcPrefixes:
-    """Log-probabilities that a CTC model's output begins with the units of a hypothesis, or equals them.
+    """Log-probabilities that the output of a CTC model begins with, or equals, the units of a hypothesis.
 
     Args:
         logprob: Natural log-probabilities of all units at each frame, [frames, units] per utterance. The columns

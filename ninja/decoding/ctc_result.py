@@ -46,7 +46,7 @@ class CtcResult:
         return len(self.number)
 
     def best(self, count: int | None) -> CtcResult:
-        """Return the `count` most probable sequences, or all if `count` is None."""
+        """Return the `count` most probable sequences, or all sequences if `count` is None."""
         return replace(self, number=self.number[:count], logprob=self.logprob[:count])
 
     def hypotheses(self) -> list[Hypothesis]:
@@ -89,7 +89,7 @@ class CtcResult:
     def lattice(
         self, key: str, words: SymbolTable | None = None, unknown: str | None = None, frame_shift: float | None = None
     ) -> Lattice:
-        """Return the lattice of a non-empty result; for the arguments, see ``ctc_lattice``."""
+        """Return the lattice of a non-empty result; see ``ctc_lattice`` for the arguments."""
         if words is None:
             words, unknown = SymbolTable.from_words([EPSILON_NAME, *self.words()]), None
         elif words.grows:

@@ -1,4 +1,4 @@
-"""`CtcStream`: the lattice of an utterance whose CTC frames arrive in parts."""
+"""`CtcStream`, the growing lattice of an utterance whose CTC frames arrive in parts."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class Hypothesis:
 
     @property
     def text(self) -> str:
-        """The words, separated by spaces; if several words have the same spelling, the first of them is used."""
+        """The words, separated by spaces; if several words have the same spelling, the first word is used."""
         return " ".join(alike[0] for alike in self.words)
 
     @property

@@ -39,7 +39,7 @@ def ctc_lexicon(spellings: Iterable[tuple[str, Sequence[str]]], units: CtcUnits,
         path: Path of the lexicon, for messages.
 
     Raises:
-        SymbolError: A spelling has a unit that the model lacks, or that is not allowed at its position.
+        SymbolError: A spelling contains a unit that is not in the model, or that is not allowed at its position.
         FormatError: A spelling is empty, or there are no spellings.
     """
     known = {name: number for number, name in enumerate(units.names)}
@@ -71,7 +71,7 @@ def ctc_lexicon(spellings: Iterable[tuple[str, Sequence[str]]], units: CtcUnits,
         if word not in alike:
             alike.append(word)
     if not words:
-        raise FormatError("the lexicon has no words", path)
+        raise FormatError("the lexicon contains no words", path)
     pairs = [pair for of_state in children for pair in sorted(of_state.items())]
     is_word = np.zeros(len(children), np.uint8)
     is_word[list(words)] = 1
@@ -85,11 +85,11 @@ def ctc_lexicon(spellings: Iterable[tuple[str, Sequence[str]]], units: CtcUnits,
 
 
 def read_ctc_lexicon(path: str | os.PathLike[str], units: CtcUnits) -> CtcLexicon:
-    """Read a Kaldi or flashlight lexicon, optionally compressed with gzip; each line has a word and its units.
+    """Read a Kaldi or flashlight lexicon, optionally compressed with gzip; each line contains a word and its units.
 
     Raises:
         FormatError: A line has no units.
-        SymbolError: A spelling has a unit that the model lacks, or that is not allowed at its position.
+        SymbolError: A spelling contains a unit that is not in the model, or that is not allowed at its position.
     """
     rows = (fields or [""] for _, fields in read_fields(path))
     return ctc_lexicon(((word, spelling) for word, *spelling in rows), units, os.fspath(path))

@@ -39,11 +39,11 @@ def read_matrices(
     Args:
         source: A file, a directory, ``-`` for standard input, a glob pattern, a Kaldi rspecifier (``ark:…``,
             ``scp:…``), or a list of these. Script files are recognised by their name or content.
-        on_error: Called with the error of each matrix or file that is skipped.  [default: raise the error]
+        on_error: Function that is called with the error of each skipped matrix or file.  [default: raise the error]
         allow_pipes: Run commands in `source`; commands in script files are never run.
 
     Raises:
-        FormatError: A file is damaged or has an unknown format, or a directory has no matrices.
+        FormatError: A file is damaged or has an unknown format, or a directory contains no matrices.
         InputError: A file cannot be read, or a pattern matches no file.
         OptionError: An rspecifier has an unknown option.
     """
@@ -102,7 +102,7 @@ def _has_matrices(path: str) -> bool:
 
 
 def _is_list(head: bytes) -> bool:
-    """Return whether a file is a script file, whose first line has a key and the path of an existing file."""
+    """Return whether a file is a script file: its first line contains a key and the path of an existing file."""
     row = head.partition(b"\n")[0].split(None, 1)
     if len(row) < 2 or b"\0" in head or row[1].startswith(b"["):
         return False
@@ -111,7 +111,7 @@ def _is_list(head: bytes) -> bool:
 
 
 def _listed(content: bytes, path: str, on_error: OnError | None) -> Iterator[tuple[str, Array, str]]:
-    """Yield the matrices that a script file names."""
+    """Yield the matrices that are listed in a script file."""
     for line, row in enumerate(decoded(content, path).split("\n"), start=1):
         fields = row.split(None, 1)
         if not fields:
@@ -142,16 +142,16 @@ def matrices_in(
     * NumPy ``.npy``, with `key` as the key, and uncompressed ``.npz``, with the names of the arrays as keys.
     * A tensor saved with ``torch.save``, with `key` as the key, or a dictionary of tensors, with its keys as keys. A
       first axis of size 1 is removed.
-    * Kaldi archives, binary (optionally compressed) or text, with the keys in the archive; a single matrix
-      without a key gets `key`.
+    * Kaldi archives, binary (optionally compressed) or text, with the keys in the archive; a single matrix without a
+    key has the key `key`.
 
     Only tensors are unpickled, and memory is bounded by a small multiple of the file's size.
 
     Args:
         stream: The file.
-        key: Key of a matrix that has none.
+        key: Key of a matrix without a key.
         path: Path of the file, for messages.
-        on_error: Called with the error of each matrix that is skipped.  [default: raise the error]
+        on_error: Function that is called with the error of each skipped matrix.  [default: raise the error]
 
     Raises:
         FormatError: The file is damaged or has an unknown format.

@@ -35,10 +35,10 @@ class OpenVocabulary(SymbolTable):
         return len(self._word) - self._next
 
     def add(self, words: Iterable[str]) -> None:
-        """Add the words that the table lacks."""
+        """Add the words that are missing from the table."""
         new = [word for word in dict.fromkeys(words) if word not in self._id]
         if len(new) > self.room:
-            raise OptionError(f"cannot add {len(new)} words, as only {self.room} ids are free; use a larger `room`")
+            raise OptionError(f"cannot add {len(new)} words; only {self.room} ids are free, so use a larger `room`")
         for number, word in enumerate(new, start=self._next):
             del self._id[self._word[number]]
             self._id[word] = number
@@ -49,8 +49,8 @@ class OpenVocabulary(SymbolTable):
 class PartialBoosts:
     """The phrases of a list as two word trees, with boosts for prefixes of the words that may follow.
 
-    A prefix of k letters of a word with n letters gets the fraction k / n of the word's boost, so that the boost is
-    complete when the word is. Phrases with a negative weight are not boosted.
+    A prefix of k letters of a word with n letters gets the fraction k / n of the word's boost, so a complete word has
+    the full boost. Phrases with a negative weight are not boosted.
     """
 
     ROOTS = (0, 1)  # roots of phrases without a class in the class model, and of phrases with such a class

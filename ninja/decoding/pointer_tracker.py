@@ -24,12 +24,12 @@ NO_SLOT = -1  # marks states whose last word the model has not read yet
 
 
 class PointerTracker:
-    """Track word histories through a language model with a pointer; has the interface of `Tracker`.
+    """Tracker of word histories in a language model with a pointer; it has the interface of `Tracker`.
 
     A state is an integer that represents a history. The score of a word is ``context_weight · (ln Q - ln P)``, where P
-    is its probability in the language model, and Q its probability with the phrases. The score is 0 for utterances
-    without phrases. With ``scores="all"``, the score is ln Q, for decoders without a language model. Threads that share
-    a tracker wait for each other.
+    is the probability of the word in the language model, and Q its probability with the phrases. The score is 0 for
+    utterances without phrases. With ``scores="all"``, the score is ln Q, for decoders without a language model. Threads
+    that share a tracker wait for each other.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class PointerTracker:
 
     @exclusive
     def clear(self) -> None:
-        """Forget all states."""
+        """Discard all states."""
         self._lm.release(np.array([slot for slot in self._slot if slot != NO_SLOT], np.int64))
         for of_states in (self._slot, self._origin, self._state, self._started):
             of_states.clear()

@@ -34,14 +34,14 @@ class _State(NamedTuple):
 
 
 class SpelledTracker:
-    """Track the unit histories of a decoder through a contextual grammar of words; has the interface of `Tracker`.
+    """Tracker of the unit histories of a decoder in a contextual grammar of words; it has the interface of `Tracker`.
 
-    A word is scored when the next word begins, or at the end. Until then its letters get a part of the boost that the
-    word would have if it continued a phrase; this partial boost is removed when the word is scored. The scores
-    of the units of a sentence therefore have the same sum as the scores of its words.
+    A word is scored when the next word begins, or at the end. Until then, its letters receive part of the boost that
+    the word would have if it continued a phrase; this partial boost is removed when the word is scored. The scores of
+    the units of a sentence therefore have the same sum as the scores of its words.
 
-    The vocabulary is open: words of phrases are added to it, even if the class model lacks them; all other words that
-    the class model lacks are scored as its ``<unk>``.
+    The vocabulary is open: words of phrases are added to it, even if they are unknown to the class model. All other
+        words that are unknown to the class model are scored as its ``<unk>``.
     """
 
     def __init__(
@@ -56,10 +56,10 @@ class SpelledTracker:
         """Create a tracker.
 
         Args:
-            spelling: How the decoder's units spell words.
+            spelling: Rule by which the decoder's units spell words.
             class_lm: N-gram model over words and classes (``@name``).  [default: phrases are only boosted]
-            options: Boosts and limits; ``unk_penalty`` is 0 by default, as the decoder scores the spelling.
-            lm_scale: Factor of the model's log-probabilities, but not of boosts.
+            options: Boosts and limits; ``unk_penalty`` is 0 by default, because the decoder scores the spelling.
+            lm_scale: Factor applied to the model's log-probabilities, but not to boosts.
             room: Number of phrase words that can be added to the words of the class model.
 
         Raises:
@@ -97,7 +97,7 @@ class SpelledTracker:
         self._ends: dict[int, tuple[_State | None, float]] = {}  # state -> the state with its word finished, score
 
     def clear(self) -> None:
-        """Forget all states, and phrase lists that are no longer in use."""
+        """Discard all states, and phrase lists that are no longer in use."""
         self._tracker.clear()
         self._forget()
         if self._words.room < self._room // 2:
@@ -163,7 +163,7 @@ class SpelledTracker:
         return self.spelling.words(units)
 
     def unspellable(self, lists: Sequence[PhraseList]) -> tuple[str, ...]:
-        """Return the distinct phrases that are never found, because the units cannot spell one of their words."""
+        """Return the distinct phrases that are never found because the units cannot spell one of their words."""
         classes = (members for phrases in lists for members in phrases.classes.values())
         texts = dict.fromkeys(phrase.text for members in classes for phrase in members)
         words = {word for text in texts for word in text.split()}

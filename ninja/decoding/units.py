@@ -41,7 +41,7 @@ def ctc_units(
     boundary: str | None = None,
     never: Iterable[str] = (),
 ) -> CtcUnits:
-    """Create the units of a model from the names of its columns.
+    """Create the units of a model from the names of the columns.
 
     Args:
         names: Names of the columns.
@@ -62,7 +62,8 @@ def ctc_units(
         raise OptionError(f"the blank is column {blank}, but there are only {len(names)} units")
     if boundary is not None and scheme != "letters":
         raise OptionError(
-            f"the boundary {boundary!r} can be used only with letters, as {scheme} mark the beginning of words; omit it"
+            f"the boundary {boundary!r} can be used only with letters, because {scheme} mark the beginning of words; "
+            "omit it"
         )
     text = list(names)
     kind = np.full(len(names), BEGINS if scheme == "words" else INSIDE, np.uint8)

@@ -1,4 +1,4 @@
-"""Comparison of lattices before and after rescoring with references."""
+"""Comparison of lattices before and after rescoring, using reference transcripts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """Compute the outcome of a lattice."""
+    """Function object that computes the outcome of a lattice."""
 
     references: Mapping[str, Sequence[str]]  # reference words by utterance id
     scales: Scales = Scales()
@@ -100,12 +100,12 @@ class Comparison:
 
     @property
     def gained(self) -> list[Utterance]:
-        """Utterances that have fewer errors after rescoring, sorted by decreasing gain, then in reference order."""
+        """Utterances with fewer errors after rescoring, sorted by decreasing gain, then in reference order."""
         return sorted((item for item in self.utterances if item.change < 0), key=lambda item: item.change)
 
     @property
     def lost(self) -> list[Utterance]:
-        """Utterances that have more errors after rescoring, sorted by decreasing loss, then in reference order."""
+        """Utterances with more errors after rescoring, sorted by decreasing loss, then in reference order."""
         return sorted((item for item in self.utterances if item.change > 0), key=lambda item: -item.change)
 
 
@@ -124,7 +124,7 @@ def compare(
         failed: Keys of the lattices that failed, before and after rescoring.
 
     Raises:
-        FormatError: No utterance is in all three inputs.
+        FormatError: No utterance occurs in all three inputs.
     """
     utterances = tuple(
         Utterance(key, tuple(reference), first, second, align(reference, first.words), align(reference, second.words))

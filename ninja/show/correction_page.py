@@ -1,4 +1,4 @@
-"""The page for the review of corrections."""
+"""Page for the review of corrections."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ninja.show.page import render
 def correction_page(changes: Sequence[Mapping[str, Any]], num_utterances: int) -> str:
     """Return an HTML page on which each correction can be accepted or rejected.
 
-    The page saves the decisions as JSON: ``{"accepted": [...], "rejected": [...], "undecided": [...]}``, lists of
-    changes.
+    The page saves the decisions as lists of changes in JSON: ``{"accepted": [...], "rejected": [...], "undecided":
+        [...]}``.
 
     Args:
         changes: Records of changes, see ``ninja.context.correction.report``.
-        num_utterances: Number of utterances, corrected or not.
+        num_utterances: Number of utterances, with and without corrections.
     """
     return render(
         "corrections.html",

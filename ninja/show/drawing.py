@@ -39,7 +39,7 @@ class ShowOptions:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Drawing:
-    """A lattice with the data of its drawing. Arrays with a value per arc or state cover all of them, drawn or not."""
+    """A lattice with the data of its drawing; arrays have a value for every arc or state, even if it is not drawn."""
 
     lattice: Lattice
     options: ShowOptions
@@ -163,7 +163,7 @@ def draw(lattice: Lattice, reference: Sequence[str] | None = None, options: Show
 
     Raises:
         LatticeError: No path leads from the start to a final state, or there is a reference, but no symbol table.
-        SymbolError: The symbol table lacks a word id.
+        SymbolError: A word id is not in the symbol table.
     """
     scales = options.scales
     best = best_path(lattice, scales)

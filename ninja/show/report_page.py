@@ -1,4 +1,4 @@
-"""The page that compares lattices before and after rescoring."""
+"""Page that compares lattices before and after rescoring."""
 
 from __future__ import annotations
 

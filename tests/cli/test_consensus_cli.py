@@ -181,7 +181,7 @@ def test_lattices_without_times_get_no_ctm(ninja, tmp_path):
             assert {line.split()[0] for line in out.splitlines()} == {"two"}
             assert "key 'one': the arcs have neither labels nor times" in err
         else:
-            assert "the lattice is not a single path; find the best path first (ninja 1best)" in err
+            assert "the lattice is not a single path; write its best path first (ninja 1best)" in err
 
 
 def test_confidence_is_the_gap_to_the_second_best(ninja, archives):

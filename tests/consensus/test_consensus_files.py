@@ -222,7 +222,7 @@ def test_ctm_of_a_lattice_without_times_is_refused() -> None:
     ],
 )
 def test_lattices_of_several_paths_are_refused(lattice: Lattice) -> None:
-    with pytest.raises(LatticeError, match=r"not a single path; find the best path first \(ninja 1best\)"):
+    with pytest.raises(LatticeError, match=r"not a single path; write its best path first \(ninja 1best\)"):
         path_ctm(lattice)
 
 

@@ -310,9 +310,9 @@ def test_a_narrow_ctc_beam_keeps_to_its_width_and_to_no_order_of_phrases(logprob
         ([[0.0, np.nan]], {}, ModelError, "the value of unit 1 in frame 0 is nan"),
         (np.log(np.full((1, 9), 1 / 9)), {}, ModelError, "the matrix has 9 columns, but there are 7 units"),
         (UNIFORM, {"lexicon": NO_LEXICON}, OptionError, "a lexicon cannot be used together with a tracker"),
-        (UNIFORM, {"tracker": None}, OptionError, "phrase lists need a tracker; pass one"),
+        (UNIFORM, {"tracker": None}, OptionError, "phrase lists require a tracker; pass a tracker"),
         (UNIFORM, {"tracker": None, "lists": (), "options": CtcOptions(length_reward=1)}, OptionError,
-         "length_reward needs a tracker"),
+         "length_reward requires a tracker"),
     ],
 )  # fmt: skip
 def test_a_ctc_search_with_a_tracker_refuses_bad_input(logprob, options, error, message):

@@ -297,7 +297,7 @@ def test_lexicons_that_the_units_cannot_spell_are_refused(tmp_path):
         read_ctc_lexicon(path, LETTERS)
     with pytest.raises(SymbolError, match="in the spelling of 'x', '▁a' cannot be unit"):
         ctc_lexicon([("x", ["b", "▁a"])], PIECES)
-    with pytest.raises(FormatError, match="the lexicon has no words"):
+    with pytest.raises(FormatError, match="the lexicon contains no words"):
         ctc_lexicon([], LETTERS)
 
 

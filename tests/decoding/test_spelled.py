@@ -261,7 +261,7 @@ def test_spelled_tracker_refuses_words_it_cannot_follow(shape):
 
 def test_words_of_phrases_need_room():
     tracker = SpelledTracker(LETTERS, room=2)
-    with pytest.raises(OptionError, match="cannot add 3 words, as only 2 ids are free"):
+    with pytest.raises(OptionError, match="cannot add 3 words; only 2 ids are free"):
         tracker.start([names("tom chen", "al")])
 
 
