@@ -44,8 +44,8 @@ def align(lattices not None, object known not None, bint by_phone, bint reorder,
     """Align a lattice, or all lattices of a batch, with the fast aligner.
 
     Returns:
-        The aligned lattices; None if a lattice needs the general aligner, or has invalid or no labels; False if a limit
-        is exceeded.
+        The aligned lattices; None if a lattice requires the general aligner, or has invalid labels or no labels; False
+        if a limit is exceeded.
     """
     cdef Items single, results
     cdef Items* items = items_in(lattices, single, Lattice)
@@ -66,8 +66,8 @@ def align_generally(object lattice not None, object known not None, bint by_phon
                     int64_t max_labels, *, bint epsilons=False):
     """Align any lattice with the general aligner.
 
-    With `epsilons`, input arcs are kept as epsilons, as in Kaldi. Otherwise, only the better one of arcs with the same
-    word and destination is kept.
+    With `epsilons`, input arcs are kept as epsilons, as in Kaldi. Otherwise, only the best of several arcs with the
+    same word and destination is kept.
 
     Returns:
         (the aligned lattice, AlignFault or 0), or None if a limit is exceeded.

@@ -22,13 +22,14 @@ def decode_mbr(
     If the number of states times the number of words exceeds `whole_words`, a state is compared with at least
     `least_words` words on both sides of its time, and with more words up to a total of `most_words` pairs. `forms` is
     None, or a pair: the indices of the lattices whose arcs have written forms, int64, ascending; and the form of each
-    arc of these lattices, int32: a word id above 0, a negative number for a part of a word, or 0 for none.
+    arc of these lattices, int32: a word id above 0, a negative number for a part of a word, or 0 for an arc without a
+        form.
 
     Returns:
         The index of the first lattice without a path or with inconsistent times, or -1; the fields of ``Consensus``,
         concatenated over all lattices, in three groups with the offsets of each lattice (words, bins, entries); and
         (bayes_risk, rounds, touches_band), each [num_lattices]. With `forms`, also the entry of each word of those
-        lattices, or -1 - bin without an entry; the most probable form of each entry, and the most probable one that is
+        lattices, or -1 - bin without an entry; the most probable form of each entry, and its most probable form that is
         a whole word (0 = none); and the most probable word without lexical words in each bin (0 = none), its posterior
         and its times.
     """

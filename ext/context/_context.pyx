@@ -28,7 +28,7 @@ cdef class Phrases:
         arc_begin: int64 [states + 1].
         word, dst: int32 [arcs]; the arcs of each state are sorted by word.
         bonus: float32 [arcs], in units of the boost of one word.
-        final_bonus: float32 [states], in the same units; NaN if no phrase ends.
+        final_bonus: float32 [states], in the same units; NaN for states in which no phrase ends.
     """
 
     cdef c.Phrases phrases
@@ -84,7 +84,7 @@ cdef c.BoundModel bound(model, words, costs, int32_t eos, np.npy_intp num_symbol
 
 
 cdef class Tracker:
-    """Numbered token sets.
+    """Numbered sets of tokens of a contextual grammar.
 
     Args:
         no_word: Whether each symbol is not a word, uint8 [symbols].
@@ -92,7 +92,7 @@ cdef class Tracker:
         class_word: The model's word of each symbol, int32 [symbols].
         class_cost: Additional cost of each symbol, float32 [symbols].
         class_eos: The model's </s>.
-        old_model, old_word, old_cost, old_eos: The same for the old model.
+        old_model, old_word, old_cost, old_eos: The corresponding values for the old model.
         scale, class_share, class_boost, keyword_boost, max_tokens: See ``c.ContextOptions``.
     """
 
@@ -122,11 +122,11 @@ cdef class Tracker:
         self.lists = []
 
     def start(self, list lists not None, list unwanted not None):
-        """Return the set before the first word of an utterance with these lists.
+        """Return the set of tokens before the first word of an utterance with these lists.
 
         Args:
             lists: (Phrases, word of the class model or -1) of each list.
-            unwanted: Phrases that are unwanted.
+            unwanted: Phrases that are suppressed.
         """
         cdef c.UtteranceLists utterance
         cdef c.PhraseList entry

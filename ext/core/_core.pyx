@@ -61,7 +61,7 @@ cdef class WordTrie:
         return node
 
     def add_trie(self, parent not None, word not None, int32_t below=-1):
-        """Add the nodes of another trie below a node, and return the new node of each, int32 [num_nodes].
+        """Add the nodes of another trie below a node, and return their new numbers, int32 [num_nodes].
 
         `parent` and `word` are int32 [num_nodes]; parent -1 is the empty prefix, which becomes the node `below`.
         Parents must precede their children.
@@ -225,7 +225,7 @@ cdef inline bint is_plain(str word) noexcept:
 
 
 def irregular_words(words not None):
-    """Return the index and the text of each word that is not only small letters and apostrophes.
+    """Return the index and the text of each word that contains other characters than small letters and apostrophes.
 
     Args:
         words: Strings.
@@ -248,7 +248,7 @@ def form_words(
     bint all,
     bint labels,
 ):
-    """Replace the words of lattices by the numbers of their lexical words.
+    """Replace the words of lattices with the numbers of their lexical words.
 
     Args:
         code: Code of each word, int32 [size]: the number of its lexical word; 0 for none, -1 if it is unknown, and -2
@@ -304,7 +304,7 @@ def arc_forms(lattices not None, type lattice_type not None, object items not No
 def written_arcs(object items not None, size_t number):
     """Return the written arc of each arc of a lexical lattice, or None if the two lattices have the same arcs.
 
-    Arcs of the second and later words of a form have -1 - the written arc.
+    Arcs of the second and later words of a form have the value -1 - (written arc).
     """
     cdef Item* item = &items_of(items)[0][number]
     if item.written_arc.get() == NULL:

@@ -57,7 +57,7 @@ cdef class _Array:
 
 
 class Unread(Lattice):
-    """A lattice of a file that is checked, and becomes a plain ``Lattice``, on first use of its arrays.
+    """A lattice in a file, which is checked and becomes a plain ``Lattice`` when its arrays are first used.
 
     Until then, the slots of ``arc_begin`` and ``dst`` contain its columns and its row number.
     """
@@ -86,7 +86,7 @@ for _slot in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, _TIME):
 
 
 cdef inline object _view(object column, np.npy_intp first, np.npy_intp length):
-    """Return a read-only view of a part of a column, which keeps the column alive."""
+    """Return a read-only view of a slice of a column; the view keeps the column alive."""
     cdef np.ndarray whole = <np.ndarray>column
     cdef char* at = <char*>np.PyArray_DATA(whole) + first * np.PyArray_ITEMSIZE(whole)
     cdef object array = np.PyArray_New(
@@ -108,7 +108,7 @@ cdef struct Piece:
 
 
 cdef object _crc32(const Piece* piece, int count):
-    """Return the CRC-32 of concatenated pieces; small pieces are first copied to a buffer, to save calls."""
+    """Return the CRC-32 of concatenated buffers; small buffers are first copied to one buffer, to save calls."""
     cdef char gathered[_GATHERED]  # a local buffer, as other threads run meanwhile
     cdef Py_ssize_t held = 0
     cdef object found = 0

@@ -87,7 +87,8 @@ def read_slf(bytes content not None, str path, str key, *, double frame_shift, i
         words: Position of words at their nodes: 0 as in the file, 1 they begin there, 2 they end there.
         fold: Links into the end that become final costs: 0 none, 1 links of null words, 2 also links of silence.
         costs: ``(field, item or -1, is acoustic)`` of each cost.
-        missing_score: Natural-log score of links without a score that other links have; None to reject such links.
+        missing_score: Natural-log score of links without a score if other links have this score; None to reject such
+            links.
         silent: Words that are read as epsilon.
         null: Names of the null word.
 
@@ -120,7 +121,7 @@ def read_sphinx(bytes content not None, str path, str key, *, double base, cbool
     """Read the bytes of a Sphinx lattice.
 
     Args:
-        base: Base of the logarithms if it is not in the file; 0 if such a file is an error.
+        base: Base of the logarithms if the file does not specify it; 0 to reject such a file.
         bracketed: Whether words in [] or ++ are silence.
         silent: Words that are read as epsilon.
     """
@@ -222,7 +223,7 @@ def read_fst_text(bytes content not None, int64_t line, *, bint acceptor, bint s
         and 5 if an arc enters a state without a line. Otherwise (0, -1, b"", 0, machine) with the machine (labels, ids,
         arc_begin, dst, label, cost, final_cost): the distinct output labels with their first lines, empty if they are
         integers and `spelled` is false; their integers after a 0, int32 [labels + 1], or None if one is not an integer;
-        and as label of an arc the index into these, from 1.
+        and as label of each arc the 1-based index of its output label.
     """
     cdef const char* begin = PyBytes_AS_STRING(content)
     cdef int64_t size = len(content)

@@ -76,8 +76,8 @@ cdef class FileBatches:
     Args:
         path: Name of the file, for messages.
         file: File descriptor, which is closed at the end.
-        begin, end: Byte range of an archive, or of a part of one.
-        known: As for ``TableReader``.
+        begin, end: Byte range of an archive, or of a part of an archive.
+        known: See ``TableReader``.
         chunk: Number of bytes per read.
         ahead: Maximum number of bytes read ahead (or one batch).
         largest: Maximum number of bytes of an entry.
@@ -219,7 +219,7 @@ cdef class TableReader:
         return window
 
     def parse(self, int64_t bytes_behind):
-        """Return the items of all complete entries, and ``(number of items before it, error)`` for each invalid one.
+        """Return the items of all complete entries, and ``(number of items before it, error)`` for each invalid entry.
 
         Args:
             bytes_behind: Number of bytes of the file after the window; a very large number if unknown.

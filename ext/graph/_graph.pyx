@@ -136,7 +136,7 @@ def best_words(batch not None, scales not None):
 def nbest(lattices not None, int64_t n, scales not None, compared=None):
     """Return the n best paths of a lattice; for a batch, all paths as lattices.
 
-    Paths are compared by the words of the items `compared`, by default those of the lattices.
+    Paths are compared by the words of the items `compared`, by default the words of the lattices.
     """
     cdef Items single
     cdef Items* items = items_in(lattices, single, Lattice)
@@ -206,7 +206,7 @@ def oracle(lattices not None, words not None, begin not None, int64_t whole_cell
 
     If a table has more than `whole_cells`, states are compared with at least `least_words` words on both sides of their
     position, and with more while the table has at most `most_cells`. References are compared with the words of the
-    items `compared`, by default with those of the lattices.
+    items `compared`, by default with the words of the lattices.
 
     Returns:
         Index of the first lattice without a path, or -1; (substitutions, insertions, deletions, touches_band), each
@@ -425,7 +425,7 @@ def align_words(
     const int32_t[::1] reference not None, const int32_t[::1] hypothesis not None,
     int64_t insertion, int64_t deletion, int64_t substitution,
 ):
-    """Return the aligned positions in the reference and in the hypothesis, int32 [pairs], -1 if one has no word."""
+    """Return the aligned positions in the reference and in the hypothesis, int32 [pairs], -1 for no word."""
     cdef int64_t rows = reference.shape[0]
     cdef int64_t columns = hypothesis.shape[0]
     cdef const int32_t* first = &reference[0] if rows > 0 else NULL

@@ -103,7 +103,7 @@ cdef class Model:
 
 
 cdef class ArpaReader:
-    """Parser of an ARPA file that is passed in pieces."""
+    """Parser of an ARPA file, which accepts the file in chunks."""
 
     cdef unique_ptr[c.ArpaReader] reader
     cdef object path
@@ -157,7 +157,7 @@ def read_const_arpa(bytes content not None, str path not None):
 
     Returns:
         (model, the file's id of each word of the model, int32 [num_words], ascending; and the model's ids of <s>, </s>
-        and <unk>, -1 if it lacks them).
+        and <unk>, or -1).
     """
     cdef const char* at = PyBytes_AS_STRING(content)
     cdef int64_t size = len(content)

@@ -152,7 +152,7 @@ cdef class Product:
             self.bias.assign(&bias[0], &bias[0] + self.num_outputs)
 
     def __call__(self, const float[:, :] rows not None, const int64_t[::1] row=None):
-        """Return the products of rows, or of those numbered by `row`, float32 [n, outputs].
+        """Return the products of all rows, or of the rows numbered by `row`, float32 [n, outputs].
 
         Rows are float32 [rows, inputs] with any row stride, and their numbers int64 [n].
         """
@@ -182,7 +182,7 @@ cdef class Product:
 
 
 def silu(float[::1] x not None):
-    """Replace each number x by x / (1 + e^-x)."""
+    """Replace each number x with x / (1 + e^-x)."""
     cdef int64_t size = x.shape[0]
     if size:
         with nogil:
@@ -237,9 +237,9 @@ def word_scores(
 
 
 def scatter_rows(list pieces, const int64_t[::1] slots, float[:, ::1] slab):
-    """Write rows, given as pieces to concatenate, into the rows of a slab.
+    """Concatenate matrices horizontally, and write their rows into the rows of a slab.
 
-    Row i of the pieces, float32 [n, width] each with any row stride, becomes row slots[i], int64 [n], of the slab,
+    Row i of the matrices, float32 [n, width] each with any row stride, becomes row slots[i], int64 [n], of the slab,
     float32 [slots, sum of widths].
     """
     cdef int64_t num_rows = slots.shape[0], width = 0, row
@@ -272,7 +272,7 @@ def sampled_softmax(
     float self_normalize,
     float[::1] offset_slope not None,
 ):
-    """Replace scores, bfloat16, by the gradients of a sampled softmax, and add their sums to `offset_slope`.
+    """Replace scores, bfloat16, with the gradients of a sampled softmax, and add their sums to `offset_slope`.
 
     Returns:
         Log-normalisers, and gradients with respect to the scores of the targets, float32 [n] each; see

@@ -22,7 +22,7 @@ TOO_LARGE = <int>c.SearchStatus.kTooLarge
 
 
 cdef class Expander:
-    """Searches of the lattices in flight in one half of a batch."""
+    """Searches of the lattices that are being processed in one half of a batch."""
 
     cdef unique_ptr[c.Expander] engine
     cdef dict entries  # ticket -> (lattice, lm_word, extra), whose arrays the engine borrows
@@ -82,7 +82,7 @@ cdef class Expander:
         return states
 
     def stop(self, int32_t ticket):
-        """End a running search with its best hypothesis, completed by the first pass; return False if there is none."""
+        """End a running search with its best hypothesis, completed by the first pass; return False if it has none."""
         cdef cbool has_answer
         with nogil:
             has_answer = self.engine.get().stop(ticket)
@@ -116,7 +116,7 @@ cdef class Expander:
         return lattice_of_copies(self.entries[ticket][0], copies, _new(Lattice), _SLOTS)
 
     def replaced(self, int32_t ticket):
-        """Return the new (graph, final_graph) costs of the searched lattice; +inf if no path of the result uses it."""
+        """Return the new (graph, final_graph) costs of the searched lattice; +inf for arcs on no path of the result."""
         source = self.entries[ticket][0]
         cdef Arcs arcs = arcs_of(source)
         graph = new_array(arcs.num_arcs, np.NPY_FLOAT32)
@@ -181,7 +181,7 @@ def prefixes(lattice not None, lm_word not None, int32_t eos, *, double acoustic
 
 
 def sentence_costs(lattice not None, word not None, begin not None, double acoustic_scale, double word_penalty):
-    """Return the graph and acoustic cost of the best path of each word sequence, float64 [sequences]; +inf if none.
+    """Return the graph and acoustic cost of the best path of each word sequence, float64 [sequences], or +inf.
 
     Sequence s is ``word[begin[s] : begin[s + 1]]``; word is int32 [words], begin int64 [sequences + 1].
     """
@@ -201,7 +201,7 @@ def sentence_costs(lattice not None, word not None, begin not None, double acous
 
 def replaced(lattice not None, state_map not None, arc_begin not None, dst not None, arc_map not None,
              graph not None, final_graph not None, double acoustic_scale, double word_penalty):
-    """Return the (graph, final_graph) costs of a lattice, taken from its unfolded copy; +inf if there are none."""
+    """Return the (graph, final_graph) costs of a lattice, taken from its unfolded copy, or +inf if not in the copy."""
     cdef Arcs arcs = arcs_of(lattice)
     cdef np.npy_intp num_states = np.PyArray_SIZE(<np.ndarray>state_map)
     cdef np.npy_intp num_arcs = np.PyArray_SIZE(<np.ndarray>dst)

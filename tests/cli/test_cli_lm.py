@@ -253,7 +253,8 @@ def test_an_oov_score_out_of_range_is_refused(ninja, closed, score):
 def test_a_text_without_keys_is_noticed(ninja, bed, tmp_path):
     (tmp_path / "alike").write_text("the a\nthe b\n")
     (tmp_path / "known").write_text("a b\nb a\nzebra b\n")
-    for name, why in (("alike", "several lines begin with 'the'"), ("known", "2 of 3 keys are words in the vocabulary")):
+    reasons = {"alike": "several lines begin with 'the'", "known": "2 of 3 keys are words in the vocabulary"}
+    for name, why in reasons.items():
         code, _, errors = ninja("lm", "score", bed / "rnnlm", tmp_path / name)
         assert code == 0
         assert f"{why}; use --no-keys" in errors.splitlines()[0]
