@@ -163,7 +163,7 @@ def test_a_file_that_is_no_text_is_named_by_what_it_is(bed: Path, ninja, content
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (WORDS.encode(), "this looks like a symbol table, not lattices; use --words"),
+        (WORDS.encode(), "this looks like a symbol table, not lattices; pass it with --words"),
         (b"u1 hello there\nu2 the cat\n", "this looks like transcripts, not lattices; are two arguments swapped?"),
         (b"\\data\\\nngram 1=3\n", "a language model in ARPA format, not lattices; use --rnnlm"),
         (b"\x89PNG\r\n\x1a\n", "this is a picture, not lattices"),
