@@ -1,9 +1,10 @@
 """Lattice file formats, which are detected by content.
 
-``read_X(content, key, path, words, options)`` reads one lattice. It takes the decompressed bytes of a file, the
-utterance id of the lattice, the file name for messages, a symbol table that must contain the words of the file, and the
-options of the format. The default symbol table is a new one with the words of the file, in which epsilon is 0. Readers
-of several lattices take a whole file, or blocks of complete lines, and yield each lattice or its error.
+``read_X(content, key, path, words, options)`` reads one lattice. Its arguments are the decompressed bytes of a file,
+the utterance id of the lattice, the file name for messages, a symbol table that must contain the words of the file, and
+the options of the format. By default, a new symbol table is created from the words of the file, in which epsilon is 0.
+Readers of several lattices accept a whole file, or blocks of complete lines, and yield each lattice or its error.
 
-``write_X(lattice, words, options, encoding)`` takes the symbol table of the words, by default that of the lattice.
+``write_X(lattice, words, options, encoding)`` encodes one lattice. By default, `words` is the symbol table of the
+lattice.
 """

@@ -1,4 +1,4 @@
-"""Access to the content of a file, as a whole, in blocks of lines or in a window; conversion of its words to ids."""
+"""Access to the content of a file as a whole, in blocks of lines, or in a window; conversion of words to ids."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Content:
     Args:
         stream: The file, positioned at its start.
         path: File name; "-" is standard input.
-        late: Allow readers to check a lattice, and raise its error, only when it is first used.
+        late: Whether readers may check a lattice, and raise its error, only when the lattice is first used.
     """
 
     def __init__(self, stream: Stream, path: str, *, late: bool = False) -> None:
@@ -84,7 +84,10 @@ class Content:
         return self._whole
 
     def first_lines(self) -> bytes:
-        """Return the first complete lines without consuming them; b"" for a file below 1 MB or lines above 64 MB."""
+        """Return the first complete lines without consuming them; b"" for a file below 1 MB or lines above 64 MB.
+
+        The second limit applies to the first four lines together.
+        """
         size = CHUNK
         while size <= LARGEST_HEAD and len(head := self.stream.head(size)) == size:
             if head.count(b"\n") >= FIRST_LINES:
@@ -193,7 +196,7 @@ def keyed(results: Iterable[Lattice | NinjaError]) -> Iterator[Entry]:
 
 
 def is_list(head: bytes) -> bool:
-    """Return whether most of the first lines of a file name existing files."""
+    """Return whether most of the first lines of a file are names of existing files."""
     rows = first_rows(head)
     return 2 * sum(map(names_file, rows)) >= len(rows) > 0
 
@@ -212,7 +215,7 @@ def first_rows(head: bytes) -> list[bytes]:
 
 
 def names_file(name: bytes) -> bool:
-    """Return whether a line of a list names an existing file; any URL without white space counts as a file."""
+    """Return whether a line of a file list is the name of an existing file, or a URL without white space."""
     if len(name) > _LONGEST_NAME:
         return False
     return os.path.isfile(name) or (is_remote(os.fsdecode(name)) and len(name.split()) == 1)
@@ -224,7 +227,7 @@ LEAST = 64  # minimum number of bytes by which a window grows; readers never loo
 
 
 def numbered_lines(content: Pieces) -> Iterator[tuple[int, bytes, bool]]:
-    """Yield the 1-based number of each line, the line without its newline, and whether it had a newline."""
+    """Yield the 1-based number of each line, the line without its newline, and whether it ended with a newline."""
     number = 0
     for block in _pieces(content):
         lines = block.split(b"\n")
@@ -237,7 +240,7 @@ def numbered_lines(content: Pieces) -> Iterator[tuple[int, bytes, bool]]:
 
 
 class Window:
-    """A window on a file, which grows at its end and drops the bytes before the next entry.
+    """A window into a file, which grows at its end and drops the bytes before the next entry.
 
     Args:
         pieces: The content of the file, in pieces of any size.
@@ -250,7 +253,7 @@ class Window:
         self._pieces = iter(_pieces(pieces))
 
     def grow(self) -> bool:
-        """Drop the bytes before the next entry, and read at least as many as remain; return False at the end."""
+        """Drop the bytes before the next entry, and at least double the remaining bytes; return False at the end."""
         size, least = 0, max(len(self.content) - self.at, LEAST)
         pieces: list[bytes] = []
         while size < least and (piece := next(self._pieces, None)) is not None:
@@ -294,7 +297,7 @@ def check_choice(name: str, value: str, *allowed: str) -> None:
 
 
 class Naming(NamedTuple):
-    """Converter of the words of a file to ids; errors name the lattice and the file."""
+    """Converter of the words of a file to ids; errors contain the key of the lattice and the file name."""
 
     key: str
     path: str | None
@@ -363,7 +366,7 @@ class Naming(NamedTuple):
 
 
 def first_line(head: bytes) -> bytes:
-    """Return the first line that is neither empty nor a '#' comment, stripped; b"" if there is none."""
+    """Return the first line that is neither empty nor a '#' comment, stripped; b"" if there is no such line."""
     begin = 0
     while begin < len(head):
         end = head.find(b"\n", begin)

@@ -1,4 +1,4 @@
-"""The registry of file formats and their options, for detection, ``--from``, names of outputs, ``--to`` and help."""
+"""Registry of file formats and their options, used for detection, ``--from``, ``--to``, output names, and help."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class Encoder(Protocol):
 
 @runtime_checkable
 class NotingEncoder(Encoder, Protocol):
-    """An encoder that has messages for the user."""
+    """An encoder that returns messages for the user."""
 
     def notes(self) -> list[str]:
         """Return the messages; called when the file is complete."""
@@ -135,7 +135,7 @@ class NotingEncoder(Encoder, Protocol):
 class Write(NamedTuple):
     """The writer of a format.
 
-    One of the first three fields is set, except for Kaldi archives, because these can be resumed.
+    One of the first three fields is set, except for Kaldi archives, which have a separate writer that can resume them.
     """
 
     encode: Callable[[Any, WriteSettings], bytes] | None = None  # for formats whose files are concatenated entries
@@ -195,7 +195,7 @@ class Reader(NamedTuple):
 
         Args:
             content: The file.
-            words: Symbol table that must have the words.  [default: a new table of the words in the file]
+            words: Symbol table that must contain the words.  [default: a new table of the words in the file]
 
         Raises:
             NinjaError: The rest of the file cannot be read.
@@ -219,10 +219,10 @@ def formats_of(name: str) -> tuple[Format, ...]:
 
 
 def by_name(name: str, purpose: Literal["read", "write"]) -> Format:
-    """Return the format that has the given name or alias.
+    """Return the format with the given name or alias.
 
     Raises:
-        OptionError: There is no such format, or it cannot be read or written.
+        OptionError: The format does not exist, or does not support the purpose.
     """
     known = []
     for format in formats():
@@ -230,13 +230,14 @@ def by_name(name: str, purpose: Literal["read", "write"]) -> Format:
             if name == format.name or name in format.aliases:
                 return format
             known.append(format.name)
-    raise OptionError(f"there is no format {name!r} to {purpose}; available formats: {', '.join(known)}")
+    direction = "input" if purpose == "read" else "output"
+    raise OptionError(f"unknown {direction} format {name!r}; available formats: {', '.join(known)}")
 
 
 def by_extension(path: str | os.PathLike[str]) -> list[Format]:
     """Return the formats with the longest extension that matches a file name, ignoring ``.gz``.
 
-    Formats that only rewrite files are not returned, because they share the extensions of others.
+    Formats that only rewrite files are not returned, because they share the extensions of other formats.
     """
     base = os.path.basename(os.fspath(path).rstrip(os.sep)).removesuffix(".gz").lower()
     if "." not in base:
@@ -257,21 +258,21 @@ def by_mark(head: bytes) -> Format | None:
     """Return the first format whose `mark` matches, or None.
 
     Args:
-        head: The first ``HEAD`` decompressed bytes of the file, or all if it has fewer.
+        head: The first ``HEAD`` decompressed bytes of the file, or all bytes of a shorter file.
     """
     head = head.removeprefix(BOM)
     return next((format for format in formats() if format.mark is not None and format.mark(head)), None)
 
 
 def detect(head: bytes, name: str) -> Format | None:
-    """Detect the format of a file from its first bytes, else from its extension; return None if it is unknown.
+    """Detect the format of a file from its first bytes, or else from its extension; return None if it is unknown.
 
     Args:
-        head: The first ``HEAD`` decompressed bytes of the file, or all if it has fewer.
+        head: The first ``HEAD`` decompressed bytes of the file, or all bytes of a shorter file.
         name: File name.
 
     Raises:
-        FormatError: The file has a known but unsupported format, such as bzip2.
+        FormatError: The file is in a known but unsupported format, such as bzip2.
     """
     if (marked := by_mark(head)) is not None:
         return marked
@@ -282,7 +283,7 @@ def detect(head: bytes, name: str) -> Format | None:
 
 
 def of_folder(path: str, encoding: str = "utf-8") -> Reader | None:
-    """Return the reader for a folder that is one source, or None if its files are separate sources."""
+    """Return the reader for a folder that is a single source, or None if its files are separate sources."""
     with os.scandir(path) as entries:
         if not any(entry.is_dir() for entry in entries):
             return None
@@ -304,7 +305,7 @@ class OutputFormat(NamedTuple):
     """The name of an output, resolved to its files and format."""
 
     name: str
-    to: str | None  # format with its options, as the user named it
+    to: str | None  # format with its options, as the user specified it
     target: Target
     format: Format
     options: Mapping[str, str]
@@ -354,7 +355,7 @@ def _by_extension(name: str | os.PathLike[str], place: Target) -> Format:
         names = [format.name for format in writable]
         choices = " or ".join(f"to={name!r}" for name in names)
         flags = ", ".join(f"--to {name}" for name in names)
-        raise OptionError(f"{path!r}: the extension is that of {' and '.join(names)}; use {choices} ({flags})")
+        raise OptionError(f"{path!r}: the extension belongs to {' and '.join(names)}; use {choices} ({flags})")
     if writable:
         return writable[0]
     if formats:
@@ -394,7 +395,7 @@ def fill_options(
     """
     if options is None:
         if values:
-            raise OptionError(f"{name} has no option {next(iter(values))!r}; it has no options")
+            raise OptionError(f"{name} has no option {next(iter(values))!r}; remove the option")
         return None
     fields = {field.name for field in dataclasses.fields(typing.cast(Any, options))}
     kinds = typing.get_type_hints(options) if values else {}  # slower than reading a small lattice

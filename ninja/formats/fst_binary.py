@@ -1,4 +1,4 @@
-"""OpenFst's binary files, with the arc types standard, log and log64; vector and const FSTs can be read."""
+"""OpenFst's binary files with the arc types standard, log and log64; vector and const FSTs can be read."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def read_fst(content: bytes, key: str, path: str | None = None, options: Openfst
     """Read a lattice from the bytes of an OpenFst file.
 
     By default, output labels become the words, and input labels are dropped. Weights become graph costs, and acoustic
-    costs are 0. An output symbol table in the file becomes that of the lattice; so does an input symbol table if both
-    labels of every arc are equal. Arcs of infinite weight (the zero of the semiring) are dropped.
+    costs are 0. An output symbol table in the file becomes the symbol table of the lattice; so does an input symbol
+    table if both labels of every arc are equal. Arcs of infinite weight (the zero of the semiring) are dropped.
 
     Raises:
         FormatError: The file is not a vector or const FST with the arc type standard, log or log64, is damaged, is
@@ -173,7 +173,7 @@ def _refuse_large(cost: Float64, arc_type: ArcType, name: Callable[[int], str], 
 
 
 def _symbols_image(lattice: Lattice, symbols: SymbolTable) -> bytes:
-    """Encode a symbol table as OpenFst does, after checking that it has all words of a lattice.
+    """Encode a symbol table as OpenFst does, after checking that it contains all words of a lattice.
 
     Source: OpenFst 1.8.4, symbol-table.cc (SymbolTableImpl::Write).
     """
@@ -226,7 +226,9 @@ def _encode(lattice: Lattice, settings: WriteSettings) -> bytes:
     if options.symbols:
         symbols = lattice.words if settings.words is None else settings.words
         if symbols is None:
-            raise SymbolError("symbols=true needs the symbol table of the words; specify it (--words)", key=lattice.key)
+            raise SymbolError(
+                "symbols=true requires the symbol table of the words; set it with --words", key=lattice.key
+            )
     return write_fst(lattice, options.arc_type, options.costs, options.acoustic_scale, symbols)
 
 

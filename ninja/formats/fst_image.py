@@ -1,4 +1,4 @@
-"""Conversion between ``Fst`` and OpenFst's binary images: vector and const FSTs; arc types standard, log, log64."""
+"""Conversion between ``Fst`` and OpenFst's binary images of vector and const FSTs (standard, log and log64)."""
 
 from __future__ import annotations
 

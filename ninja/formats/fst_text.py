@@ -104,7 +104,7 @@ def _error(fault: int, line: int, field: bytes, count: int, naming: Naming, kind
     if fault == _EMPTY:
         return LatticeError("the FST is empty: it has no states", naming.path, key=naming.key)
     if fault == _FIELDS:
-        message = f"the line has {count} fields, but neither an arc nor a final state of {kind} has as many"
+        message = f"the line has {count} fields, but no arc or final state of {kind} has this number of fields"
     elif fault == _LOST:
         message = f"state {field.decode()} has no line; is the file truncated? A dead end needs a line 'STATE Infinity'"
     else:
@@ -151,7 +151,7 @@ def _ids(
         for label, line in labels:
             if options.labels == "auto" and naming.words is None and _DECIMAL.fullmatch(label):
                 message = (
-                    f"{_shown(label)} is not a label; the line may lack a label. For words, "
+                    f"{_shown(label)} is not a label; is the label missing? If it is a word, "
                     "specify fst-text:labels=words"
                 )
                 raise FormatError(message, naming.path, key=naming.key, line=line)
@@ -187,8 +187,8 @@ def write_fst_text(
 ) -> bytes:
     """Encode a lattice as an FST in text format: a word acceptor with one cost per arc, without alignments or times.
 
-    Weights are written with the fewest digits that read back as the same cost. As in fstprint, a weight of 0 is
-    omitted.
+    Weights are written as the shortest decimal numbers that are read back as the same cost. As in fstprint, a weight of
+    0 is omitted.
 
     Source: OpenFst 1.8.4, script/print-impl.h (FstPrinter).
     """
@@ -222,7 +222,7 @@ def write_fst_text(
 
 
 def _digits(cost: npt.NDArray[np.float64]) -> list[str]:
-    """Return each cost with a tab before it, or an empty string if it is 0."""
+    """Return each cost preceded by a tab, or an empty string if the cost is 0."""
     return [f"\t{value!s}" if value else "" for value in cost.astype(np.float32)]
 
 
@@ -248,7 +248,7 @@ def all_fst_text(head: bytes) -> bool:
 
 
 def _fits(fields: list[bytes]) -> bool:
-    """Return whether the fields of a line may be an arc or a final state."""
+    """Return whether the fields of a line can be an arc or a final state."""
     if not _STATE_ID.fullmatch(fields[0]) or len(fields) > 5:
         return False
     if len(fields) <= 2:

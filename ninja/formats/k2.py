@@ -53,12 +53,14 @@ def read_k2s(
     options: K2Options = K2Options(),
     key_of: Callable[[int], str] = str,
 ) -> Iterator[Lattice | NinjaError]:
-    """Read all lattices of a k2 file. The file of a ``Path`` is mapped, and must not change while lattices are in use.
+    """Read all lattices of a k2 file.
+
+    If `content` is a path, the file is memory-mapped, and must not change while its lattices are in use.
 
     Costs are negated scores: lm_scores become the graph cost, and the rest of the score becomes the acoustic cost. Arcs
     into the final state become final costs. If states are not in topological order, the reachable ones are sorted. An
     arc with several words (ragged aux_labels) becomes several arcs; the first one has the costs. Keys come from
-    Ninja's attribute, else from ``key_of``, which is called with the 1-based number of the FSA.
+    Ninja's attribute, or else from ``key_of``, which is called with the 1-based number of the FSA.
 
     Raises:
         FormatError: The file is not a k2 file, is damaged, or contains objects other than tensors, numbers, strings and
@@ -108,7 +110,7 @@ class _Reader:
         self._options = options
         aux = machines.attributes.get("aux_labels")
         if options.words == "aux_labels" and aux is None:
-            raise FormatError("the file has no aux_labels; to read the labels as words, use words=labels", path)
+            raise FormatError("the file has no aux_labels; use words=labels to read the labels as words", path)
         self.extras = _read_extras(machines, path)
         self._from_labels = aux is None or options.words == "labels"
         self._machines, self._word = k2_file.one_word_each(machines, None if self._from_labels else aux, path)
@@ -225,7 +227,7 @@ def k2_attributes(lattices: Sequence[Lattice]) -> dict[str, npt.NDArray[Any]]:
     """Convert lattices to the arrays of an FsaVec, with the names in ``k2.Fsa.from_dict``; see `K2Encoder`.
 
     Raises:
-        LatticeError: A lattice has no final state, or costs or counts exceed the types of k2.
+        LatticeError: A lattice has no final state, or costs or counts exceed the range of the types of k2.
     """
     arcs, columns = _joined(lattices, [_arcs(lattice) for lattice in lattices])
     return {"arcs": arcs, **columns}
@@ -270,7 +272,7 @@ class _Extras:
     time: Int32  # [total number of states]; empty if no lattice has times
 
     def fits(self, number: int, arrays: _formats.K2Arrays) -> bool:
-        """Return whether a lattice has as many arcs and states as when it was written."""
+        """Return whether a lattice still has the number of arcs and states with which it was written."""
         arcs = self.arc_first[number + 1] - self.arc_first[number]
         states = self.state_first[number + 1] - self.state_first[number]
         return bool(len(arrays[1]) == arcs and len(arrays[5]) == states)
@@ -319,7 +321,7 @@ def _extras(lattices: Sequence[Lattice], arcs: Int32) -> dict[str, Any]:
 
 
 def _read_extras(machines: Machines, path: str | None) -> _Extras | None:
-    """Return Ninja's attribute of a file, or None if there is none or the arcs have changed since it was written."""
+    """Return Ninja's attribute of a file; None if it is missing, or the arcs have changed since it was written."""
     fields = machines.others.get(EXTRAS)
     if not isinstance(fields, dict) or fields.get("version") != VERSION:
         return None
@@ -356,7 +358,7 @@ def _checked_extras(fields: dict[str, Any], machines: Machines) -> _Extras:
     fits = np.array_equal(arcs, np.diff(machines.arc_begin) - np.diff(ends))
     in_order = bool(((rows[:, 1] > rows[:, 0]) | (rows[:, 2] == -1)).all())
     if not fits or not in_order or not np.array_equal(states, np.diff(machines.state_begin) - 1):
-        raise ValueError("its arcs are not those of the file")
+        raise ValueError("its arcs differ from the arcs of the file")
     alignment, final_alignment = numbers("alignment", -1), numbers("final_alignment", -1)
     records = json.loads(fields["lattices"])
     if len(records) != count:

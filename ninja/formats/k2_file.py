@@ -58,7 +58,7 @@ class Machines:
         return len(self.arcs) // 4
 
     def symbols(self, name: str, path: str | None) -> SymbolTable | None:
-        """Return the symbol table that has the given name, or None."""
+        """Return the symbol table with the given name, or None if it does not exist."""
         table = self.others.get(name)
         if table is None:
             return None
@@ -88,7 +88,7 @@ def read(content: bytes | os.PathLike[str], path: str | None = None) -> Machines
     if not isinstance(loaded, dict) or not all(isinstance(name, str) for name in loaded):
         raise refuse("the file is not a dictionary; save k2 lattices with torch.save(fsa.as_dict(), FILE)")
     if "arcs" not in loaded:
-        raise refuse("the file is not a k2 FSA: its dictionary has no arcs; specify a language model with --rnnlm")
+        raise refuse("the file is not a k2 FSA: its dictionary has no arcs; if it is a language model, use --rnnlm")
     size = len(image)
 
     def convert(name: str, value: Any) -> Any:

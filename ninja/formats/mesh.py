@@ -225,7 +225,7 @@ class Mesh:
     def _info(self, place: int, word: str, values: list[str]) -> None:
         entry = self._bins.get(place, {}).get(word)
         if entry is None:
-            raise self._refused(f"the info line names {word!r}, which is not at position {place}")
+            raise self._refused(f"the info line describes {word!r}, which is not at position {place}")
         entry[1:] = [self._number(value, infinite=True) for value in values[:2]]
 
     def _place(self, text: str) -> int:
@@ -368,7 +368,7 @@ def _words_give_times(columns: list[Column], time: list[int]) -> bool:
 
 
 def _posterior(cost: float) -> str:
-    """Return the posterior of a cost with the fewest digits that are read as the same float32 cost."""
+    """Return the posterior of a cost as the shortest decimal number that is read back as the same float32 cost."""
     posterior = math.exp(-cost)
     text = "0"
     for digits in range(1, MAX_DIGITS + 1 if posterior else 0):

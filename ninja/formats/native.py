@@ -38,7 +38,7 @@ class NativeFile:
     not overwritten.
 
     By default, the invariants and the checksum of each lattice are checked, so that kernels never access memory outside
-    its arrays even for untrusted files, and a flipped bit is detected. Keys must not be empty or have control
+    its arrays even for untrusted files, and a flipped bit is detected. Keys must not be empty or contain control
     characters.
 
     Args:
@@ -49,7 +49,7 @@ class NativeFile:
 
     Raises:
         FormatError: The file has another format or a newer version, or is damaged.
-        SymbolError: The symbol table has a word twice.
+        SymbolError: The symbol table contains a word twice.
     """
 
     def __init__(
@@ -98,10 +98,10 @@ class NativeFile:
         return key in self._index()
 
     def __getitem__(self, key: str) -> Lattice:
-        """Return the first lattice that has the given key.
+        """Return the first lattice with a key.
 
         Raises:
-            KeyError: There is no such lattice.
+            KeyError: No lattice has this key.
             LatticeError: The lattice breaks an invariant.
             FormatError: The lattice or its record batch is damaged, or its key is invalid.
         """
@@ -254,11 +254,11 @@ class NativeEncoder:
         """Encode a lattice, and return the next bytes of the file. The first lattice determines the symbol table.
 
         Raises:
-            LatticeError: The key is empty or has a control character.
+            LatticeError: The key is empty or contains a control character.
             UnicodeEncodeError: The key is not UTF-8.
         """
         if _NO_KEY.fullmatch(lattice.key):
-            message = f"the key {lattice.key!r} is empty or has a control character; give the lattice another key"
+            message = f"the key {lattice.key!r} is empty or contains a control character; use another key"
             raise LatticeError(message, key=lattice.key)
         lattice.key.encode()  # raises an error for this lattice only
         if self._words is None:

@@ -201,12 +201,13 @@ def checked(schema: Any, path: str | None) -> Schema:
     has_dictionary = False
     types = {name: type for name, type in _types(pyarrow).items() if name != CHECKSUM or CHECKSUM in schema.names}
     if sorted(schema.names) != sorted(types):
-        raise FormatError(f"the columns are not those of a lattice file: {', '.join(schema.names)[:200]}", path)
+        names = ", ".join(schema.names)[:200]
+        raise FormatError(f"this Arrow file is not a lattice file, because it has other columns: {names}", path)
     for name, type in types.items():
         if name == "word" and schema.field(name).type == _coded(pyarrow):
             has_dictionary = True
         elif schema.field(name).type != type:
-            raise FormatError(f"the column {name} is of type {schema.field(name).type}, but {type} is needed", path)
+            raise FormatError(f"the column {name} is of type {schema.field(name).type}, but must be {type}", path)
     checksum = metadata.get(WORDS_SUM)
     if checksum is not None and not _INTEGER.fullmatch(checksum):
         raise FormatError("the checksum of the symbol table is not a number", path)
@@ -222,7 +223,7 @@ def checked(schema: Any, path: str | None) -> Schema:
 
 
 def is_table(head: bytes) -> bool:
-    """Return whether the first bytes are those of an Arrow file that is not a lattice file.
+    """Return whether the first bytes belong to an Arrow file that is not a lattice file.
 
     The result is False if the schema exceeds these bytes, because only lattice files have such large schemas, which
     contain a symbol table.

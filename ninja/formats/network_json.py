@@ -36,5 +36,5 @@ def write_network(network: ConfusionNetwork, others: Mapping[str, Any] | None = 
 
 
 def _shortest(value: float) -> float:
-    """Return the number with the fewest decimal digits that is read as the same single-precision number."""
+    """Return the shortest decimal number that is read back as the same single-precision number."""
     return float(str(np.float32(value)))

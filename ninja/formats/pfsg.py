@@ -52,7 +52,7 @@ def read_pfsg(
     """Read a lattice from the bytes of a PFSG file.
 
     Nodes become states, and transitions become arcs with the word of the node they enter. The cost of a transition
-    becomes the graph cost. There are no times.
+    becomes the graph cost. The lattice has no times.
 
     Raises:
         FormatError: The file is not a PFSG, is damaged, is truncated (the last line lacks a newline), or continues

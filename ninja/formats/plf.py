@@ -60,14 +60,15 @@ def read_plf(
 
     The columns become states, and a final state follows the last one. The first score of an arc becomes its graph cost;
     other scores are ignored unless ``options`` selects them. By default, scores are probabilities, as in Moses, if all
-    are 1, or if all are in (0, 1] and those of the first column sum to 1. Otherwise they are natural log-probabilities,
-    as in Joshua. A line without columns, or an empty line, is the empty sentence. There are no times.
+    are 1, or if all are in (0, 1] and the scores of the first column sum to 1. Otherwise they are natural
+    log-probabilities, as in Joshua. A line without columns, or an empty line, is the empty sentence. The lattice
+    has no times.
 
     Args:
         content: The line, with or without its newline.
         key: Utterance id.
         path: File name for messages.
-        words: Symbol table that must have the words.  [default: a new table]
+        words: Symbol table that must contain the words.  [default: a new table]
         options: Options of the format.
         line: Line number for messages.
 
@@ -135,9 +136,9 @@ def write_plf(
 ) -> bytes:
     """Encode a lattice as one PLF line.
 
-    Scores are natural logarithms, with the fewest digits that are read as the same cost. Final costs become *EPS* arcs
-    to an additional last state, unless the last state is the only final one and has no cost. Times and alignments are
-    not written.
+    Scores are natural logarithms, written as the shortest decimal numbers that are read back as the same cost. Final
+    costs become *EPS* arcs to an additional last state, unless the last state is the only final state and has no cost.
+    Times and alignments are not written.
 
     Raises:
         LatticeError: No state is final.
@@ -182,7 +183,7 @@ def write_plf(
 
 
 def _digits(cost: npt.NDArray[np.float32]) -> list[str]:
-    """Return each score with the fewest digits that are read as the same cost."""
+    """Return each score as the shortest decimal number that is read back as the same cost."""
     return [f"{value!s}" for value in (0 - cost)]
 
 

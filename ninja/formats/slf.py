@@ -72,7 +72,9 @@ class SlfOptions:
         check_choice("fold", self.fold, *_FOLDS)
         check_choice("key", self.key, "file", "utterance")
         if self.missing_score is not None and not math.isfinite(self.missing_score):
-            raise OptionError(f"missing_score is {self.missing_score}, but must be a number; 0 is a probability of 1")
+            raise OptionError(
+                f"missing_score is {self.missing_score}, but must be finite; use 0 for a probability of 1"
+            )
         names = [*(self.graph or ()), *(self.acoustic or ())]
         for name in names:
             if not _COST.fullmatch(name) or name in _NO_COSTS:
@@ -106,7 +108,7 @@ def read_slf(
     """Read a lattice from the bytes of an HTK file.
 
     Nodes become states, and links become arcs. A word on a node, with its scores, moves to the links that enter the
-    node, or to those that leave it if words begin at their nodes (``dir=b``, PocketSphinx). Scores are logarithms to
+    node, or to the links that leave it if words begin at nodes (``dir=b``, PocketSphinx). Scores are logarithms to
     the ``base`` of the header (natural if it is absent or 1; probabilities if it is 0) and become natural-log costs.
     The graph cost is the sum of ``l`` (language model) and ``r`` (pronunciation), unless ``options.graph`` selects
     other fields, such as ``("n",)``, ``("l", "n")`` or ``("i[0]",)``, the first number of a list. Scales and penalties
@@ -137,7 +139,7 @@ def read_slf(
 
 
 def is_slf(head: bytes) -> bool:
-    """Return whether the first bytes of a file are those of an HTK lattice."""
+    """Return whether the first bytes of a file belong to an HTK lattice."""
     return _FIRST.match(first_line(head)) is not None
 
 
@@ -145,7 +147,7 @@ def header_scales(head: bytes) -> Scales:
     """Return the scales in the header of an HTK file, which the recogniser applied; ``read_slf`` does not apply them.
 
     Args:
-        head: The first decompressed bytes of the file, or all.
+        head: The first decompressed bytes of the file, or all bytes.
 
     Returns:
         The acoustic and LM scales, and the word penalty as a natural-log cost.
@@ -213,8 +215,8 @@ def write_slf(
 
     States become nodes, and arcs become links with ``a`` (acoustic) and ``l`` (graph) scores. Final costs become !NULL
     links to an end node, unless there is a single final state without a cost. Reading the file returns the same
-    lattice; with probabilities (``base=0``), the last digit of costs may differ. Alignments are not written, but the
-    times derived from them are.
+    lattice; with probabilities (``base=0``), the last digit of costs may differ. Times that are derived from alignments
+    are written, but alignments are not.
 
     Raises:
         LatticeError: No state is final, or a cost is too large for a probability.

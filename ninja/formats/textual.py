@@ -23,11 +23,11 @@ DENSE = 10_000_000  # largest word id for which an array indexed by id is cheape
 def spelled(
     lattice: Lattice, words: SymbolTable | None, null: str, encoding: str = "utf-8"
 ) -> tuple[npt.NDArray[np.int32], list[bytes]]:
-    """Return the index of the word of each arc, int32 [num_arcs], and the encoded words to which indices refer.
+    """Return the index of the word of each arc, int32 [num_arcs], and the encoded words to which the indices refer.
 
     Args:
         lattice: Any lattice.
-        words: Symbol table.  [default: that of the lattice]
+        words: Symbol table.  [default: the table of the lattice]
         null: Name of epsilon.
         encoding: Encoding of the words.
 

@@ -109,12 +109,12 @@ class Saved:
             raise FormatError(f"the zip file has no {name}")
         header = self.content[entry.header_offset : entry.header_offset + _LOCAL_HEADER]
         if len(header) < _LOCAL_HEADER or bytes(header[:4]) != b"PK\3\4":
-            raise FormatError(f"{name} does not begin where the zip file says", byte=entry.header_offset)
+            raise FormatError(f"{name} does not begin at its offset in the zip file", byte=entry.header_offset)
         names, extra = int.from_bytes(header[26:28], "little"), int.from_bytes(header[28:30], "little")
         begin = entry.header_offset + _LOCAL_HEADER + names + extra
         part = self.content[begin : begin + entry.file_size]
         if len(part) != entry.file_size:
-            raise FormatError(f"{name} goes beyond the end of the file", byte=begin)
+            raise FormatError(f"{name} extends beyond the end of the file", byte=begin)
         if isal_zlib.crc32(part) != entry.CRC:
             message = f"{name} is damaged: its checksum differs (or was never computed: torch's set_crc32_options)"
             raise FormatError(message, byte=begin)
@@ -129,14 +129,14 @@ def opened(content: bytes | memoryview) -> Saved:
         with zipfile.ZipFile(file) as archive:
             entries = archive.infolist()
     except Exception as error:  # zipfile raises many types
-        raise FormatError(f"not a file that torch saved, or damaged: {str(error)[:200]}") from error
+        raise FormatError(f"the file was not saved by torch, or is damaged: {str(error)[:200]}") from error
     if any(entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & 1 for entry in entries):
         raise FormatError("the zip file has a compressed entry, which torch does not write")
     if sum(entry.file_size for entry in entries) > len(content):
-        raise FormatError("the entries of the zip file claim more bytes than it has")
+        raise FormatError("the entries of the zip file claim more bytes than the file contains")
     pickles = [entry.filename for entry in entries if entry.filename.split("/")[-1] == "data.pkl"]
     if len(pickles) != 1:
-        raise FormatError("the zip file was not written by torch: it must have exactly one data.pkl")
+        raise FormatError("the zip file was not written by torch: it must contain exactly one data.pkl")
     by_name = {entry.filename: entry for entry in entries}
     saved = Saved(memoryview(content), by_name, pickles[0].removesuffix("data.pkl"))
     if len(by_name) != len(entries):
@@ -162,7 +162,7 @@ def load(saved: Saved, names: Collection[str], only: str) -> Any:
     except FormatError:
         raise
     except Exception as error:  # raised by opcodes that do not match the stack
-        raise FormatError(f"not a file that torch saved, or damaged: {str(error)[:200]}") from error
+        raise FormatError(f"the file was not saved by torch, or is damaged: {str(error)[:200]}") from error
 
 
 def load_arrays(image: bytes | memoryview, only: str) -> Any:

@@ -6,27 +6,29 @@ import re
 
 from ninja.files.gzip import GZIP_MAGIC
 
-_UNPACK = "unpack it first"
+_UNPACK = "decompress it first"
+_EXTRACT = "extract it first"
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 _MARKS = (
-    (rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)", f"packed with bzip2: {_UNPACK} (bunzip2)"),
-    (rb"\xfd7zXZ\0", f"packed with xz: {_UNPACK} (unxz)"),
-    (rb"\x5d\0\0.{2}\xff{8}", f"packed with lzma: {_UNPACK} (unlzma)"),
-    (rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18", f"packed with zstd: {_UNPACK} (unzstd)"),
-    (rb"\x04\x22\x4d\x18", f"packed with lz4: {_UNPACK} (unlz4)"),
-    (rb"\x1f\x9d", f"packed with compress: {_UNPACK} (uncompress)"),
-    (GZIP_MAGIC, "packed with gzip twice: unpack it once (gunzip)"),
-    (rb"7z\xbc\xaf\x27\x1c", f"packed with 7-Zip: {_UNPACK} (7z x)"),
-    (rb"PK\x03\x04(?!.{0,508}data\.pkl)", f"a zip file that is not torch's: {_UNPACK} (unzip)"),
-    (rb".{257}ustar", f"a tar file: {_UNPACK} (tar -xf)"),
+    (rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)", f"the file is compressed with bzip2; {_UNPACK} (bunzip2)"),
+    (rb"\xfd7zXZ\0", f"the file is compressed with xz; {_UNPACK} (unxz)"),
+    (rb"\x5d\0\0.{2}\xff{8}", f"the file is compressed with lzma; {_UNPACK} (unlzma)"),
+    (rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18", f"the file is compressed with zstd; {_UNPACK} (unzstd)"),
+    (rb"\x04\x22\x4d\x18", f"the file is compressed with lz4; {_UNPACK} (unlz4)"),
+    (rb"\x1f\x9d", f"the file is compressed with compress; {_UNPACK} (uncompress)"),
+    (GZIP_MAGIC, "the file is compressed with gzip twice; decompress it once (gunzip)"),
+    (rb"7z\xbc\xaf\x27\x1c", f"the file is a 7-Zip archive; {_EXTRACT} (7z x)"),
+    (rb"PK\x03\x04(?!.{0,508}data\.pkl)", f"the file is a zip file that was not written by torch; {_EXTRACT} (unzip)"),
+    (rb".{257}ustar", f"the file is a tar file; {_EXTRACT} (tar -xf)"),
     (
         rb"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19\.",
-        "torch's old format: load it with torch and save it again with torch.save, which now writes a zip file",
+        "the file is in torch's old format; load it with torch and save it again with torch.save, which now writes "
+        "a zip file",
     ),
-    (rb"\x80[\x02-\x05].", "a Python pickle, which could run any code: save it in another format"),
+    (rb"\x80[\x02-\x05].", "the file is a Python pickle, which could run any code; save it in another format"),
     (
         rb"PAR1\x15",
-        "Parquet, which cannot be mapped: convert it to an Arrow file with pyarrow, "
+        "the file is in Parquet format, which cannot be memory-mapped; convert it to an Arrow file with pyarrow, "
         "feather.write_feather(parquet.read_table(FILE), 'lat.arrow', compression='uncompressed')",
     ),
 )

@@ -454,7 +454,7 @@ def test_a_file_of_an_ambiguous_beginning_is_of_the_first_format_until_another_i
     code, errors = rescore("in/a.slf", "-o", "x.ark", "--from", "plt")
     assert code == 2
     assert errors[0].startswith(
-        "ninja: error: there is no format 'plt' to read; available formats: binary, text, slf, sphinx,"
+        "ninja: error: unknown input format 'plt'; available formats: binary, text, slf, sphinx,"
     )
 
 

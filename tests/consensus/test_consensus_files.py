@@ -157,7 +157,11 @@ def test_a_mesh_without_a_name_gets_its_files(tmp_path: Path) -> None:
         ("numaligns 1\nalign 0 a b\n", 2, "'b' is not a number"),
         ("numaligns 1\nalign 0 a nan\n", 2, "'nan' is not a finite number"),
         ("numaligns 1\nposterior 0\nalign 0 a 1\n", 2, "the total posterior is 0, but must be above 0"),
-        ("numaligns 1\nalign 0 a 1\ninfo 0 b 0 1 0 0 : :\n", 3, "the info line names 'b', which is not at position 0"),
+        (
+            "numaligns 1\nalign 0 a 1\ninfo 0 b 0 1 0 0 : :\n",
+            3,
+            "the info line describes 'b', which is not at position 0",
+        ),
     ],
 )
 def test_damaged_meshes_are_refused_with_their_line(text: str, line: int, message: str) -> None:

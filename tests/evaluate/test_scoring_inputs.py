@@ -201,7 +201,7 @@ def test_a_score_that_is_missing_names_the_option_and_the_fields_of_the_file(nin
     assert "none of the" not in errors
     assert (
         "a hypothesis has neither 'score' nor 'am_score' and 'lm_score'; its fields are 'text', 'avg_logprob', 'id'; "
-        "name the field of its score (--from json:score=avg_logprob), or specify a value for missing scores "
+        "specify the field of its score (--from json:score=avg_logprob), or specify a value for missing scores "
         "(--from json:missing_score=0)"
     ) in errors
     row["nbest"] = [{"text": "hello"}]

@@ -61,21 +61,33 @@ def parquet() -> bytes:
 
 SLF = write_slf(chain("a")) * 5
 KINDS = {
-    "bzip2": (lambda: bz2.compress(SLF), r"packed with bzip2: unpack it first \(bunzip2\)"),
-    "bzip2 of nothing": (lambda: bz2.compress(b""), "packed with bzip2"),
-    "xz": (lambda: lzma.compress(SLF), r"packed with xz: unpack it first \(unxz\)"),
-    "lzma": (lambda: lzma.compress(SLF, lzma.FORMAT_ALONE), "packed with lzma"),
-    "zstd": (lambda: b"\x28\xb5\x2f\xfd\x24\x05" + SLF, r"packed with zstd: unpack it first \(unzstd\)"),
-    "lz4": (lambda: b"\x04\x22\x4d\x18\x64\x40" + SLF, "packed with lz4"),
-    "gzip twice": (lambda: gzip.compress(gzip.compress(SLF)), r"packed with gzip twice: unpack it once"),
-    "zip": (zipped, r"a zip file that is not torch's: unpack it first \(unzip\)"),
-    "tar": (lambda: b"a.slf".ljust(257, b"\0") + b"ustar\x0000" + SLF, r"a tar file: unpack it first \(tar -xf\)"),
-    "torch": (lambda: TORCH, "torch's old format: load it with torch and save it again with torch.save"),
+    "bzip2": (lambda: bz2.compress(SLF), r"the file is compressed with bzip2; decompress it first \(bunzip2\)"),
+    "bzip2 of nothing": (lambda: bz2.compress(b""), "the file is compressed with bzip2"),
+    "xz": (lambda: lzma.compress(SLF), r"the file is compressed with xz; decompress it first \(unxz\)"),
+    "lzma": (lambda: lzma.compress(SLF, lzma.FORMAT_ALONE), "the file is compressed with lzma"),
+    "zstd": (
+        lambda: b"\x28\xb5\x2f\xfd\x24\x05" + SLF,
+        r"the file is compressed with zstd; decompress it first \(unzstd\)",
+    ),
+    "lz4": (lambda: b"\x04\x22\x4d\x18\x64\x40" + SLF, "the file is compressed with lz4"),
+    "gzip twice": (
+        lambda: gzip.compress(gzip.compress(SLF)),
+        r"the file is compressed with gzip twice; decompress it once",
+    ),
+    "zip": (zipped, r"the file is a zip file that was not written by torch; extract it first \(unzip\)"),
+    "tar": (
+        lambda: b"a.slf".ljust(257, b"\0") + b"ustar\x0000" + SLF,
+        r"the file is a tar file; extract it first \(tar -xf\)",
+    ),
+    "torch": (lambda: TORCH, "the file is in torch's old format; load it with torch and save it again with torch.save"),
     "pickle": (
         lambda: pickle.dumps([1, 2]),
-        "a Python pickle, which could run any code: save it in another format",
+        "the file is a Python pickle, which could run any code; save it in another format",
     ),
-    "Parquet": (parquet, "Parquet, which cannot be mapped: convert it to an Arrow file with pyarrow"),
+    "Parquet": (
+        parquet,
+        "the file is in Parquet format, which cannot be memory-mapped; convert it to an Arrow file with pyarrow",
+    ),
 }
 
 

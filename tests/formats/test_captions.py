@@ -155,7 +155,9 @@ def test_segments_add_the_begin_in_the_recording(tmp_path):
     assert "00:00:10,500 --> 00:00:12,000\none two" in write(tmp_path / "x.srt", untimed, to=to)
     with package.write(tmp_path / "x.srt", to=to) as output:
         output.write(spoken("a", "one"))
-        with pytest.raises(LatticeError, match="key 'c': a srt file has one recording, but this utterance is of other"):
+        with pytest.raises(
+            LatticeError, match="key 'c': srt files contain one recording, but this utterance belongs to other"
+        ):
             output.write(spoken("c", "one"))
         with pytest.raises(
             LatticeError, match=r"key 'd': the segment of this utterance in .*, 5.0 to 4.0 s, is not a valid range"

@@ -94,7 +94,7 @@ def test_words_that_are_added_to_a_file_need_times(path):
     nbest = next(read_ctm(CTM.encode()))
     none = (0.0,) * 5
     with package.write(path.with_name("y.ctm")) as output:
-        with pytest.raises(LatticeError, match="key 'rec1': the words have no times, which CTM needs"):
+        with pytest.raises(LatticeError, match="key 'rec1': the words have no times, which CTM requires"):
             output.write(replace(nbest, hypotheses=(Hypothesis(("a", "b", "c", "d"), none, none),)))
         output.write(nbest)
 

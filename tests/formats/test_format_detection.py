@@ -397,12 +397,12 @@ def test_formats_are_named_with_their_options():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("word", "there is no format 'word' to read; available formats: binary, text, slf, sphinx"),
-        ("", "there is no format '' to read"),
-        ("kaldi:a=1", "binary has no option 'a'; it has no options"),
-        ("text:a=1", "text has no option 'a'; it has no options"),
+        ("word", "unknown input format 'word'; available formats: binary, text, slf, sphinx"),
+        ("", "unknown input format ''"),
+        ("kaldi:a=1", "binary has no option 'a'; remove the option"),
+        ("text:a=1", "text has no option 'a'; remove the option"),
         ("openfst:a=1", "openfst has no option 'a'; available options: words"),
-        ("native:a=1", "native has no option 'a'; it has no options"),
+        ("native:a=1", "native has no option 'a'; remove the option"),
         ("mesh:leats=1", "mesh has no option 'leats'; available options: encoding, frame_shift, least"),
         ("mesh:least=x", "mesh: least=x is not a number"),
         ("mesh:least", r"'mesh:least': expected OPTION=VALUE after the colon, found 'least'"),

@@ -114,9 +114,9 @@ def test_a_new_format_is_listed_where_the_formats_are(toy, ninja):
     (row,) = [" ".join(line.split()) for line in out.splitlines() if "toy" in line]
     assert (code, row) == (0, "toy, plaything words and costs of a single path; .toy")
     (toy / "a.slf").touch()
-    for option in ("--to", "--from"):
+    for option, direction in (("--to", "output"), ("--from", "input")):
         code, _, err = ninja("convert", toy / "a.slf", option, "nothing", "-o", toy / "b")
-        assert (code, "there is no format 'nothing'" in err, ", toy" in err) == (2, True, True)
+        assert (code, f"unknown {direction} format 'nothing'" in err, ", toy" in err) == (2, True, True)
 
 
 # Words that are names of formats and mean something else: (module or package, word) -> what they mean.

@@ -233,11 +233,11 @@ def test_states_may_have_any_names_and_arcs_any_order(
 
 WRONG: list[tuple[bytes, type[NinjaError], str]] = [
     (b"", LatticeError, "x.txt, key 'utt': the FST is empty"),
-    (b"0 1 2 3 4 5\n", FormatError, "x.txt:1, key 'utt': the line has 6 fields, but neither"),
+    (b"0 1 2 3 4 5\n", FormatError, "x.txt:1, key 'utt': the line has 6 fields, but no arc"),
     (
         b"0 1 2 3 0.5\n0 1 2\n",
         FormatError,
-        "x.txt:2, key 'utt': the line has 3 fields, but neither .* a transducer has",
+        "x.txt:2, key 'utt': the line has 3 fields, but no arc or final state of a transducer has",
     ),
     (b"0 1 2\n0 1 2 3 0.5\n", FormatError, "x.txt:1, key 'utt': the line has 3 fields"),
     (b"0 x 2 3 0.5\n", FormatError, "x.txt:1, key 'utt': 'x' is not a state"),

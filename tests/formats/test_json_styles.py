@@ -101,7 +101,7 @@ def test_beams_without_a_manifest_are_named_by_their_file(folder):
 
 def test_several_objects_must_have_the_key_that_is_asked_for(folder):
     Path("f.jsonl").write_text(lines({"nbest": ["a"]}, {"nbest": ["b"]}))
-    message = r"f.jsonl:1, key 'f-1': expected text at 'key', found null; name the field of the key, .* \(key=none\)"
+    message = r"f.jsonl:1, key 'f-1': expected text at 'key', found null; specify the field of the key, .* \(key=none\)"
     with pytest.raises(FormatError, match=message):
         keys("f.jsonl", form="json:missing_score=0")
     Path("f.jsonl").write_text(lines({"nbest": ["a"]}, {"key": "u", "nbest": ["b"]}))
@@ -281,7 +281,9 @@ def test_the_score_that_the_user_names_wins_over_scores_of_models_with_the_usual
     assert texts(nbest) == [("HE HOPED", 0.0, 8.0)]
     both = {"key": "u", "nbest": [{"text": "a", "am_score": "?", "lm_score": -2, "mine": -7}]}
     assert first(both, score="mine") == [("a", 0.0, 7.0)]
-    with pytest.raises(FormatError, match=r"has no 'other'; its fields are .*'mine'; name the field .*json:score=mine"):
+    with pytest.raises(
+        FormatError, match=r"has no 'other'; its fields are .*'mine'; specify the field .*json:score=mine"
+    ):
         lists(both, score="other")
     assert first(both, score="other", missing_score=-1.0) == [("a", 0.0, 1.0)]
 
@@ -293,7 +295,9 @@ def test_scores_of_models_that_the_user_names_win_over_that_of_all():
 
 
 def test_a_model_without_a_score_is_named(folder):
-    message = r"one model's score, but no 'lm_score'; name the score to use \(score=…\), or set the missing one to none"
+    message = (
+        r"one model's score, but no 'lm_score'; specify the score to use \(score=…\), or set the missing one to none"
+    )
     with pytest.raises(FormatError, match=message):
         lists(ICEFALL, **ICEFALL_NAMES)
     assert first(ICEFALL, **ICEFALL_NAMES, lm_score=None) == [("HE HOPED", 0.0, 10.5)]

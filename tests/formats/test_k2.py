@@ -268,7 +268,7 @@ DAMAGED: list[tuple[str, object, str]] = [
         "the lengths of the alignments do not sum to the number of labels",
     ),
     ("final_lengths", torch.zeros(9, dtype=torch.int32), r"final_lengths is not an int32 tensor of shape \[3\]"),
-    ("arcs", torch.tensor([4], dtype=torch.int32), "its arcs are not those of the file"),
+    ("arcs", torch.tensor([4], dtype=torch.int32), "its arcs differ from the arcs of the file"),
     ("lattices", "[]", "0 lattices, but 1 FSAs"),
     ("lattices", '[["utt", "odd", null, false]]', "an unknown kind of lattice"),
     ("lattices", '[["utt", "raw", -1, false]]', "a frame shift is not positive"),
@@ -402,5 +402,5 @@ def test_packed_or_padded_zip_files_are_refused() -> None:
             new.writestr(entry.filename, old.read(entry))
     with pytest.raises(FormatError, match="the zip file has a compressed entry"):
         read_k2(buffer.getvalue(), "utt")
-    with pytest.raises(FormatError, match="not a file that torch saved"):
+    with pytest.raises(FormatError, match="the file was not saved by torch"):
         read_k2(pickle.dumps({"arcs": 1}), "utt")

@@ -128,7 +128,7 @@ def test_words_and_keys_that_do_not_fit_are_refused() -> None:
 
 @pytest.mark.parametrize("key", ["", "a\tb", "a\n", "\0", "\x7f", "a\x85b"])
 def test_a_key_that_no_list_can_hold_is_neither_written_nor_read(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(LatticeError, match="is empty or has a control character; give the lattice another"):
+    with pytest.raises(LatticeError, match="is empty or contains a control character; use another"):
         write_native(small(key))
     monkeypatch.setattr(native, "_NO_KEY", re.compile("(?!)"))
     content = write_natives([small("a"), small(key), small("é b")])
@@ -395,7 +395,9 @@ def test_files_that_are_not_ours_are_refused(tmp_path: Any) -> None:
         read(rewritten(content, lambda table: table.replace_schema_metadata({})))
     with pytest.raises(FormatError, match="the file has version 2, but Ninja reads version 1; upgrade Ninja"):
         read(rewritten(content, lambda table: table.replace_schema_metadata({"ninja.lattices": "2"})))
-    with pytest.raises(FormatError, match="the columns are not those of a lattice file: kind, "):
+    with pytest.raises(
+        FormatError, match="this Arrow file is not a lattice file, because it has other columns: kind, "
+    ):
         read(rewritten(content, lambda table: table.drop_columns(["key"])))
     with pytest.raises(FormatError, match="the column time is of type int64"):
         read(rewritten(content, lambda table: table.set_column(14, "time", arrow.array([3]))))

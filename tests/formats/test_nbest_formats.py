@@ -417,7 +417,7 @@ def test_lists_that_a_format_cannot_represent_are_refused():
     nbest = NBest("utt", (sentence(["new york"]),))
     with pytest.raises(SymbolError, match="'new york' cannot be written, because words are separated by white space"):
         write_srilm(nbest)
-    with pytest.raises(LatticeError, match=r"key 'u': the words have no times, which NBestList2.0 needs"):
+    with pytest.raises(LatticeError, match=r"key 'u': the words have no times, which NBestList2.0 requires"):
         write_srilm(read_srilm(SRILM_1, "u"), None, SrilmWriteOptions(variant="NBestList2.0"))
     with pytest.raises(SymbolError, match="the words have no names; specify their symbol table"):
         write_nemo(NBest("utt", (sentence([7]),)))

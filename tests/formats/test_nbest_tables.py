@@ -178,8 +178,14 @@ def test_bad_rows_are_reported_by_their_number(tmp_path):
 
 
 BAD = {
-    "no column of texts": (lambda: pa.table({"id": ["a"], "n": [1]}), "the table has no column 'text', but 'id', 'n'"),
-    "lattices": (lambda: pa.table({"key": ["a"], "arc_begin": [[0]]}), "Parquet, which cannot be mapped"),
+    "no column of texts": (
+        lambda: pa.table({"id": ["a"], "n": [1]}),
+        r"the table has no column 'text' \(columns: 'id', 'n'\); specify",
+    ),
+    "lattices": (
+        lambda: pa.table({"key": ["a"], "arc_begin": [[0]]}),
+        "in Parquet format, which cannot be memory-mapped",
+    ),
     "no scores": (lambda: pa.table({"id": ["a"], "nbest": [["x", "y"]]}), "a hypothesis has neither 'score' nor"),
     "two columns of a name": (
         lambda: pa.table([pa.array(["a"]), pa.array(["x"]), pa.array(["y"])], names=["id", "text", "text"]),
@@ -260,7 +266,7 @@ def test_rows_of_other_columns_are_not_joined(tmp_path):
     second = lattices(tmp_path / "texts.parquet")[1]
     with package.write(tmp_path / "y.parquet") as output:
         output.write(first)
-        with pytest.raises(LatticeError, match="key 'b': the columns of the row are not those of the first output row"):
+        with pytest.raises(LatticeError, match="key 'b': the columns of the row differ from the first output row"):
             output.write(second)
 
 

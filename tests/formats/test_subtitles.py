@@ -116,7 +116,7 @@ def test_cues_that_cannot_be_read_keep_their_words(tmp_path, ninja):
     code, _, err = ninja("convert", tmp_path / "x.srt", "-o", tmp_path / "y.srt")
     assert code == 1
     assert "x.srt:6, key 'x-2': the cue ends at 4 s, before it begins at 5 s; correct its times" in err
-    assert "1 utterance has its original words" in err
+    assert "1 utterance keeps its original words" in err
     assert (tmp_path / "y.srt").read_text() == text
 
 

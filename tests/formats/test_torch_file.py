@@ -128,7 +128,7 @@ def test_a_file_is_mapped(tmp_path: Any) -> None:
     (tmp_path / "a.pt").write_bytes(saved(torch.arange(3)))
     assert load(opened(mapped(tmp_path / "a.pt")), NAMES, "").array().tolist() == [0, 1, 2]
     (tmp_path / "empty").touch()
-    with pytest.raises(FormatError, match="not a file that torch saved, or damaged: File is not a zip file"):
+    with pytest.raises(FormatError, match="the file was not saved by torch, or is damaged: File is not a zip file"):
         opened(mapped(tmp_path / "empty"))
     with pytest.raises(InputError, match=r"none\.pt: cannot be read: No such file"):
         mapped(tmp_path / "none.pt")
@@ -202,7 +202,7 @@ FORGED: list[tuple[bytes, str]] = [
     (forged(pickled=b"\x80\x02X\xff\xff\xff\x7fabc."), "damaged"),
     (forged(pickled=deep(150_000)), "with a key that is neither a string nor an integer"),
     (forged(1, byteorder=b"big"), "the byte order of numbers is not little-endian"),
-    (forged(1, **{"more/data.pkl": b""}), r"it must have exactly one data\.pkl"),
+    (forged(1, **{"more/data.pkl": b""}), r"it must contain exactly one data\.pkl"),
 ]
 
 
@@ -230,11 +230,11 @@ def test_classes_that_are_named_give_their_state_alone() -> None:
 
 def test_entries_that_do_not_lie_where_the_zip_file_says_are_refused() -> None:
     content = forged([1, 2])
-    with pytest.raises(FormatError, match=r"data\.pkl does not begin where the zip file says"):
+    with pytest.raises(FormatError, match=r"data\.pkl does not begin at its offset in the zip file"):
         read(b"XX" + content[2:])
     with pytest.raises(FormatError, match=r"data\.pkl is damaged: its checksum differs"):
         read(content.replace(b"K\1K\2e", b"K\1K\3e"))
-    with pytest.raises(FormatError, match=r"data\.pkl goes beyond the end of the file"):
+    with pytest.raises(FormatError, match=r"data\.pkl extends beyond the end of the file"):
         read(content[:26] + b"\xff\xff" + content[28:])
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -243,7 +243,7 @@ def test_entries_that_do_not_lie_where_the_zip_file_says_are_refused() -> None:
         read(buffer.getvalue())
     with zipfile.ZipFile(io.BytesIO(content)) as names:
         place = names.start_dir + 24  # of the first entry's size
-    with pytest.raises(FormatError, match="claim more bytes than it has"):
+    with pytest.raises(FormatError, match="claim more bytes than the file contains"):
         read(content[:place] + b"\xff\xff\xff\x7f" + content[place + 4 :])
     with pytest.raises(FormatError, match="two entries with the same name"):
         read(forged(1, **{"data/1": b""}).replace(b"data/1", b"data/0"))

@@ -139,9 +139,9 @@ CTM = "u 1 0.0 0.5 a\nu 1 0.5 0.5 b\n{}w 1 0.0 0.5 b 0.9\n"
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        ("v 1 0.0 x a\n", "f:3, key 'v': expected how long the word is, found 'x'"),
+        ("v 1 0.0 x a\n", "f:3, key 'v': expected the duration of a word, found 'x'"),
         ("v 1 0.0\nv 1 0.5 0.5 b\n", "f:3, key 'v': expected file, channel"),
-        ("v 1 0.0 0.5 a\nv 1 0.5 nan b\n", "f:4, key 'v': expected how long the word is"),
+        ("v 1 0.0 0.5 a\nv 1 0.5 nan b\n", "f:4, key 'v': expected the duration of a word"),
         ("v 1 0.5 0.5 a\nv 1 0.0 0.5 b\n", "f:4, key 'v': a word begins at 0.0 s, before the word on the line above"),
         ("v 1 0.5 0.5 a\nv 2 0.6 0.5 b\n", "f:4, key 'v': the file has the channels '1' and '2'"),
         ("v 1 0.5 0.5 a\nnonsense\nv 1 0.6 0.5 b\n", "f:4, key 'v': expected file, channel"),

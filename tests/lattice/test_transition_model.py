@@ -102,7 +102,7 @@ def test_damage_is_an_error_or_harmless(
         (b"[ 0.0", b"[", "there are 10 probabilities, but there must be 11"),
         (b"[ 0.0 -0", b"[ 0.0 +9", "above 0"),
         (b"<Transition> 2 0.25", b"<Transition> 5 0.25", "enters state 5, but there are 3 states"),
-        (b"<Transition> 2 0.25", b"<Transition> 1 0.25", "two transitions of state 1 enter one state"),
+        (b"<Transition> 2 0.25", b"<Transition> 1 0.25", "two transitions of state 1 enter the same state"),
         (b"<State> 1", b"<State> 4", "expected state 1, found state 4"),
         (b"\n1 3 ", b"\n1 2 3 ", "phone 2 occurs twice"),
         (b"\n1 3 ", b"\n0 1 3 ", "the phone id is 0, but must be 1 or more"),

@@ -215,7 +215,7 @@ def test_every_truncation_is_noticed(tmp_path, path):
     broken = tmp_path / "broken.pt"
     for length in range(4, len(whole), 97):
         broken.write_bytes(whole[:length])
-        with pytest.raises(ModelError, match="not a file that torch saved, or damaged"):
+        with pytest.raises(ModelError, match="the file was not saved by torch, or is damaged"):
             load(broken)
 
 

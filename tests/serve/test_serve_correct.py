@@ -158,7 +158,7 @@ def test_a_correction_that_takes_too_long_is_given_up(monkeypatch: pytest.Monkey
         (b"utt \n0 1 1 1,2,\n1\n\n", "phrase=a", 422, "the format is text, but transcript formats are "),
         (b'{"segments": [{"text": 3, "id": 1, "start": 0}]}', "phrase=a", 422, "body"),
         (SRT, "phrase=a&format=parquet", 422, "the format is parquet, but transcript formats are"),
-        (SRT, "phrase=a&format=transcripts:keys=none", 422, "there is no format 'transcripts:keys=none' to read"),
+        (SRT, "phrase=a&format=transcripts:keys=none", 422, "unknown input format 'transcripts:keys=none'"),
     ],
 )
 def test_requests_that_cannot_be_corrected_are_told_why(

@@ -49,7 +49,7 @@ def _lattice(lines, naming, options, unended):
         else:
             kind = "an acceptor" if acceptor else "a transducer"
             raise refuse(
-                f"the line has {len(row)} fields, but neither an arc nor a final state of {kind} has as many", number
+                f"the line has {len(row)} fields, but no arc or final state of {kind} has this number of fields", number
             )
     described = {*finals, *(arc[0] for arc in arcs)}
     for _, state, _, number in arcs:
@@ -115,7 +115,7 @@ def _words(found, naming, options):
         for label, line in found if options.labels == "auto" and naming.words is None else ():
             if not _INTEGER.fullmatch(label) and _NUMBER.fullmatch(label):
                 message = (
-                    f"{_shown(label)} is not a label; the line may lack a label. For words, "
+                    f"{_shown(label)} is not a label; is the label missing? If it is a word, "
                     "specify fst-text:labels=words"
                 )
                 raise FormatError(message, naming.path, key=naming.key, line=line)

@@ -1,4 +1,4 @@
-"""Align the words of a text before and after a correction, or of two forms of one text."""
+"""Align the words of two versions of a text, for example before and after a correction."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MOST_EDITS = 400  # maximum number of edits of an exact comparison, whose time g
 
 
 class Change(NamedTuple):
-    """The replacement of the old words ``begin`` to ``end`` by new words."""
+    """Replacement of the old words ``begin : end`` by new words."""
 
     begin: int
     end: int  # equal to ``begin`` if words are inserted
@@ -20,7 +20,7 @@ class Change(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Corresponding spans of two sequences, which may be equal or not."""
+    """Corresponding spans of two sequences, which are equal or different."""
 
     begin: int
     end: int
@@ -173,7 +173,7 @@ def _matches(old: list[Hashable], new: list[Hashable], begin: int, first: int) -
 
 
 def _shortest_script(old: list[Hashable], new: list[Hashable]) -> list[tuple[int, int]] | None:
-    """Return the indices of equal words with the fewest edits; None if more than ``MOST_EDITS`` are necessary.
+    """Return the index pairs of equal words with the fewest edits; None if more than ``MOST_EDITS`` are necessary.
 
     Source: Myers 1986, "An O(ND) difference algorithm and its variations", the greedy algorithm.
     """
@@ -193,7 +193,7 @@ def _shortest_script(old: list[Hashable], new: list[Hashable]) -> list[tuple[int
 
 
 def _previous(furthest: dict[int, int], diagonal: int, edits: int) -> int:
-    """Return the diagonal of the furthest path before its last edit, which leads to `diagonal`."""
+    """Return the diagonal from which the furthest path reaches `diagonal` with its last edit."""
     if diagonal == -edits or (diagonal != edits and furthest[diagonal - 1] < furthest[diagonal + 1]):
         return diagonal + 1
     return diagonal - 1
@@ -213,7 +213,7 @@ def _walked_back(trace: list[dict[int, int]], at: int, other: int) -> list[tuple
 
 
 def _anchors(old: list[Hashable], new: list[Hashable]) -> list[tuple[int, int]]:
-    """Return the longest increasing sequence of the indices of words that occur once in both sequences."""
+    """Return the index pairs of words that occur once in both sequences, reduced to the longest increasing sequence."""
     places, others = _unique(old), _unique(new)
     pairs = [(place, others[word]) for word, place in places.items() if word in others]
     least: list[int] = []  # for each length, the smallest last index of an increasing sequence

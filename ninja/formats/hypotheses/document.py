@@ -124,7 +124,7 @@ class DocumentEncoder:
             if self._document is not None and not (self._document.has_lines and origin.document.has_lines):
                 both = f"{self._document.name} and {origin.document.name}"
                 message = f"{self._format} files contain one recording, but the output would contain {both}"
-                raise OutputError(f"{message}; name a folder for one output file per recording")
+                raise OutputError(f"{message}; specify a folder to write one output file per recording")
             content = self._rest() + self._before(origin.document)
             self._begin(origin.document)
         content += self._up_to(origin, nbest.key)
@@ -134,19 +134,19 @@ class DocumentEncoder:
         return content
 
     def end(self) -> bytes:
-        """Return the rest of the file, followed by the remaining files, to which no utterance was added, unchanged."""
+        """Return the rest of the file, followed by the remaining files, which are unchanged."""
         return self._rest() + self._before(None)
 
     def notes(self) -> list[str]:
         """Return notes about utterances and texts that were not changed."""
         notes = []
         if self._num_kept:
-            subject = counted(self._num_kept, "utterance has its", "utterances have their")
-            notes.append(f"{subject} original words, as no lattice was written for them")
+            subject = counted(self._num_kept, "utterance keeps its", "utterances keep their")
+            notes.append(f"{subject} original words, because no lattice was written for them")
         if self._num_unmatched:
             subject = counted(self._num_unmatched, "text is", "texts are")
             notes.append(
-                f"{subject} not changed, because the words around a correction differ from those of the utterance"
+                f"{subject} not changed, because the words around a correction differ from the words of the utterance"
             )
         return notes
 
@@ -168,7 +168,7 @@ class DocumentEncoder:
         if self._entry is None:
             raise InputError(CHANGED, origin.document.name)
         if self._entry[0] > origin.entry:
-            message = f"line {origin.entry} comes after later lines; write the utterances in the order of their file"
+            message = f"line {origin.entry} follows a later line; write the utterances in the order of their file"
             raise LatticeError(message, key=key)
         return b"".join(pieces)
 
@@ -197,7 +197,7 @@ class DocumentEncoder:
         return b"".join(pieces)
 
     def _before(self, document: Document | None) -> bytes:
-        """Return the files before a document, or all remaining files; they are unchanged, as no utterance was added."""
+        """Return the files before a document, or all remaining files; no utterance was added, so they are unchanged."""
         pieces = []
         is_known = document is None or document.path in self._originals
         while is_known and self._originals:
@@ -229,7 +229,7 @@ class DocumentOptions(ListOptions):
     """Options for writing documents: scales for selecting the best hypothesis."""
 
     def most(self, lattice: Lattice) -> int:
-        """Return the number of hypotheses to compute: `n`, else the number that the utterance has in its file."""
+        """Return the number of hypotheses to compute: `n`, or else the number of hypotheses in the file."""
         if self.n is None:
             return max(lattice.num_hypotheses, 1) if isinstance(lattice, ListLattice) else 1
         return self.n

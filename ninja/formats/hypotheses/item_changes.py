@@ -28,11 +28,11 @@ _CORE = re.compile(r"[^\s▁](?:.*[^\s])?", re.DOTALL)  # the text of an item wi
 
 
 class ItemRevision:
-    """Collect the edits that change words in a list of timed items.
+    """Collector of the edits that change words in a list of timed items.
 
     If words are replaced one for one and each has its own item, only the text of the items changes. In other
     replacements, the new items are copies of the old items and share the time of the old items equally. The item of an
-    inserted word is a copy of the preceding item, in the time between it and the next item.
+    inserted word is a copy of the preceding item, with the time between the preceding item and the next item.
 
     Args:
         entries: The list.
@@ -98,7 +98,7 @@ class ItemRevision:
             self.edits.strings[path] = [Splice(begin, end, self._form(path)(like))]
 
     def _change_within(self, begin: int, end: int, change: Change) -> None:
-        """Change some words of items that have several words."""
+        """Change some words of items that contain several words."""
         entries = self._entries
         places = [place for place, bound in enumerate(entries.bounds) if begin <= bound[0] < end]
         words = [entries.words[place] for place in places]
@@ -112,7 +112,7 @@ class ItemRevision:
                 self.edits.strings.setdefault(texts[place][0], []).extend(string_splices)
 
     def _change_parts(self, begin: int, end: int, word: str) -> None:
-        """Change a word that is spelled by several items; items at its start and end that still match are kept."""
+        """Change a word that consists of several items; items at its start and end that still match are kept."""
         items = self._entries.items
         texts = ["".join(split(piece_of(item.texts[0][1]))) for item in items[begin:end]]
         word = self._form(items[begin].texts[0][0])(word)
@@ -209,7 +209,7 @@ def _span(items: Sequence[Item]) -> Times | None:
 
 
 def spelled_time(old: Any, seconds: float, unit: float) -> str:
-    """Format a time as JSON text in the form of another time, with the same number of decimals."""
+    """Format a time as JSON text in the format of another time, with the same number of decimals."""
     if isinstance(old, dict):
         whole, rest = divmod(round(seconds * 1e9), 10**9)
         return json.dumps({SECONDS: str(whole), NANOS: rest})

@@ -63,7 +63,7 @@ def item_list(value: Any, begin: Path, fields: WordFields, words: Sequence[str] 
         value: The hypothesis or the document.
         begin: Path of `value` in the document.
         fields: Path of the list in `value`, and the fields of its items.
-        words: Words of the text, which items may spell in parts.  [default: unknown]
+        words: Words of the text; an item may be a part of a word.  [default: unknown]
 
     Raises:
         FormatError: An item is invalid.
@@ -109,7 +109,7 @@ def _confidence(entry: Any, fields: WordFields) -> float | None:
 
 
 def _columns(value: Any, begin: Path, fields: WordFields, words: Sequence[str] | None) -> ItemList | None:
-    """Return the words of a hypothesis that has a list for each field."""
+    """Return the words of a hypothesis in which each field is a separate list."""
 
     def column(names: Sequence[str]) -> list[tuple[Path, Any]] | None:
         for name in names:
@@ -149,7 +149,7 @@ def _columns(value: Any, begin: Path, fields: WordFields, words: Sequence[str] |
 
 
 def _spelled_list(value: Any) -> Any:
-    """Parse a list of numbers in a string, as early versions of sherpa-onnx write it; return other values unchanged."""
+    """Parse a list of numbers in a string, which early versions of sherpa-onnx write; return other values unchanged."""
     return json.loads(value) if isinstance(value, str) and _NUMBERS.fullmatch(value) else value
 
 
@@ -186,7 +186,10 @@ def _with_words(entries: ItemList, words: Sequence[str] | None) -> ItemList:
 
 
 def _spelled_by(items: Sequence[Item], words: Sequence[str]) -> list[tuple[int, int]] | None:
-    """Return the items of each word; None if they do not spell the words, or an item has parts of several words."""
+    """Return the range of items of each word; None if the items do not form these words.
+
+    The result is also None if an item contains parts of several words.
+    """
     bounds: list[tuple[int, int]] = []
     begin = number = 0
     for word in words:

@@ -76,7 +76,7 @@ def placed(document: Any, preset: Preset) -> PlacedDocument:
     """Locate the utterances of a document.
 
     Raises:
-        FormatError: The document has no list of utterances.
+        FormatError: The document contains no list of utterances.
     """
     utterances: list[PlacedUtterance | FormatError] = []
     paths = preset.utterances.split("|")
@@ -146,10 +146,10 @@ def _hypothesis(path: Path, value: Any, preset: Preset) -> PlacedHypothesis:
 def alternative_costs(
     hypotheses: Sequence[PlacedHypothesis], meaning: Meaning, missing_score: float | None
 ) -> list[float | None]:
-    """Return the cost of each alternative of an utterance, in nats; None if it has no score.
+    """Return the cost of each alternative of an utterance, in nats; None for an alternative without a score.
 
     Services list the best alternative first, even if a later one has a higher confidence. If scores are confidences,
-    each alternative therefore costs at least one float32 step more than those before it.
+    each alternative therefore costs at least one float32 step more than the alternatives before it.
 
     Args:
         missing_score: Log-probability of alternatives without a score.

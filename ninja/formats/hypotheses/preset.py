@@ -1,4 +1,4 @@
-"""``Preset``: the fields of utterances, hypotheses, words, times, confidences and speakers in a recogniser's JSON."""
+"""Fields of utterances, hypotheses, words, times, confidences and speakers in the JSON of recognisers."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Meaning = Literal["probability", "logprob"]
 
 @dataclass(frozen=True, slots=True)
 class WordFields:
-    """The path of the words of a hypothesis, and their fields.
+    """The path of the words in a hypothesis, and the fields of a word.
 
-    Fields are paths relative to an item; of several paths, the first that exists in the item is read. If the name of a
-    field ends in ``Milliseconds``, its numbers are in milliseconds.
+    Fields are paths relative to an item. If there are several paths for a field, the first path that exists in the item
+    is read. If the name of a field ends in ``Milliseconds``, its numbers are in milliseconds.
     """
 
     items: str  # path of the items in the hypothesis; empty if the fields below are lists of equal length

@@ -34,7 +34,7 @@ def _has(name: str) -> Callable[[Any], bool]:
 
 
 def _of_words(name: str) -> Callable[[Any], bool]:
-    """Return a function that tests whether the texts of a list are single words."""
+    """Return a function that tests whether all texts in a list are single words."""
 
     def applies(document: Any) -> bool:
         items = document.get(name) if isinstance(document, dict) else None
@@ -49,7 +49,7 @@ def _is_list(document: Any) -> bool:
 
 
 def _listed(preset: Preset) -> Preset:
-    """Return the variant of a preset for a document that is a list of the documents of the preset."""
+    """Return the variant of a preset for files that contain a list of the preset's documents."""
 
     def below(fields: WordFields) -> WordFields:
         return replace(fields, items=f"[].{fields.items}")

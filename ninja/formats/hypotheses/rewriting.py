@@ -75,7 +75,7 @@ class _Ranked(NamedTuple):
 
 
 class _Form(NamedTuple):
-    """A form of the text of an utterance before and after the correction."""
+    """One form of an utterance's text, such as the form with punctuation, before and after the correction."""
 
     old: list[str]  # its strings
     new: list[str]
@@ -171,10 +171,10 @@ class _Revision:
         return True
 
     def _reorder(self, utterance: PlacedUtterance, ranked: Sequence[_Ranked], preset: Preset) -> Forms:
-        """Sort the alternatives of an utterance as the new sentences; return the forms of the first alternative.
+        """Put the alternatives in the order of the new sentences; return the forms of the first alternative.
 
-        Confidences stay with their alternatives; log-probabilities that contradict the order are replaced by those
-        with which the sentences were sorted.
+        Confidences stay with their alternatives. Log-probabilities that contradict the order are replaced by the
+        log-probabilities by which the sentences were sorted.
         """
         alternatives = utterance.hypotheses
         rest = list(alternatives)
@@ -244,7 +244,7 @@ def _forms(hypothesis: PlacedHypothesis) -> Forms:
 
 
 def _shifted(form: _Form, part: str, string: str, begin: int) -> list[Splice]:
-    """Return the splices that apply the changes of a form to a string that contains it from `begin` on."""
+    """Return the splices that apply the changes of a form to a string in which the form begins at `begin`."""
     end = begin + len(part)
     new = form.new[0].strip()
     if not new:
@@ -258,7 +258,7 @@ def _shifted(form: _Form, part: str, string: str, begin: int) -> list[Splice]:
 def _base(
     candidates: Sequence[Sequence[_Form]], strings_or_words: Sequence[str]
 ) -> tuple[list[str], list[Change], float]:
-    """Return the form in which the words of all utterances match a text of the file.
+    """Return the form of the words of all utterances that matches a text of the file.
 
     Args:
         candidates: Forms of all utterances, in order of preference.
@@ -289,7 +289,7 @@ def _all_changes(forms: Sequence[_Form]) -> list[Change]:
 
 
 def _has_order(ranked: Sequence[_Ranked], distinct: Sequence[list[str]]) -> bool:
-    """Return whether new sentences are those of a list in the same order, except that single words have changed."""
+    """Return whether the new sentences are in the order of the old sentences, and only single words have changed."""
     if len(ranked) != len(distinct):
         return False
     changed = [(old, new) for old, (new, _) in zip(distinct, ranked, strict=True) if old != new]

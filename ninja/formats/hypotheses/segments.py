@@ -16,8 +16,8 @@ from ninja.lattice.nbest import NBest
 class SeglstEncoder:
     """Encoder of a list of segments with the best hypotheses of lists that were read from other formats.
 
-    The session is the recording named in the segments file (option ``segments``), else the key. Times are taken from
-    the words, else from the utterance; unknown times, speakers and channels are omitted.
+    The session is the recording in the segments file (option ``segments``), or else the key. Times are taken from the
+    words, or else from the utterance; unknown times, speakers and channels are omitted.
 
     Source: fgnt/meeteval, meeteval/io/seglst.py.
     """
@@ -54,7 +54,7 @@ class SeglstEncoder:
 
 
 def lost_elsewhere(nbest: NBest, settings: WriteSettings, form: str) -> list[str]:
-    """Report the fields that SegLST cannot store; a list that was read from SegLST loses none."""
+    """Report the fields that SegLST cannot store; a list that was read from SegLST loses no fields."""
     if is_of(nbest, form):
         return []
     lost = [TIMES_OF_WORDS] if any(hypothesis.begin for hypothesis in nbest.hypotheses) else []

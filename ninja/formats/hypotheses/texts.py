@@ -47,7 +47,7 @@ def word_like(old: str, other: str, new: str) -> str:
 
     Args:
         old: The word before its change.
-        other: The same word in the list or the text, which may lack its punctuation or its capital.
+        other: The same word in the list or the text, possibly without punctuation or without a capital letter.
         new: The word after the change.
     """
     at = old.lower().find(other.lower()) if other else -1

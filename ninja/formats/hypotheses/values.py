@@ -94,7 +94,7 @@ def label_of(value: Any, names: Sequence[str]) -> str | None:
 
 
 def number_of(value: Any, path: Path) -> float:
-    """Return a finite number, which may be spelled as text.
+    """Return a finite number, which may be given as a string.
 
     Raises:
         FormatError: The value is not a finite number.
@@ -134,7 +134,7 @@ def seconds_of(value: Any, unit: float, path: Path) -> float:
 
 
 def unit_of(name: str, unit: float) -> float:
-    """Return the unit of a field in seconds: the unit in the name of the field, if any, else `unit`."""
+    """Return the unit of a field in seconds, given by the suffix of its name or else by `unit`."""
     return 0.001 if name.endswith("Milliseconds") else unit
 
 

@@ -66,7 +66,7 @@ class Vocabulary(NamedTuple):
         """Attach the symbol table to a lattice that has none.
 
         Raises:
-            TableError: The symbol table lacks a word of the lattice.
+            TableError: A word id of the lattice is not in the symbol table.
         """
         if self.words is None or self.known is None or lattice.words is not None:
             return lattice
@@ -127,7 +127,7 @@ def batches(stream: Stream, path: str, vocabulary: Vocabulary, *, ahead: bool) -
 
     Args:
         stream: The file, at its start.
-        path: Path of the file, from which the key of a single lattice is made.
+        path: Path of the file, from which the key of a single lattice is derived.
         vocabulary: Vocabulary of the lattices.
         ahead: Whether to read in a thread, ahead of the caller.
     """
@@ -225,14 +225,15 @@ class Buffer(Protocol):
 
 
 class WriteQueue:
-    """Writes buffers to an output in a thread, in the order of the calls to `put`.
+    """Queue of buffers that a thread writes to an output, in the order of the calls to `put`.
 
-    After an error nothing more is written; the error is raised by the next call to `put`, or by `wait`. The thread
+    After an error, nothing more is written; the error is raised by the next call to `put`, or by `wait`. The thread
     starts with the first buffer, and ends in `wait` and `stop`; it may start again.
 
     Args:
-        file: The output. Others may use it only after `wait` or `stop`, until the next call to `put`.
-        spare: List to which each buffer is added, cleared, once its bytes are written or, after an error, discarded.
+        file: The output. Other code may use it only between `wait` or `stop` and the next call to `put`.
+        spare: List of buffers to reuse. A buffer is cleared and added to it after its bytes are written or, after an
+            error, discarded.
     """
 
     def __init__(self, file: Bytes, spare: list[Any]) -> None:
@@ -282,7 +283,7 @@ class ArchiveOutput:
     """The files of an archive that is being written: the archive, and its script file with the offset of each lattice.
 
     Args:
-        target: Names and form of the files.
+        target: Names of the files, and whether they are text and compressed.
         guard: Protects the inputs from being replaced.
     """
 
@@ -305,7 +306,7 @@ class ArchiveOutput:
         return self.file
 
     def begin(self, entries: Iterable[tuple[str, int]] = (), position: int = 0) -> None:
-        """Open the script file, and begin to write after the key and offset of each entry that the archive has."""
+        """Open the script file, and begin writing after the existing entries, whose keys and offsets are given."""
         self.position = position
         if self.target.script is not None:
             self._script = PartFile(self.target.script, guard=self._guard)
@@ -314,7 +315,7 @@ class ArchiveOutput:
             self.packed = GzipWriter(self._opened, follows=position > 0)
 
     def append(self, lattice: Lattice, key: str, *, compact: bool) -> None:
-        """Append a lattice as compact or raw."""
+        """Append a lattice in compact or raw form."""
         begin = self._entries.append(lattice, key.encode("utf-8", "surrogateescape"), compact)
         if self._script is not None:
             self._script_lines.append(self._script_line(key, self.position + begin))
@@ -322,7 +323,7 @@ class ArchiveOutput:
             self.flush()
 
     def encode(self, batch: Batch, kind: Kind | None) -> EncodedBatch:
-        """Encode a batch for `write`, on any thread; None keeps the kind of each lattice.
+        """Encode a batch for `write`, on any thread; if `kind` is None, each lattice keeps its kind.
 
         Raises:
             LatticeError: A lattice cannot be written.
@@ -377,7 +378,7 @@ class ArchiveOutput:
             self.packed.close()
 
     def finish(self) -> None:
-        """Write all entries, and give the files their names."""
+        """Write all entries, and give the files their final names."""
         self.end()
         for file in (self.file, self._script):
             if file is not None:

@@ -60,10 +60,10 @@ def read_named_text(
 ) -> Iterator[tuple[str, Lattice | NinjaError]]:
     """Yield the compact or raw lattices of an archive.
 
-    The format is Kaldi's text format, except that words may be names, keys may have spaces (as in TheanoLM), and the
-    empty line after the last lattice may be missing if that lattice has all its states. A large archive is read twice,
-    because the whole archive is needed to decide whether its words are names. Without `words`, the names get a new
-    symbol table.
+    The format is Kaldi's text format, except that words may be names, keys may contain spaces (as in TheanoLM), and the
+    empty line after the last lattice may be missing if that lattice contains all its states. A large archive is read
+    twice, because the whole archive is needed to decide whether its words are names. Without `words`, a new symbol
+    table is created from the names.
 
     Yields:
         ``(key, lattice or error)`` pairs; an incomplete last lattice is an error.
@@ -193,7 +193,7 @@ class _Words:
 
 
 class _Archive:
-    """Lines of complete entries, in which names are replaced by ids, and keys by numbers."""
+    """Lines of complete entries in which names are replaced by ids and keys are replaced by numbers."""
 
     def __init__(self, rows: list[bytes], first: int, last: bool, known: _Words) -> None:
         self.path = known.path

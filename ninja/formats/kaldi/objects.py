@@ -111,7 +111,7 @@ class ObjectReader:
         return self._before + self._at
 
     def fail(self, message: str, place: int | None = None) -> NoReturn:
-        """Raise a ``FormatError`` at a byte offset, by default the current one."""
+        """Raise a ``FormatError`` for a byte offset, by default the current offset."""
         place = self.place if place is None else place
         line = self._buffer.count(b"\n", 0, place) + 1 if self._counts_lines and not self.binary else None
         raise FormatError(message, self.name, key=self.key, line=line, byte=place)
@@ -229,7 +229,7 @@ class ObjectReader:
         return value
 
     def count(self, of: str) -> int:
-        """Read a count, which must be 0 or more; `of` names the counted objects in the error message."""
+        """Read a count, which must be 0 or more; the error message describes the counted objects as `of`."""
         place, value = self.place, self.integer()
         if value < 0:
             self.fail(f"the file claims {value} {of}", place)
@@ -309,7 +309,7 @@ class ObjectReader:
         return array if array.ndim == 2 else array[None] if array.size else array.reshape(0, 0)
 
     def take(self, size: int, what: str) -> bytes:
-        """Read `size` bytes; `what` names the object in messages."""
+        """Read `size` bytes; messages describe the object as `what`."""
         if not self._has(size):
             self.cut_short(what)
         self._at += size

@@ -1,4 +1,4 @@
-"""Readers of script files, which name a file, or an offset in an archive, for each lattice."""
+"""Readers of script files, which list a file, or an offset in an archive, for each lattice."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SCRIPT_CHUNK = 1 << 16  # number of bytes read at a time at an offset from a scr
 
 
 class NonKaldiReader(Protocol):
-    """Reader of files of other formats that are listed in a script file. It returns None for Kaldi archives."""
+    """Reader of files in other formats that are listed in a script file; its methods return None for Kaldi archives."""
 
     def again(self, place: Place, key: str) -> Lattice | NinjaError | None:
         """Return a lattice from the file that was read last."""
@@ -117,7 +117,7 @@ class _LastFile:
         self.last_size = 0
         places = resolve_listed(name, self._listed_in)
         if len(places) != 1:
-            raise FormatError(f"{name!r} names {len(places)} files, but must name one lattice")
+            raise FormatError(f"{name!r} specifies {len(places)} files, but must specify one lattice")
         place = places[0]
         if place.offset == 0 and (lattice := self._foreign.again(place, key)) is not None:
             return lattice

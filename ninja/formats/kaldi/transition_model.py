@@ -175,4 +175,4 @@ def _check(reader: ObjectReader, entry: Topology) -> None:
             wrong = min(to) if min(to) < 0 else max(to)
             reader.fail(f"a transition of state {number} enters state {wrong}, but there are {len(entry)} states")
         if len(set(to)) != len(to):
-            reader.fail(f"two transitions of state {number} enter one state")
+            reader.fail(f"two transitions of state {number} enter the same state")

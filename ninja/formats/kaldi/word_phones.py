@@ -44,7 +44,7 @@ def read_align_lexicon(path: str | os.PathLike[str]) -> AlignLexicon:
 
 
 def read_word_boundary(path: str | os.PathLike[str]) -> WordBoundary:
-    """Read lines with a phone id and ``begin``, ``end``, ``internal``, ``singleton`` or ``nonword``.
+    """Read a file with lines of a phone id and ``begin``, ``end``, ``internal``, ``singleton`` or ``nonword``.
 
     Source: Kaldi, lat/word-align-lattice.cc, WordBoundaryInfo::Init.
     """

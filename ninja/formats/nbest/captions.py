@@ -84,7 +84,7 @@ def wrapped(words: Sequence[str]) -> list[str]:
 
 
 def balanced(words: Sequence[str]) -> tuple[str, ...]:
-    """Divide words into as many lines as ``wrapped`` does; of two lines, the longer one is as short as possible."""
+    """Divide words into as many lines as ``wrapped`` does; make the longer one of two lines as short as possible."""
     lines = wrapped(words)
     if len(lines) != 2:
         return tuple(lines)

@@ -58,7 +58,7 @@ class _Word(NamedTuple):
 def read_ctm(
     content: Pieces, path: str | None = None, options: CtmOptions | None = None
 ) -> Iterator[NBest | FormatError]:
-    """Read a CTM file, which has lines ``file channel start duration word [confidence]`` with times in seconds.
+    """Read a CTM file with lines ``file channel start duration word [confidence]``, in which times are in seconds.
 
     There are no scores, so both costs are 0. A word that overlaps the previous word after rounding to frames begins at
     the end of the previous word. Confidences (``NA`` for none), channels, comments (``;;``), empty lines, and
@@ -114,9 +114,9 @@ def _word(fields: list[str], row: str, line: int, path: str | None, key: str, sh
         raise FormatError(f"expected file, channel, start, duration, word, found {row[:60]!r}", path, line=line)
     _, channel, begin_text, duration_text, word = fields[:5]
     if word.upper().startswith("<ALT"):
-        raise FormatError("there are alternatives (<ALT>); choose among them first", path, line=line)
-    begin = number(begin_text, "when the word begins", path, line, key)
-    duration = number(duration_text, "how long the word is", path, line, key)
+        raise FormatError("there are alternatives (<ALT>); keep only one of them", path, line=line)
+    begin = number(begin_text, "the start time of a word", path, line, key)
+    duration = number(duration_text, "the duration of a word", path, line, key)
     confidence = None
     if len(fields) == 6 and fields[5] != "NA":
         confidence = number(fields[5], "a confidence", path, line, key)

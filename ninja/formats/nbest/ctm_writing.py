@@ -87,7 +87,7 @@ class CtmEncoder:
 
     def _row(self, nbest: NBest, timing: Timing, place: int, file: str, word: str, *, has_confidences: bool) -> str:
         if timing.begins is None or timing.ends is None:
-            message = "the words have no times, which CTM needs; use lists with times (JSON with words)"
+            message = "the words have no times, which CTM requires; use lists with times (JSON with words)"
             raise LatticeError(f"{message}, or lattices with alignments (ninja align-words)", key=nbest.key)
         begin, end = timing.begins[place], timing.ends[place]
         digits = max(2, math.ceil(-math.log10(self._shift or nbest.frame_shift or 0.01) - 1e-9))
@@ -159,6 +159,6 @@ def lines_of(nbest: NBest) -> CtmLines | None:
 
 
 def lost_of_ctm(nbest: NBest, settings: WriteSettings) -> list[str]:
-    """Report the fields that CTM cannot store; a list that was read from CTM loses none."""
+    """Report the fields that CTM cannot store; a list that was read from CTM loses no fields."""
     has_others = nbest.record is not None and nbest.record.others - {"channel", "confidence"}
     return [FIELDS["fields"]] if has_others and lines_of(nbest) is None else []

@@ -66,7 +66,7 @@ class CaptionEncoder:
         elif place.begin is not None and place.end is not None:
             items = [Caption(place.begin, place.end, tuple(wrapped(words)))]
         else:
-            message = "the list has no times, which subtitles need; use lists with times (CTM, JSON with words)"
+            message = "the list has no times, which subtitles require; use lists with times (CTM, JSON with words)"
             raise LatticeError(f"{message}, or lattices with alignments (ninja align-words)", key=nbest.key)
         pieces = []
         count, last = self._count, self._last
@@ -88,9 +88,9 @@ class CaptionEncoder:
         before, other = last
         if self._count and recording != other:
             message = (
-                f"a {self._syntax.form} file has one recording, but this utterance is of {recording}, and the others "
+                f"{self._syntax.form} files contain one recording, but this utterance belongs to {recording}, and "
             )
-            raise LatticeError(f"{message}are of {other}; write one file per recording", key=key)
+            raise LatticeError(f"{message}earlier ones to {other}; write one file per recording", key=key)
         if begin < before:
             message = (
                 f"the utterance begins at {begin / 1000} s, before the previous one ({before / 1000} s); specify the "
@@ -102,7 +102,7 @@ class CaptionEncoder:
 
 
 def lost_of_cues(nbest: NBest, settings: WriteSettings, form: str) -> list[str]:
-    """Report the fields that captions do not store; rewritten files lose none."""
+    """Report the fields that captions do not store; rewritten files lose no fields."""
     if is_of(nbest, form):
         return []
     lost = [FIELDS["key"]]

@@ -67,7 +67,7 @@ class Syntax:
     scan: Scan
     header: bytes  # first bytes of a new file
     cue: Callable[[int, int, int, Sequence[str]], str]  # (number, start and end in milliseconds, lines) -> new cue
-    has_voices: bool = False  # whether cues may name their speaker
+    has_voices: bool = False  # whether cues may specify their speaker
     is_ended_by_arrow: bool = False  # whether "-->" in a text ends it
 
 

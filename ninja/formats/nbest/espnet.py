@@ -43,7 +43,7 @@ def read_espnet(
     score_as: ScoreAs = "acoustic",
     encoding: str = "utf-8",
 ) -> list[NBest]:
-    """Read lists from the contents of ``text`` (or ``token``) and ``score``, which are given for each 1-based rank.
+    """Read lists from the contents of the files ``text`` (or ``token``) and ``score`` of each 1-based rank.
 
     The score is the weighted sum of the natural log-probabilities of all models in the search; higher is better.
 
@@ -77,10 +77,10 @@ def read_espnet(
 
 
 def read_espnet_folder(path: str | os.PathLike[str], options: EspnetOptions = EspnetOptions()) -> list[NBest]:
-    """Read the lists of a folder with ``1best_recog``, ``2best_recog`` and so on.
+    """Read the lists of a folder that contains folders ``1best_recog``, ``2best_recog`` and so on.
 
     Raises:
-        FormatError: The folder lacks one of these folders; see also ``read_espnet``.
+        FormatError: One of these folders is missing; see also ``read_espnet``.
         InputError: The folder cannot be read.
     """
     name = os.fspath(path)

@@ -198,7 +198,7 @@ def _missing(entry: dict[str, Any], fields: ObjectFields, where: ObjectPlace) ->
         else:
             names = f"no {names}"
         present = ", ".join(repr(str(name)[:20]) for name in list(entry)[:8])
-        advice = f"name the field of its score (--from json:score={_likely_score(entry)})"
+        advice = f"specify the field of its score (--from json:score={_likely_score(entry)})"
         advice += ", or specify a value for missing scores (--from json:missing_score=0)"
         raise where.error(f"a hypothesis has {names}; its fields are {present}; {advice}")
     sign = 1.0 if fields.meaning == "cost" else -1.0
@@ -226,7 +226,7 @@ def _costs(entry: dict[str, Any], fields: ObjectFields, where: ObjectPlace) -> C
     if (acoustic is None and fields.am_score is not None) or (graph is None and fields.lm_score is not None):
         missing = fields.am_score if acoustic is None else fields.lm_score
         message = f"a hypothesis has one model's score, but no {missing!r}"
-        raise where.error(f"{message}; name the score to use (score=…), or set the missing one to none")
+        raise where.error(f"{message}; specify the score to use (score=…), or set the missing one to none")
     return graph or 0.0, acoustic or 0.0
 
 

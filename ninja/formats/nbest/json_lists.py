@@ -4,11 +4,11 @@ The schema, with the default names of ``ObjectFields``::
 
     {"key": "utt1", "nbest": [{"text": "a sentence", "score": -1.5}, …]}
 
-A file has one such object per line (JSON lines), a list of objects, lists of lists (dialogues with turns), or an object
-that maps keys to lists of hypotheses. A hypothesis has ``score``, or ``am_score`` and ``lm_score``, and optionally
-words with times in seconds: ``"words": [{"word": "a", "start": 0.1, "end": 0.2}, …]``. The text may be a list of words.
-A hypothesis may also be only a text, with its score in a separate list. ESPnet, icefall, SpeechBrain and Whisper
-have no fixed names of fields; options specify them.
+A file contains one such object per line (JSON lines), a list of objects, lists of lists (dialogues with turns), or an
+object that maps keys to lists of hypotheses. A hypothesis has ``score``, or ``am_score`` and ``lm_score``, and
+optionally words with times in seconds: ``"words": [{"word": "a", "start": 0.1, "end": 0.2}, …]``. The text may be a
+list of words. A hypothesis may also be only a text, with its score in a separate list. For ESPnet, icefall, SpeechBrain
+and Whisper, whose field names are not fixed, options specify the names.
 
 An empty list is read as an empty sentence, because the recogniser output no words.
 
@@ -43,7 +43,7 @@ Object = tuple[str, Any, int | None]  # name for messages; object, (key, list), 
 
 @dataclass(slots=True)
 class _List:
-    """The hypotheses of a key."""
+    """The hypotheses of one utterance."""
 
     key: str
     hypotheses: list[Hypothesis]
@@ -102,7 +102,7 @@ def read_lists(
 
 
 def read_two(entries: Iterator[Any]) -> tuple[list[Any], NinjaError | None]:
-    """Return the first two entries of a file, or fewer and the error that follows them."""
+    """Return the first two entries of a file, or fewer entries and the error that follows them."""
     ahead: list[Any] = []
     try:
         ahead.extend(islice(entries, 1))
@@ -113,7 +113,7 @@ def read_two(entries: Iterator[Any]) -> tuple[list[Any], NinjaError | None]:
 
 
 def _named(entries: Iterator[Object], naming: Content, fields: ObjectFields) -> Iterator[Object]:
-    """Name objects after their file; if a file has only one object, the object may lack its key."""
+    """Name objects after their file; if a file contains a single object, it needs no key."""
     ahead, failure = read_two(entries)
     if len(ahead) == 1 and failure is None:
         _, only, line = ahead[0]
@@ -181,7 +181,7 @@ def _key(entry: Any, where: ObjectPlace, fields: ObjectFields) -> str:
     if fields.key is None:
         return where.key
     if entry.get(fields.key) is None:
-        message = f"expected text at {fields.key!r}, found null; name the field of the key, or number the objects"
+        message = f"expected text at {fields.key!r}, found null; specify the field of the key, or number the objects"
         raise where.error(f"{message} (key=none)")
     return text_of(entry, fields.key, where)
 

@@ -69,9 +69,9 @@ def write_objects(nbest: NBest, words: SymbolTable | None = None, options: ListO
 def objects_of(nbest: NBest, words: SymbolTable | None = None, options: ListOptions = UNSCALED) -> list[dict[str, Any]]:
     """Convert a list to JSON objects, with the fields of its record, or with default fields.
 
-    The combined score, at the scales of the options, and the scores of both models replace the scores in the fields
-    from which they were read; if a score is a sum of fields, the first field is changed. The result has one object, or
-    one per hypothesis if the objects of the file are hypotheses.
+    The combined score, computed with the scales in the options, and the scores of both models replace the scores in the
+    fields from which they were read; if a score is a sum of fields, the first field is changed. The result contains one
+    object, or one object per hypothesis if the objects of the file are hypotheses.
     """
     record = nbest.record or ListRecord({}, {})
     layout = record.layout if isinstance(record.layout, ObjectFields) else ObjectFields()

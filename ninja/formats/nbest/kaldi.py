@@ -220,7 +220,7 @@ def read_linear_lists(content: bytes, path: str | None = None, options: NamedTex
 
 
 def _spells_names(head: bytes) -> bool:
-    """Return whether the first lines of an archive have word names, which cannot be parsed as ids."""
+    """Return whether the first lines of an archive contain word names, which cannot be parsed as ids."""
     if MAGIC in head[:_IMAGE_HEAD]:
         return False
     results = [result for _, result in parse(head, Vocabulary(), _LISTS)]

@@ -24,8 +24,8 @@ def nbest_lattice(nbest: NBest, words: SymbolTable | None = None, path: str | No
 
     Args:
         nbest: The list.
-        words: Symbol table that must have the words. If the list has word ids, the table is only attached to the
-            lattice.  [default: a new table of the words of the list, in which epsilon is 0]
+        words: Symbol table that must contain the words. If the list contains word ids, the table is only attached to
+            the lattice.  [default: a new table of the words of the list, in which epsilon is 0]
         path: File name for messages.
 
     Raises:

@@ -1,4 +1,4 @@
-"""NeMo n-best lists: a file of beams, and the manifest that names their utterances."""
+"""NeMo n-best lists: a file of beams, and a manifest with the ids of their utterances."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ class NemoOptions:
         path = content.name
         if self.manifest is None and self.beam is None:
             message = (
-                "NeMo's files do not say where an utterance ends; specify --from nemo:manifest=FILE or nemo:beam=N"
+                "NeMo's files do not mark where an utterance ends; specify --from nemo:manifest=FILE or nemo:beam=N"
             )
             raise FormatError(message, path)  # not an OptionError, because the .tsv may be another file
         again = content.readings()

@@ -1,4 +1,4 @@
-"""SRILM n-best lists in its three formats (nbest-format(5)), with one utterance per file."""
+"""SRILM n-best lists in three variants of the format (see nbest-format(5)), with one utterance per file."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ def read_srilm(content: bytes, key: str, path: str | None = None, options: Srilm
 
     * ``NBestList1.0``: ``(score) words``; the header is optional. As in SRILM, the combined score of both models, in
       bytelogs, becomes the acoustic cost.
-    * ``NBestList2.0``: each word has times and the scores of both models in bytelogs. Phones and states, which have
-      times within those of their word, are dropped. The rest of the score of the line becomes the acoustic cost of
-      the sentence end.
+    * ``NBestList2.0``: each word has times and the scores of both models in bytelogs. Phones and states, which begin
+      and end within their word, are dropped. The rest of the score of the line becomes the acoustic cost of the
+      sentence end.
     * No header: ``acoustic graph number-of-words words``, with logarithms to base 10. The number is not used, because
       SRILM's language model may not count pauses, noises and tags, and may count multiwords (``you_know``) as several
       words. Hypotheses of probability 0 are dropped.
@@ -119,8 +119,8 @@ def write_srilm(
     """Encode a list as a file.
 
     "NBestList1.0" rounds the sum of both costs to integer bytelogs (0.1 nats). "NBestList2.0" rounds the costs of each
-    word, and needs times; a word of duration 0 gets a frame of the next or previous word. "scores" writes both costs of
-    a sentence with nine digits. Alignments are not written.
+    word, and requires times; a word of duration 0 gets a frame of the next or previous word. "scores" writes both costs
+    of a sentence with nine digits. Alignments are not written.
 
     Raises:
         LatticeError: NBestList2.0 is requested for words without times, or a cost is not a number.
@@ -160,7 +160,7 @@ def _scores(fields: list[str], path: str | None, key: str, line: int) -> Hypothe
 
 
 def _most_counted(words: Sequence[str]) -> int:
-    """Return the largest number of words that SRILM may count, with each part of a multiword counted as a word."""
+    """Return the largest number of words that SRILM can count if it counts each part of a multiword as a word."""
     return sum(max(1, len(_PART.findall(word))) for word in words)
 
 
@@ -237,7 +237,7 @@ def _timed(fields: list[str], score: float, shift: float, path: str | None, key:
 def _timed_line(hypothesis: Hypothesis, names: list[str], nbest: NBest) -> str:
     if hypothesis.begin is None or hypothesis.end is None:
         if names or hypothesis.labels is not None:
-            raise LatticeError(f"the words have no times, which {SECOND} needs", key=nbest.key)
+            raise LatticeError(f"the words have no times, which {SECOND} requires", key=nbest.key)
         return f"({_bytelogs(hypothesis.acoustic_cost + hypothesis.graph_cost)})"
     shift = nbest.frame_shift or SrilmOptions().frame_shift
     digits = max(2, math.ceil(-math.log10(shift)))  # SRILM writes two digits, for frames of 0.01 s

@@ -22,8 +22,8 @@ _EXPECTED = "expected a number and the times of a cue (00:00:01,000 --> 00:00:02
 def scan_srt(content: bytes, path: str | None = None) -> Iterator[Cue | FormatError]:
     """Yield the cues of a file; texts may have empty lines.
 
-    Text before the first cue is an error. So is a cue that follows an empty line and has a number, but no complete
-    times.
+    Text before the first cue is an error. A cue that follows an empty line and has a number, but no complete times, is
+    an error, too.
 
     Source: FFmpeg, libavformat/srtdec.c, for the conventions; SubRip has no specification.
     """

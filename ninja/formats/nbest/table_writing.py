@@ -55,13 +55,13 @@ class TableEncoder:
         """Encode a list, and return the next bytes of the file.
 
         Raises:
-            LatticeError: The columns of the input row differ from those of the first row, or a column cannot store its
-                new value.
+            LatticeError: The input row and the first row have different columns, or a column cannot store its new
+                value.
         """
         row = row_of(nbest)
         schema = self._plain_schema() if row is None else row.row.schema
         if self._schema is not None and not schema.equals(self._schema):
-            message = "the columns of the row are not those of the first output row; write the list to another file"
+            message = "the columns of the row differ from the first output row; write the list to another file"
             raise LatticeError(message, key=nbest.key)
         try:
             batch = self._plain_row(nbest, schema) if row is None else self._changed_row(nbest, row)

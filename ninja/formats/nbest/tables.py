@@ -125,7 +125,7 @@ def _guarded(batches: Iterator[Any], path: str | None) -> Iterator[Any]:
 
 
 def _columns(names: list[str], options: ObjectFields, path: str | None) -> ObjectFields:
-    """Return the names of the columns: names set by the user, else the first known names that the table has."""
+    """Return the names of the columns: names set by the user, or else the first known names in the table."""
     if len({*names}) < len(names):
         raise FormatError("two columns have the same name; rename one", path)
     if _LATTICES in names:
@@ -143,8 +143,10 @@ def _columns(names: list[str], options: ObjectFields, path: str | None) -> Objec
     named = [columns.key, columns.nbest or columns.text]
     if (missing := next((name for name in named if name is not None and name not in names), None)) is not None:
         shown = ", ".join(repr(name[:20]) for name in names[:8])
-        message = f"the table has no column {missing!r}, but {shown or 'none'}; name those of the utterance ids and of "
-        raise FormatError(f"{message}the lists or texts (--from parquet:key=NAME,nbest=NAME or text=NAME)", path)
+        message = (
+            f"the table has no column {missing!r} (columns: {shown or 'none'}); specify the columns of ids and of "
+        )
+        raise FormatError(f"{message}lists or texts (--from parquet:key=NAME,nbest=NAME or text=NAME)", path)
     return columns
 
 

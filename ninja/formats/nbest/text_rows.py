@@ -81,7 +81,7 @@ def split(text: str) -> list[str]:
 
 
 def number(text: str, name: str, path: str | None = None, line: int | None = None, key: str | None = None) -> float:
-    """Parse a finite number; raise a FormatError that says "expected NAME" for any other text."""
+    """Parse a finite number; for any other text, raise a FormatError with the message "expected NAME, found TEXT"."""
     if len(text) <= LONGEST_NUMBER and _NUMBER.fullmatch(text):
         value = float(text)
         if math.isfinite(value):

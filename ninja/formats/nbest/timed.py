@@ -65,7 +65,7 @@ class Timing:
 
 
 class TimedWords:
-    """Compute the times of the best hypotheses of lists, according to the options of a writer."""
+    """Times of the best hypotheses of lists, computed according to the options of a writer."""
 
     def __init__(self, options: TimedOptions) -> None:
         self._shift = options.frame_shift

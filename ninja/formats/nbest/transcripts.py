@@ -1,4 +1,4 @@
-"""Transcripts: a line for each utterance, with or without its key. The format is not detected and must be named."""
+"""Transcripts: a line for each utterance, with or without its key. The format is not detected; specify it."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ _MILLISECONDS = re.compile(rb"[ ]*(-?)([0-9]{1,12})[ ]*")
 
 
 def scan_tsv(content: bytes, path: str | None = None) -> Iterator[Cue | FormatError]:
-    """Yield the lines of a file after its header; texts may have tabs.
+    """Yield the lines of a file after its header; texts may contain tabs.
 
     Source: openai/whisper, whisper/utils.py, WriteTSV.
     """

@@ -1,4 +1,4 @@
-"""Options, and conversion of scores and words, shared by the writers of n-best lists."""
+"""Options and conversions of scores and words that the writers of n-best lists share."""
 
 from __future__ import annotations
 

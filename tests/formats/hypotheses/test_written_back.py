@@ -164,7 +164,7 @@ def test_an_utterance_that_is_not_written_keeps_its_words_and_is_counted(tmp_pat
         (_, first), _ = package.read(WHISPER)
         output.write(first)
     assert target.read_bytes() == WHISPER.read_bytes()
-    assert output.notes() == ["1 utterance has its original words, as no lattice was written for them"]
+    assert output.notes() == ["1 utterance keeps its original words, because no lattice was written for them"]
 
 
 def test_two_recordings_do_not_go_into_one_file(tmp_path):
@@ -174,7 +174,7 @@ def test_two_recordings_do_not_go_into_one_file(tmp_path):
     with package.write(tmp_path / "x.json", to="whisper") as output:
         for lattice in lattices[:2]:
             output.write(lattice)
-        with pytest.raises(OutputError, match=r"whisper files contain one recording, .*name a folder"):
+        with pytest.raises(OutputError, match=r"whisper files contain one recording, .*specify a folder"):
             output.write(lattices[2].with_key("other"))
 
 
