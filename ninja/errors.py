@@ -1,7 +1,7 @@
-"""Exceptions of Ninja; and the log of a run, which has its failures, notes and counts, and its summary.
+"""Exceptions, and the log and the summary of a run.
 
-The message of an error names the file, key, line or byte, describes the problem, and suggests a remedy. Every error is
-a ``NinjaError`` and also the appropriate built-in exception, so both ``except ninja.NinjaError`` and
+The message of an error contains the file, key, line or byte, describes the problem, and suggests a remedy. Every error
+is a ``NinjaError`` and also the appropriate built-in exception, so both ``except ninja.NinjaError`` and
 ``except ValueError`` work.
 """
 
@@ -80,7 +80,7 @@ def shown(key: str) -> str:
 
 
 def counted(number: int, one: str, many: str = "") -> str:
-    """Return a number with its noun, or another text, in the singular or plural; `many` is `one` with -s by default."""
+    """Return a number and a noun or phrase in the singular or plural; by default, the plural adds -s to `one`."""
     return f"{number} {one if number == 1 else many or f'{one}s'}"
 
 
@@ -90,7 +90,7 @@ def all_failed(number: int) -> str:
 
 
 def named(names: Sequence[str], most: int = NAMED) -> str:
-    """List the first ``most`` file names or keys for a message, and the number of the others."""
+    """List the first ``most`` file names or keys for a message, and the number of remaining ones."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(name if name.isprintable() and len(name) < 80 else shown(name) for name in names[:most]) + more
 
@@ -167,7 +167,7 @@ def starting_threads() -> Iterator[None]:
     except RuntimeError as error:
         if not any(reason in str(error) for reason in _NO_THREAD):
             raise
-        advice = "use fewer --jobs (jobs=), or raise the process limit (ulimit -u) or that of the cgroup"
+        advice = "use fewer --jobs (jobs=), or raise the process limit (ulimit -u) or the limit of the cgroup"
         raise ThreadError(f"cannot start a thread, because the limit of the system is reached; {advice}") from error
 
 
@@ -223,7 +223,7 @@ class Log:
         self.on_error(error)
 
     def checking_words(self, stage: Any) -> AbstractContextManager[Any]:
-        """Return a ``with`` block that checks words for the models of a stage; see ``RescoreReport.checking_words``."""
+        """Return a context manager that checks words for a stage's models; see ``RescoreReport.checking_words``."""
         name = type(stage).__name__
         raise OptionError(f"{name} requires a RescoreReport; use Inputs(..., log=ninja.RescoreReport(on_error=...))")
 

@@ -58,7 +58,7 @@ LIBRARIES = {
 
 @contextmanager
 def needed_for(purpose: str, path: str | os.PathLike[str] | None = None) -> Iterator[None]:
-    """Import libraries in a ``with`` block; if one is missing, raise an error that says how to install it.
+    """Import libraries in a ``with`` block; if a library is missing, raise an error with the command to install it.
 
     Args:
         purpose: Feature that requires the libraries, a singular noun phrase such as "a page".
@@ -74,7 +74,7 @@ def needed_for(purpose: str, path: str | os.PathLike[str] | None = None) -> Iter
 
 
 def explained(error: ImportError, purpose: str = "", path: str | os.PathLike[str] | None = None) -> ImportError:
-    """Return an error that names the missing library and says how to install it.
+    """Return an error with the name of the missing library and the command that installs it.
 
     Args:
         error: The error of the import; it is returned unchanged if it is about a module of Ninja.

@@ -75,17 +75,17 @@ def from_fst(
     Args:
         fst: FST of any of the three arc types; it is not changed.
         key: Utterance id; if it is empty, the key of ``like`` is used.
-        like: Lattice from which ``to_fst`` made the FST with ``labels="arc"`` or ``"word:arc"``. The output
-            labels name arcs of the lattice, which supply costs and alignments; the weights of the FST are ignored. An
-            arc that represents a final cost becomes a final cost if no other arc enters its end state, and otherwise
-            an epsilon arc. An arc with output label 0 has no cost. If None, output labels become words, weights
-            become graph costs, acoustic costs are 0, and alignments are empty; the symbol table is that of the output
-            labels, or that of the input labels if both labels of each arc are equal.
+        like: Lattice from which ``to_fst`` created the FST with ``labels="arc"`` or ``"word:arc"``. The output labels
+            refer to arcs of this lattice, from which costs and alignments are taken; the weights of the FST are
+            ignored. An arc that represents a final cost becomes a final cost if no other arc enters its end state, and
+            otherwise an epsilon arc. An arc with output label 0 has no cost. If None, output labels become words,
+            weights become graph costs, acoustic costs are 0, and alignments are empty. The symbol table is the output
+            symbol table or, if it is missing and both labels of each arc are equal, the input symbol table.
         labels: With ``like``: "arc" takes words from that lattice, "word:arc" from the input labels.
 
     Raises:
         LatticeError: The FST has a cycle, no start state or no final state, a weight is NaN or -infinity, or a label
-            names no word or arc.
+            does not refer to a word or an arc.
     """
     image = (fst if fst.fst_type() == "vector" else pywrapfst_module().convert(fst, "vector")).write_to_string()
     if like is None:
@@ -128,7 +128,7 @@ def recover(fst: Fst, like: Lattice, labels: Literal["arc", "word:arc"], key: st
 
     Args:
         fst: The FST.
-        like: The lattice whose arcs the output labels name.
+        like: The lattice to whose arcs the output labels refer.
         labels: "arc" takes words from ``like``, "word:arc" from the input labels.
         key: Utterance id; if it is empty, the key of ``like`` is used.
 
@@ -137,7 +137,7 @@ def recover(fst: Fst, like: Lattice, labels: Literal["arc", "word:arc"], key: st
         states that are not final.
 
     Raises:
-        LatticeError: A label does not name an arc or a final state of ``like``, or no state is final.
+        LatticeError: A label does not refer to an arc or a final state of ``like``, or no state is final.
     """
     arc_begin, dst, ilabel, olabel, final_cost = fst.arc_begin, fst.dst, fst.ilabel, fst.olabel, fst.final_cost
     key = key or like.key
@@ -146,7 +146,7 @@ def recover(fst: Fst, like: Lattice, labels: Literal["arc", "word:arc"], key: st
     if olabel.size and ((bad := olabel >= named.size).any() or (bad := ~named[olabel]).any()):
         label = int(olabel[np.flatnonzero(bad)[0]])
         raise LatticeError(
-            f"output label {label} names no arc (1 to {num_arcs}) and no final state of the lattice", key=key
+            f"output label {label} refers to no arc (1 to {num_arcs}) or final state of the lattice", key=key
         )
     zero = np.zeros(1, np.float32)
     begin = np.concatenate([[0], like.ali_begin[:-1], like.final_ali_begin[:-1] + like.ali.size])

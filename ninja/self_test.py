@@ -1,8 +1,8 @@
 """Test the compiled modules on this machine against plain Python code that enumerates all paths.
 
-The reference implementations use no compiled modules, so they give other results than a build that is defective, is for
-another processor, or has unsafe optimisations. The lattices are the same on all machines; some have states without a
-path, epsilon arcs, equal costs, and probabilities that underflow.
+The reference implementations use no compiled modules, so their results differ from the results of a build that is
+defective, was made for another processor, or has unsafe optimisations. The lattices are the same on all machines; some
+contain states without a path, epsilon arcs, equal costs, and probabilities that underflow.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def by_words(paths: list[Walk]) -> dict[tuple[int, ...], float]:
 
 
 def check_close(name: str, result: float, expected: float, tolerance: float = 1e-9) -> None:
-    """Raise `Wrong` if a number is NaN or differs from the expected one by more than a relative tolerance."""
+    """Raise `Wrong` if a number is NaN or differs from the expected number by more than a relative tolerance."""
     if not abs(result - expected) <= tolerance * max(1.0, abs(expected)):
         raise Wrong(f"{name} is {result!r}, but must be {expected!r}")
 

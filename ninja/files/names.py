@@ -58,8 +58,8 @@ def resolve_listed(name: str, listed_in: str) -> list[Place]:
         listed_in: Path or URL of the script file.
 
     Raises:
-        FormatError: The name is a command of another type, is not allowed by `check_listed`, or ends in a range of
-            rows, which applies only to matrices.
+        FormatError: The name is any other command, is not allowed by `check_listed`, or ends in a range of rows, which
+            applies only to matrices.
         InputError: No file matches the pattern.
     """
     if name.endswith("|"):

@@ -422,12 +422,12 @@ class Printable:
         self.rich_proxied_file = stream  # rich, which draws the progress line, writes here
 
     def write(self, text: str) -> int:
-        """Write a text, and return its length."""
+        """Write a string, and return its length."""
         self._stream.write(printable(text))
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
-        """Write several texts."""
+        """Write several strings."""
         self._stream.writelines(map(printable, lines))
 
     def __getattr__(self, name: str) -> Any:

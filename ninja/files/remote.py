@@ -1,7 +1,7 @@
 """Files in object stores and HDFS, named by URLs (``s3://…``, ``gs://…``, ``hdfs://…``) and accessed through fsspec.
 
 Sources are read in ranges. Outputs are written to a local temporary file and uploaded when they are complete, because
-an exception in the ``with`` block of an open S3 file would close it and so publish a truncated object.
+an exception in the ``with`` block of an open S3 file would close the file and thus publish a truncated object.
 """
 
 from __future__ import annotations

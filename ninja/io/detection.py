@@ -90,7 +90,7 @@ def names_in(content: bytes, listed_in: str) -> tuple[list[Table], list[NinjaErr
 
 
 def below(folder: str) -> list[str]:
-    """Return the paths of subfolders with a trailing slash, except hidden ones and those of Kaldi's recipes."""
+    """Return the paths of subfolders with a trailing slash, except hidden folders and folders of Kaldi's recipes."""
     if is_remote(folder):
         paths = listing(folder)[1]
     else:
@@ -117,7 +117,7 @@ def describe_skipped(folder: str, others: list[str], results: list[str]) -> str:
 
 
 def is_companion(path: str) -> bool:
-    """Return whether a file only accompanies lattices, judging by its name; an archive's script file is an example."""
+    """Return whether a file only accompanies lattices, judging by its name; for example, an archive's script file."""
     if re.fullmatch(COMPANIONS, os.path.basename(path)):
         return True
     return path.endswith(".scp") and is_file(path.removesuffix(".scp") + ".ark")

@@ -18,7 +18,7 @@ def read_folder(
     *,
     by_name: bool,
 ) -> Iterator[Batch]:
-    """Yield the batches of the lattice files in a folder, or of its recogniser result files if it has no lattices.
+    """Yield the batches of the lattice files in a folder, or of recogniser result files if there are no lattices.
 
     Args:
         folder: The folder.

@@ -36,7 +36,7 @@ Watch = Callable[[Reading], Iterator[tuple[str, Lattice]]]
 
 @dataclass(eq=False)
 class Inputs:
-    """Sources of lattices with the options for reading them; each name is resolved once, and each file opened once.
+    """Sources of lattices with options for reading them; each name is resolved once, and each file is opened once.
 
     Args:
         names: A file, folder, pattern, file list, Kaldi rspecifier or ``-``, or several of these; see ``ninja.read``.
@@ -118,7 +118,7 @@ class Inputs:
 
     @property
     def file(self) -> str | None:
-        """Path of the file of the last lattice read; None before the first."""
+        """Path of the file of the last lattice read; None before the first lattice."""
         return None if self._current is None else self._current.file
 
     def single_scores(self) -> str | None:
@@ -137,7 +137,7 @@ class Inputs:
         return None
 
     def first_lattice(self) -> Lattice | None:
-        """Return the first lattice, or None if there is none; this starts reading the sources."""
+        """Return the first lattice, or None if there are no lattices; this starts reading the sources."""
         return next((lattice for batch in self._begin().first_batches[-1:] for lattice in batch), None)
 
     def table(self) -> SymbolTable | None:
@@ -448,7 +448,7 @@ def states_of(sources: Sources, format: str | None = None) -> list[State]:
 
 
 def source_files(sources: Sources, format: str | None) -> Iterator[SourceFile]:
-    """Yield the lattice files of sources; a folder in a format that consists of several files is yielded itself.
+    """Yield the lattice files of sources; a folder is yielded as a whole if its format consists of several files.
 
     Raises:
         OptionError: A source is a pipe.

@@ -25,11 +25,11 @@ Value = TypeVar("Value")
 
 
 class Lookup:
-    """Lookup of the lattices of a source by key.
+    """On-demand lookup of the lattices of a source by key.
 
     The source is read only as far as necessary, so two archives in the same order can be joined in one pass. Lattices
     that are skipped on the way are stored in encoded form, on disk if they are large. If a key occurs several times,
-    each lookup returns the next of its lattices.
+    each lookup returns the next lattice with this key.
 
     Args:
         source: See ``ninja.read``.

@@ -35,8 +35,8 @@ def from_nbest(
         hypotheses: Pairs ``(text, score)``, whose score becomes the acoustic cost, or triples ``(text, acoustic score,
             LM score)``, whose LM score becomes the graph cost. A text is a string, split at white space, or a sequence
             of words. Scores may be NumPy or torch scalars.
-        scores: "logprob" for natural-log probabilities of sentences, where higher is better; "cost" for the same with
-            the opposite sign, as in Kaldi.
+        scores: "logprob" for natural-log probabilities of sentences, where higher is better; "cost" for negative
+            natural-log probabilities, as in Kaldi.
         words: Symbol table that contains the words, or ``SymbolTable.growing()``, to which they are added. Use one
             table for all utterances of a file or a rescoring run. None creates a table for this lattice.
 
@@ -95,7 +95,7 @@ def from_k2(
         fsa: A ``k2.Fsa`` with one or more lattices, or the dictionary that its ``as_dict()`` returns.
         keys: Utterance ids, one per lattice; None uses 1, 2, ….
         scores_are: Whether ``scores`` give acoustic or graph costs if the Fsa has no ``lm_scores``.
-        words: Symbol table to attach; None uses ``aux_labels_sym`` (or ``labels_sym``) of the Fsa, if it has one.
+        words: Symbol table to attach; None uses ``aux_labels_sym`` (or ``labels_sym``) of the Fsa, if present.
 
     Returns:
         Pairs ``(key, lattice)``.

@@ -1,4 +1,4 @@
-"""Read lattices from sources in one pass, and give their words ids of the symbol table of the run."""
+"""Read lattices from sources in one pass, and map their words to the symbol table of the run."""
 
 from __future__ import annotations
 
@@ -455,7 +455,7 @@ def read(
     cannot be reached from the start are removed, and the others are sorted topologically if necessary. Costs in double
     precision (``lattice8``, ``compactlattice84``) are rounded to single precision.
 
-    If a format stores words as text, their ids come from `words`. If `words` is None, the words of all files form one
+    If a format stores words as text, word ids come from `words`. If `words` is None, the words of all files form one
     table, which grows while the files are read; lattices of a file that contains a symbol table, such as an Arrow file,
     keep that table.
 

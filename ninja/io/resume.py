@@ -78,7 +78,7 @@ class ResumedWriter(KaldiWriter):
             raise OptionError(message + advice, self.name)
         if lattice.words is not None and lattice.words.path is None:
             raise OptionError(
-                "--resume requires --words (words=) for this input; otherwise word ids would differ from the output's"
+                "--resume requires --words (words=) for this input; otherwise, word ids could differ from the output"
             )
 
     def _put(self, key: str, item: Any) -> None:
@@ -203,7 +203,7 @@ def complete_entries(chosen: Target, file: PartFile) -> ResumePoint:
 
 
 def _take(reader: TableReader, point: ResumePoint) -> bool:
-    """Parse the bytes read so far, and add their entries; return False if they are damaged."""
+    """Parse the bytes read so far, and add the entries to `point`; return False if the bytes are damaged."""
     items, faults = reader.parse(1 << 62)
     if reader.broken or faults:
         return False

@@ -284,7 +284,7 @@ class Sources:
         return selection
 
     def reopened(self) -> Sources:
-        """Return new sources of the same files, so that two passes can run at the same time.
+        """Return new sources for the same files, so that two passes can run at the same time.
 
         Raises:
             OptionError: A source can be read only once.
@@ -469,7 +469,7 @@ def find_scales(source: Source | Sources, *, allow_pipes: bool = False) -> Chose
 
 
 def _scale_files(file: SourceFile) -> Iterator[tuple[str, str | None]]:
-    """Yield the path of a file or folder, or of each file that it lists, with the path of the scale file or None."""
+    """Yield the path of a file or folder, or of each file in it, with the path of the scale file or None."""
     path = file.path
     if file.is_pipe:
         yield path, None

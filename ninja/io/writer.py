@@ -186,7 +186,7 @@ class LatticeWriter:
             key: Utterance id; None uses the key of the item.
 
         Raises:
-            LatticeError: The format cannot store the item, or with ``lossy="refuse"``, not all of its fields.
+            LatticeError: The format cannot store the item or, with ``lossy="refuse"``, one of its fields.
             SymbolError: A word id has no word, has a different word than in earlier lattices, or has a word that the
                 format cannot store.
             OptionError: The item is neither a lattice nor of a type that the format stores, or words would be lost.
@@ -309,7 +309,7 @@ class LatticeWriter:
         raise NotImplementedError
 
     def _finish(self) -> None:
-        """Complete the files and give them their names."""
+        """Complete the files and give them their final names."""
         raise NotImplementedError
 
     def _abandon(self) -> None:

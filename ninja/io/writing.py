@@ -54,8 +54,8 @@ def write(
             keys of the lattices in it. If this attempt fails, its output is saved for the next attempt. Only for Kaldi
             archives.
         kind: Kind to which lattices are converted; None keeps the kind of each lattice. Only for Kaldi archives.
-        to: The format and its options, such as ``slf`` or ``slf:base=10,frame_shift=0.01``, see docs/formats.md; None
-            selects it by the extension. k2 and espnet keep all lattices in memory until the block ends.
+        to: The format and its options, such as ``slf`` or ``slf:base=10,frame_shift=0.01``; see docs/formats.md. None
+            selects the format by the extension. k2 and espnet keep all lattices in memory until the block ends.
         lossy: "refuse" raises an error for lattices with fields that the format cannot store; "allow" drops such fields
             and counts them in ``lost``.
         words: Symbol table of the lattices, or its path; None uses each lattice's table. An output of ids
@@ -66,7 +66,7 @@ def write(
             `to` sets them. None uses the scales of `chosen`, or else 1, 1 and 0.
         chosen: Scales chosen for the lattices, for example in rescoring. If costs are written unscaled, the scales are
             written to a file next to the output, where `find_scales` and the commands find them.
-        run: Facts on which the lattices depend, see `ninja.io.resume`. With `resume`, an output of another run is
+        run: Facts on which the lattices depend; see `ninja.io.resume`. With `resume`, an output of another run is
             refused, and a complete output of an unknown run is not extended; None checks nothing. Only for Kaldi
             archives.
         guard: Protects the inputs from being replaced.

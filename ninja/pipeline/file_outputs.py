@@ -120,7 +120,7 @@ def output_folder(output: Output) -> Iterator[None]:
 
 
 def _input_files(inputs: Inputs) -> Iterator[tuple[str, SourceFile, re.Pattern[str]]]:
-    """Yield the name of the source of each input file, the file, and a pattern for the number in the file name."""
+    """Yield for each input file the name of its source, the file, and a pattern for the number in the file name."""
     for name in inputs.places:
         before, job, after = os.path.basename(name).partition("JOB")
         shape = re.compile(f"(?<=^{re.escape(before)})[0-9]+(?={re.escape(after)}$)" if job else _NUMBER)

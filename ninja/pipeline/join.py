@@ -24,7 +24,7 @@ _ROW = re.compile(rb"(\S+) [^ ].*:([0-9]{1,18})")  # line of a script file: key,
 
 @dataclass(frozen=True, slots=True)
 class JoinedRun:
-    """A run whose shards are joined."""
+    """The plan, records and outputs of a run after its shards were joined."""
 
     plan: Plan
     records: tuple[Record, ...]

@@ -53,7 +53,7 @@ def as_it_came(output: Output, inputs: Inputs) -> Output:
 
 
 def plain_files(inputs: Inputs) -> list[SourceFile]:
-    """Return the files of the inputs, including those in folders and lists."""
+    """Return the files of the inputs, including files in folders and lists."""
     files: list[SourceFile] = []
     for file in inputs.sources.resolvable_files:
         if file.kind == "folder":

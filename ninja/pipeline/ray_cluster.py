@@ -118,7 +118,8 @@ def _connect(address: str | None) -> None:
             raise OptionError(f"cannot connect to a Ray cluster at {address}: {error.strerror or error}") from error
         ray.init("local", num_cpus=num_cores(), include_dashboard=False, object_store_memory=STORE, **quiet)
     except (RuntimeError, ValueError) as error:  # different version of Ray or Python, or an invalid address
-        raise OptionError(f"the Ray cluster at {address} cannot be used: {str(error).splitlines()[0]}") from error
+        where = "on this machine" if address is None else f"at {address}"
+        raise OptionError(f"the Ray cluster {where} cannot be used: {str(error).splitlines()[0]}") from error
     finally:
         if handler is not None and threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, handler)  # Ray's handler exits with a different code

@@ -125,7 +125,7 @@ def read_plan(folder: str) -> Plan:
     """Read the plan of a folder of shards.
 
     Raises:
-        FormatError: There is no plan, or it is damaged.
+        FormatError: The plan is missing or damaged.
     """
     parts = ShardFolder(folder)
     try:

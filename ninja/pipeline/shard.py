@@ -15,7 +15,7 @@ part, and returns an `Outcome`. Then
 Several workers may run the same shard at once; their files are equal, and the last worker's files remain. A shard
 without sources has a record, but no files. Plans, parts and records can be sent to other processes. Lattices that fail
 are listed in the record; an exception means that the shard can be tried again. ``missing(plan)`` lists the shards that
-must still run, and ``ninja.pipeline.join.join_shards`` joins them.
+must still run, and ``ninja.pipeline.join.join_shards`` joins the completed shards.
 """
 
 from __future__ import annotations

@@ -40,7 +40,12 @@ class StreamStage(Protocol[Output]):
     """A stage that iterates over lattices and may process several at once; results are in input order."""
 
     def __call__(self, lattices: Pairs, log: Any) -> Iterator[tuple[str, Output]]:
-        """Yield the key and result of each lattice; add failures and notes to `log`, which has the stage's log type."""
+        """Yield the key and result of each lattice.
+
+        Args:
+            lattices: Pairs of key and lattice.
+            log: Log for failures and notes; a stage may require a subclass of `Log`.
+        """
         ...
 
 
@@ -102,7 +107,7 @@ def call_safely(function: Callable[[Lattice], Result], lattice: Lattice) -> Resu
     """Return the result of a function for a lattice, or the error that it raises.
 
     Raises:
-        OptionError: Raised by the function; such an error applies to the whole run.
+        OptionError: The function raised this error, which applies to the whole run.
     """
     try:
         return function(lattice)

@@ -22,7 +22,7 @@ def stream(
     progress: Progress | None = None,
     may_be_empty: bool | None = None,
 ) -> Iterator[tuple[str, Result]]:
-    """Apply a stage to lattices, and yield the key and the result of each, in input order.
+    """Apply a stage to lattices, and yield the key and the result of each lattice, in input order.
 
     Args:
         inputs: `Inputs`, or pairs of key and lattice, which are read lazily.
