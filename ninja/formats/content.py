@@ -150,7 +150,7 @@ class Content:
             return plain
         largest = max(LARGEST_PACKED, LARGEST_RATIO * os.path.getsize(self.path))
         limit = f"{LARGEST_PACKED >> 20} MB and {LARGEST_RATIO} times its size"
-        packed = (largest, f"the file unpacks to more than {limit}; if it contains lattices, gunzip it first")
+        packed = (largest, f"the file decompresses to more than {limit}; if it contains lattices, use gunzip first")
         return min(plain, packed)
 
     def mapped(self) -> Path | bytes:

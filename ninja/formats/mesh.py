@@ -230,10 +230,10 @@ class Mesh:
 
     def _place(self, text: str) -> int:
         if not (text.isascii() and text.isdigit() and len(text) < 10):
-            raise self._refused(f"a position is {text[:20]!r}, but must be a number")
+            raise self._refused(f"expected the number of a position, found {text[:20]!r}")
         place = int(text)
         if self.size is None or place >= self.size:
-            raise self._refused(f"position {place} does not exist, as numaligns is {self.size or 0}")
+            raise self._refused(f"position {place} does not exist, because numaligns is {self.size or 0}")
         return place
 
     def _number(self, text: str, *, infinite: bool = False) -> float:

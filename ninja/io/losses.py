@@ -240,5 +240,5 @@ def with_scales(form: OutputFormat, scales: Scales) -> tuple[Mapping[str, str], 
     parts = ["graph" if graph == 1.0 else f"{graph:g} graph", f"{weights['acoustic_scale']:g} acoustic"]
     total = " + ".join(parts if penalty == 0.0 else [*parts, f"{penalty:g} per word"])
     subject = "hypotheses are sorted by" if format.holds == "nbest" else "costs are combined as"
-    note = f"{subject} {total}; use --to {format.name}:acoustic_scale=… to change it"
+    note = f"{subject} {total}; use --to {format.name}:acoustic_scale=… to change the scale"
     return {**values, **{name: repr(value) for name, value in weights.items()}}, note

@@ -96,7 +96,7 @@ def test_costs_are_joined_by_the_scale_of_the_verb_or_of_the_format(ninja, there
         assert first(found) == first(wanted)
         what = "costs are combined as" if to in ONE_COST else "hypotheses are sorted by"
         form = to.partition(":")[0]
-        note = f"ninja: {what} graph + 0.1 acoustic; use --to {form}:acoustic_scale=… to change it\n"
+        note = f"ninja: {what} graph + 0.1 acoustic; use --to {form}:acoustic_scale=… to change the scale\n"
         assert (note in errors) == (option is None)
         assert (" + 0.1 acoustic" in errors) == (option is None)
 

@@ -98,14 +98,14 @@ CUT: list[tuple[bytes, str]] = [
     (b"abc   0 1\n", "text follows the key on its line"),
     (b"abc \n0 1 2 3\n1\n", "the archive ends inside this FST; is it truncated"),
     (b"abc \xd6\xfd\xb2\x7e\1", "byte 8, key 'abc': the image ends within the header"),
-    (b"a" * 5000 + b" ", "a key that does not end"),
+    (b"a" * 5000 + b" ", "an unterminated key"),
 ]
 
 
 @pytest.mark.parametrize(("content", "message"), CUT)
 def test_damage_ends_the_reading_with_the_byte(content: bytes, message: str) -> None:
     if content == b"abc":
-        message = "a key that does not end"
+        message = "an unterminated key"
     ((_, error),) = read_fst_archive(content, "x.ark")
     assert isinstance(error, FormatError)
     assert message in str(error)

@@ -150,7 +150,7 @@ def test_a_hypothesis_may_be_a_list_of_its_words():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (["a", 7], "f, key 'u': expected text at 'text', found a list of 2"),
+        (["a", 7], "f, key 'u': expected text at 'text', found a list of 2 items"),
         (["a", "\ud800"], "f, key 'u': expected text at 'text', found '.ud800'"),
     ],
 )
@@ -366,10 +366,10 @@ def test_times_that_are_none_are_refused(times, message):
 
 
 def test_words_that_begin_before_the_word_before_them_are_refused():
-    with pytest.raises(FormatError, match=r"word 2, 'b', begins at 0\.1 s, the previous word at 0\.5 s"):
+    with pytest.raises(FormatError, match=r"word 2, 'b', begins at 0\.1 s, but the previous word at 0\.5 s"):
         lists(timed(spoken("a", 0.5, 0.6), spoken("b", 0.1, 0.2)))
     pieces = {"segments": [{"text": "a", "words": [spoken("a", 2, 3)]}, {"text": "b", "words": [spoken("b", 1, 4)]}]}
-    with pytest.raises(FormatError, match="word 2, 'b', begins at 1 s, the previous word at 2 s"):
+    with pytest.raises(FormatError, match="word 2, 'b', begins at 1 s, but the previous word at 2 s"):
         lists(pieces, **PIECES)
 
 

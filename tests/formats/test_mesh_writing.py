@@ -367,8 +367,8 @@ def test_lattices_without_paths_and_numbers_that_are_none_are_refused():
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("posterior 1 1", "position 1 does not exist, as numaligns is 1"),
-        ("posterior x 1", "a position is 'x', but must be a number"),
+        ("posterior 1 1", "position 1 does not exist, because numaligns is 1"),
+        ("posterior x 1", "expected the number of a position, found 'x'"),
         ("posterior 0 nan", "'nan' is not a finite number"),
     ],
 )

@@ -276,7 +276,7 @@ def test_a_line_that_is_longer_than_any_file_may_be_is_refused(tmp_path: Path, m
     monkeypatch.setattr(content, "BLOCK", 1 << 16)
     errors: list[NinjaError] = []
     assert [key for key, _ in read(path, on_error=errors.append)] == ["bomb-1"]
-    assert [error.message[:49] for error in errors] == ["the file unpacks to more than 4 MB and 10 times i"]
+    assert [error.message[:49] for error in errors] == ["the file decompresses to more than 4 MB and 10 ti"]
 
 
 def test_the_words_of_many_small_tables_become_one(tmp_path: Path) -> None:

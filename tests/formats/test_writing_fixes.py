@@ -60,7 +60,7 @@ def keys(found):
         ('{"key": "v", "nbest": [{"text": "a", "score": "x"}]}', "f:2, key 'v': expected a number"),
         ('{"key": "v", "nbest": [{"text": "a", "score": NaN}]}', "f:2: not JSON: NaN is not a number"),
         ('{"key": "v", "key": "w", "nbest": []}', "f:2: not JSON: an object has a field twice"),
-        ("[1]", "f:2, key '2': expected an object, found a list of 1"),
+        ("[1]", "f:2, key '2': expected an object, found a list of 1 item"),
         (ROW % "u", "f:2, key 'u': the utterance occurs twice"),
         ("\udcff", "f:2: not UTF-8"),
     ],

@@ -139,7 +139,7 @@ def test_words_that_are_ids_need_no_table():
         ),
         (
             NBest("utt", (Hypothesis(("a", "b"), (0.0,) * 3, (0.0,) * 3, (0, 1), (2, 3)),)),
-            "word 2 begins at frame 1 and ends at 3, the previous word at 2; words must not overlap",
+            "word 2 begins at frame 1 and ends at 3, but the previous word ends at 2; words must not overlap",
         ),
         (NBest("utt", (sentence("a", 1e39),)), "a hypothesis has the costs 1e\\+39 and 0.0"),
         (NBest("utt", (sentence("a", math.nan),)), "a hypothesis has the costs nan and 0.0"),

@@ -56,7 +56,7 @@ def read_fst_archive(content: Pieces, path: str | None = None) -> Iterator[tuple
             return
         blank = _BLANK.search(window.content, at, at + LONGEST_KEY + 1)
         if blank is None or blank.start() == at:
-            problem = "has no key" if blank is not None else "has a key that does not end"
+            problem = "has no key" if blank is not None else "has an unterminated key"
             message = f"an entry {problem}; the rest of the archive is not read"
             yield "", FormatError(message, path, byte=window.begin + at)
             return

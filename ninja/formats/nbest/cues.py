@@ -232,7 +232,7 @@ def _word_times(
     except ValueError as error:
         raise FormatError(str(error), path, line=cue.text_line) from error
     if begins[0] < times[0]:
-        message = f"times run backwards: the first word begins at {_seconds(begins[0])} s, the cue at "
+        message = f"times run backwards: the first word begins at {_seconds(begins[0])} s, but the cue at "
         raise FormatError(f"{message}{_seconds(times[0])} s", path, line=cue.text_line)
     return [(begin / 1000, end / 1000) for begin, end in pairwise([*begins, times[1]])]
 

@@ -317,7 +317,7 @@ def shown(value: object) -> str:
     if isinstance(value, dict):
         return f"an object with {[str(name)[:20] for name in value][:6]}"
     if isinstance(value, list):
-        return f"a list of {len(value)}"
+        return f"a list of {counted(len(value), 'item')}"
     if isinstance(value, int) and abs(value) > 1e18:
         return "a large number"
     return ascii(value[:60] if isinstance(value, str) else value)

@@ -81,8 +81,8 @@ class _Trie:
             if hypothesis.begin is not None and hypothesis.end is not None:
                 begin, end = hypothesis.begin[place], hypothesis.end[place]
                 if not self.time[at] <= begin <= end <= LARGEST_FRAME:
-                    message = f"word {place + 1} begins at frame {begin} and ends at {end}, the previous word at "
-                    self._refuse(message + f"{self.time[at]}; words must not overlap", hypothesis)
+                    message = f"word {place + 1} begins at frame {begin} and ends at {end}, but the previous word "
+                    self._refuse(message + f"ends at {self.time[at]}; words must not overlap", hypothesis)
                 if begin > self.time[at]:
                     at = self._step(at, EPSILON, begin, (0.0, 0.0), ())
             at = self._step(at, word, end, self._costs(hypothesis, place), labels[place])

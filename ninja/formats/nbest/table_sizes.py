@@ -80,9 +80,11 @@ def check_batch(batch: Any, row: int, size: int, path: str | None) -> None:
 
 def _check(place: str, num_values: int, num_bytes: int, size: int, path: str | None) -> None:
     if num_values > max(LEAST_VALUES, MOST_VALUES * size):
-        raise FormatError(f"{place} has {num_values} values in a file of {size} bytes; write it as JSON lines", path)
+        message = f"{place}: too many values ({num_values}) for a file of {size} bytes"
+        raise FormatError(f"{message}; write it as JSON lines", path)
     if num_bytes > max(LEAST_BYTES, MOST_BYTES * size):
-        raise FormatError(f"{place} needs {num_bytes} bytes, but the file has {size}; write it as JSON lines", path)
+        message = f"{place}: too many decoded bytes ({num_bytes}) for a file of {size} bytes"
+        raise FormatError(f"{message}; write it as JSON lines", path)
 
 
 def _leaves(array: Any) -> Iterator[Any]:

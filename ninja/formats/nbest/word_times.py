@@ -37,7 +37,7 @@ def frames_of(times: Sequence[tuple[float, float]], words: Sequence[str], frame_
         if end < begin - SLACK:
             raise ValueError(f"times run backwards: {where} ends at {end:g} s, before it begins at {begin:g} s")
         if begin < last_begin - SLACK:
-            before = f"the previous word at {last_begin:g} s"
+            before = f"but the previous word at {last_begin:g} s"
             raise ValueError(f"times run backwards: {where} begins at {begin:g} s, {before}")
         if not 0 <= begin <= end + SLACK or end > frame_shift * LAST_FRAME:
             raise ValueError(f"expected times of frames, but {where} begins at {begin:g} s and ends at {end:g} s")
