@@ -22,8 +22,8 @@ def decode_mbr(
     If the number of states times the number of words exceeds `whole_words`, a state is compared with at least
     `least_words` words on both sides of its time, and with more words up to a total of `most_words` pairs. `forms` is
     None, or a pair: the indices of the lattices whose arcs have written forms, int64, ascending; and the form of each
-    arc of these lattices, int32: a word id above 0, a negative number for a part of a word, or 0 for an arc without a
-        form.
+    arc of these lattices, int32: a word id above 0, a negative number for a part of a word, or 0 for an arc
+    without a form.
 
     Returns:
         The index of the first lattice without a path or with inconsistent times, or -1; the fields of ``Consensus``,

@@ -176,7 +176,9 @@ def unchanged(lattice: LatticeOrBatch) -> LatticeOrBatch:
 
 @click.command(cls=ListsFormats)
 @lattice_output()
-@click.option("--kind", type=click.Choice(["compact", "raw"]), help="Kind of Kaldi lattice.  [default: as read]")
+@click.option(
+    "--kind", type=click.Choice(["compact", "raw"]), help="Kind of Kaldi lattice to write.  [default: unchanged]"
+)
 @reads_lattices
 def convert(inputs: Inputs, destination: Output, kind: str | None) -> None:
     """Convert lattices between formats.

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Transcript(NamedTuple):
-    """Words, alignment and costs of a path, as they are printed."""
+    """Words, alignment and costs of a path in the output."""
 
     words: list[str]  # word ids if the lattice has no symbol table
     alignment: npt.NDArray[np.int32]

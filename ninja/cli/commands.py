@@ -88,7 +88,7 @@ SECTIONS = {
         "boost-ali": Entry("kaldi.training", "Lower the graph costs of arcs by --b for each phone frame error."),
         "add-trans-probs": Entry("kaldi.operations", "Add transition costs to the graph costs of lattices."),
         "expand-ngram": Entry(
-            "kaldi.operations", "Split states of lattices so that each has a unique history of n - 1 words."
+            "kaldi.operations", "Split states of lattices so that each state has a unique history of n - 1 words."
         ),
         "compose": Entry("kaldi.compose", "Compose lattices with an FST, or with other lattices."),
         "difference": Entry("kaldi.compose", "Remove the paths that match a transcript from lattices."),

@@ -163,7 +163,7 @@ def with_acoustic_scale(context: Context, acoustic_scale: float) -> Context:
 
 @dataclass(slots=True)
 class PhraseCounts:
-    """Number of lattices, and number of lattices that have phrases."""
+    """Number of lattices, and number of lattices with phrases."""
 
     stage: Contextual
     lattices: int = 0

@@ -86,8 +86,8 @@ def prompts_before_utterances(command: Callable[..., None]) -> Callable[..., Non
         click.option(
             "--prompt-column",
             metavar="N|NAME",
-            help="With --prompt FILE: column that contains the prompts, as a number from 2 or a name in the header. "
-            "FILE is then a table with columns separated by tabs, and the first column contains the utterance ids.",
+            help="With --prompt FILE, a table with tab-separated columns: column of the prompts, as a number (2 or "
+            "more) or a name in the header. The first column contains the utterance ids.",
         ),
     )(grouped("prompts", ("prompt", "prompt_column"), prompts)(command))
 

@@ -99,7 +99,9 @@ def learn(
             "correction"
         )
     if (dev is None) != (ref is None):
-        raise OptionError("--dev and --ref are the hypotheses and the references of a development set; specify both")
+        raise OptionError(
+            "--dev and --ref are the hypotheses and the references of a development set; specify both or neither"
+        )
     inputs = build_inputs(edit_files, reading)["inputs"]
     edits = read_edits(edit_files[0]) if len(edit_files) == 1 else _edits(inputs, *edit_files)
     stage = Correction(
@@ -134,7 +136,7 @@ def _undo(source: tuple[str, ...], lists: str | None, output_file: str) -> None:
     if source or (
         wrong := given_on_command_line(["min_count", "utt2group", "letters_only", "normalizer", "dev", "ref"])
     ):
-        raise OptionError(f"--undo needs only --lists and -o; omit {', '.join(source or wrong)}")
+        raise OptionError(f"--undo can be used only with --lists and -o; omit {', '.join(source or wrong)}")
     _write(output_file, undo(lists))
 
 

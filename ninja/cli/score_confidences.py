@@ -58,5 +58,5 @@ def _note_clipped(scores: ConfidenceScores) -> None:
     if count := scores.num_clipped:
         current_console().say(
             f"{counted(count, 'confidence is', 'confidences are')} below {CLIP:g} or above {1 - CLIP:g}; NCE uses "
-            "these bounds instead, as 0 or 1 could make it infinite"
+            "these bounds instead, because 0 or 1 could make NCE infinite"
         )

@@ -65,7 +65,9 @@ OF_CONTEXT |= {*OF_TUNING}
     ),
     reads("--general-ref", "With --entities: reference transcripts of --general."),
     reads("--general-entities", "Phrases for the utterances of --general.  [default: --entities]"),
-    click.option("--max-general-rise", default=0.2, help="Maximum rise of the WER of --general, in percentage points."),
+    click.option(
+        "--max-general-rise", default=0.2, help="Maximum increase in the WER of --general, in percentage points."
+    ),
     click.option("--margin", default=1.0, help="Safety margin of the keyword boost, in nats."),
     writes("--curve", "Write a plot of WER against keyword boost (.svg or .png)."),
 )

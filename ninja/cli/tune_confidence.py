@@ -87,7 +87,7 @@ def fits_confidences(command: Command) -> Command:
 
     @section(
         "Tuning of confidences",
-        click.option("--confidence", is_flag=True, help="Fit a confidence model instead of weights."),
+        click.option("--confidence", is_flag=True, help="Fit a confidence model instead of tuning weights."),
         click.option(
             "--confidence-map",
             type=click.Choice(get_args(Method)),

@@ -189,7 +189,7 @@ def choose_pointer_weights(
     if old_lm is not None:
         raise OptionError("--old-lm cannot be used when weights of a context model are chosen; omit it")
     if not isinstance(lm, LanguageModel):
-        raise OptionError("a context model needs exactly one language model; specify one --rnnlm")
+        raise OptionError("a context model requires exactly one language model; specify --rnnlm once")
 
     context = replace(context, context_model=load_pointer(file))
 

@@ -16,12 +16,12 @@ class CtcOptions:
     """Beams of the search, and weights of the scores with a tracker; see `Hypothesis` for the total score."""
 
     beam: int = described(100, "Maximum number of prefixes per frame; 0 means no limit.")
-    score_beam: float = described(20.0, "Drop prefixes whose score is lower than the best by more than this, in nats.")
+    score_beam: float = described(20.0, "Drop prefixes whose score is below the best score by more than this, in nats.")
     max_units: int = described(
-        0, "Extend prefixes only by the most probable units of a frame, at most this many; 0 uses all."
+        0, "Maximum number of units that extend prefixes in a frame, the most probable first; 0 means no limit."
     )
     min_logprob: float = described(
-        -math.inf, "Drop units whose log-probability (nats) is below this, except the best of each frame."
+        -math.inf, "Drop units whose log-probability (nats) is below this, except the best unit of each frame."
     )
     context_scale: float = 1.0  # factor of the tracker's scores
     length_reward: float = 0.0  # added for each unit, nats; only with a tracker

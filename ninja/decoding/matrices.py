@@ -220,7 +220,7 @@ def _zip(content: bytes, key: str, path: str | None) -> list[tuple[str, Callable
     if not any(name.split("/")[-1] == "data.pkl" for name in names):
         raise FormatError("this zip file was not written by NumPy or torch", path)
     try:
-        loaded = torch_file.load(torch_file.opened(content), _NAMES, "only floating-point tensors are read")
+        loaded = torch_file.load(torch_file.opened(content), _NAMES, "only floating-point tensors can be read")
     except FormatError as error:
         raise FormatError(error.message, path, byte=error.byte) from error.__cause__
     tensors = loaded if isinstance(loaded, dict) else {key: loaded}

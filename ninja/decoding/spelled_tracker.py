@@ -40,8 +40,8 @@ class SpelledTracker:
     the word would have if it continued a phrase; this partial boost is removed when the word is scored. The scores of
     the units of a sentence therefore have the same sum as the scores of its words.
 
-    The vocabulary is open: words of phrases are added to it, even if they are unknown to the class model. All other
-        words that are unknown to the class model are scored as its ``<unk>``.
+    The vocabulary is open. Words of phrases are added to it, even if they are unknown to the class model. All other
+    words that are unknown to the class model are scored as its ``<unk>``.
     """
 
     def __init__(

@@ -111,7 +111,9 @@ def from_arcs(
     if states.min() < 0:
         raise LatticeError(f"a state has the number {states.min()}, but the number must be 0 or more", key=key)
     if states.max() >= 2**31 - 1:
-        raise LatticeError(f"a state has the number {states.max()}, but must have at most {2**31 - 2}", key=key)
+        raise LatticeError(
+            f"a state has the number {states.max()}, but the number must be at most {2**31 - 2}", key=key
+        )
     num_states = int(states.max()) + 1
 
     number, arc_map = arc_order(leaves, enters, num_states, start, key)

@@ -85,7 +85,7 @@ def determinize_pruned(
         beam: Largest difference in total cost from the best path, > 0; infinity keeps all paths.
         acoustic_scale: Factor applied to acoustic costs when paths are compared, not 0; the costs of the result are
             unscaled.
-        bounds: Limits on memory and size.  [default: those of Kaldi's tool]
+        bounds: Limits on memory and size.  [default: the limits of Kaldi's tool]
         minimize: Minimize the result.
 
     Returns:
@@ -147,7 +147,7 @@ def determinize_phone_pruned(
         beam: Largest difference in total cost from the best path, > 0.
         acoustic_scale: Factor applied to acoustic costs when paths are compared, not 0; the costs of the result are
             unscaled.
-        bounds: Limits on memory and size in each pass.  [default: those of Kaldi's tool, without ``max_loop``]
+        bounds: Limits on memory and size in each pass.  [default: the limits of Kaldi's tool, without ``max_loop``]
         phone_determinize: Run the first pass.
         word_determinize: Run the second pass; otherwise the result has epsilons in place of phones.
         minimize: Minimize the result.
@@ -199,7 +199,7 @@ def determinize_retrying(
         lattice: Any lattice.
         beam: Beam, > 0; the first retry prunes with ``beam * beam_ratio``.
         acoustic_scale: Factor applied to acoustic costs when paths are compared, not 0.
-        bounds: Limits on memory and size.  [default: those of Kaldi's tool]
+        bounds: Limits on memory and size.  [default: the limits of Kaldi's tool]
         beam_ratio: Factor applied to the beam before each retry, above 0 and below 1.
         num_loops: Maximum number of retries, ≥ 0.
         prune_result: Prune the result with the last beam.
@@ -231,7 +231,8 @@ def determinize_retrying(
         smallest = beam
         pruned = prune(lattice, beam, Scales(acoustic_scale))
     raise LatticeError(
-        f"the {limit} limit was exceeded even at beam {smallest / beam_ratio:.4g}; raise it, or prune the lattice more",
+        f"the {limit} limit was exceeded even at beam {smallest / beam_ratio:.4g}; raise the limit, or prune the "
+        "lattice more",
         key=lattice.key,
     )
 
@@ -242,7 +243,7 @@ def check_beam(beam: float, acoustic_scale: float) -> None:
     if not beam > 0.0:
         raise OptionError(f"beam is {beam}, but must be above 0")
     if np.float32(acoustic_scale) == 0.0:
-        raise OptionError("acoustic_scale is 0, but must not be, because the acoustic costs are unscaled at the end")
+        raise OptionError("acoustic_scale must not be 0, because the acoustic costs are unscaled at the end")
 
 
 def _run(
@@ -251,7 +252,7 @@ def _run(
     result, report, smallest = _search(lattice, beam, acoustic_scale, bounds)
     if result is None:
         limit = f"the {report.stopped_by} limit was reached before a path was complete"
-        raise LatticeError(f"{limit}, even at beam {smallest:.4g}; raise it", key=lattice.key)
+        raise LatticeError(f"{limit}, even at beam {smallest:.4g}; raise the limit", key=lattice.key)
     return result, report
 
 

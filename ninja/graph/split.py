@@ -43,7 +43,7 @@ def expand_ngram(lattice: Lattice, n: int = 3, *, max_arcs: int = MAX_ARCS) -> L
 
 
 def difference(lattice: Lattice, transcript: Words, *, max_arcs: int = MAX_ARCS) -> Lattice:
-    """Remove the paths whose words are the transcript; all other paths keep their costs and alignments.
+    """Remove the paths whose words equal the transcript; all other paths keep their costs and alignments.
 
     In discriminative training, the remaining paths are the competitors of the reference.
 
@@ -83,7 +83,7 @@ def paths_of(lattice: Lattice, words: Words, wildcards: Collection[int] = ()) ->
 
 
 def _matching(lattice: Lattice, compared: Lattice, transcript: Words, max_arcs: int, *, keep: bool) -> Lattice:
-    """Return the paths whose words in ``compared`` are the transcript, or without ``keep`` all other paths."""
+    """Return the paths whose words in ``compared`` equal the transcript or, without ``keep``, all other paths."""
     words = np.array(transcript, np.int32)
     state, arc_begin, dst, arc, num_matched = _graph.follow_transcript(compared, words, max_arcs)
     is_kept = (num_matched == words.size) == keep

@@ -44,7 +44,7 @@ class _Part:
     def __init__(self, window: Lattice, offset: int, scales: Scales) -> None:
         if window.num_arcs and not is_timed(window):
             raise LatticeError(
-                "the lattice has neither alignments nor times, which are needed to join windows", key=window.key
+                "the lattice has neither alignments nor times, which are required to join windows", key=window.key
             )
         self.lattice = lattice = connect(window)
         self.time = state_times(lattice).astype(np.int64) + offset  # [num_states]

@@ -114,8 +114,8 @@ def stitch(
         windows: Rule that determines the recording and the start of a window.  [default: the times in the key]
         scales: Scales of the costs, with which posteriors are computed.
         frame_shift: Seconds per frame.  [default: the lattices' frame shift, else 0.01]
-        log: Receives notes about uncertain seams, and failures if its ``on_error`` is set; otherwise the first failure
-            is raised.
+        log: Log for notes about uncertain seams, and for failures if its ``on_error`` is set; otherwise the first
+            failure is raised.
 
     Returns:
         An iterator over ``(recording, lattice)`` in the order of the first windows, computed lazily.
@@ -162,11 +162,12 @@ class _Recording:
         self._begins: list[float] = []
 
     def add(self, window: Lattice, begin: float, frame_shift: float, log: Log) -> None:
-        """Add the next window; report an error if its frame shift differs from that of the previous windows."""
+        """Add the next window; report an error if its frame shift differs from the previous windows."""
         if frame_shift != self._frame_shift:
             self.failed = True
             message = (
-                f"the frame shift is {frame_shift:g} s, but that of the previous window is {self._frame_shift:g} s"
+                f"the frame shift is {frame_shift:g} s, but the previous window has a frame shift of "
+                f"{self._frame_shift:g} s"
             )
             log.fail(LatticeError(message, key=window.key))
         self._windows.append(window)

@@ -30,7 +30,7 @@ class FormFunction(Protocol):
         """Return the index, the word and the form of each word that differs from its form."""
 
     def irregular(self, table: SymbolTable) -> list[str] | None:
-        """Return the words of a symbol table that may differ from their forms; None if finding them takes long."""
+        """Return the words of a symbol table that may differ from their forms, or None if a search would be slow."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,7 +39,7 @@ class NumberedLattices:
 
     lattices: Lattice | Batch
     changed: npt.NDArray[np.int64]  # indices of the lattices whose words were replaced
-    items: object | None  # all lattices in the form for kernels, if some are changed; they borrow the arrays
+    items: object | None  # all lattices as arguments of kernels, if some are changed; they borrow the arrays
 
     def forms(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
         """Return the written form of each arc of the changed lattices, and the parts.

@@ -295,7 +295,7 @@ def _convert(name: str, values: npt.ArrayLike, key: str) -> Array:
             return array
     except (OverflowError, ValueError, TypeError):
         pass
-    raise LatticeError(f"{name} has values that cannot be converted to {dtype}", key=key)
+    raise LatticeError(f"{name} contains values that cannot be converted to {dtype}", key=key)
 
 
 def has_graph_costs(lattice: Lattice) -> bool:

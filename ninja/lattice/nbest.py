@@ -81,7 +81,7 @@ def check(nbest: NBest) -> None:
             values = getattr(hypothesis, name)
             if values is not None and len(values) != length + 1:
                 message = f"hypothesis {number} has {length} words and {len(values)} values of {name}"
-                raise LatticeError(f"{message}, but must have {length + 1}", key=nbest.key)
+                raise LatticeError(f"{message}, but must have {length + 1} values", key=nbest.key)
         lengths = [None if times is None else len(times) for times in (hypothesis.begin, hypothesis.end)]
         if lengths not in ([None, None], [length, length]):
             raise LatticeError(f"hypothesis {number} must have a start and an end time for each word", key=nbest.key)

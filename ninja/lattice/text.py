@@ -100,7 +100,7 @@ class Normalizer:
         return [(index, word, form) for (index, word), form in zip(irregular, forms, strict=True) if form != (word,)]
 
     def irregular(self, table: SymbolTable) -> list[str] | None:
-        """Return the words of a symbol table that may differ from their forms; None if finding them takes long."""
+        """Return the words of a symbol table that may differ from their forms, or None if a search would be slow."""
         return table.irregular() if self.name == "basic" else None
 
     def changed(self, table: SymbolTable) -> list[tuple[str, Form]]:
@@ -466,7 +466,7 @@ class LexicalForms:
         """
         table = self.table_of(lattice.words)
         if table is None and lattice.words is None and not self.normalizer(None).is_identity:
-            message = f"the normalizer {self.normalizer(None).name} needs the symbol table of the lattice"
+            message = f"the normalizer {self.normalizer(None).name} requires the symbol table of the lattice"
             raise VocabularyError(f"{message}; specify its words", key=lattice.key)
         return table
 

@@ -11,8 +11,8 @@ from ninja.show.page import render
 def correction_page(changes: Sequence[Mapping[str, Any]], num_utterances: int) -> str:
     """Return an HTML page on which each correction can be accepted or rejected.
 
-    The page saves the decisions as lists of changes in JSON: ``{"accepted": [...], "rejected": [...], "undecided":
-        [...]}``.
+    The page saves the decisions as lists of changes, in JSON:
+    ``{"accepted": [...], "rejected": [...], "undecided": [...]}``.
 
     Args:
         changes: Records of changes, see ``ninja.context.correction.report``.

@@ -74,13 +74,13 @@ class Drawing:
         drawn[self.arcs] = True
         dead = int(np.isinf(self.excess).sum())
         rest = ~drawn & np.isfinite(self.excess)
-        whole = " besides those of marked paths" if len(self.arcs) > self.options.max_arcs else ""
+        whole = " in addition to marked paths" if len(self.arcs) > self.options.max_arcs else ""
         messages = []
         if rest.any():
             messages.append(
-                f"{int(rest.sum()):,} of {self.lattice.num_arcs:,} arcs are not drawn, as at most "
-                f"{self.options.max_arcs:,} are drawn{whole}: their paths cost at least "
-                f"{self.excess[rest].min():.3g} more than the best path, and no posterior is above "
+                f"{int(rest.sum()):,} of {self.lattice.num_arcs:,} arcs are not drawn, because at most "
+                f"{self.options.max_arcs:,} are drawn{whole}. The paths of these arcs cost at least "
+                f"{self.excess[rest].min():.3g} more than the best path, and their posteriors are at most "
                 f"{self.posterior[rest].max():.2g}."
             )
         if dead:
@@ -138,7 +138,7 @@ class Drawing:
         }
 
     def _readable(self) -> int:
-        """Return the number of detours that are shown initially."""
+        """Return the number of detours that are shown when the page opens."""
         ends = np.cumsum([len(row) for row in self.rows])
         marked = {*self.best.arcs.tolist(), *([] if self.oracle is None else self.oracle.arcs.tolist())}
         needed = sum(row[0] in marked for row in self.rows)  # detours of marked paths come first

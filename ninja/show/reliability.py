@@ -21,7 +21,7 @@ BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#606060"  # distinguishable with col
 def check_svg(path: str | os.PathLike[str]) -> None:
     """Raise OptionError if a file name does not end in ``.svg``."""
     if Path(path).suffix.lower() != ".svg":
-        raise OptionError(f"{os.fspath(path)}: reliability diagrams are written as .svg")
+        raise OptionError(f"{os.fspath(path)}: reliability diagrams are SVG files; use a name that ends in .svg")
 
 
 def plot_reliability(path: str | os.PathLike[str], scores: ConfidenceScores) -> None:

@@ -167,7 +167,7 @@ def test_a_model_fitted_at_other_scales_is_noted(ninja, sets, tmp_path):
     ("options", "message"),
     [
         (["--plot", "a.svg"], "--plot requires --confidences"),
-        (["--confidences", "--plot", "a.png"], "reliability diagrams are written as .svg"),
+        (["--confidences", "--plot", "a.png"], "reliability diagrams are SVG files"),
         (["--confidences", "--written"], "--confidences cannot be used with --written"),
         (["--confidences"], "the words have no confidences"),
     ],

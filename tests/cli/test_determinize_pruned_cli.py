@@ -80,7 +80,7 @@ def test_phone_determinize_and_determinize_by_command(ninja, tmp_path: Path) -> 
         (["determinize-pruned", "--beam=0"], "beam is 0.0, but must be above 0"),
         (
             ["determinize", "--acoustic-scale=0"],
-            "--acoustic-scale is 0, but must not be, because",
+            "--acoustic-scale must not be 0, because",
         ),
         (["determinize", "--beam-ratio=1"], "1.0 is not in the range 0<x<1"),
         (["determinize-pruned", "--retry-cutoff=2"], "--retry-cutoff is 2.0, but must be 0 or more and below 1"),

@@ -80,7 +80,10 @@ def test_nothing_is_written_if_the_development_set_becomes_worse(ninja, folder):
         (("edits.tsv", "--dev", "edits.tsv"), "--dev and --ref"),
         (("--undo",), "--undo requires --lists"),
         (("edits.tsv", "--lists", "names.txt", "-o", "names.txt"), "is an input and would be overwritten"),
-        (("--undo", "--lists", "names.txt", "edits.tsv"), "--undo needs only --lists and -o; omit edits.tsv"),
+        (
+            ("--undo", "--lists", "names.txt", "edits.tsv"),
+            "--undo can be used only with --lists and -o; omit edits.tsv",
+        ),
     ],
 )
 def test_wrong_arguments_are_refused(ninja, folder, arguments, message):

@@ -380,7 +380,7 @@ def test_options_out_of_range_are_refused(option, value, message):
 
 
 def test_an_old_model_needs_a_class_model(loaded):
-    with pytest.raises(OptionError, match="needs a class language model"):
+    with pytest.raises(OptionError, match="requires a class language model"):
         Tracker(TABLE, None, old_lm=loaded(SlowNgram(1, {("<s>",): (-99.0, 0.0), ("</s>",): (-0.5, 0.0)})))
 
 

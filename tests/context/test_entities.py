@@ -129,7 +129,7 @@ def test_lists_and_groups_that_nobody_uses_are_named() -> None:
 @pytest.mark.parametrize("content", ["", "# nothing\n", "{}", '{"@name": []}', '{"utt": "u"}'])
 def test_a_file_without_phrases_is_reported(content: str, tmp_path: Path) -> None:
     (tmp_path / "e").write_text(content)
-    assert Entities.read(tmp_path / "e").problems == (f"{tmp_path}/e: no phrases are given",)
+    assert Entities.read(tmp_path / "e").problems == (f"{tmp_path}/e: there are no phrases",)
 
 
 def test_phrases_with_unknown_words_are_kept_and_reported_by_class() -> None:

@@ -212,7 +212,7 @@ def test_damaged_evidence_about_a_phrase_is_refused(row, message):
     ("text", "message"),
     [
         ("a\n", "expected 2 or 3 columns"),
-        ("a\tb\nc\td\te\n", "expected 2 columns as before, found 3"),
+        ("a\tb\nc\td\te\n", "expected 2 columns as in earlier lines, found 3"),
         ("{", "not valid JSON"),
         ("{}", 'expected "accepted" and "rejected" changes'),
         ('{"accepted": 1, "rejected": []}', "'accepted' must be a list"),
@@ -230,7 +230,7 @@ def test_damaged_files_of_edits_are_refused(tmp_path, text, message):
 def test_hypotheses_are_paired_by_key_or_in_order():
     assert paired({"a": ["x"], "b": ["y"]}, {"b": ["z"]}) == [edit("y", "z", "b")]
     assert paired({"a-1": ["x"]}, {"b-1": ["z"]}) == [edit("x", "z", "a-1")]
-    with pytest.raises(OptionError, match=r"no key in common, .* numbers are 1 and 2; use the same keys"):
+    with pytest.raises(OptionError, match=r"no key in common, .* there are 1 and 2 utterances; use the same keys"):
         paired({"a": ["x"]}, {"b": [], "c": []})
 
 

@@ -351,7 +351,9 @@ def test_determinize_retrying_prunes_until_the_bounds_hold() -> None:
     pruned, _ = determinize_retrying(exploding(5), 3.0, prune_result=True)
     assert pruned.num_arcs < whole.num_arcs
     assert_kept(best_of_each(pruned), within(exploding(5), 3.0 - 1e-3))
-    with pytest.raises(LatticeError, match="the memory limit was exceeded even at beam 5; raise it, or prune the"):
+    with pytest.raises(
+        LatticeError, match="the memory limit was exceeded even at beam 5; raise the limit, or prune the"
+    ):
         determinize_retrying(lattice, 10.0, 1.0, bounds, num_loops=1, beam_ratio=0.5)
 
 
@@ -376,7 +378,7 @@ def test_a_beam_near_nothing_keeps_the_best_path() -> None:
         ({"beam": 0.0}, "beam is 0.0, but must be above 0"),
         ({"beam": float("nan")}, "beam is nan, but must be above 0"),
         ({"acoustic_scale": float("inf")}, "acoustic_scale is inf, but must be finite"),
-        ({"acoustic_scale": 1e-60}, "acoustic_scale is 0, but must not be, because the acoustic costs are unscaled"),
+        ({"acoustic_scale": 1e-60}, "acoustic_scale must not be 0, because the acoustic costs are unscaled"),
     ],
 )
 def test_options_out_of_range_are_refused(options: dict[str, float], message: str) -> None:

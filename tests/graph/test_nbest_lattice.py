@@ -127,7 +127,7 @@ def test_words_that_are_ids_need_no_table():
     [
         (
             NBest("utt", (Hypothesis(("a",), (0.0,), (0.0, 0.0)),)),
-            "hypothesis 1 has 1 words and 1 values of graph, but must have 2",
+            "hypothesis 1 has 1 words and 1 values of graph, but must have 2 values",
         ),
         (
             NBest("utt", (Hypothesis(("a",), (0.0, 0.0), (0.0, 0.0), (1,)),)),

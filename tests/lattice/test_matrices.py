@@ -90,13 +90,13 @@ def test_files_of_torch_that_hold_something_else_are_refused(tmp_path):
         return stream.getvalue()
 
     for thing, message in [
-        (print, "an object of the type __builtin__.print; only floating-point tensors are read"),
+        (print, "an object of the type __builtin__.print; only floating-point tensors can be read"),
         ([torch.zeros(2, 2)], "expected a tensor, or a dictionary with names as keys"),
         (torch.zeros(2), r"the matrix must have shape \[frames, units\], not \[2\]"),
         (torch.zeros(1).expand(1000, 1000), r"a tensor of shape \[1000, 1000\] is larger than the file"),
         (
             torch.zeros(2, 2, dtype=torch.int64),
-            "an object of the type torch.LongStorage; only floating-point tensors are read",
+            "an object of the type torch.LongStorage; only floating-point tensors can be read",
         ),
     ]:
         with pytest.raises(FormatError, match=message):

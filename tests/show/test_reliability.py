@@ -31,6 +31,6 @@ def test_a_diagram_has_a_point_for_each_bin_with_words(tmp_path):
 
 
 def test_other_pictures_are_refused(tmp_path):
-    with pytest.raises(OptionError, match=re.escape("a.png: reliability diagrams are written as .svg")):
+    with pytest.raises(OptionError, match=re.escape("a.png: reliability diagrams are SVG files")):
         plot_reliability(tmp_path / "a.png", score_confidences([0.5], [True]))
     assert not list(tmp_path.iterdir())

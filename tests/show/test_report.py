@@ -221,7 +221,7 @@ def test_nothing_is_said_of_what_is_not_missing(ninja, few, files, tmp_path):
     assert code == 0
     assert 'id="missing"' not in page.read_text()
     assert len(err.splitlines()) == 1
-    assert f"0 utterances have fewer errors, 0 have more, {FEW - 1} have as many" in page.read_text()
+    assert f"0 utterances have fewer errors, 0 have more, {FEW - 1} have the same number" in page.read_text()
 
 
 def test_a_lattice_that_cannot_be_used_costs_no_other(ninja, few, files, tmp_path):

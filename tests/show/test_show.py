@@ -176,7 +176,7 @@ def test_a_large_lattice_is_cut_to_what_can_be_read_and_says_so(examples):
     rest = rest[np.isfinite(drawing.excess[rest])]
     assert drawing.excess[rest].min() >= drawing.excess[drawing.arcs].max() - 1e-6
     said = drawing.left_out()
-    assert said.startswith(f"{len(rest):,} of {lattice.num_arcs:,} arcs are not drawn, as at most 500 are drawn")
+    assert said.startswith(f"{len(rest):,} of {lattice.num_arcs:,} arcs are not drawn, because at most 500 are drawn")
     assert f"at least {drawing.excess[rest].min():.3g} more" in said
     assert said in data_of(lattice_page(drawing))["leftOut"]
 
@@ -321,7 +321,7 @@ def test_omitted_arcs_are_reported_on_stderr(ninja, tmp_path, examples):
     code, _, err = ninja("show", ARCHIVE, "--key", key, "--max-arcs", 100, "-o", tmp_path / "page.html")
     assert code == 0
     assert f"ninja: {key}: " in err
-    assert "arcs are not drawn, as at most 100 are drawn" in err
+    assert "arcs are not drawn, because at most 100 are drawn" in err
 
 
 def test_the_only_lattice_of_a_file_needs_no_key(ninja, tmp_path, examples):

@@ -277,7 +277,7 @@ def test_small_and_odd_lattices_are_shown(browser, tmp_path, kind):
     path.write_text(lattice_page(draw(odd)))
     with opened(browser, path) as page:
         assert page.evaluate("[ninja.cy.nodes().length, ninja.cy.edges().length]") == [odd.num_states, odd.num_arcs]
-        assert "no times that fit together" in page.locator(".notice").inner_text()
+        assert "no consistent times" in page.locator(".notice").inner_text()
         if odd.num_arcs:
             click_arc(page, 0)
             assert panel(page)["end"] == "step 1"

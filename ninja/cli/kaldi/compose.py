@@ -144,8 +144,8 @@ def union(joined: Joined, destination: Output, acoustic_scale: float, determiniz
     """Unite the lattices of several archives.
 
     Each lattice in FIRST is united with the lattices that have the same key in the other archives. Keys of FIRST that
-    are missing from another archive are listed. Archives whose keys are in the same order are read
-    once, in parallel.
+    are missing from another archive are listed. Archives whose keys are in the same order are read once, in
+    parallel.
 
     \b
     Example:

@@ -61,7 +61,7 @@ def frame_shift_option(text: str) -> Callable[[Command], Command]:
 
 
 class DecodingResult(NamedTuple):
-    """The results of one lattice."""
+    """Consensus of one lattice, and the outputs formatted from it."""
 
     words: npt.NDArray[np.int32]
     bayes_risk: float  # expected number of word errors

@@ -163,9 +163,9 @@ def limited(lattice: Lattice, max_arcs_per_frame: int, acoustic_scale: float) ->
 def push(push_strings: bool, push_weights: bool) -> Operation:
     """Push alignments and costs towards the start of lattices.
 
-    For each state, the alignments of all paths from the state to the end have a common prefix, and the best of these
-    paths has a cost. This prefix and this cost are moved to the arcs that enter the state. Words, alignments and costs
-    of complete paths are unchanged.
+    At each state, two things are moved to the arcs that enter the state: the common prefix of the alignments of all
+    paths to the end, and the cost of the best of these paths. Words, alignments and costs of complete paths are
+    unchanged.
 
     \b
     Example:
@@ -193,7 +193,7 @@ def minimize(push_strings: bool, push_weights: bool) -> Operation:
 @operation()
 @click.option("--n", type=click.IntRange(1), default=3, help="Order of the n-grams.")
 def expand_ngram(n: int) -> Operation:
-    """Split states of lattices so that each has a unique history of n - 1 words.
+    """Split states of lattices so that each state has a unique history of n - 1 words.
 
     Each arc then belongs to one n-gram. The paths are unchanged.
 

@@ -75,7 +75,9 @@ def has_references(command: Command) -> Command:
     @functools.wraps(command)
     def collected(inputs: Inputs, ali: str, silence_phones: tuple[int, ...], **values: Any) -> None:
         if not silence_phones:
-            current_console().say("no silence phones; use --silence-phones if the model has any")
+            current_console().say(
+                "no silence phones are specified; use --silence-phones if the model has silence phones"
+            )
         references = KeyedTable(read_integers(ali, allow_pipes=inputs.allow_pipes))
 
         def reference_of(lattice: Lattice) -> npt.NDArray[np.int32]:

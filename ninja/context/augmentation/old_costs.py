@@ -85,7 +85,7 @@ def words_along(
     Args:
         lattice: The lattice.
         best: Best arc of each state, in the direction of the search, or -1; int64 [num_states].
-        onward: State at the other end of each arc, int32 [num_arcs].
+        onward: State to which the search moves along each arc, int32 [num_arcs].
         state: First state.
         lm_word: The model's word of each word id; `NO_WORD` for words that are not scored.
         max_words: Maximum number of words.

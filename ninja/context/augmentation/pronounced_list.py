@@ -63,7 +63,7 @@ def pronounce(
         words: Symbol table of the words; lexical words are added to it.
         pronouncer: Pronunciations of words.
         confusion: Phone confusion costs, which determine the phone ids.
-        normalizer: Converts phrases to lexical words.
+        normalizer: Normalizer that converts phrases to lexical words.
 
     Raises:
         SymbolError: A word of a phrase is not in the symbol table.

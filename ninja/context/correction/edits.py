@@ -70,8 +70,8 @@ def paired(recognised: Mapping[str, Sequence[str]], corrected: Mapping[str, Sequ
         return [Edit(tuple(words), tuple(corrected[key]), key) for key, words in recognised.items() if key in corrected]
     if len(recognised) != len(corrected):
         raise OptionError(
-            f"the recognised and the corrected utterances have no key in common, and cannot be paired in order, as "
-            f"their numbers are {len(recognised)} and {len(corrected)}; use the same keys in both"
+            "the recognised and the corrected utterances have no key in common, and cannot be paired in order, because "
+            f"there are {len(recognised)} and {len(corrected)} utterances; use the same keys in both"
         )
     pairs = zip(recognised.items(), corrected.values(), strict=True)
     return [Edit(tuple(words), tuple(others), key) for (key, words), others in pairs]
@@ -103,7 +103,9 @@ def _pairs(text: str, path: str) -> list[Edit]:
         if len(columns) not in (2, 3):
             raise FormatError(f"expected 2 or 3 columns ({COLUMNS}), found {len(columns)}", path, line=number)
         if num_columns not in (0, len(columns)):
-            raise FormatError(f"expected {num_columns} columns as before, found {len(columns)}", path, line=number)
+            raise FormatError(
+                f"expected {num_columns} columns as in earlier lines, found {len(columns)}", path, line=number
+            )
         num_columns = len(columns)
         recognised, corrected = (tuple(column.split()) for column in columns[-2:])
         edits.append(Edit(recognised, corrected, columns[0].strip() if num_columns == 3 else ""))

@@ -14,7 +14,7 @@ OUTPUTS = ("letters", "phones", "concat", "joint")
 @documented
 @dataclass(frozen=True, slots=True)
 class EncoderOptions:
-    """Options for training a phrase encoder; the defaults are those of the shipped encoder."""
+    """Options for training a phrase encoder; the shipped encoder was trained with the defaults."""
 
     extractor: str = described(
         "boundary", f"Method that combines encoder states into one vector: {', '.join(EXTRACTORS)}."

@@ -202,7 +202,7 @@ def without_last_run(content: bytes, path: str) -> bytes:
     ]
     starts = [(number, row) for number, row in rows if row.begins_run]
     if not starts:
-        raise FormatError("has no lines of `ninja learn`, so there is nothing to undo", path)
+        raise FormatError("contains no lines of `ninja learn`, so there is nothing to undo", path)
     first, row = starts[-1]
     before, later = b"".join(lines[:first]), [line for line in lines[first:] if not line.startswith(mark)]
     if not later and "after" in row.content:

@@ -132,7 +132,7 @@ class Entities:
         }
         self.problems: tuple[str, ...] = (  # probable mistakes, which are not errors
             *(f"{prefix}{_counted(names, *words)}: {_first(names)}" for words, names in unused.items() if names),
-            *([] if self.num_phrases else [f"{prefix}no phrases are given"]),
+            *([] if self.num_phrases else [f"{prefix}there are no phrases"]),
             *(section.short_file for section in by_kind["list"].values() if section.short_file),
             *([f"{prefix}{builder.duplicates_found()}"] if builder.duplicates else []),
         )

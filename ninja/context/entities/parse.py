@@ -328,7 +328,7 @@ def _set(section: Section, key: str, value: str, more: list[str], location: Loca
         _add_file(section, value, int(first[:12]) if first else None, location)
         return
     if any(column.strip() for column in more):
-        section.refuse(f"a row with {key!r} must have three columns", location)
+        section.refuse(f"a line with {key!r} must have three columns", location)
     if key == "lists":
         section.lists.append(value)
     elif section.group not in (None, value):
@@ -351,7 +351,7 @@ def _entry(section: Section, key: str, columns: list[str], location: Location, o
 def _add_file(section: Section, file: object, first: object, location: Location | None = None) -> None:
     """Add the `first` phrases (None: all) of a file with the columns class, phrase, weight and pronunciation."""
     if not isinstance(file, str) or not file or "\0" in file:
-        section.refuse(f'"file" must name a file, not {_shown(file)}', location)
+        section.refuse(f'"file" must be the name of a file, not {_shown(file)}', location)
     if first is not None and (isinstance(first, bool) or not isinstance(first, int) or not 1 <= first <= _FIRST_MOST):
         section.refuse(f"the number of phrases must be an integer of at least 1, not {_shown(first)}", location)
     path = file

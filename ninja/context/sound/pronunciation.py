@@ -98,7 +98,7 @@ class Pronouncer:
     def of_phrase(self, phrase: Phrase) -> list[tuple[Phones, ...]]:
         """Return at most `MAX_PER_PHRASE` pronunciations of a phrase, each as the phones of every word.
 
-        A pronunciation given with the phrase is divided among its words in proportion to their letters.
+        If the phrase list specifies a pronunciation, it is divided among the words in proportion to their letters.
 
         Raises:
             PronunciationError: A word has no pronunciation, or the phrase has too many phones.

@@ -31,7 +31,7 @@ FAULTS = (
     "incomplete phone at the end; the decoder did not reach the end",
     "the result has more states than max_expand allows; raise max_expand",
     "phones or words at the end match no lexicon entry; is the lexicon incomplete, or did the decoder stop early?",
-    "no sequence of lexicon entries matches; does the lexicon lack words or silences?",
+    "no sequence of lexicon entries matches; are words or silences missing from the lexicon?",
 )
 TOO_MANY_STATES = 8  # index into FAULTS
 

@@ -162,10 +162,10 @@ function ninjaViewer(root, lattice) {
     if (hidden) {
       const first = arcs.excess.slice(rowEnd[shown - 1]).reduce((least, each) => Math.min(least, each), Infinity);
       const most = arcs.posterior.slice(rowEnd[shown - 1]).reduce((most, each) => Math.max(most, each), 0);
-      notices.push(`${num(hidden)} less likely arcs are hidden: their paths cost at least ${first.toPrecision(3)} more than the best one, none has a posterior above ${most.toPrecision(2)}. The slider shows them.`);
+      notices.push(`${num(hidden)} less likely arcs are hidden. Their paths cost at least ${first.toPrecision(3)} more than the best path, and their posteriors are at most ${most.toPrecision(2)}. Move the slider to show these arcs.`);
     }
     if (lattice.leftOut) notices.push(lattice.leftOut);
-    if (lattice.unit === "step") notices.push("This lattice has no times that fit together: states are placed by their number of arcs from the start.");
+    if (lattice.unit === "step") notices.push("This lattice has no consistent times, so states are placed by their number of arcs from the start.");
     if (!notices.length) notices.push(`All ${num(lattice.counts.arcs)} arcs and ${num(lattice.counts.states)} states are shown.`);
     part(".notice").textContent = notices.join(" ");
   }
@@ -260,7 +260,7 @@ function ninjaViewer(root, lattice) {
     ]);
     const hint = document.createElement("p");
     hint.className = "soft";
-    hint.textContent = "Click an arc for its figures. Drag to move, scroll to zoom. Costs are natural-log costs: lower is better.";
+    hint.textContent = "Click an arc to see its costs. Drag to move, scroll to zoom. Costs are natural-log costs: lower is better.";
     part(".panel").append(hint);
   }
 
