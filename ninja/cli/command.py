@@ -33,7 +33,7 @@ MAY_CHANGE = {"batch_arcs", "backend", "device", "on_error", "allow_pipes"}  # m
 
 
 class InputFile(click.ParamType):
-    """An input: a file, a folder, a list of files, a pattern, or a Kaldi rspecifier.
+    """Parameter type of inputs: a file, a folder, a list of files, a pattern, or a Kaldi rspecifier.
 
     Args:
         load: Function that loads the named file after all files are checked; the command receives its return value.
@@ -65,7 +65,7 @@ class InputFile(click.ParamType):
 
 
 class Lattices(InputFile):
-    """An input that contains lattices."""
+    """Parameter type of inputs that contain lattices."""
 
     name = "source"
 
@@ -75,7 +75,7 @@ class Lattices(InputFile):
 
 
 class OutputFile(click.ParamType):
-    """An output file; ``-`` is stdout.
+    """Parameter type of output files; ``-`` is stdout.
 
     Args:
         allow_folder: Accept the name of a folder, too.
@@ -109,7 +109,7 @@ class OutputFile(click.ParamType):
 
 
 class LatticeFile(OutputFile):
-    """An output for lattices: one file, a folder, or several files.
+    """Parameter type of outputs for lattices: one file, a folder, or several files.
 
     Args:
         per_input: Whether each input file may have a separate output.
@@ -131,7 +131,7 @@ class LatticeFile(OutputFile):
 
 
 class OutputFolder(OutputFile):
-    """An output folder, which is created if necessary."""
+    """Parameter type of output folders, which are created if necessary."""
 
     name = "dir"
     content = "files"
@@ -267,7 +267,7 @@ def is_standard_input(files: list[SourceFile]) -> bool:
 
 
 class ShardType(click.ParamType):
-    """A shard of a run, ``i/n``."""
+    """Parameter type of a shard of a run, ``i/n``."""
 
     name = "i/n"
 

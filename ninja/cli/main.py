@@ -259,7 +259,7 @@ class FailureKind:
 
 
 class Console:
-    """Console of a running command: prints its messages and progress, and holds its log."""
+    """Console of a running command, which prints messages and progress, and holds the log."""
 
     def __init__(self) -> None:
         """Attach a new log; when the command ends, the number of hidden failures is printed."""
@@ -396,7 +396,7 @@ def _with_option_names(message: str) -> str:
 
 
 def with_option_names(message: str, command: click.Command) -> str:
-    """Replace the names of Python arguments in a message by the corresponding options of a command."""
+    """Replace the names of Python arguments in a message with the corresponding options of a command."""
     message = re.sub(r" \(\w+=(?:'\w+')?\)", "", message)  # the hint for Python callers
     for parameter in command.params:
         if not isinstance(parameter, click.Option) or not parameter.name:

@@ -13,7 +13,7 @@ from ninja.io.inputs import Inputs
 
 
 class PhraseTags:
-    """Find the phrases of an entity file in the transcripts of lattices.
+    """Finder of the phrases of an entity file in the transcripts of lattices.
 
     Args:
         inputs: The lattices, which share one symbol table.

@@ -345,7 +345,7 @@ def _unreadable(inputs: Inputs) -> NinjaError | None:
 
 
 def _may_be_stm(path: str) -> bool:
-    """Return whether a file is STM, or unknown because it cannot be read twice."""
+    """Return whether a file is in STM format, or cannot be checked because it cannot be read twice."""
     return not os.path.isfile(path) or is_stm(list(read_fields(path)), path)
 
 

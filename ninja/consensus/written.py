@@ -50,7 +50,7 @@ def arc_forms(lattices: Lattice | Batch, table: LexicalTable, *, all_changed: bo
 
 @dataclass(slots=True)
 class WrittenWords:
-    """Words under construction, with their confidences and times."""
+    """A growing sequence of words with their confidences and times."""
 
     words: list[int] = field(default_factory=list)
     confidences: list[float] = field(default_factory=list)

@@ -75,5 +75,5 @@ class ExactBinding:
         return self.tracker.matches(self.tracker.start(lists), self.tracker.words.ids(words))
 
     def in_table(self, lattice: Lattice) -> Lattice:
-        """Return the lattice unchanged, as the symbol tables of all threads are equal."""
+        """Return the lattice unchanged, because the symbol tables of all threads are equal."""
         return lattice

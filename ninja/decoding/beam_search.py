@@ -204,7 +204,7 @@ def _prefix_scores(
 
 
 def _interpolate(model: Floats, ctc: Floats, weight: float) -> Floats:
-    """Return weighted means of log-probabilities; a model of weight 0 is ignored, even if it gives probability zero."""
+    """Return weighted means of log-probabilities; a model of weight 0 is ignored, even for probability zero."""
     parts = [(share, score) for share, score in ((weight, ctc), (1.0 - weight, model)) if share]
     mean: Floats = np.sum([share * score for share, score in parts], axis=0)
     return mean

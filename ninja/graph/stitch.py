@@ -24,7 +24,7 @@ Doubles = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Seam:
-    """A seam, at which the lattice changes from one window to the next."""
+    """Seam between two windows, at which the lattice changes from one window to the next."""
 
     frame: int  # counted from the start of the first window
     probability: float  # that both windows have a word boundary there

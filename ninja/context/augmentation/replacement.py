@@ -86,7 +86,7 @@ class WrittenReplacements:
 
 
 def chain(lattice: Lattice, phrase: Replacement, graph_change: float, acoustic_change: float) -> Chain:
-    """Return the chain of a phrase, which has the costs of the replaced path plus the given changes."""
+    """Return the chain of a phrase; its costs are the costs of the replaced path plus the changes."""
     share = phrase.num_phones / phrase.num_phones.sum()
     acoustic = float(lattice.acoustic[phrase.arcs].sum(dtype=np.float64)) + acoustic_change
     graph = float(lattice.graph[phrase.arcs].sum(dtype=np.float64)) + graph_change

@@ -93,7 +93,7 @@ class Corrector:
     def changes(
         self, words: Sequence[str], lists: Sequence[PhraseList], confidences: Sequence[float] | None = None
     ) -> list[Change]:
-        """Return the corrections of a transcript, in order; no two of them replace the same word.
+        """Return the corrections of a transcript, in order; no two corrections replace the same word.
 
         Args:
             words: Written words.
@@ -140,7 +140,7 @@ class Corrector:
         return self._lists[phrases]
 
     def phrases_in(self, words: Sequence[str], lists: Sequence[PhraseList]) -> list[Form]:
-        """Return the lexical forms of the phrases that words contain, except single common words."""
+        """Return the lexical forms of the phrases that occur in a sequence of words, except single common words."""
         transcript = self.transcript(words)
         return [tuple(transcript.lexical[begin:end]) for begin, end in self.phrase_spans(transcript, lists)]
 
@@ -149,7 +149,7 @@ class Corrector:
         return self._present(transcript, [self.compiled(phrases) for phrases in lists])
 
     def listed(self, words: Sequence[str], lists: Sequence[PhraseList]) -> tuple[str, str]:
-        """Return the written text and the class of the phrase that has the given lexical words."""
+        """Return the written text and the class of the phrase with these lexical words."""
         parts = [self.compiled(phrases) for phrases in lists]
         part, text = next((part, text) for part in parts for text in part.forms.get(tuple(words), ()))
         return text, part.phrases[text][0]
@@ -189,7 +189,7 @@ class Corrector:
         return Candidates(similar, features, [(match.begin, match.end) for match in similar], np.array(prior))
 
     def _present(self, transcript: Transcript, compiled: Sequence[CompiledList]) -> list[tuple[int, int]]:
-        """Return the spans of lexical words that are phrases already, except single common words."""
+        """Return the spans of lexical words that are already phrases, except single common words."""
         words = transcript.lexical
         longest = max((part.longest for part in compiled), default=0)
         return [

@@ -1,4 +1,4 @@
-"""The decision about corrections: the probability that each candidate is right, given its competitors."""
+"""Decisions about corrections: the probability that each candidate is right, given competing candidates."""
 
 from __future__ import annotations
 

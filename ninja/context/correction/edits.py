@@ -127,12 +127,12 @@ def _verdicts(text: str, path: str) -> list[Verdict]:
         for number, change in enumerate(changes, start=1):
             if not isinstance(change, dict):
                 raise FormatError(f"{name!r}, entry {number}: expected an object", path)
-            verdicts.append(_verdict(name == "accepted", change, _Place(path, name, number)))
+            verdicts.append(_verdict(name == "accepted", change, _Position(path, name, number)))
     return verdicts
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _Position:
     """Position of a change in a file of verdicts, for error messages."""
 
     path: str
@@ -143,17 +143,17 @@ class _Place:
         raise FormatError(f"{self.name!r}, entry {self.number}: {reason}", self.path)
 
 
-def _verdict(is_right: bool, change: Mapping[str, Any], place: _Place) -> Verdict:
+def _verdict(is_right: bool, change: Mapping[str, Any], position: _Position) -> Verdict:
     texts = []
     for name in ("phrase", "class", "before", "utt"):
         value = change.get(name)
         if not isinstance(value, str) or (name in ("phrase", "before") and not value.strip()):
-            place.refuse(f"{name!r} must be a string, not {value!r}")
+            position.refuse(f"{name!r} must be a string, not {value!r}")
         if any("\ud800" <= char <= "\udfff" for char in value):
-            place.refuse(f"{name!r} is {value!r}, which is not valid Unicode")
+            position.refuse(f"{name!r} is {value!r}, which is not valid Unicode")
         texts.append(value)
     begin = change.get("begin")
     if not isinstance(begin, int) or isinstance(begin, bool):
-        place.refuse(f'"begin" must be the index of a word, not {begin!r}')
+        position.refuse(f'"begin" must be the index of a word, not {begin!r}')
     phrase, cls, before, key = texts
     return Verdict(is_right, phrase, cls, tuple(before.split()), key, begin)

@@ -223,7 +223,7 @@ def _of_edit(edit: Edit, entities: Entities, corrector: Corrector) -> Iterator[P
 
 
 def _longest(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Choose spans that do not overlap, the longest first; return them in order."""
+    """Choose spans that do not overlap, preferring long spans; return the spans in order."""
     chosen: list[tuple[int, int]] = []
     for begin, end in sorted(spans, key=lambda span: (span[0] - span[1], span)):
         if all(end <= first or begin >= last for first, last in chosen):

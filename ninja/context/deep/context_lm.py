@@ -227,7 +227,7 @@ class ContextLM(MixtureLM):
         self._no_phrase[slots] = np.nan
 
     def _read(self, slots: Slots, words: npt.NDArray[np.int32], new: Slots) -> None:
-        """Update the mass of `new` histories, which extend `slots` by words."""
+        """Compute the probability mass of `new` histories, which extend the histories `slots` by one word each."""
         is_in_phrase = self._mass[slots].any(1)
         entered = np.full(len(slots), NOWHERE)
         for phrases, rows in self._by_list(slots):

@@ -75,7 +75,7 @@ class PhraseEncoder:
         return out
 
     def unknown_letters(self, texts: Iterable[str]) -> Counter[str]:
-        """Count the letters in texts that the encoder does not know."""
+        """Count the letters of texts that are unknown to the encoder."""
         return self.symbols.unknown(texts)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -181,7 +181,7 @@ class SpelledEncoder:
         return self._encoder.vectors(["".join(letters) for letters in phones], [()] * len(texts))
 
     def unknown_letters(self, texts: Iterable[str]) -> Counter[str]:
-        """Count the letters in texts that the encoder does not know."""
+        """Count the letters of texts that are unknown to the encoder."""
         return self._encoder.unknown_letters(texts)
 
 

@@ -38,7 +38,7 @@ def texts_of(lists: Sequence[PhraseList], normalizer: Normalizer = NONE) -> list
 
 
 class PhraseListIds:
-    """Assign ids to combinations of phrase lists; a combination has the same id while the id is in use or cached."""
+    """Ids of combinations of phrase lists; a combination keeps its id while the id is in use or cached."""
 
     def __init__(self) -> None:
         self._lock = Lock()

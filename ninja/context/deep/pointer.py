@@ -44,7 +44,7 @@ class ContextPointer:
     keys: VectorCache = field(default_factory=VectorCache, compare=False)  # cached keys by text and first word
 
     def refuse_other(self, lm: LanguageModel) -> None:
-        """Raise a `ModelError` if a language model is not the one that the pointer was trained for."""
+        """Raise a `ModelError` unless the pointer was trained for a language model."""
         if isinstance(lm, LexicalLM):
             lm = lm.lexical
         if lm.state_size is None:
@@ -106,7 +106,7 @@ def _built(
 
 
 def digest(lm: LanguageModel) -> str:
-    """Return a digest of the vectors of some words; it identifies a language model."""
+    """Return a digest of the vectors of some words, which identifies a language model."""
     words = COMMON if lm.spells_words else [word for word, number in lm.vocabulary if number < NUM_DIGESTED]
     ids = np.array([number for number in lm.vocabulary.ids(words) if number >= 0] or [lm.eos], np.int32)
     vectors = np.ascontiguousarray(lm.word_vectors(ids), np.float32)

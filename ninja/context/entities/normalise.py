@@ -118,7 +118,7 @@ class Normaliser:
         return self.words is not None and self.words.id(word) not in (None, EPSILON)
 
     def _variants(self, words: Iterable[str]) -> Iterator[str]:
-        """Yield words in other Unicode encodings, with the same characters."""
+        """Yield spellings of words that differ only in Unicode normalisation or in the apostrophe character."""
         for word in words:
             if self.rules.unicode:
                 yield unicodedata.normalize("NFC", word)

@@ -128,7 +128,7 @@ class Respelling:
         return tuple(after)
 
     def ending(self, nodes: _Nodes) -> _Spelling | None:
-        """Return the longest phrase that ends at the given nodes; among equal lengths, the first list has priority."""
+        """Return the longest phrase that ends at these nodes; among phrases of equal length, the first list wins."""
         spellings = [self._tries[at].spelling.get(node) for at, node in nodes]
         return max((s for s in spellings if s is not None), key=lambda s: s.length, default=None)
 
@@ -182,7 +182,7 @@ class _Forward:
                     entries[known[place]][1].append((copy, arc, phrase))
 
     def _capitals(self, phrases: Respelling, lattice: Lattice) -> list[bool]:
-        """Return whether a capitalised word that begins a phrase may follow each state, at once or after epsilons."""
+        """Return whether a capitalised word that begins a phrase can follow each state, directly or after epsilons."""
         begins = np.isin(lattice.word, list(phrases._first))
         names = {word: is_capitalised(phrases.spell(word)) for word in set(np.array(self.written)[begins].tolist())}
         capitals = [False] * lattice.num_states

@@ -1,4 +1,4 @@
-"""The contextual grammar, which scores words after a history by the phrases of an utterance."""
+"""The contextual grammar, which scores the words after a history using the phrases of an utterance."""
 
 from __future__ import annotations
 

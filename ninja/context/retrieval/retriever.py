@@ -41,7 +41,7 @@ class Encoder(Protocol):
 
 
 class Retriever:
-    """Search for the phrases of a list that sound like a span of a lattice, with cached vectors."""
+    """Index of cached vectors, which finds the phrases of a list that sound like a span of a lattice."""
 
     def __init__(self, encoder: Encoder, options: RetrievalOptions | None = None) -> None:
         self.encoder = encoder
@@ -57,7 +57,7 @@ class Retriever:
         return phrases.nearest(self.vectors([""] * len(spans), spans), self.options.phrases)
 
     def vectors(self, texts: Sequence[str], phones: Sequence[Phones]) -> Vectors:
-        """Return the vectors of phrases, or of spans, whose texts are ""; vectors are cached."""
+        """Return the vectors of phrases or spans, which are cached; the text of a span is ""."""
         if not texts:
             return np.zeros((0, 0), np.float32)
 

@@ -198,7 +198,7 @@ def _difference(reference: str, hypothesis: str) -> float:
 
 
 def _as_consonant(phone: str) -> tuple[float, ...]:
-    """Return the consonant features of a phone, which may be a vowel."""
+    """Return the features of a phone on the scales of consonants; a vowel is converted to these scales."""
     if phone in _CONSONANTS:
         return _CONSONANTS[phone]
     # The place of a vowel is that of its tongue, palatal to velar; its manner continues the scale after approximants.

@@ -172,7 +172,7 @@ def _parsed(lines: Sequence[str], name: str) -> dict[str, list[str]]:
 
 
 def _by_rank(choices: Sequence[Sequence[Phones]]) -> Iterator[tuple[Phones, ...]]:
-    """Yield combinations of one pronunciation per word, in order of the increasing sum of their ranks."""
+    """Yield combinations of one pronunciation per word, sorted by the sum of the ranks of the pronunciations."""
     bounded = islice(product(*(range(len(of_word)) for of_word in choices)), 4096)
     for ranks in sorted(bounded, key=sum):
         yield tuple(of_word[rank] for of_word, rank in zip(choices, ranks, strict=True))
