@@ -195,7 +195,7 @@ class EntityEncoder(nn.Module):
 
 
 def joined(letters: Tensor, phones: Tensor, config: Config) -> Tensor:
-    """Return letters followed by phones, int64 [time, batch]; the ids of phones follow those of letters."""
+    """Return letters followed by phones, int64 [time, batch]; the ids of phones follow the ids of letters."""
     shifted = torch.where(phones == PADDING, PADDING, phones + config.num_letters - FIRST)
     both = torch.cat([letters, shifted])  # with padding in between
     order = (both == PADDING).to(torch.int8).argsort(dim=0, stable=True)

@@ -153,6 +153,6 @@ def _words(words: object, name: str) -> list[str]:
         # Errors are counted by word, so a phrase would never match.
         if not isinstance(word, str) or word.split() != [word]:
             raise RecordError(
-                f"{name!r} contains {word!r}, which is not one word; list the words of phrases separately"
+                f"{name!r} contains {word!r}, which is not a single word; list the words of phrases separately"
             )
     return words

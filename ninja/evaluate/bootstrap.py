@@ -116,7 +116,7 @@ def bootstrap(
     resampled = [errors_of_system[resampled_words > 0] for errors_of_system in resampled]
     resampled_words = resampled_words[resampled_words > 0]
     if not len(resampled_words):
-        raise FormatError("no replication drew a reference word; use more replications")
+        raise FormatError("no replication contains a reference word; use more replications")
     rates = [100.0 * errors_of_system / resampled_words for errors_of_system in resampled]
     if others is None:
         return Bootstrap(_interval(rates[0]))

@@ -52,9 +52,9 @@ class HistoryCache(LanguageModel):
     def __init__(self, lm: LanguageModel, capacity: int) -> None:
         check_range("capacity", capacity, least=1)
         if lm.takes_phrases:
-            raise OptionError("a session cannot use a context model, whose phrases differ between sessions; use boosts")
+            raise OptionError("a session cannot use a context model; boost the phrases instead")
         if lm.whole_sentences:
-            raise OptionError("a session needs a model that scores words, but this one scores only whole sentences")
+            raise OptionError("a session requires a model that scores words; this model scores only whole sentences")
         self.lm = lm
         self.capacity = capacity
         self.num_scores = 0  # scores that the model computed

@@ -33,13 +33,13 @@ class UnitLM(LanguageModel, ABC):
     scores_tries = True
 
     def __init__(self, units: LanguageModel) -> None:
-        """Use a model of units."""
+        """Wrap a model of units."""
         self._units = units
         self.state_size = units.state_size
 
     @abstractmethod
     def _at_start(self, slots: Ids) -> npt.NDArray[np.bool_]:
-        """Return which histories consist of ``<s>`` only, if the units of the next word depend on this, bool [n]."""
+        """Return whether each history is only ``<s>``, if this affects the units of the next word, bool [n]."""
 
     @abstractmethod
     def _places(

@@ -1,4 +1,4 @@
-"""Load a language model from a file or a directory, whose format is detected by its content."""
+"""Load a language model from a file or a directory; the format is detected from the content."""
 
 from __future__ import annotations
 

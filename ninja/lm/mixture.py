@@ -228,7 +228,7 @@ class MixtureLM(LanguageModel):
         return self._parts[self._network].lm.states(self._slot[self._network][slots])
 
     def word_vectors(self, words: np.ndarray) -> npt.NDArray[np.float32]:
-        """Return word vectors of the model whose states `states` returns; zeros for words that are unknown to it."""
+        """Return word vectors of the model that `states` uses; zeros for words that are unknown to this model."""
         if self._network is None:
             return super().word_vectors(words)
         part = self._parts[self._network]
@@ -324,7 +324,7 @@ def _score_part(
 
     Args:
         word: Words and prompts of the mixture, [nodes].
-        words: The same, with a word in place of each prompt.
+        words: Copy of `word` in which every prompt is replaced with some word, [nodes].
         prompts: Nodes of the prompts.
     """
     if not len(prompts):

@@ -207,7 +207,7 @@ class LanguageModel(Protocol):
 
 
 def are_prompts(words: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
-    """Return which word ids are ids of prompts, bool [n]."""
+    """Return whether each word id is the id of a prompt, bool [n]."""
     return np.asarray((words >= FIRST_PROMPT) & (words < END_OF_PROMPTS))
 
 
@@ -284,7 +284,7 @@ class SlotPool:
     """A stack of free slots; the most recently freed slot is reused first."""
 
     def __init__(self, grow: Callable[[int], None]) -> None:
-        """Start without slots; `grow` is called with a number of slots to allocate states for."""
+        """Create a stack without slots; `grow` is called with the number of slots for which to allocate states."""
         self._grow = grow
         self._free: npt.NDArray[np.int64] = np.empty(0, np.int64)  # [capacity], a stack
         self._num_free = 0

@@ -155,14 +155,16 @@ def read_network(path: str | os.PathLike[str]) -> StoredNetwork:
     kind = content.get("kind")
     if kind not in KINDS:
         known = " and ".join(map(repr, KINDS))
-        raise ModelError(f"unsupported model kind {kind!r}; upgrade Ninja, which supports {known}", path)
+        raise ModelError(f"unsupported network type {kind!r}; upgrade Ninja, which supports {known}", path)
     for key, expected in (("config", dict), ("words", str), ("state", dict), ("card", dict)):
         if not isinstance(content.get(key), expected):
             raise ModelError(f"{key!r} is missing or of the wrong type; {AGAIN}", path)
     words, config = content["words"].split("\n"), content["config"]
     if len(words) != config.get("vocabulary"):
         size = config.get("vocabulary")
-        raise ModelError(f"the vocabulary has {len(words)} words, but {size!r} in the configuration; {AGAIN}", path)
+        raise ModelError(
+            f"the vocabulary has {len(words)} words, but the configuration specifies {size!r}; {AGAIN}", path
+        )
     if len(set(words)) != len(words) or "" in words:
         raise ModelError(f"a word is empty or occurs twice in the vocabulary; {AGAIN}", path)
     if kind != KALDI:
@@ -188,7 +190,7 @@ def _own_config(
     """Return the complete configuration of one of Ninja's own networks after checking that its sizes are plausible."""
     for token in (BOS, EOS):
         if token not in words:
-            raise ModelError(f"the vocabulary lacks {token}; train on whole sentences, one per line", path)
+            raise ModelError(f"the vocabulary does not contain {token}; train on whole sentences, one per line", path)
     if kind == LSTM:
         config = {"normaliser": 0, "projection": 0, **config}
     if set(config) != {*SIZES[kind], "dropout"}:

@@ -32,7 +32,7 @@ class WordSurprise:
             lm.score_oovs("skip")
 
     def __call__(self, sentences: Sequence[Sequence[str]]) -> list[Surprise]:
-        """Return the scores of sentences of lexical words."""
+        """Score the lexical words of each sentence."""
         lm = self._lm
         with self._lock:
             ids = [lm.vocabulary.ids(sentence) for sentence in sentences]

@@ -42,7 +42,7 @@ class Part:
     held_out: bool
 
     def has(self, number: int) -> bool:
-        """Return whether the part contains a sentence, given its 1-based number."""
+        """Return whether the part contains the sentence with this 1-based number."""
         return (number % self.every == 0) == self.held_out
 
 

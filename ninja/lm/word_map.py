@@ -219,8 +219,9 @@ class WordMap:
         word = lattice.word
         if word.size and (int(word.max()) >= self._listed.size or not self._listed[word].all()):
             bad = next(int(w) for w in word if w >= self._listed.size or not self._listed[w])
+            path = self.words.path
             raise TableError(
-                f"word id {bad} is not in the symbol table {self.words.path or ''}; is it the right table?",
+                f"word id {bad} is not in the symbol table{f' {path}' if path else ''}; is it the right table?",
                 key=lattice.key,
             )
         self.refuse_unknown(lattice)
@@ -359,7 +360,8 @@ class Words:
         if first is None or last is None:
             lacking = bos if first is None else eos
             raise ModelError(
-                f"the vocabulary lacks {lacking}; set bos and eos to the words that begin and end sentences", path
+                f"the vocabulary does not contain {lacking}; set bos and eos to the words that begin and end sentences",
+                path,
             )
         return cls(vocabulary, first, last, vocabulary.id(unk), unk_words)
 

@@ -242,7 +242,7 @@ class BoundModels:
         self._bound(max(alike, key=lambda lattice: int(lattice.word.max(initial=0))), named[0].words)
 
     def named_models(self) -> list[tuple[str, LanguageModel]]:
-        """Return the names and models; a mixture is split into its components."""
+        """Return the models with their names; a mixture is split into its components."""
         unbound = self._unbound
         return [*unbound.named_models()] if isinstance(unbound, Mixture) else [(NEW, unbound)]
 

@@ -65,7 +65,7 @@ class ScoreOptions:
         0.5, "Reject a file if more than this fraction of its arcs have words that are unknown to the model.", 0, 1
     )
     map_words: tuple[WordMapping, ...] = option(
-        (), "Look up unknown words in lower or upper case (case), or map other spellings of <unk> to it (unk)."
+        (), "Look up unknown words in lower or upper case (case), or map other spellings of <unk> to the model's (unk)."
     )
     normalizer: str = option(AUTO, NORMALIZER_HELP)
     lm_text: LMText = option(
@@ -141,7 +141,7 @@ class EngineOptions(SearchOptions, ScoreOptions):
             low, high, is_zero = limits["low"], limits["high"], limits["or_zero"] and value == 0
             if isinstance(value, int | float) and not (low <= value <= high or is_zero):  # also rejects NaN
                 zero = "be 0 or " if limits["or_zero"] else ""
-                raise OptionError(f"{setting.name} is {value}, but must {zero}lie in [{low}, {high}]")
+                raise OptionError(f"{setting.name} is {value}, but must {zero}be in [{low}, {high}]")
             choices = limits["choices"]
             if choices and value not in choices and (value is not None or setting.default is not None):
                 raise OptionError(f"{setting.name} is {value!r}, but must be one of {', '.join(choices)}")

@@ -128,7 +128,7 @@ class Rescorer:
             OptionError: `passes` is empty.
         """
         if not passes:
-            raise OptionError("there is no language model to rescore with")
+            raise OptionError("there is no language model to rescore with; specify at least one pass")
         rescorer = cls(*passes[0], old_lm=old_lm, carry_over=carry_over)
         rescorer._models = list(passes)
         return rescorer

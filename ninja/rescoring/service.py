@@ -17,9 +17,9 @@ from ninja.lattice.batch import refuse_pair
 from ninja.lattice.lattice import check
 from ninja.rescoring.utterances import RescoreReport, Source, Submission, Utterance
 
-NO_TABLE = "the lattice has no symbol table; attach the words.txt that it was made with, see Lattice.with_words"
+NO_TABLE = "the lattice has no symbol table; attach its words.txt with Lattice.with_words"
 IDLE_SECONDS = 5.0  # idle time after which the thread ends; the next lattice starts a new one
-CLOSED = "this Rescorer was closed before the lattice was rescored; create another"
+CLOSED = "this Rescorer was closed before the lattice was rescored; create a new one"
 
 
 class Service(Source):
@@ -103,7 +103,7 @@ class Service(Source):
             ClosedError: The service is closed, or was created before this process was forked.
         """
         if os.getpid() != self._process:
-            raise ClosedError("this Rescorer was created before this process was forked; create another here")
+            raise ClosedError("this Rescorer was created before this process was forked; create a new one here")
         slot: Future[None] = Future()
         with self._changed:
             if self._closed:

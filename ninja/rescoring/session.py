@@ -99,7 +99,7 @@ class Session:
             BusyError: Too many lattices are in flight.
         """
         if self._is_final:
-            raise ClosedError("the session has ended with its final lattice; open another", key=lattice.key)
+            raise ClosedError("the session has already received its final lattice; open a new one", key=lattice.key)
         return self._submit(lattice)
 
     def observe(self, rescored: Lattice, *, final: bool = False) -> Partial:
@@ -123,7 +123,7 @@ class Session:
 
 
 def probable_prefix(lattice: Lattice, scales: Scales, least: float) -> tuple[tuple[str, ...], int]:
-    """Return the words of the best path, and the length of their longest prefix with a posterior of at least `least`.
+    """Return the words of the best path, and the length of the longest prefix whose posterior is at least `least`.
 
     The posterior of a prefix is the total probability of the paths that begin with it.
 

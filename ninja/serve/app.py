@@ -230,7 +230,7 @@ class _Api:
         return self._html(page(sorted(self._scorer.lists)))
 
     async def _body(self, request: Request, advice: str) -> bytes:
-        """Read the body; if it is too large, reject it before all of it is received."""
+        """Read the body; a body that is too large is rejected before it has been received completely."""
         most = self._options.max_body
         too_large = Problem(413, f"the body has more than {most} bytes; {advice}")
         length = request.headers.get("content-length", "0")

@@ -32,7 +32,9 @@ BODY = "body"  # name of the request's body in messages
 DEFAULT_KEY = "utterance"  # key of a lattice without one
 MAX_NEW_WORDS = 200_000  # words that requests add to the symbol table before it is renewed
 KALDI_FORMATS = ("binary", "text")
-NO_TABLE = "the lattice contains word ids, but this server was started without --words; send a format that spells words"
+NO_TABLE = (
+    "the lattice contains word ids, but this server was started without --words; send a format that contains words"
+)
 
 
 class Vocabularies:
@@ -72,7 +74,7 @@ class Vocabularies:
         used, known = np.unique(lattice.word), self._known
         if known is None or (used >= len(known)).any() or not known[used].all():
             message = "the format stores word ids, but not all words of the lattice are in the server's symbol table"
-            raise VocabularyError(f"{message}; choose a format that spells words", key=lattice.key)
+            raise VocabularyError(f"{message}; choose a format that contains words", key=lattice.key)
 
     def attach(self, lattice: Lattice) -> Lattice:
         """Return a lattice with word ids of the shared table.
@@ -234,7 +236,7 @@ def output_format(name: str) -> Format:
     """
     format = by_name(KALDI_FORMATS[0] if name == KALDI else name, "write")
     if not _is_writable(format):
-        raise OptionError(f"{format.name} cannot be the body of a response; available: {', '.join(writable())}")
+        raise OptionError(f"{format.name} is not available for responses; choose one of {', '.join(writable())}")
     return format
 
 

@@ -83,7 +83,7 @@ class Scorer:
     ) -> None:
         files = models if isinstance(models, ModelFiles) else ModelFiles()
         if files.directions:
-            raise OptionError("iterate cannot be used in a server, because all lattices of a batch share one pass")
+            raise OptionError("iterate cannot be used in a server, whose batches share one pass; omit iterate")
         self.vocabularies = Vocabularies(words)
         self.report = RescoreReport()  # notes of loading
         self._max_latency = max_latency

@@ -79,7 +79,7 @@ def training_words(
     if len(texts) < 2:
         raise OptionError(
             f"at least 2 usable training words are needed, found {len(texts)}; specify a lexicon, or phrases spelled "
-            "with letters that the encoder knows"
+            "with letters that the encoder reads"
         )
     pairs = _candidates([tuple(symbols.phones[phone - FIRST] for phone in string) for string in phones], seed)
     near: list[list[int]] = [[] for _ in texts]

@@ -37,7 +37,7 @@ class TrainOptions:
     max_minutes: float | None = described(None, "Stop after this many minutes.")
     batch_tokens: int = described(4096, "Number of tokens per step, including padding.")
     learning_rate: float = described(2e-3, "Maximum learning rate, which is reached after the warm-up.")
-    warmup: int = described(300, "Number of steps at the beginning in which the learning rate increases.")
+    warmup: int = described(300, "Number of warm-up steps, in which the learning rate increases.")
     clip: float = described(1.0, "Maximum norm of the gradient.")
     samples: int = described(4096, "Number of words sampled for the softmax in training; 0 uses the whole vocabulary.")
     self_normalize: float = described(

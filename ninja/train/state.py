@@ -82,11 +82,9 @@ def restore(path: str, counters: Counters, sharing: SingleWorker, signature: dic
 
 
 def check_alike(signature: dict[str, Any], workers: Workers) -> None:
-    """Raise an `OptionError` on all workers if the texts or options of a worker differ from those on worker 0."""
+    """Raise an `OptionError` on all workers if a worker and worker 0 have different texts or options."""
     digest = int.from_bytes(hashlib.sha256(repr(sorted(signature.items())).encode()).digest()[:6], "big")
     differs = workers.agree(float(digest)) != digest
     if workers.total(float(differs))[0]:
         which = "this worker was" if differs else "some workers were"
-        raise OptionError(
-            f"{which} not started with the texts and options of worker 0; use the same ones for all workers"
-        )
+        raise OptionError(f"{which} not started with the texts and options of worker 0; use the same for all workers")

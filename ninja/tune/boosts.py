@@ -153,7 +153,7 @@ def tune_context(
         raise OptionError(f"max_general_rise is {max_general_rise}, but must be between 0 and 100 percent")
     check_range("margin", margin, least=0, finite=True)
     if unknown := set(fixed) - set(Setting._fields):
-        raise OptionError(f"fixed contains {min(unknown)!r}, but may contain {', '.join(Setting._fields)}")
+        raise OptionError(f"fixed contains {min(unknown)!r}, but must contain only {', '.join(Setting._fields)}")
     options = options or ContextOptions()
     trials = Trials(contextual, general, words, class_lm, old_lm, options, margin, log or Log())
     start = Setting(options.keyword_boost, options.class_boost, options.class_weight, acoustic_scale, word_penalty)

@@ -113,7 +113,7 @@ def cross_validated(outcomes: Outcomes, num_moved: npt.NDArray[np.int64]) -> Dou
 
 
 def _candidate(outcomes: Outcomes, num_moved: npt.NDArray[np.int64]) -> tuple[int, int]:
-    """Return the point with the fewest expected errors, and the simplest point within a standard error of it."""
+    """Return the point with the fewest expected errors, and the simplest point within one standard error."""
     total = outcomes.expected.sum(1)
     best = int(np.lexsort((num_moved, total))[0])
     num_words = max(float(outcomes.words.sum()), 1.0)

@@ -37,7 +37,7 @@ def check_picture(path: str | os.PathLike[str]) -> str:
     """Return the format of a picture, ``svg`` or ``png``; raise an `OptionError` for other formats."""
     kind = Path(path).suffix.lower().removeprefix(".")
     if kind not in ("svg", "png"):
-        raise OptionError(f"{os.fspath(path)}: pictures are written as .svg or .png")
+        raise OptionError(f"{os.fspath(path)}: pictures can be written only as .svg or .png")
     with needed_for("a picture", path):
         import matplotlib  # noqa: F401
     return kind
@@ -45,7 +45,7 @@ def check_picture(path: str | os.PathLike[str]) -> str:
 
 @contextmanager
 def drawn_panels(path: str | os.PathLike[str], y_labels: Sequence[str], x_label: str) -> Iterator[list[Any]]:
-    """Yield the axes of a column of panels, then write the picture; equal panels give equal files."""
+    """Yield the axes of a column of panels, then write the picture; equal panels produce equal files."""
     kind = check_picture(path)
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg

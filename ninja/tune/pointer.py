@@ -102,8 +102,8 @@ def tune_pointer(
     """Choose ``context_prior`` and ``context_weight`` for the fewest word errors.
 
     The lattices are rescored for each pair of weights. Among the pairs that raise general WER by at most
-    `max_general_rise`, the simplest one within a standard error of the best is chosen if the set shows that it is
-    better than the initial pair; see ``choose_point``. Errors are counted on the best paths.
+    `max_general_rise`, the simplest pair within one standard error of the best pair is chosen if the set shows that it
+    is better than the initial pair; see ``choose_point``. Errors are counted on the best paths.
 
     Args:
         contextual: Utterances that contain phrases from their lists.

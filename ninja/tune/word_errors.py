@@ -15,7 +15,7 @@ from ninja.lattice.text import LexicalForms, LexicalTable
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """The reference of a lattice, as ids of its words or of their lexical forms."""
+    """The reference of a lattice, stored as ids of words or of lexical forms."""
 
     ids: Sequence[int]  # -1 for words that are not in the symbol table
     table: LexicalTable | None

@@ -96,7 +96,7 @@ def test_weights_are_tuned_with_the_words_of_earlier_utterances(ninja, bed, tuni
         ("lm_weight = [1]", "lm_weight is [1], but must be a single value"),
         ("[rescore]\nlm_weight = 1", "has no option 'rescore'"),
         ("lm_weight", "not TOML"),
-        ("lm_weight = 3", "--lm-weight is 3.0, but must lie in"),
+        ("lm_weight = 3", "--lm-weight is 3.0, but must be in"),
         (None, "No such file"),
     ],
 )

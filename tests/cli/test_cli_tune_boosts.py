@@ -149,7 +149,7 @@ def test_the_command_fails_where_nothing_is_chosen(ninja, bed, command, monkeypa
         (["--rnnlm", "x.pt"], "--entities chooses boosts instead of rescoring weights; omit --rnnlm"),
         (["--lm-weight", 0.5, "--beam", 3], "omit --beam, --lm-weight"),
         (["--old-lm", "x.arpa"], "--old-lm is mixed with --class-lm; specify both or neither"),
-        (["--curve", "x.pdf"], "x.pdf: pictures are written as .svg or .png"),
+        (["--curve", "x.pdf"], "x.pdf: pictures can be written only as .svg or .png"),
         (["--max-general-rise", -1], "--max-general-rise is -1.0"),
     ],
 )

@@ -153,8 +153,11 @@ def test_rates_add_only_to_rates() -> None:
         (b"u1\ta\t[]\nu1\ta\t[]\n", "lists:2: utterance 'u1' occurs twice"),
         (b"u1\ta\t[a]\n", r"lists:1: '\[a\]' is not JSON: Expecting value"),
         (b'u1\ta\t{"a": 1}\n', "lists:1: 'rare' is not a list"),
-        (b"u1\ta\t[1]\n", "lists:1: 'rare' contains 1, which is not one word"),
-        (b'u1\ta\t[]\t["new york"]\n', "lists:1: 'bias' contains 'new york', which is not one word; list the words of"),
+        (b"u1\ta\t[1]\n", "lists:1: 'rare' contains 1, which is not a single word"),
+        (
+            b'u1\ta\t[]\t["new york"]\n',
+            "lists:1: 'bias' contains 'new york', which is not a single word; list the words of",
+        ),
         (b'{"utt": "u1", "rare": []}\n[]\n', "lists:2: expected a JSON object with utt, text, rare, bias; found"),
         (
             b'{"utt": "u1", "rare": [], "beam": 1}\n',

@@ -144,7 +144,7 @@ def test_bootstrap_refuses_sets_without_an_error_rate() -> None:
     with pytest.raises(FormatError, match="the references contain no word, so the word error rate is undefined"):
         bootstrap({"u": []}, {"u": ["a"]})
     seeds = [seed for seed in range(20) if not resample([np.array([0, 1])], 1, seed)[0][0]]
-    with pytest.raises(FormatError, match="no replication drew a reference word; use more replications"):
+    with pytest.raises(FormatError, match="no replication contains a reference word; use more replications"):
         bootstrap({"u": [], "v": ["a"]}, {"u": [], "v": []}, replications=1, seed=seeds[0])
     with pytest.raises(OptionError, match="replications is 0, but must be 1 or more"):
         bootstrap({"u": ["a"]}, {"u": ["a"]}, replications=0)

@@ -214,8 +214,8 @@ def test_a_state_without_one_clear_batch_is_refused(sizes, batch):
     ("words", "num_words", "message"),
     [
         (["<s>", "</s>", "a"], 4, "the vocabulary has 3 words, but the network scores 4"),
-        (["<s>", "a"], 2, "lacks </s>"),
-        (["a", "</s>"], 2, "lacks <s>"),
+        (["<s>", "a"], 2, "does not contain </s>"),
+        (["a", "</s>"], 2, "does not contain <s>"),
     ],
 )
 def test_a_vocabulary_that_does_not_fit_is_refused(words, num_words, message):

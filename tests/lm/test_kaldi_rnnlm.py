@@ -178,7 +178,7 @@ def test_features_of_words_must_be_there_too(tmp_path):
     ("path", "content", "error", "message"),
     [
         ("config/words.txt", "<eps> 0\na 1\nb 3\n", ModelError, "the ids of the 3 words are not 0 to 2"),
-        ("config/words.txt", "<eps> 0\na 1\n", ModelError, "embeddings of 8 words, but config/words.txt has 2"),
+        ("config/words.txt", "<eps> 0\na 1\n", ModelError, "embeddings for 8 words, but config/words.txt has 2"),
         ("config/oov.txt", "<oov>\n", ModelError, "'<oov>' replaces unknown words, but is not in config/words.txt"),
         ("special_symbol_opts.txt", "--bos-symbol=99", ModelError, "--bos-symbol=99, but .* has 8 words"),
         ("special_symbol_opts.txt", "--foo=1", FormatError, "unknown option '--foo=1'; known are --bos-, --eos-"),
@@ -216,8 +216,8 @@ def test_a_network_whose_output_is_no_embedding_is_refused(folder):
         (lambda text: text.replace("3\t0 0.01", "3\t0.5 0.01"), FormatError, ":4: a feature is not one of"),
         (lambda text: text.replace("3\t0 0.01", "3\t0 inf"), FormatError, ":4: .*or its value is not finite"),
         (lambda text: text.replace("3\t0 0.01", "4\t0 0.01"), FormatError, ":4: expected the features of word 3"),
-        (lambda text: text + "8\t0 0.01\n", ModelError, "features of 9 words, but config/words.txt has 8"),
-        (lambda text: "", ModelError, "features of 0 words"),
+        (lambda text: text + "8\t0 0.01\n", ModelError, "features for 9 words, but config/words.txt has 8"),
+        (lambda text: "", ModelError, "features for 0 words"),
     ],
 )
 def test_features_that_make_no_sense_are_refused_with_their_line(tmp_path, edit, error, message):
@@ -257,10 +257,10 @@ def test_only_kaldi_models_are_converted(ninja, folder, tmp_path):
 @pytest.mark.parametrize(
     ("what", "keys", "value", "message"),
     [
-        ("words", ["config", "lines"], None, "its configuration lines are missing"),
-        ("words", ["config", "lines"], ["x"], "a configuration line has the unknown kind"),
-        ("words", ["config", "components"], [], "its components are missing"),
-        ("words", ["config", "components", "c0"], 3, "its component 'c0' has no type"),
+        ("words", ["config", "lines"], None, "the configuration lines are missing"),
+        ("words", ["config", "lines"], ["x"], "a configuration line has the unknown type"),
+        ("words", ["config", "components"], [], "the components are missing"),
+        ("words", ["config", "components", "c0"], 3, "the component 'c0' has no type"),
         ("words", ["config", "components", "c0", "type"], "XComponent", r"c0 \(XComponent\): this type is not"),
         ("words", ["config", "components", "c2", "<Dim>"], 2**40, "<Dim> is 1099511627776"),
         ("words", ["config", "bos"], 8, "bos is 8, which is not a word id"),
@@ -269,7 +269,7 @@ def test_only_kaldi_models_are_converted(ninja, folder, tmp_path):
         ("words", ["state", "c0 <LinearParams>"], torch.ones(2), "<LinearParams> is not a non-empty matrix"),
         ("words", ["state", "c0 <LinearParams>"], torch.ones(8, 6).half(), "is of type float16"),
         ("words", ["state", "c0 <LinearParams>"], torch.ones(1, 1).expand(8, 6), "uses the same bytes repeatedly"),
-        ("words", ["state", "embedding"], None, "the embeddings of its words are missing"),
+        ("words", ["state", "embedding"], None, "the word embeddings are missing"),
         ("words", ["state", "embedding"], torch.ones(7, 4), "7 embeddings for 8 words"),
         (
             "words",
@@ -280,7 +280,7 @@ def test_only_kaldi_models_are_converted(ninja, folder, tmp_path):
         ("words", ["state", "embedding"], torch.full((8, 4), torch.inf), "embedding contains NaN or infinity"),
         ("features", ["state", "features.begin"], torch.arange(9), "are inconsistent"),
         ("features", ["state", "features.begin"], torch.arange(9).int(), "have the wrong type"),
-        ("features", ["state", "features.index"], torch.full((14,), 5).int(), "a feature that is not in 0 to 4"),
+        ("features", ["state", "features.index"], torch.full((14,), 5).int(), "a feature outside the range 0 to 4"),
         ("features", ["state", "features.value"], torch.ones(13), "are inconsistent"),
     ],
 )

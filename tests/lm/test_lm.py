@@ -260,7 +260,7 @@ def test_the_network_keeps_the_protocol(lm):
             ModelError,
             "the vocabulary has 2 words, but the network scores 40",
         ),
-        (SymbolTable.from_words([f"w{n}" for n in range(NUM_WORDS)]), {}, ModelError, "lacks <s>"),
+        (SymbolTable.from_words([f"w{n}" for n in range(NUM_WORDS)]), {}, ModelError, "does not contain <s>"),
     ],
 )
 def test_a_network_refuses_what_it_cannot_run_with(vocabulary, options, error, message):

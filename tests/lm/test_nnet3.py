@@ -180,7 +180,7 @@ def looking(descriptor):
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        (["nonsense", *LINES], r":2, byte \d+: a configuration line has the unknown kind 'nonsense'"),
+        (["nonsense", *LINES], r":2, byte \d+: a configuration line has the unknown type 'nonsense'"),
         (
             [*LINES, "component name=x type=NoOpComponent dim=3"],
             r":7, byte \d+: components are configured in this file",
@@ -249,7 +249,7 @@ MATRIX, VECTOR = np.ones((3, 4), "<f4"), np.ones(3, "<f4")
             "<LinearParams> is not a non-empty matrix",
         ),
         ("AffineComponent", {"<LinearParams>": MATRIX * np.nan, "<BiasParams>": VECTOR}, "contains NaN or infinity"),
-        ("TdnnComponent", {"<TimeOffsets>": [-1, 0], "<LinearParams>": MATRIX}, "it reads other words than"),
+        ("TdnnComponent", {"<TimeOffsets>": [-1, 0], "<LinearParams>": MATRIX}, "it reads words other than"),
         ("LstmNonlinearityComponent", {"<Params>": np.ones((4, 2), "<f4")}, "4 rows instead of 3"),
         ("LstmNonlinearityComponent", {"<Params>": MATRIX, "<UseDropout>": True}, "dropout masks as input"),
         ("GruNonlinearityComponent", {"<w_h>": MATRIX}, "more columns than rows"),

@@ -124,11 +124,11 @@ def rewritten(path, **entries):
         ({"format": "pt"}, "not a Ninja checkpoint; .* or the directory of a Hugging Face model"),
         ({"format": None}, "not a Ninja checkpoint"),
         ({"version": "3"}, "unsupported checkpoint version 3; upgrade Ninja, which reads versions 1 and 2"),
-        ({"kind": "rnn"}, "kind 'rnn'; upgrade Ninja, which supports 'lstm'"),
+        ({"kind": "rnn"}, "type 'rnn'; upgrade Ninja, which supports 'lstm'"),
         ({"config": "{"}, "the metadata 'config' is not JSON"),
         ({"config": "[" * 100_000}, "lists are nested too deeply"),
         ({"card": None}, "'card' is missing"),
-        ({"words": "a"}, "the vocabulary has 1 words, but 6 in the configuration"),
+        ({"words": "a"}, "the vocabulary has 1 words, but the configuration specifies 6"),
         ({"config": json.dumps({"vocabulary": 6})}, "entries in the configuration"),
     ],
 )

@@ -71,7 +71,7 @@ def test_a_rescorer_is_the_first_processs() -> None:
         expected = rescorer.submit(LATTICES[0]).result().dst.tolist()
 
         def submit() -> None:
-            with rescorer, pytest.raises(ClosedError, match="created before this process was forked; create another"):
+            with rescorer, pytest.raises(ClosedError, match="created before this process was forked; create a new one"):
                 rescorer.submit(LATTICES[0])
 
         assert in_a_fork(submit) == 0

@@ -239,7 +239,7 @@ def test_closing_finishes_what_is_in_flight() -> None:
     assert all(future.done() for future in futures)
     assert all(f.result().identical(each) for f, each in zip(futures, expected(), strict=True))
     rescorer.close()
-    with pytest.raises(ClosedError, match="create another"):
+    with pytest.raises(ClosedError, match="create a new one"):
         rescorer.submit(MANY[0])
     with pytest.raises(ClosedError):
         asyncio.run(rescorer.rescore(MANY[0]))

@@ -39,7 +39,7 @@ def test_the_same_curves_are_the_same_picture(tmp_path, kind, head) -> None:
 
 def test_values_that_cannot_be_drawn_are_named(tmp_path) -> None:
     pytest.importorskip("matplotlib")
-    with pytest.raises(OptionError, match=r"x\.pdf: pictures are written as \.svg or \.png"):
+    with pytest.raises(OptionError, match=r"x\.pdf: pictures can be written only as \.svg or \.png"):
         plot_trade_off(tmp_path / "x.pdf", tuned())
     assert not list(tmp_path.iterdir())
 

@@ -260,7 +260,7 @@ def test_fixed_boosts_stay_as_given(class_lm) -> None:
     )
     assert kept == (options, 1 / 12, 2 / 3)
     with pytest.raises(
-        OptionError, match="fixed contains 'lm_weight', but may contain keyword_boost, class_boost, class_weight"
+        OptionError, match="fixed contains 'lm_weight', but must contain only keyword_boost, class_boost, class_weight"
     ):
         tuned(fixed=["lm_weight"])
 

@@ -30,7 +30,7 @@ class TransformerLM(AttentionLM):
         options: LoadOptions = DEFAULTS,
         unk_words: int | None = None,
     ) -> None:
-        """Use the weights of a trained network; for arguments, see `ninja.lm.recurrent.lstm.LstmLM`."""
+        """Create a language model from a trained network; for the arguments, see `ninja.lm.recurrent.lstm.LstmLM`."""
         config = module.config
         words = Words.of(vocabulary, unk_words=unk_words).fit(config.vocabulary)
         self.config = config

@@ -20,7 +20,7 @@ class EndpointOptions:
 
     section: ClassVar[str] = "Models: completions endpoint"
 
-    model: str | None = described(None, "Name of the model on the server.  [default: its only model]")
+    model: str | None = described(None, "Name of the model on the server.  [default: the only model of the server]")
     bos: str | None = described(
         None, "Token that begins a text, such as <s>.  [default: as reported by the server, else the end token]"
     )
@@ -28,9 +28,9 @@ class EndpointOptions:
         None, "Token that ends a text, such as </s>; required if the server does not report it (vLLM)."
     )
     cache: str | None = described(None, "File that stores scores for later runs; delete it when the model changes.")
-    max_requests: int = described(10_000, "Stop after this many requests in the run.")
-    max_tokens: int = described(10_000_000, "Stop before the run sends more than this many tokens.")
-    max_seconds: float = described(3600.0, "Stop when the run has waited this many seconds for the server.")
+    max_requests: int = described(10_000, "Stop the run after this many requests.")
+    max_tokens: int = described(10_000_000, "Stop the run before it sends more than this many tokens.")
+    max_seconds: float = described(3600.0, "Stop the run after it has waited this many seconds for the server.")
     timeout: float = described(60.0, "Seconds to wait for an answer before a request is repeated.")
     retries: int = described(4, "Number of times to repeat a failed request, with increasing pauses.")
     batch: int = described(32, "Number of texts per request (vLLM).")

@@ -26,7 +26,7 @@ class EndpointPieces(LanguageModel):
     scores_tries = True
 
     def __init__(self, server: Server, cache: ScoreCache) -> None:
-        """Use a server, and a `cache` with the scores of earlier runs."""
+        """Wrap the model of a server; `cache` contains the scores of earlier runs."""
         self.vocabulary = SymbolTable([])
         self.bos: int | None = server.bos
         self.eos = server.eos
@@ -49,7 +49,7 @@ class EndpointPieces(LanguageModel):
         return len(self._history)
 
     def at_start(self, slots: Ids) -> npt.NDArray[np.bool_]:
-        """Return which histories consist of ``<s>`` only, bool [n]."""
+        """Return whether each history consists only of ``<s>``, bool [n]."""
         return np.array([len(self._history[slot]) == 1 for slot in slots.tolist()], np.bool_)
 
     def start(self, count: int) -> np.ndarray:
@@ -129,7 +129,7 @@ class ServerTokenizer:
     unk_token_id = None  # servers do not report it; tokenizers of large models spell any word
 
     def __init__(self, server: Server, cache: ScoreCache) -> None:
-        """Use a server, and a `cache` with the tokens of earlier runs."""
+        """Wrap the tokenizer of a server; `cache` contains the tokens of earlier runs."""
         self._server = server
         self._cache = cache
 

@@ -28,7 +28,7 @@ class Pieces(LanguageModel, Protocol):
         """Number of slots in use."""
 
     def at_start(self, slots: Ids) -> npt.NDArray[np.bool_]:
-        """Return which histories consist of ``<s>`` only, bool [n]."""
+        """Return whether each history consists only of ``<s>``, bool [n]."""
 
     def read(self, pieces: npt.NDArray[np.integer]) -> int:
         """Read a text after ``<s>``, and return the slot of this history."""

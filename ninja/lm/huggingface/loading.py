@@ -143,7 +143,8 @@ def _check_directory(path: str) -> dict[str, Any]:
         )
     if os.path.exists(os.path.join(path, ADAPTER)):
         raise ModelError(
-            f"this is an adapter ({ADAPTER}) for another model; merge it into that model with merge_and_unload", path
+            f"this is an adapter ({ADAPTER}) for another model; merge it into its base model with merge_and_unload",
+            path,
         )
     _check_kernels(config, path)
     if config.get("configuration_files") or config.get("transformers_weights", WEIGHTS[0]) not in (None, *WEIGHTS):
@@ -201,7 +202,7 @@ def _check_kernels(config: dict[str, Any], path: str) -> None:
             inherited = key if "_implementation" in key else ""
             stack += [(inherited or str(name), inner) for name, inner in value.items()]
         elif "_implementation" in key and "/" in str(value):
-            raise ModelError(f"{key} is {value!r}, which is downloaded code; Ninja does not run it; remove it", path)
+            raise ModelError(f"{key} is {value!r}, which is downloaded code that Ninja does not run; remove it", path)
 
 
 def _is_masked(config: dict[str, Any], path: str) -> bool:

@@ -40,7 +40,7 @@ class MaskedLM(LanguageModel):
     def __init__(
         self, model: Any, spelling: Spelling, marks: tuple[int, int, int], longest: int, max_batch: int | None
     ) -> None:
-        """Use a network.
+        """Wrap a network.
 
         Args:
             model: The network.

@@ -59,7 +59,7 @@ class PieceLM(AttentionLM):
         cache: list[_CacheLayer] | None,
         options: LoadOptions,
     ) -> None:
-        """Use a network on its device.
+        """Wrap a network, which stays on its device.
 
         Args:
             model: The model, for its configuration.
@@ -99,7 +99,7 @@ class PieceLM(AttentionLM):
         return self._dtype is torch.float32
 
     def at_start(self, slots: Ids) -> npt.NDArray[np.bool_]:
-        """Return which histories consist of ``<s>`` only, bool [n]."""
+        """Return whether each history consists only of ``<s>``, bool [n]."""
         return np.equal(self._depth[slots], 0)
 
     def start(self, count: int) -> np.ndarray:
@@ -222,7 +222,7 @@ class PieceLM(AttentionLM):
 
     @torch.inference_mode()
     def _read_texts(self, piece: Ids) -> Ids:
-        """Create histories that consist of the pieces of texts of equal length, [n, length]; return their slots."""
+        """Create a history from each text; texts are pieces, int64 [n, length]. Return the slots of the histories."""
         length = piece.shape[1]
         new = self._slots.take(piece.size).reshape(piece.shape)
         step = max(1, READ_AT_ONCE // length)
@@ -305,7 +305,7 @@ class LogitsLM(PieceLM):
     def __init__(
         self, model: Any, num_pieces: int, bos: int, cache: list[_CacheLayer] | None, options: LoadOptions
     ) -> None:
-        """Use a module that returns ``logits``, on its device."""
+        """Wrap a module that returns ``logits``; it stays on its device."""
         self._normalizes = options.normalized
         # Logits are normalised when they are computed, as there is no output embedding to do it later.
         plain = replace(options, normalize=False)

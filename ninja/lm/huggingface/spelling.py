@@ -27,9 +27,9 @@ class Spelling:
     """A growing vocabulary of words, and the pieces of each word.
 
     The words are ``<s>`` (0), ``</s>`` (1), ``<unk>`` (2) if the tokenizer has an unknown piece, and then all words
-    that were looked up and can be spelled. Inside a sentence, the pieces of a word are those that the tokenizer adds if
-    a space and the word are appended to a text. As in training, they mark the leading space (``Ġthe``, ``▁the``) or
-    continuations (``the ##re``). At the beginning of a sentence, the pieces of a word may differ.
+    that were looked up and can be spelled. Inside a sentence, the pieces of a word are the pieces that the tokenizer
+    adds if a space and the word are appended to a text. As in training, they mark the leading space (``Ġthe``,
+    ``▁the``) or continuations (``the ##re``). At the beginning of a sentence, the pieces of a word may differ.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Spelling:
         multi_char: str | None = None,
         path: str | None = None,
     ) -> None:
-        """Use a tokenizer.
+        """Wrap a tokenizer.
 
         Args:
             tokenizer: A tokenizer of the transformers library.
@@ -78,7 +78,7 @@ class Spelling:
     def places(
         self, word: npt.NDArray[np.integer], first: npt.NDArray[np.bool_]
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Return where the pieces of words are stored.
+        """Look up the offsets at which the pieces of words are stored.
 
         Args:
             word: Word ids, [n].

@@ -127,6 +127,7 @@ def state_part(name: str, sizes: Sequence[object], dtype: torch.dtype, batch: ob
     fixed = [size for index, size in enumerate(sizes) if index != axis and isinstance(size, int)]
     if len(fixed) != len(sizes) - 1:
         raise ModelError(
-            f"the state {name} has sizes {list(sizes)}; all dimensions except the batch must have a fixed size", path
+            f"the state {name} has sizes {list(sizes)}; all dimensions except the batch dimension must be fixed",
+            path,
         )
     return StatePart(name, torch.zeros(fixed, dtype=dtype), axis)

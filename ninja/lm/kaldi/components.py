@@ -127,7 +127,7 @@ def _linear(fields: Fields) -> Component:
 
 def _tdnn(fields: Fields) -> Component:
     if fields.integers("<TimeOffsets>") != [0]:
-        fields.fail("it reads other words than the current one, including words before the sentence start")
+        fields.fail("it reads words other than the current word, including words before the sentence start")
     bias = fields.values.get("<BiasParams>")
     return _affine(fields, bias="<BiasParams>" if isinstance(bias, np.ndarray) and bias.size else "")
 

@@ -99,7 +99,7 @@ def parse(lines: list[tuple[str, Fail]], components: Mapping[str, Component], fa
 def _split(text: str, fail: Fail) -> _Line:
     kind, _, rest = text.strip().partition(" ")
     if kind not in ("input-node", "component-node", "dim-range-node", "output-node", "component"):
-        fail(f"a configuration line has the unknown kind {kind[:40]!r}")
+        fail(f"a configuration line has the unknown type {kind[:40]!r}")
     keys = list(_KEY.finditer(rest))
     ends = [key.start() for key in keys[1:]] + [len(rest)]
     # Without keys, `ends` still has one entry.
@@ -199,7 +199,7 @@ class _Descriptor:
             case "Const", [number, dim]:
                 return [_Sum([], self._number(number), self._integer(dim))]
         if tree[0] in DESCRIPTORS:
-            self.fail(f"the descriptor {tree[0]} has a wrong number of arguments, {len(tree[1])}")
+            self.fail(f"the descriptor {tree[0]} has the wrong number of arguments ({len(tree[1])})")
         self.fail(f"the descriptor {tree[0][:40]} is not supported; supported are {', '.join(DESCRIPTORS)}")
 
     def _sum(self, terms: list[list[_Sum]]) -> list[_Sum]:
@@ -229,7 +229,7 @@ DESCRIPTORS = ("Append", "Sum", "IfDefined", "Offset", "Scale", "Const")
 
 
 def _ordered(by_name: Mapping[str, _Line], sums: Mapping[str, list[_Sum]]) -> list[str]:
-    """Sort the nodes that the output depends on, so that each follows the nodes that it reads at the same step."""
+    """Sort the nodes on which the output depends, so that a node follows the nodes that it reads at the same step."""
     needed, stack = {OUTPUT}, [OUTPUT]
     while stack:
         name = stack.pop()

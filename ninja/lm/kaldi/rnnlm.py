@@ -137,7 +137,7 @@ def _embedding(directory: str, num_words: int, dim: int) -> Array | Features:
     path = _find(directory, WORD_EMBEDDING)
     weight = _matrix(path, dim)
     if len(weight) != num_words:
-        raise ModelError(f"there are embeddings of {len(weight)} words, but config/words.txt has {num_words}", path)
+        raise ModelError(f"there are embeddings for {len(weight)} words, but config/words.txt has {num_words}", path)
     return weight
 
 
@@ -160,7 +160,7 @@ def _features(path: str, weight: Array, num_words: int) -> Features:
     content = content_of(path)
     length = _numbers_per_line(content)
     if len(length) != num_words:
-        raise ModelError(f"there are features of {len(length)} words, but config/words.txt has {num_words}", path)
+        raise ModelError(f"there are features for {len(length)} words, but config/words.txt has {num_words}", path)
     if (incomplete := np.flatnonzero(length % 2 == 0)).size:
         raise FormatError(
             "expected a word's id and pairs of a feature and its value", path, line=int(incomplete[0]) + 1
@@ -263,14 +263,14 @@ def build(config: dict[str, Any], state: dict[str, Array], words: list[str], pat
 
     lines, components = config.get("lines"), config.get("components")
     if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
-        fail("its configuration lines are missing")
+        fail("the configuration lines are missing")
     if not isinstance(components, dict):
-        fail("its components are missing")
+        fail("the components are missing")
     fields: dict[str, tuple[str, dict[str, FieldValue]]] = {}
     for name, entries in components.items():
         kind = entries.get("type") if isinstance(entries, dict) else None
         if not isinstance(name, str) or not isinstance(kind, str):
-            fail(f"its component {name!r} has no type")
+            fail(f"the component {name!r} has no type")
         fields[name] = kind, {token: value for token, value in entries.items() if token != "type"}
     for key, array in state.items():
         name, _, token = key.partition(" ")
@@ -299,13 +299,13 @@ def _stored_features(state: dict[str, Array], num_words: int, fail: Any) -> Feat
     try:
         weight, begin, index, value = (state[f"features.{name}"] for name in ("weight", "begin", "index", "value"))
     except KeyError:
-        fail("the embeddings of its words are missing")
+        fail("the word embeddings are missing")
     typed = begin.dtype == np.int64 and index.dtype == np.int32 and value.dtype == np.float32
     if not typed or any(array.ndim != 1 for array in (begin, index, value)) or weight.ndim != 2:
-        fail("the features of its words have the wrong type")
+        fail("the word features have the wrong type")
     valid = len(begin) == num_words + 1 and begin[0] == 0 and begin[-1] == len(index) and (np.diff(begin) >= 0).all()
     if not valid or len(index) != len(value):
-        fail("the features of its words are inconsistent")
+        fail("the word features are inconsistent")
     if len(index) and (int(index.min()) < 0 or int(index.max()) >= len(weight)):
-        fail(f"a word has a feature that is not in 0 to {len(weight) - 1}")
+        fail(f"a word has a feature outside the range 0 to {len(weight) - 1}")
     return Features(weight, begin, index.astype(np.int64), value)

@@ -10,8 +10,8 @@ Unigrams are interpolated with the uniform distribution. The back-off model stor
 as back-off weights.
 
 Source: Chen and Goodman 1998, "An empirical study of smoothing techniques for language modeling"; counts of counts and
-cutoffs as in kenlm, lm/builder/adjust_counts.cc, initial_probabilities.cc and interpolate.cc. The models equal those of
-kenlm's lmplz.
+cutoffs as in kenlm, lm/builder/adjust_counts.cc, initial_probabilities.cc and interpolate.cc. The models are equal
+to the models of kenlm's lmplz.
 """
 
 from __future__ import annotations

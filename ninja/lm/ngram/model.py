@@ -90,7 +90,7 @@ class NgramLM(LanguageModel):
     def step(
         self, slots: npt.NDArray[np.int64], words: npt.NDArray[np.int32]
     ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
-        """Return the results of `logprob` and `advance` in one call, which takes no longer than one of them."""
+        """Return the results of `logprob` and `advance` in one call, which is as fast as a call of either method."""
         return self.model.step(*_batch(slots, words))
 
     def release(self, slots: npt.NDArray[np.int64]) -> None:

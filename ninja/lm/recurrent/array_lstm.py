@@ -340,7 +340,7 @@ class ArrayPoolLM(PoolLM):
         return _networks.logsumexp(np.stack(parts, 1).reshape(-1), len(output))
 
     def _in_pieces(self, compute: Callable[[slice], None], num_rows: int, fewest: int = FEWEST_ROWS) -> None:
-        """Compute all rows of a batch in pieces, whose size is either set by the options or by `RowThreads.run`."""
+        """Compute all rows of a batch in pieces; `RowThreads.run` chooses their size unless the options set it."""
         if self._max_batch is None:
             self._threads.run(compute, num_rows, fewest)
             return
@@ -364,7 +364,7 @@ class ArrayLstm(ArrayPoolLM):
     """
 
     def __init__(self, network: StoredNetwork, options: LoadOptions = DEFAULTS) -> None:
-        """Use the weights of a trained network.
+        """Create a language model from a trained network.
 
         If the network can estimate its normaliser, and the options leave `normalize` unset, the estimate is used.
 

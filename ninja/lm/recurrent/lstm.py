@@ -35,7 +35,7 @@ class LstmLM(StatePoolLM):
         options: LoadOptions = DEFAULTS,
         unk_words: int | None = None,
     ) -> None:
-        """Use the weights of a trained network, float32.
+        """Create a language model from a trained network with float32 weights.
 
         If the network can estimate its normaliser, and the options leave `normalize` unset, the estimate is used and
         layers compute in half precision if the processor supports it.

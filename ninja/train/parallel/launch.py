@@ -197,7 +197,7 @@ def _worker_error(error: ProcessException) -> WorkerError:
     else:
         reason = f"failed: {str(error).strip().splitlines()[-1]}"
     worker = f"worker {error.error_index} ({name}process {error.error_pid})"
-    return WorkerError(f"{worker} {reason}, so all workers were stopped; continue from the saved state with resume")
+    return WorkerError(f"{worker} {reason}, so all workers were stopped; resume training from the saved state (resume)")
 
 
 def worker_device(device: str, workers: Workers) -> str:
@@ -205,6 +205,6 @@ def worker_device(device: str, workers: Workers) -> str:
     if workers.size == 1 or device != "cuda":
         return device
     if workers.machine_rank >= torch.cuda.device_count():
-        message = f"{workers.machine_size} workers, but torch finds {torch.cuda.device_count()} GPUs on this machine"
+        message = f"{workers.machine_size} workers, but torch detects {torch.cuda.device_count()} GPUs on this machine"
         raise OptionError(f"{message}; start one worker per GPU, or use --device cpu")
     return f"cuda:{workers.machine_rank}"

@@ -1,4 +1,4 @@
-"""Asynchronous decentralised SGD (ADPSGD): workers average their weights in pairs, without waiting for all.
+"""Asynchronous decentralised SGD (ADPSGD): workers average their weights in pairs, without waiting for all workers.
 
 Source: Lian, Zhang, Zhang, Liu, "Asynchronous decentralized parallel stochastic gradient descent", ICML 2018.
 """

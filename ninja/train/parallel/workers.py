@@ -36,7 +36,7 @@ class Workers:
         self.seconds += time.perf_counter() - start
 
     def first_of_machine(self, work: Callable[[bool], Result]) -> Result:
-        """Call a function with True on one worker per machine, then with False on the others."""
+        """Call a function with True on one worker per machine, then with False on the other workers."""
         first = self.machine_rank == 0
         result = work(True) if first else None
         if self.size > 1:
