@@ -80,7 +80,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """A network: nodes in order of computation; the last is the output."""
+    """A network: nodes in order of computation; the last node is the output."""
 
     input_dim: int
     nodes: tuple[Node, ...]

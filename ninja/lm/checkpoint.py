@@ -64,7 +64,7 @@ class Checkpoint:
 
 
 def open_checkpoint(stored: StoredNetwork, options: LoadOptions) -> LstmLM | TransformerLM:
-    """Open one of Ninja's own networks as a language model on torch, see `ninja.lm.load`."""
+    """Open one of Ninja's own networks as a language model on torch; see `ninja.lm.load`."""
     module = _build(stored)
     model = TransformerLM if isinstance(module, transformer.TransformerLanguageModel) else LstmLM
     return model(
@@ -183,7 +183,7 @@ def _module(stored: StoredNetwork) -> Module | KaldiModel:
 
 
 class SkipInitialisation(TorchFunctionMode):
-    """Mode that skips the initialisation of weights, which takes a second as it imports torch's compiler."""
+    """Mode that skips the initialisation of weights, which would import torch's compiler on the meta device (1 s)."""
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         options = kwargs or {}

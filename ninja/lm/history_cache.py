@@ -186,7 +186,7 @@ class HistoryCache(LanguageModel):
 
 
 def cached(model: LanguageModel | Mixture | None, capacity: int) -> LanguageModel | Mixture | None:
-    """Return a model with a `HistoryCache`, or a mixture whose models each have one; the weights are shared."""
+    """Wrap a model, or each model of a mixture, in a `HistoryCache`; the weights are shared."""
     if isinstance(model, Mixture):
         parts = tuple((cached(part, capacity), weight) for part, weight in model.models)
         return replace(model, models=parts)  # type: ignore[arg-type]

@@ -325,7 +325,7 @@ ENDPOINT = ModelFormat("a completions endpoint", lambda candidate: False, "endpo
 
 
 def open_network(path: str, options: LoadOptions) -> LanguageModel:
-    """Open a checkpoint as a language model, see `ninja.lm.load`."""
+    """Open a checkpoint as a language model; see `ninja.lm.load`."""
     network = read_network(path)
     if network.kind == KALDI:
         from ninja.lm.kaldi import rnnlm
@@ -342,7 +342,7 @@ def open_network(path: str, options: LoadOptions) -> LanguageModel:
 
 
 def open_rnnlm(path: str, options: LoadOptions) -> LanguageModel:
-    """Open a Kaldi RNNLM as a language model, see `ninja.lm.kaldi.rnnlm.read` and `ninja.lm.load`."""
+    """Open a Kaldi RNNLM as a language model; see `ninja.lm.kaldi.rnnlm.read` and `ninja.lm.load`."""
     from ninja.lm.kaldi import rnnlm
 
     return _open_kaldi(rnnlm.read(path), path, options)

@@ -100,7 +100,7 @@ class LanguageModel(Protocol):
     stateless: bool = False  # slots are plain values, so that concurrent calls need no lock
 
     def __init_subclass__(cls, *, locks: bool = True, **options: Any) -> None:
-        """Make the methods of a subclass `exclusive`, unless `locks` is False because the model that it wraps is."""
+        """Make the methods of a subclass `exclusive`; `locks` is False for wrappers, whose inner model has a lock."""
         super().__init_subclass__(**options)
         for name in _GUARDED if locks and not cls.stateless else ():
             if name in cls.__dict__:
@@ -221,7 +221,7 @@ class PhraseMark(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
-    """Options for loading a language model, see `ninja.lm.load`; a model ignores options that do not apply to it."""
+    """Options for loading a language model (see `ninja.lm.load`); a model ignores options that do not apply to it."""
 
     device: str = "auto"  # torch device
     normalize: bool | None = None  # normalise scores exactly; the default depends on the model

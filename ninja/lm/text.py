@@ -178,17 +178,17 @@ def batches(sentences: Sentences, max_tokens: int, seed: int | tuple[int, int] |
     return groups
 
 
-def runs(length: Sequence[int], max_tokens: int, max_length: int | None = None) -> Iterator[slice]:
+def runs(length: Sequence[int], max_tokens: int, max_items: int | None = None) -> Iterator[slice]:
     """Divide items that are sorted by length into batches.
 
     Args:
         length: Length of each item, in ascending order.
         max_tokens: Maximum number of tokens per batch, including padding; a longer item is its own batch.
-        max_length: Maximum number of items per batch.  [default: no limit]
+        max_items: Maximum number of items per batch.  [default: no limit]
     """
     first = 0
     for last in range(1, len(length) + 1):
-        if last == len(length) or length[last] * (last + 1 - first) > max_tokens or last - first == max_length:
+        if last == len(length) or length[last] * (last + 1 - first) > max_tokens or last - first == max_items:
             yield slice(first, last)
             first = last
 

@@ -139,7 +139,7 @@ class Engine(Source):
                 utterance.release()
 
     def finish_early(self, utterance: Utterance) -> None:
-        """Return the lattice of the first pass as the result of an utterance whose deadline has expired."""
+        """Finish an utterance whose deadline has expired, with the lattice of the first pass as its result."""
         lattice = utterance.lattice
         if self.options.output == "best":
             lattice = path_lattice(lattice, best_path(lattice, self.options.scales))

@@ -50,7 +50,7 @@ _STATUS: tuple[tuple[type[NinjaError], int], ...] = (
 
 @dataclass
 class Problem(Exception):
-    """A request that is answered with an error.
+    """Error with which a request is answered.
 
     Args:
         status: HTTP status.

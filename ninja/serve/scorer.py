@@ -196,7 +196,7 @@ class Scorer:
             return [*self._rescorers.values()]
 
     def _rescorer(self, options: RescoreOptions) -> Rescorer:
-        """Return the Rescorer of lattices with these options; there are at most four combinations."""
+        """Return the Rescorer for these options; there are at most four combinations of options."""
         with self._lock:
             rescorer = self._rescorers.get(options)
             if rescorer is None:

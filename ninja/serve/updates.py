@@ -106,7 +106,7 @@ def update_of(content: str | bytes, request: StreamRequest) -> Update:
 
 
 def _frames(content: bytes, units: CtcUnits) -> npt.NDArray[np.float32]:
-    """Return rows of 32-bit little-endian numbers as a matrix."""
+    """Convert rows of 32-bit little-endian numbers to a matrix."""
     size = 4 * len(units.names)
     if len(content) % size:
         raise Problem(

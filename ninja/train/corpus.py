@@ -70,7 +70,7 @@ class Choice:
 
 
 def open_corpus(path: str, choice: Choice, *, first: bool = True) -> Corpus:
-    """Read a text; for a large text, map its file of ids, which is written if it does not exist.
+    """Read a text; for a large text, map the file with its ids, which is written if it does not exist.
 
     Args:
         path: The text.

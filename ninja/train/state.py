@@ -1,4 +1,4 @@
-"""Training state, from which training can be resumed."""
+"""Training state for resuming an interrupted training run."""
 
 from __future__ import annotations
 

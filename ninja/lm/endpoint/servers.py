@@ -230,7 +230,7 @@ def _tokens(answer: Any) -> list[int]:
 
 
 def _scores_of(texts: list[Tokens], answer: Any) -> list[list[float]]:
-    """Return the scores of all tokens but the first of each text from an answer of /v1/completions."""
+    """Return the scores of the tokens of each text, except its first token, from an answer of /v1/completions."""
     choices = sorted(answer["choices"], key=lambda choice: choice["index"])
     if [choice["index"] for choice in choices] != list(range(len(texts))):
         raise ValueError(f"{len(choices)} choices for {len(texts)} texts")

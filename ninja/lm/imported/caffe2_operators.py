@@ -214,7 +214,7 @@ def _dropout(operator: Operator, inputs: Tensors) -> Tensors:
 
 
 def _lstm(operator: Operator, inputs: Tensors) -> Tensors:
-    """LSTMUnit: compute the new hidden and cell state from the old ones, [1, n, cells], and gates, [1, n, 4 cells].
+    """LSTMUnit: compute hidden and cell states, [1, n, cells], from the previous states and gates, [1, n, 4 cells].
 
     The gates are ordered input, forget, output, candidate. The state of a sequence that has ended does not change.
     """

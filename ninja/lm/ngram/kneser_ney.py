@@ -306,7 +306,7 @@ def _interpolated(
     discounts: Discounts,
     shorter: Numbers,
 ) -> tuple[Numbers, Numbers]:
-    """Return γ of each context, up to the last one that has n-grams, and the probability of each n-gram."""
+    """Return γ of each context, up to the last context that has n-grams, and the probability of each n-gram."""
     discount = np.array([0.0, *discounts.of_count])[np.minimum(count, 3)]
     total = np.bincount(prefix, count)
     discounted = np.bincount(prefix, np.where(retained, discount, count))

@@ -84,7 +84,7 @@ class SingleWorker:
         yield
 
     def state(self) -> dict[str, Any]:
-        """Return the state in addition to network and optimiser; called on all workers after they synchronize."""
+        """Return the state apart from network and optimiser; called on all workers after they synchronize."""
         return {}
 
     def restore(self, state: dict[str, Any]) -> None:
