@@ -196,7 +196,7 @@ def test_auto_chooses_basic_once_words_look_written():
 def test_a_normalizer_needs_words():
     lattice = ninja.from_nbest("a", [(["hello"], -1.0)]).replace(words=None)
     assert LexicalForms().table(lattice) is None
-    with pytest.raises(VocabularyError, match="normalizer basic needs the symbol table"):
+    with pytest.raises(VocabularyError, match="normalizer basic requires the symbol table"):
         LexicalForms("basic").table(lattice)
 
 
