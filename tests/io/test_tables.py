@@ -170,7 +170,7 @@ def test_script_files_of_large_archives_find_every_lattice(tmp_path, text):
         ("k sox x.wav |", FormatError, "in a script file"),
         ("k plain.ark:2[0:5]", FormatError, "which applies only to matrices"),
         ("k lat.1.gz:2", FormatError, "requires an uncompressed file"),
-        ("k gunzip -c lat.*.gz |", FormatError, "names 3 files"),
+        ("k gunzip -c lat.*.gz |", FormatError, "specifies 3 files"),
     ],
 )
 def test_a_bad_line_of_a_script_file_is_one_failure(folder, line, kind, message):
