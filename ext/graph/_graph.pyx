@@ -396,6 +396,15 @@ def follow_transcript(lattice not None, const int32_t[::1] words not None, int64
     return split_arrays(lattice, split, f"the difference has more than {max_arcs} arcs")
 
 
+def arcs_by_word(lattice not None):
+    """Return the arcs, state by state in the order of their words, int64 [num_arcs]."""
+    cdef Arcs arcs = arcs_of(lattice)
+    cdef vector[int64_t] order
+    with nogil:
+        order = c.arcs_by_word(arcs)
+    return int64s(order)
+
+
 def compose(lattice not None, machine not None, int32_t phi, int64_t max_arcs):
     """Compose a lattice, by its words, with an ``Fst``, whose arcs are in the order of their input labels.
 

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -138,6 +139,9 @@ class Composer {
 
   Composition sorted(const std::vector<int32_t>& number) const {
     Composition out;
+    for (auto* column : {&out.dst, &out.word}) column->reserve(raw_.dst.size());
+    for (auto* column : {&out.arc_map, &out.fst_arc}) column->reserve(raw_.dst.size());
+    out.cost.reserve(raw_.dst.size());
     out.arc_begin.push_back(0);
     for (const int32_t state : in_new_order(number)) {
       out.state_map.push_back(raw_.state_map[state]);
@@ -164,6 +168,17 @@ class Composer {
   std::vector<Triple> triples_;
   PairMap known_[2];
 };
+
+// The arcs of a lattice, state by state in the order of their words, and of equal words in their old order.
+inline std::vector<int64_t> arcs_by_word(const Arcs& arcs) {
+  std::vector<int64_t> order(static_cast<size_t>(arcs.num_arcs));
+  std::iota(order.begin(), order.end(), int64_t{0});
+  for (int64_t state = 0; state < arcs.num_states; ++state) {
+    std::sort(order.begin() + arcs.arc_begin[state], order.begin() + arcs.arc_begin[state + 1],
+              [&](int64_t a, int64_t b) { return std::pair(arcs.word[a], a) < std::pair(arcs.word[b], b); });
+  }
+  return order;
+}
 
 inline Composition compose(const Arcs& arcs, const FstArcs& fst, int64_t start, int32_t phi, int64_t max_arcs) {
   return Composer(arcs, fst, start, phi, max_arcs).compose();

@@ -155,6 +155,7 @@ cdef extern from "graph/compose.hpp" namespace "ninja" nogil:
         vector[int32_t] state_map
         vector[int32_t] fst_state
         vector[double] final_cost
+    vector[int64_t] arcs_by_word(const Arcs& arcs) except +
     Composition compose(const Arcs& arcs, const FstArcs& fst, int64_t start, int32_t phi, int64_t max_arcs) except +
 
 cdef extern from "graph/oracle.hpp" namespace "ninja" nogil:

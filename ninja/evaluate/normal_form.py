@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from unicodedata import is_normalized, normalize
 
 from ninja.errors import NinjaWarning
@@ -11,6 +12,8 @@ from ninja.errors import NinjaWarning
 
 def composed(sentences: Sequence[Sequence[str]]) -> list[list[str]]:
     """Normalise the words of sentences; warn if any word changes."""
+    if is_normalized("NFC", "\n".join(chain.from_iterable(sentences))):  # no letter composes with a newline
+        return [list(words) for words in sentences]
     num_changed = 0
     results = []
     for words in sentences:

@@ -154,6 +154,7 @@ class PartFile(io.RawIOBase):
         keep: Continue the temporary file of an earlier writer (`cut` truncates it), and keep it if it is neither
             finished nor abandoned.
         guard: Protects the inputs from being replaced.
+        syncs_folder: Wait until the final name is on disk, too. Otherwise the caller must call `sync_folder`.
 
     Raises:
         OutputError: The file cannot be written, or another process is writing it.
@@ -162,8 +163,9 @@ class PartFile(io.RawIOBase):
 
     _is_pending = False  # the temporary file is neither finished nor abandoned; an interrupt may precede `__init__`
 
-    def __init__(self, path: str, *, keep: bool = False, guard: Guard | None = None) -> None:
+    def __init__(self, path: str, *, keep: bool = False, guard: Guard | None = None, syncs_folder: bool = True) -> None:
         self.name = path
+        self._syncs_folder = syncs_folder
         self._url = path if is_remote(path) else None
         self.is_direct = _is_direct(path)
         self.part = path if self.is_direct else part_of(path)
@@ -225,7 +227,8 @@ class PartFile(io.RawIOBase):
                     message = f"was not written, because another process replaced {self.part}; choose another output"
                     raise OutputError(message, self.name)
                 os.replace(self.part, self._final)
-                sync_folder(os.path.dirname(self.part))
+                if self._syncs_folder:
+                    sync_folder(os.path.dirname(self.part))
         self._is_pending = False
         with reported(self._place):
             self._file.close()
@@ -272,9 +275,9 @@ def _is_direct(path: str) -> bool:
 
 
 @contextlib.contextmanager
-def opened(path: str, guard: Guard | None = None) -> Iterator[PartFile]:
+def opened(path: str, guard: Guard | None = None, *, syncs_folder: bool = True) -> Iterator[PartFile]:
     """Open a file under a temporary name; rename it after the ``with`` block, or remove it after an exception."""
-    file = PartFile(path, guard=guard)
+    file = PartFile(path, guard=guard, syncs_folder=syncs_folder)
     try:
         yield file
         file.finish()

@@ -236,7 +236,7 @@ def write_slf(
     lines = _formats.slf_lines(
         lattice,
         place,
-        [_quoted(name) for name in names],
+        _all_quoted(names),
         None if time is None else np.maximum(time, 0),
         frame_shift=shift,
         decimals=_decimals(shift),
@@ -271,6 +271,12 @@ def _check_probabilities(lattice: Lattice) -> None:
 def _decimals(shift: float) -> int:
     """Return the number of decimals that distinguish the multiples of a frame shift."""
     return next((places for places in range(2, 10) if abs(round(shift, places) - shift) < 1e-12), 9)
+
+
+def _all_quoted(names: list[bytes]) -> list[bytes]:
+    """Escape words; in most lattices no word needs it."""
+    has_special = _SPECIAL.search(b"".join(names)) or any(name.startswith((b'"', b"'")) for name in names)
+    return [_quoted(name) for name in names] if has_special or not all(names) else names
 
 
 def _quoted(text: bytes) -> bytes:

@@ -46,18 +46,21 @@ def spelled(
     else:
         ids, inverse = np.unique(lattice.word, return_inverse=True)
         place = inverse.astype(np.int32)
-    names: list[bytes] = []
-    for number in ids.tolist():
-        if number == EPSILON:
-            names.append(null.encode())
-            continue
-        if table is None:
-            raise SymbolError("the lattice contains only word ids; use --words to set a symbol table", key=lattice.key)
-        name = table.word(number)
-        if name == null:
-            raise SymbolError(f"the word {name!r} (id {number}) is the name of epsilon in this format", key=lattice.key)
-        names.append(encoded(name, encoding, lattice.key))
-    return place, names
+    numbers: list[int] = ids.tolist()
+    has_epsilon = numbers[:1] == [EPSILON]
+    if has_epsilon:
+        del numbers[0]
+    if table is None and numbers:
+        raise SymbolError("the lattice contains only word ids; use --words to set a symbol table", key=lattice.key)
+    names = [] if table is None else table.words_of(numbers)
+    if null in names:
+        number = numbers[names.index(null)]
+        raise SymbolError(f"the word {null!r} (id {number}) is the name of epsilon in this format", key=lattice.key)
+    try:
+        labels = [name.encode(encoding, "surrogateescape") for name in names]
+    except UnicodeEncodeError:
+        labels = [encoded(name, encoding, lattice.key) for name in names]  # the error contains the word
+    return place, [null.encode(), *labels] if has_epsilon else labels
 
 
 def frames(lattice: Lattice) -> npt.NDArray[np.int32] | None:

@@ -91,21 +91,23 @@ def interp(first: Lattice, second: Lattice, alpha: float = 0.5, *, max_arcs: int
 def compose_scaled(first: Lattice, second: Lattice, of_first: float, of_second: float, max_arcs: int) -> Lattice:
     """Compose two lattices after multiplying the costs of each lattice by a factor; see ``compose``."""
     check_one_table((first, second))
-    order = np.lexsort((second.word, second.src))
+    order = _graph.arcs_by_word(second)
     word = second.word[order]
-    final_cost = np.where(second.is_final, 0.0, np.inf)
+    is_first_final, is_second_final = first.is_final, second.is_final
+    final_cost = np.where(is_second_final, 0.0, np.inf)
     machine = Fst(second.arc_begin, second.dst[order], word, word, np.zeros(word.size), final_cost)
     composition = _graph.compose(first, machine, -1, max_arcs)
     assert not isinstance(composition, int)  # a lattice has no cycles
     arc_begin, dst, word, a, b, _, state_a, state_b, _ = composition
-    b = np.where(b >= 0, order[b], -1) if order.size else b
-    is_final = first.is_final[state_a] & second.is_final[state_b]
+    b = np.append(order, -1)[b]
+    is_final = is_first_final[state_a] & is_second_final[state_b]
+    final_a, final_b = state_a[is_final], state_b[is_final]
     costs = {}
     for name in ("graph", "acoustic"):
         costs[name] = of_first * _costs_of(getattr(first, name), a) + of_second * _costs_of(getattr(second, name), b)
-        x, y = getattr(first, f"final_{name}")[state_a], getattr(second, f"final_{name}")[state_b]
-        total = of_first * np.where(is_final, x, 0.0) + of_second * np.where(is_final, y, 0.0)
-        costs[f"final_{name}"] = np.where(is_final, total, np.inf)
+        x, y = getattr(first, f"final_{name}")[final_a], getattr(second, f"final_{name}")[final_b]
+        costs[f"final_{name}"] = np.full(is_final.size, np.inf)
+        costs[f"final_{name}"][is_final] = of_first * x + of_second * y
     return _composition(first, arc_begin, dst, word, a, state_a, costs)
 
 
@@ -145,4 +147,4 @@ def _composition(
 
 def _costs_of(costs: Array, arc: npt.NDArray[np.int64]) -> Array:
     """Return the costs of arcs, float64; 0 for no arc (-1)."""
-    return np.where(arc >= 0, costs[arc].astype(np.float64), 0.0) if costs.size else np.zeros(arc.size)
+    return np.append(costs, 0.0)[arc]  # -1 is the index of the last element

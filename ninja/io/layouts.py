@@ -8,7 +8,7 @@ from typing import Any
 
 from ninja.errors import OptionError, OutputError
 from ninja.files.gzip import Bytes, GzipWriter
-from ninja.files.output import LONGEST_NAME, PartFile, StandardOutput, opened, reported
+from ninja.files.output import LONGEST_NAME, PartFile, StandardOutput, opened, reported, sync_folder
 from ninja.files.stream import STDIN as STDOUT
 from ninja.files.stream import Identity, identity_of, is_file, is_remote
 from ninja.formats.format import Encoder, Format, NotingEncoder, Write, WriteSettings
@@ -155,7 +155,7 @@ class Folder(LatticeWriter):
         assert self._write.encode is not None
         path = self._path(key)
         content = self._write.encode(item, self._settings)
-        with opened(path, self._output.guard) as file:
+        with opened(path, self._output.guard, syncs_folder=False) as file:  # `_finish` does it once for all files
             file.write(content)
         self._note(path)
 
@@ -169,6 +169,9 @@ class Folder(LatticeWriter):
             if identity_of(path) != identity:
                 message = "another process also wrote this file; run again with a separate folder for each process"
                 raise OutputError(message, path)
+        if self._written and not is_remote(self.name):
+            with reported(self.name):
+                sync_folder(self.name)
 
     def _abandon(self) -> None:
         if self._is_new:

@@ -193,17 +193,29 @@ def test_a_temporary_file_that_is_gone_is_an_error(no_locks):
     assert os.listdir() == []
 
 
-def test_a_file_and_its_folder_are_on_the_disk_before_it_is_done(monkeypatch):
-    synced = []
-    sync = os.fsync
+@pytest.fixture
+def synced(monkeypatch) -> list[tuple[str, int]]:
+    """The names that are synced, in order, and the number of files that have their final name by then."""
+    calls, sync = [], os.fsync
 
-    def noted(descriptor):
-        synced.append((os.path.isdir(f"/proc/self/fd/{descriptor}"), os.path.exists("out.ark")))
+    def sync_and_record(descriptor):
+        name = os.path.relpath(os.readlink(f"/proc/self/fd/{descriptor}"))
+        calls.append((name, sum(path.is_file() and path.name[0] != "." for path in Path().rglob("*"))))
         sync(descriptor)
 
-    monkeypatch.setattr("os.fsync", noted)
+    monkeypatch.setattr("os.fsync", sync_and_record)
+    return calls
+
+
+def test_a_file_and_its_folder_are_on_the_disk_before_it_is_done(synced):
     write_all("out.ark", [lattice("a")])
-    assert synced == [(False, False), (True, True)]
+    assert synced == [(".out.ark.part", 0), (".", 1)]
+
+
+def test_a_folder_is_on_the_disk_once_all_its_files_are(synced):
+    words = package.SymbolTable([("<eps>", 0), ("one", 1)])
+    write_all("out/", [lattice(key).with_words(words) for key in "ab"], to="slf")
+    assert synced == [("out/.a.slf.part", 0), ("out/.b.slf.part", 1), ("out", 2)]
 
 
 def test_a_disk_that_fails_as_it_is_synced_leaves_no_output(monkeypatch):

@@ -33,6 +33,7 @@ def test_the_packages_are_the_lazy_ones():
         "ninja.lm",
         "ninja.rescoring",
         "ninja.serve",
+        "ninja.show",
         "ninja.train",
         "ninja.train.parallel",
     } == set(PACKAGES)
