@@ -463,7 +463,7 @@ def _load(
         if not isinstance(option, click.Option) or option is parameter:
             raise OptionError(f"{path}: `ninja {context.info_name}` has no option {name!r}")
         if isinstance(option.type, OutputFile) or option.name in COMMAND_LINE_ONLY:
-            raise OptionError(f"{path}: {name} is allowed only on the command line; use {option.opts[0]} there")
+            raise OptionError(f"{path}: {name} cannot be set in this file; pass {option.opts[0]} on the command line")
         if any(isinstance(item, str) and names_url(item) for item in (value if isinstance(value, list) else [value])):
             raise OptionError(f"{path}: {name} is {value!r}, but URLs are allowed only on the command line")
         if isinstance(value, dict) or (isinstance(value, list) and not option.multiple):

@@ -179,7 +179,7 @@ def oracle(
             if archive is not None and path.lattice is not None:
                 archive.take(path.lattice)
         if not scored and not inputs.log.failures:
-            raise FormatError("no lattice has a reference; do the keys belong to the same data set?", ref)
+            raise FormatError("no lattice has a reference; check that the keys match", ref)
     console = current_console()
     failed = {failure.key for failure in console.log.failures}
     missing = [key for key in texts if key not in scored and key not in failed]

@@ -104,7 +104,7 @@ GRID = (
         type=NUMBERS,
         default="0.0",
         metavar="NUMBERS",
-        help="Costs added per word, separated by commas.",
+        help="Word insertion penalties to try, separated by commas.",
     ),
     SCALES[-1],
 )

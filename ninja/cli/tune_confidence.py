@@ -92,7 +92,7 @@ def fits_confidences(command: Command) -> Command:
             "--confidence-map",
             type=click.Choice(get_args(Method)),
             default="logistic",
-            help="With --confidence: type of the map; monotone uses only posteriors and preserves their order.",
+            help="With --confidence: type of calibration map; monotone uses only posteriors and preserves their order.",
         ),
         reads(
             "--confidence-lm",

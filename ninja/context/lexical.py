@@ -119,9 +119,9 @@ class LexicalBinding:
                 )
         augmentation = self._context.augmentation
         if augmentation is not None and augmentation.letters_only and len(self.words) > self._num_written:
-            new = self.words.since(self._num_written)
-            self._num_written += len(new)
-            if self._has_new_letters(word for word, _ in new):
+            new_words, _ = self.words.since(self._num_written)
+            self._num_written += len(new_words)
+            if self._has_new_letters(new_words):
                 self.augmenter = self._new_augmenter()
 
     def _has_new_letters(self, words: Iterable[str]) -> bool:

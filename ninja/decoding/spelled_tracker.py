@@ -132,7 +132,7 @@ class SpelledTracker:
         num_units = len(self.spelling)
         if units.size and not 0 <= units.min() <= units.max() < num_units:
             bad = units[(units < 0) | (units >= num_units)][0]
-            raise OptionError(f"unit {bad} is not one of the {num_units} units")
+            raise OptionError(f"unit {bad} is out of range; there are {num_units} units")
         self._check(states)
         get = self._steps.get
         steps = [get(key) or self._step(key) for key in (states * num_units + units).tolist()]

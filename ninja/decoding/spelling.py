@@ -51,7 +51,7 @@ class Spelling:
         words = [""]
         for unit in units:
             if not 0 <= unit < len(self):
-                raise OptionError(f"unit {unit} is not one of the {len(self)} units")
+                raise OptionError(f"unit {unit} is out of range; there are {len(self)} units")
             if self.begins[unit]:
                 words.append("")
             words[-1] += self.text[unit]

@@ -65,9 +65,7 @@ def score_entities(
     if before is not None:
         scored_keys(references, before, mode)
     if truth is not None and not truth.keys() & references.keys():
-        raise FormatError(
-            "no utterance with true entities has a reference; do the utterance ids belong to the same data set?"
-        )
+        raise FormatError("no utterance with true entities has a reference; check that the utterance ids match")
 
     forms = make_normalizer(normalizer)
     written = hypotheses

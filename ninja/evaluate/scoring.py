@@ -179,7 +179,7 @@ def scored_keys(references: Collection[str], hypotheses: Collection[str], mode: 
         raise OptionError(f"mode is {mode!r}, but must be one of strict, all, present")
     missing = [key for key in references if key not in hypotheses]
     if len(missing) == len(references):
-        raise FormatError("no reference has a hypothesis; do the utterance ids belong to the same data set?")
+        raise FormatError("no reference has a hypothesis; check that the utterance ids match")
     if missing and mode == "strict":
         raise FormatError(
             f"no hypothesis for {len(missing)} of {counted(len(references), 'reference')}; score them as empty with "
@@ -242,7 +242,7 @@ def oracle_score(
         elif numbered is not None:
             total += oracle_rate(oracle(lattice, numbered.of(lattice), wildcards))
     if not keys:
-        raise FormatError("no lattice has a reference; do the utterance ids belong to the same data set?")
+        raise FormatError("no lattice has a reference; check that the utterance ids match")
     return total + ErrorRate(missing=len(references) - len(keys))
 
 

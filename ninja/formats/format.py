@@ -213,7 +213,7 @@ def formats() -> Iterator[Format]:
 
 
 def formats_of(name: str) -> tuple[Format, ...]:
-    """Return the formats that a module of ``MODULES`` defines."""
+    """Return the formats defined by a module in ``MODULES``."""
     module = import_module(f"ninja.formats.{name}")
     return getattr(module, "FORMATS", None) or (module.FORMAT,)
 

@@ -210,7 +210,7 @@ def _frame_shift(lattices: Sequence[Lattice]) -> float | None:
 
 
 def _times(lattices: Sequence[Lattice], on_states: Callable[[Array, Sequence[Array]], Array]) -> Array | None:
-    """Return the times of the states if all lattices have times with the same start and frame shift, or None."""
+    """Return the state times if all lattices have times with the same start and frame shift, else None."""
     shifts = {lattice.frame_shift for lattice in lattices}
     if len(shifts) > 1 or not all(map(is_timed, lattices)) or all(lattice.time is None for lattice in lattices):
         return None

@@ -140,9 +140,11 @@ class OutputWords:
         if self._last is not words:
             self._last, self._num_checked, self._unwritable = words, 0, {}
         if self._num_checked < len(words):
-            new = words.since(self._num_checked)
-            self._num_checked += len(new)
-            self._unwritable |= {number: word for word, number in new if not is_one_field(word)}
+            names, numbers = words.since(self._num_checked)
+            self._num_checked += len(names)
+            if "" in names or not is_one_field("-".join(names)):
+                entries = zip(names, numbers, strict=True)
+                self._unwritable |= {number: word for word, number in entries if not is_one_field(word)}
         for number in used_words(lattice) if self._unwritable else ():
             if number in self._unwritable:
                 problem = "contains white space" if self._unwritable[number] else "is empty"

@@ -149,10 +149,10 @@ class SymbolTable:
             others, self._others = self._others, None
             self.merge(others())
 
-    def since(self, count: int) -> list[tuple[str, int]]:
-        """Return the entries after the first `count` entries."""
+    def since(self, count: int) -> tuple[list[str], list[int]]:
+        """Return the words and the ids of the entries after the first `count` entries."""
         with _interning:
-            return list(islice(self._id.items(), count, None))
+            return list(islice(self._id, count, None)), list(islice(self._id.values(), count, None))
 
     def merge(self, entries: Iterable[tuple[str, int]]) -> None:
         """Add the entries of another table to this growing table; a word gets a new id if its id is already in use."""

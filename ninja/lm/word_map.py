@@ -177,14 +177,13 @@ class WordMap:
     def _cover_table(self) -> None:
         """Add the entries of the table that are missing; arrays are replaced by larger ones."""
         complete(self.words, self._chosen_penalty, self.lm)
-        entries = self.words.since(self._num_entries)
-        self._num_entries += len(entries)
+        names, numbers = self.words.since(self._num_entries)
+        self._num_entries += len(names)
         more = self.words.end_of_ids() - self._listed.size
         self._listed, self.is_empty = np.pad(self._listed, (0, more)), np.pad(self.is_empty, (0, more))
         self.lm_word = np.pad(self.lm_word, (0, more), constant_values=NO_WORD)
         self._known = np.pad(self._known, (0, more), constant_values=True)
-        lm, names = self.lm, [name for name, _ in entries]
-        number = np.fromiter((number for _, number in entries), np.int64, len(entries))
+        lm, number = self.lm, np.array(numbers, np.int64)
         lm_word = np.asarray(number if lm.vocabulary is self.words else lm.vocabulary.ids(names), np.int64)
         is_empty = lm_word == (-2 if lm.empty is None else lm.empty)
         lm_word[is_empty] = NO_WORD

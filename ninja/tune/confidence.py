@@ -188,7 +188,7 @@ def _decoded(
             keys += [part.key] * len(hypothesis)
             log.lattices += 1
     if not features:
-        raise FormatError("no lattice has a reference; do the utterance ids belong to the same data set?")
+        raise FormatError("no lattice has a reference; check that the utterance ids match")
     if not labels:
         raise FormatError("no lattice has a decoded word, so there are no confidences to fit")
     order = list(dict.fromkeys(keys))
@@ -243,7 +243,7 @@ def _fit_logistic(words: _Words, scales: Scales, lm: str | None) -> tuple[Confid
         return fit_logistic(table[rows], some, words.is_correct[rows], penalty * factors, word_penalty, weight[rows])
 
     def held_out(penalty: float, word_penalty: float | None) -> tuple[float, Doubles]:
-        """Return the loss of cross-validated confidences, and the confidences."""
+        """Return the cross-validated loss and the held-out confidences."""
         confidences = np.zeros(len(texts))
         for is_held_out in _folds(words.fold):
             rows = np.flatnonzero(is_held_out)

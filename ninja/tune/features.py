@@ -164,9 +164,7 @@ def features(
             continue
         keys.append(key)
     if not sentences:
-        raise FormatError(
-            "no lattice that could be rescored has a reference; do the utterance ids belong to the same data set?"
-        )
+        raise FormatError("no lattice that could be rescored has a reference; check that the utterance ids match")
     sizes = [sentence.errors.size for sentence in sentences]
     num_words = np.concatenate([np.diff(sentence.begin) for sentence in sentences])
     token_begin, logprob, old = _scores(sentences, models, old_lm, options)

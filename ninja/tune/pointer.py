@@ -53,7 +53,7 @@ class PointerSet:
             counts.append((reference.errors(best_path(lattice, options.scales).words), len(reference.ids)))
         errors, words = np.array(counts, np.int64).reshape(-1, 2).T
         if not words.any():
-            raise FormatError("no lattice has a reference; do the utterance ids belong to the same data set?")
+            raise FormatError("no lattice has a reference; check that the utterance ids match")
         return tuple(keys), errors, words
 
 

@@ -222,10 +222,10 @@ class Trials:
             utterances.append(DevUtterance(key, lattice, part.references[key], lists, {}))
         if not utterances:
             message = f"no usable lattice of the {name} set has a reference"
-            raise FormatError(f"{message}; do the utterance ids belong to the same data set?")
+            raise FormatError(f"{message}; check that the utterance ids match")
         if not any(utterance.lists for utterance in utterances):
             advice = "add phrases that do not occur in its utterances, which are needed to count false alarms"
-            advice = advice if name == "general" else "do the utterance ids belong to the same data set?"
+            advice = advice if name == "general" else "check that the utterance ids match"
             raise OptionError(f"no utterance of the {name} set has phrases; {advice}")
         missing = {
             "lattices without a reference": unreferenced,

@@ -220,7 +220,7 @@ def word_error_rate(
             errors += reference.errors(best_path(lattice, scales).words)
             num_words += len(reference.ids)
     if not num_words:
-        raise FormatError("no lattice has a reference; do the utterance ids belong to the same data set?")
+        raise FormatError("no lattice has a reference; check that the utterance ids match")
     return 100.0 * errors / num_words
 
 

@@ -207,7 +207,7 @@ def test_an_utterance_that_cannot_end_has_no_hypothesis():
         ([[0.0, np.nan, 0.0]], ModelError, "step: the log-probability of unit 1 in row 0 is NaN"),
         ([[0.0, 2.5, 0.0]], ModelError, "of unit 1 in row 0 is 2.5, above 0; if these are logits"),
         ([[0.0]], OptionError, "bos or eos is 1, but the model has only the units 0 to 0"),
-        (np.zeros((1, 9)), OptionError, "unit 7 is not one of the 7 units"),
+        (np.zeros((1, 9)), OptionError, "unit 7 is out of range; there are 7 units"),
     ],
 )
 def test_a_step_that_gives_no_log_probabilities_is_refused(given, error, message):

@@ -84,7 +84,7 @@ def test_units_that_make_no_words_are_refused(arguments, message):
 
 
 def test_a_unit_that_does_not_exist_has_no_text():
-    with pytest.raises(OptionError, match="unit 7 is not one of the 7 units"):
+    with pytest.raises(OptionError, match="unit 7 is out of range; there are 7 units"):
         PIECES.words([0, 7])
 
 
@@ -246,7 +246,7 @@ def test_spelled_tracker_refuses_words_it_cannot_follow(shape):
     cases = {
         "states": ([start, start], [1], r"states have shape \(2,\) and units \(1,\)"),
         "units": ([[start]], [[1]], r"both must have shape \[n\]"),
-        "unit": ([start], [7], "unit 7 is not one of the 7 units"),
+        "unit": ([start], [7], "unit 7 is out of range; there are 7 units"),
         "state": ([start + 1], [1], f"{start + 1} is not a state of this tracker"),
     }
     states, units, message = cases[shape]

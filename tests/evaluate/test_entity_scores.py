@@ -233,7 +233,9 @@ def test_figures_of_one_test_set_among_several_can_be_asked_for() -> None:
 def test_truth_that_contradicts_the_references_is_refused() -> None:
     with pytest.raises(FormatError, match="key 'u': the true entity 'abba' is not in the reference 'play it'"):
         one("play it", "play it", truth={"u": [Entity("@artist", "abba")]})
-    with pytest.raises(FormatError, match="no utterance with true entities has a reference; do the utterance ids"):
+    with pytest.raises(
+        FormatError, match="no utterance with true entities has a reference; check that the utterance ids"
+    ):
         one("play it", "play it", truth={"v": []})
     with pytest.raises(FormatError, match="no reference has a hypothesis"):
         score_entities({"u": []}, {"v": []}, {})

@@ -213,7 +213,10 @@ def looking(descriptor):
         (looking("Sum(a, IfDefined(Offset(a, -1.5)))"), "expected an integer in a descriptor, found -1.5"),
         (looking("IfDefined(Sum(Offset(a, -1), Offset(a, -2)))"), "whose terms begin at different steps"),
         (looking("IfDefined(Sum(Offset(a, -1), Const(1, 3)))"), "whose terms begin at different steps"),
-        (looking("Failover(a, a)"), "the descriptor Failover is not supported; supported are Append, Sum, IfDefined"),
+        (
+            looking("Failover(a, a)"),
+            "the descriptor Failover is not supported; supported descriptors: Append, Sum, IfDefined",
+        ),
         (looking("Switch(a, a)"), "the descriptor Switch is not supported"),
         (looking("Sum(a"), "a descriptor is incomplete"),
         (looking("Sum(a, )"), "expected a descriptor, found '\\)'"),
@@ -240,7 +243,11 @@ MATRIX, VECTOR = np.ones((3, 4), "<f4"), np.ones(3, "<f4")
 @pytest.mark.parametrize(
     ("kind", "fields", "message"),
     [
-        ("BlockAffineComponent", {}, "a \\(BlockAffineComponent\\): this type is not supported; supported are Affine"),
+        (
+            "BlockAffineComponent",
+            {},
+            "a \\(BlockAffineComponent\\): this type is not supported; supported types: Affine",
+        ),
         ("AffineComponent", {"<BiasParams>": VECTOR}, "<LinearParams> is missing"),
         ("AffineComponent", {"<LinearParams>": MATRIX, "<BiasParams>": np.ones(2, "<f4")}, "2 biases for 3 rows"),
         (

@@ -47,7 +47,7 @@ def test_options_in_a_file_run_nothing_and_write_nowhere(line, ninja, tmp_path):
     (tmp_path / "options.toml").write_text(line)
     code, _, said = ninja("rescore", EXAMPLES / "lat.ark.gz", "--config", tmp_path / "options.toml")
     assert code == 2
-    assert "is allowed only on the command line; use -" in said
+    assert "cannot be set in this file; pass -" in said
 
 
 # ---- other files ----

@@ -339,7 +339,7 @@ def by_text(part: Features) -> dict:
 
 
 def test_references_of_other_utterances_are_refused() -> None:
-    with pytest.raises(FormatError, match="do the utterance ids belong to the same data set"):
+    with pytest.raises(FormatError, match="check that the utterance ids match"):
         tune_weights(LATTICES, {"other": ["w1"]}, FakeLM(), OPTIONS)
     with pytest.raises(OptionError, match="num_best is 0"):
         tune_weights(LATTICES, references(), FakeLM(), OPTIONS, num_best=0)

@@ -54,7 +54,7 @@ class SymbolStrings:
 
     @classmethod
     def of(cls, alphabet: Alphabet, variants: list[Variant], strings: PhoneStrings) -> SymbolStrings:
-        """Group the pronunciations by phrase, and index the phrases of a long list."""
+        """Group the pronunciations by phrase and, if there are many phrases, index them."""
         length = np.diff(strings[0])
         is_first = [  # recognised forms are searched for like phrases of their own
             number == 0 or variant.written != variants[number - 1].written or bool(variant.recognised)

@@ -152,7 +152,7 @@ def sections_of(content: Mapping[str, Any], path: str | None) -> list[Section]:
         elif key == "all":
             sections.append(_section("all", EVERYONE, value, Location(path)))
         elif _class_of(key) is None and key != "entities":
-            message = f'unknown key {key!r}; allowed are {_CLASSES}, "all", "lists", "groups", "utterances"'
+            message = f'unknown key {key!r}; allowed keys: {_CLASSES}, "all", "lists", "groups", "utterances"'
             raise FormatError(message, path)
         else:
             plain[key] = value
@@ -225,7 +225,7 @@ def _section(kind: Kind, name: object, content: object, location: Location) -> S
             entries += _entries(section, key, class_name, value)
         elif key not in _KEYS[kind]:
             keys = ", ".join([_CLASSES, *(f'"{name}"' for name in _KEYS[kind])])
-            section.refuse(f"unknown key {key!r}; allowed are {keys}")
+            section.refuse(f"unknown key {key!r}; allowed keys: {keys}")
     lists = content.get("lists", [])
     if not isinstance(lists, list) or not all(isinstance(name, str) for name in lists):
         section.refuse(f'"lists" must be a list of names, not {_shown(lists)}')
@@ -262,7 +262,7 @@ def _entries(section: Section, key: str, class_name: str | None, values: object)
             keys = '"text"' if class_name is not None else '"class" and "text"'
             section.refuse(f"expected a phrase or an object with {keys}, found {_shown(value)}", location, key)
         if unknown := [name for name in value if name not in known]:
-            section.refuse(f"unknown key {unknown[0]!r}; allowed are {', '.join(known)}", location, key)
+            section.refuse(f"unknown key {unknown[0]!r}; allowed keys: {', '.join(known)}", location, key)
         cls = class_name if class_name is not None else _class_of(value.get("class"))
         if cls is None:
             section.refuse(f'"class" must be "", @…, $… or <…>, not {_shown(value.get("class"))}', location, key)
@@ -342,7 +342,7 @@ def _entry(section: Section, key: str, columns: list[str], location: Location, o
     class_name = "" if key in ("", "-") else _class_of(key)
     if class_name is None:
         keys = "".join(f", {name!r}" for name in others if name != "first")
-        section.refuse(f"unknown class {key!r}; allowed are @…, $…, <…>, '-' for no class{keys}", location)
+        section.refuse(f"unknown class {key!r}; allowed classes: @…, $…, <…>, '-' for no class{keys}", location)
     text, weight, spoken = (*columns, "", "")[:3]
     factor = _number(section, weight, location, key) if weight.strip() else 1.0
     return Entry(class_name, text, factor, (spoken,) if spoken.strip() else (), location)

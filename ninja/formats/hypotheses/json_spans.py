@@ -17,7 +17,7 @@ _LETTER = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2
 
 
 class Splice(NamedTuple):
-    """A replacement of characters of a string."""
+    """A replacement for a range of characters in a string."""
 
     begin: int
     end: int

@@ -196,7 +196,7 @@ class NemoWriteOptions(ListOptions):
 
 
 class _Encoder:
-    """Encoder of lists, which must all have the same number of hypotheses."""
+    """Encoder for lists, which must all have the same number of hypotheses."""
 
     def __init__(self, settings: WriteSettings) -> None:
         self._settings = settings

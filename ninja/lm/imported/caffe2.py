@@ -54,7 +54,7 @@ def _network(init: Net, predict: Net, scores: list[str], device: torch.device) -
     for operator in (*init.operators, *predict.operators):
         if operator.type not in OPERATORS:
             known = ", ".join(OPERATORS)
-            raise operator.error(f"this operator is not supported; supported are {known}")
+            raise operator.error(f"this operator is not supported; supported operators: {known}")
     filled = _filled(init)
     outputs = {name for operator in predict.operators for name in operator.outputs}
     if "word" not in predict.external_input:

@@ -112,7 +112,7 @@ class LazyLM(LanguageModel, ABC):
 
     @property
     def num_slots(self) -> int:
-        """Number of references to slots that callers hold."""
+        """Number of references of callers to slots."""
         return int(self._references.sum()) - 2  # without the origin and the start
 
     def start(self, count: int) -> np.ndarray:

@@ -200,7 +200,7 @@ class _Descriptor:
                 return [_Sum([], self._number(number), self._integer(dim))]
         if tree[0] in DESCRIPTORS:
             self.fail(f"the descriptor {tree[0]} has the wrong number of arguments ({len(tree[1])})")
-        self.fail(f"the descriptor {tree[0][:40]} is not supported; supported are {', '.join(DESCRIPTORS)}")
+        self.fail(f"the descriptor {tree[0][:40]} is not supported; supported descriptors: {', '.join(DESCRIPTORS)}")
 
     def _sum(self, terms: list[list[_Sum]]) -> list[_Sum]:
         if len({len(parts) for parts in terms}) > 1:

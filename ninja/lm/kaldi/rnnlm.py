@@ -218,7 +218,9 @@ def _special(directory: str) -> dict[str, int]:
     for option in text_of(path).split():
         match = _SPECIAL_OPTION.fullmatch(option)
         if not match:
-            raise FormatError(f"unknown option {option[:60]!r}; known are --bos-, --eos- and --brk-symbol=N", path)
+            raise FormatError(
+                f"unknown option {option[:60]!r}; the options are --bos-, --eos- and --brk-symbol=N", path
+            )
         special[match[1]] = int(match[2])
     return special
 

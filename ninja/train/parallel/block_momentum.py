@@ -2,16 +2,16 @@
 
 Let W̄(t) be the mean of the workers' weights at the end of block t, and W_g(t − 1) their common weights at its start:
 
-    G(t) = W̄(t) − W_g(t − 1)        change of the block
+    G(t) = W̄(t) − W_g(t − 1)        change over the block
     Δ(t) = η Δ(t − 1) + ζ G(t)       filtered by the block momentum η, with the block learning rate ζ
     W(t) = W(t − 1) + Δ(t)           the model
     W_g(t) = W(t)                    classical block momentum (CBM)
     W_g(t) = W(t) + η Δ(t)           Nesterov block momentum (NBM): blocks begin ahead of the model
 
 This is torch's SGD with momentum, applied to W_g with the gradient −G; for NBM, W = W_g + η ζ · momentum buffer. With
-η = 0 and ζ = 1 it is model averaging. In the long run a block has the weight ζ / (1 − η), so with ζ = C N (1 − η) the
-updates of N workers count as C times their sum, for any η. The recursion that other toolkits call NBM moves W_g further
-ahead: with η = 0.75 by 7 times G, instead of 4 times here.
+η = 0 and ζ = 1 it is model averaging. In the long run, each block contributes with a total weight of ζ / (1 − η), so
+with ζ = C N (1 − η) the updates of N workers count as C times their sum, for any η. The recursion that other toolkits
+call NBM moves W_g further: for constant G, η = 0.75 and ζ = 1 by 7 G per block, instead of by 4 G as here.
 
 Source: Chen, Huo, "Scalable training of deep learning machines by incremental block training with intra-block parallel
 optimization and blockwise model-update filtering", ICASSP 2016.
