@@ -1,7 +1,7 @@
 """Language models: the protocol `LanguageModel`, and functions to load and train models.
 
-Importing this package does not import torch; `load` imports it if the model is a network, and so does
-`ninja.train.loop`. Names are imported on first use; ``__init__.pyi`` lists them.
+Importing this package does not import torch. `load` imports torch only for models that run on it; the module
+`ninja.train.loop` always imports it. Names are imported on first use; ``__init__.pyi`` lists them.
 """
 
 from typing import Any

@@ -133,7 +133,7 @@ def save(checkpoint: Checkpoint, path: str | os.PathLike[str]) -> None:
     """Write a checkpoint.
 
     Raises:
-        ModelError: A weight is NaN, or infinite in the precision of the file (half precision: beyond ±65504).
+        ModelError: A weight is NaN, or is infinite in the precision of the file (±65504 in half precision).
     """
     precision = ""
     version = 1
@@ -183,7 +183,10 @@ def _module(stored: StoredNetwork) -> Module | KaldiModel:
 
 
 class SkipInitialisation(TorchFunctionMode):
-    """Mode that skips the initialisation of weights, which would import torch's compiler on the meta device (1 s)."""
+    """Mode that skips the initialisation of weights.
+
+    On the meta device, the initialisation would import torch's compiler, which takes 1 s.
+    """
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         options = kwargs or {}

@@ -1,4 +1,4 @@
-"""Computation shared by networks: devices, linear layers, log-sum-exp, threads."""
+"""Computations shared by networks: devices, linear layers, log-sum-exp, threads."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EXACT_ROWS, ROUNDED = 32, 8  # batches of more than 32 rows are padded to multip
 
 
 def device_of(name: str) -> torch.device:
-    """Convert a name, which may be ``"auto"``, to a device; raise an `OptionError` if torch cannot use the device."""
+    """Convert a name or ``"auto"`` to a torch device; raise an `OptionError` if torch cannot use the device."""
     try:
         return torch.empty(0, device=chosen_device(name)).device
     except (RuntimeError, AssertionError) as error:  # for an unknown or a missing device
@@ -86,7 +86,7 @@ def _pad_batches(
 def computes_in_half() -> bool:
     """Return whether oneDNN multiplies bfloat16 matrices with AVX-512 or AMX instructions.
 
-    The variable ``ONEDNN_MAX_CPU_ISA``, which limits oneDNN's instructions, is respected.
+    The environment variable ``ONEDNN_MAX_CPU_ISA``, which limits oneDNN's instructions, is respected.
     """
     limit = os.environ.get("ONEDNN_MAX_CPU_ISA") or os.environ.get("DNNL_MAX_CPU_ISA") or "DEFAULT"
     if not any(name in limit.upper() for name in _ISA_WITH_HALF):
@@ -105,7 +105,7 @@ def logsumexp(row: torch.Tensor) -> np.ndarray:
 def as_tensor(numbers: np.ndarray, device: torch.device) -> torch.Tensor:
     """Copy an array to a device.
 
-    NumPy copies it first, as torch rejects reversed arrays and warns about read-only ones.
+    NumPy copies the array first, because torch rejects reversed arrays and warns about read-only arrays.
     """
     tensor = torch.from_numpy(np.array(numbers))
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)

@@ -19,8 +19,8 @@ def convert(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> N
         source: A Kaldi RNNLM (its directory or its network, ``final.raw``), or a checkpoint.
         target: The file or directory to write. A Kaldi RNNLM is converted to a checkpoint. A ``.pt`` checkpoint is
             converted to a ``.safetensors`` file, or vice versa. A checkpoint of Ninja's LSTM can also be converted to
-            an ONNX file (``.onnx``), or to a pair of Caffe2 nets in a directory, which must exist or whose name must
-            end in ``/``.
+            an ONNX file (``.onnx``), or to a pair of Caffe2 nets in a directory. The directory must exist, or its name
+            must end in ``/``.
 
     Raises:
         ModelError: The source cannot be converted to this target, or is incomplete, damaged or not supported.

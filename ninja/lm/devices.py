@@ -9,7 +9,7 @@ DRIVER = "/proc/driver/nvidia/version"  # exists if NVIDIA's driver is loaded
 
 
 def chosen_device(name: str) -> str:
-    """Return a device name, with ``"auto"`` replaced by cuda if torch can use it, else by cpu."""
+    """Return a device name; replace ``"auto"`` with cuda if torch can use it, else with cpu."""
     if name != "auto":
         return name
     import torch
@@ -41,7 +41,7 @@ def describe_devices(requested: str, used: Iterable[str | None]) -> str | None:
 
 
 def _gpu_problem() -> str:
-    """Return why torch cannot use a GPU."""
+    """Return the reason why torch cannot use a GPU."""
     import torch
 
     if torch.version.cuda is None:

@@ -1,4 +1,4 @@
-"""`HistoryCache`, a language model that remembers histories and scores between lattices."""
+"""`HistoryCache`, a language model that remembers histories and scores across lattices."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class HistoryCache(LanguageModel):
             dropped.
 
     Raises:
-        OptionError: The model reads phrase lists, so its histories cannot be kept, or it scores only whole sentences.
+        OptionError: The model scores only whole sentences, or reads phrase lists, so its histories cannot be kept.
     """
 
     def __init__(self, lm: LanguageModel, capacity: int) -> None:

@@ -39,7 +39,7 @@ class UnitLM(LanguageModel, ABC):
 
     @abstractmethod
     def _at_start(self, slots: Ids) -> npt.NDArray[np.bool_]:
-        """Return whether each history is only ``<s>``, if this affects the units of the next word, bool [n]."""
+        """Return whether each history is only ``<s>``, bool [n]; all False if this does not affect the units."""
 
     @abstractmethod
     def _places(
@@ -198,7 +198,7 @@ class LexicalLM(UnitLM, locks=False):
         self.takes_prompts = lm.takes_prompts
 
     def _over(self, lm: LanguageModel) -> LexicalLM:
-        """Wrap a copy of the model with the same forms."""
+        """Wrap a copy of the model, using the same forms."""
         other = LexicalLM.__new__(LexicalLM)
         UnitLM.__init__(other, lm)
         other._take_attributes(lm)
@@ -237,7 +237,7 @@ class LexicalLM(UnitLM, locks=False):
         return self._units.advice(self.forms.normalizer_of(words).words(words))
 
     def prompt(self, text: str) -> int:
-        """See `LanguageModel.prompt`; the prompt is read as it is written."""
+        """See `LanguageModel.prompt`; the prompt is not converted to a lexical form."""
         return self._units.prompt(text)
 
     def score_oovs(self, score: object) -> None:
@@ -253,7 +253,7 @@ class LexicalLM(UnitLM, locks=False):
 
     @exclusive
     def _advance_forms(self, slots: np.ndarray, words: np.ndarray, plain: np.ndarray) -> np.ndarray:
-        """Extend histories by words; words that are not marked as `plain` stand for forms of zero or several words."""
+        """Extend histories by words; words that are not `plain` have forms of zero or several words."""
         new = np.empty(len(slots), np.int64)
         new[plain] = self._units.advance(slots[plain], words[plain])
         several, is_empty = words > FIRST_FORM, words == FIRST_FORM
@@ -278,7 +278,7 @@ class LexicalLM(UnitLM, locks=False):
 
     @exclusive
     def _last_references(self, slots: np.ndarray) -> Ids:
-        """Return the slots without other references."""
+        """Release references to slots, and return the slots that have no references any more."""
         last = []
         for slot in slots.tolist():
             if self._shared[slot] > 0:
@@ -434,8 +434,8 @@ def merge_forms(words: SymbolTable, lm_word: npt.NDArray[np.int32], normalizer: 
 
     Args:
         words: Symbol table of the lattices.
-        lm_word: The mixture's id of each word id, -1 for no word, int32 [size].
-        normalizer: Returns the forms.
+        lm_word: The mixture's id for each word id of the table, -1 for no word, int32 [size].
+        normalizer: Normalizer that determines the lexical forms.
 
     Returns:
         The new ids, int32 [size].

@@ -131,10 +131,10 @@ def load(
         backend: Library that computes LSTM networks and Kaldi RNNLMs: ``"numpy"`` does not need torch, starts faster,
             and computes in single precision on the CPU; ``"torch"`` also supports GPUs. ``"auto"`` selects NumPy for
             these networks on the CPU, else torch. Scores differ by at most 1e-4 in single precision.
-        endpoint: Name of the model, limits and cache, if `path` is a URL.
+        endpoint: Model name, limits and cache of a completions endpoint; used if `path` is a URL.
 
     Raises:
-        ModelError: The file is missing, damaged, inconsistent or of an unknown format.
+        ModelError: The file is missing, damaged or inconsistent, or its format is unknown.
         OptionError: An option is out of range, or torch cannot use the device.
         DependencyError: A library that the model needs is not installed.
     """
@@ -186,7 +186,7 @@ def is_endpoint(name: str) -> bool:
 
 
 def place_of(path: str | os.PathLike[str] | None) -> str:
-    """Return the path of a model; resolve None and names in `SHIPPED`, unless a file of that name exists."""
+    """Return the path of a model; None and, unless such a file exists, names in `SHIPPED` refer to shipped models."""
     name = "english" if path is None else os.fspath(path)
     return name if name not in SHIPPED or os.path.exists(name) else os.fspath(SHIPPED[name])
 
@@ -207,7 +207,8 @@ def detect_format(path: str | os.PathLike[str]) -> ModelFormat:
     if program:
         advice = f"{_EXPORT}, or pass the module to ninja.lm.from_module (docs/networks.md)"
         raise ModelError(
-            f"{program} is not loaded, as it may access memory outside its tensors; export it to ONNX: {advice}", name
+            f"{program} is not loaded, because it may access memory outside its tensors; export it to ONNX: {advice}",
+            name,
         )
     for model_format in FORMATS:
         if model_format.recognise(candidate):
@@ -250,7 +251,9 @@ def _contents(path: str) -> tuple[bytes, list[str]]:
             raise ModelError(
                 f"no such file or directory; models are not downloaded from the Hugging Face hub: {advice}", path
             ) from error
-        raise ModelError("no such file; specify a language model, such as a checkpoint of ninja train", path) from error
+        raise ModelError(
+            "no such file; specify a language model, such as a checkpoint from ninja train", path
+        ) from error
     except (zipfile.BadZipFile, NotImplementedError, ValueError):
         return head, []
 
@@ -286,7 +289,7 @@ def _is_arpa(candidate: Candidate) -> bool:
 
 
 def _is_onnx(candidate: Candidate) -> bool:
-    """Return whether a file begins like ONNX, with a format version of 3 or later and a field that may follow it."""
+    """Return whether a file begins like an ONNX file, with a format version >= 3 and a field that can follow it."""
     head = candidate.head
     return len(head) > 2 and head[0] == 0x08 and 3 <= head[1] < 0x80 and head[2] in _ONNX_FIELDS
 
@@ -364,13 +367,13 @@ def choose_backend(options: LoadOptions, kind: str, *, on_numpy: bool) -> Litera
     Args:
         options: The backend and the device.
         kind: Type of the network, for messages.
-        on_numpy: Whether there is an implementation on NumPy.
+        on_numpy: Whether the network can run on NumPy.
 
     Raises:
-        OptionError: The backend is numpy, and the network needs torch.
+        OptionError: The backend is numpy, but the network needs torch.
     """
     if options.backend == "numpy" and not on_numpy:
-        raise OptionError(f"a network of kind {kind!r} needs torch; use the backend torch or auto")
+        raise OptionError(f"a {kind} network needs torch; use the backend torch or auto")
     if options.backend != "auto":
         return options.backend
     if not on_numpy or options.device not in ON_CPU:

@@ -44,7 +44,9 @@ class Mixture:
         if not weights:
             raise OptionError("a mixture needs at least one model")
         if self.names and len(self.names) != len(weights):
-            raise OptionError(f"{len(self.names)} names for {len(weights)} models; specify one per model")
+            raise OptionError(
+                f"there are {len(self.names)} names for {len(weights)} models; specify one name per model"
+            )
         if not all(map(math.isfinite, weights)):
             raise OptionError(f"the weights are {weights}, but must be finite")
         if self.how == "linear" and (min(weights) <= 0 or abs(sum(weights) - 1) > SUM_TOLERANCE):
@@ -84,8 +86,8 @@ class _Part:
 class MixtureLM(LanguageModel):
     """A mixture as a `LanguageModel` over the words of a symbol table.
 
-    Each model has its own word ids, <unk> and penalty for unknown words. A slot is a column of a table that has a row
-    per model, and contains the slot of each model.
+    Each model has its own word ids, <unk> and penalty for unknown words. A slot is a column of a table with
+    one row per model; the column contains the slots of the models.
 
     Words that are unknown to a model without <unk> must not be scored; the word maps of `parts` identify them.
     """
@@ -137,7 +139,7 @@ class MixtureLM(LanguageModel):
         copies = [part.lm.for_threads(devices or count) for part in self._parts]
         if devices > 1 and not all(copies):
             raise OptionError(
-                "a model of the mixture cannot be copied to several devices; specify only one in --device"
+                "a model of the mixture cannot be copied to several devices; pass only one device to --device"
             )
         return [self._of(lms) for lms in zip(*copies, strict=False)]
 
@@ -182,7 +184,7 @@ class MixtureLM(LanguageModel):
             self._parts[index] = replace(self._part(part.lm, part.weight, wider), prompt=part.prompt)
 
     def prompt(self, text: str) -> int:
-        """See `LanguageModel.prompt`; models without prompts ignore it."""
+        """See `LanguageModel.prompt`; models that cannot read prompts ignore it."""
         if not self.takes_prompts:
             return super().prompt(text)
         if text not in self._prompt:
@@ -310,7 +312,7 @@ def _advance_part(part: _Part, slots: np.ndarray, words: np.ndarray) -> np.ndarr
 
 
 def _words_with_prompts(part: _Part, words: np.ndarray) -> npt.NDArray[np.int32]:
-    """Return the model's ids of words and prompts of a mixture."""
+    """Convert a mixture's ids of words and prompts to the model's ids."""
     is_prompt = are_prompts(words)
     new = part.word[np.where(is_prompt, 0, words)]
     new[is_prompt] = np.array(part.prompt)[words[is_prompt] - FIRST_PROMPT]
@@ -324,7 +326,7 @@ def _score_part(
 
     Args:
         word: Words and prompts of the mixture, [nodes].
-        words: Copy of `word` in which every prompt is replaced with some word, [nodes].
+        words: Copy of `word` in which every prompt is replaced with an arbitrary word, [nodes].
         prompts: Nodes of the prompts.
     """
     if not len(prompts):

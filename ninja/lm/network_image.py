@@ -1,4 +1,4 @@
-"""Write the content of a model file in safetensors; `ninja.lm.stored_network` describes and reads such files."""
+"""Encode model files in the safetensors format; `ninja.lm.stored_network` describes and reads such files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NAMES = {np.dtype(dtype): name for name, dtype in DTYPES.items() if name != "BF1
 
 
 def safetensors_image(content: dict[str, Any], path: str | os.PathLike[str]) -> list[bytes | memoryview]:
-    """Encode the content of a model file in safetensors, and return its bytes in pieces; `path` is for messages.
+    """Encode the content of a model file as safetensors, and return the bytes in pieces; `path` is for messages.
 
     Raises:
         ModelError: Safetensors cannot store the type of an array, or a vocabulary of this size.
@@ -47,12 +47,12 @@ def safetensors_image(content: dict[str, Any], path: str | os.PathLike[str]) -> 
 
 
 def image(arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> list[bytes | memoryview]:
-    """Encode arrays and strings in safetensors, and return the bytes in pieces.
+    """Encode arrays and strings as safetensors, and return the bytes in pieces.
 
     Arrays of wide types are written first, so that each array is aligned. All `DTYPES` except bfloat16 can be written.
 
     Raises:
-        FormatError: An array is of another type, or the header has more than `MAX_HEADER` bytes.
+        FormatError: An array has an unsupported type, or the header has more than `MAX_HEADER` bytes.
     """
     rows = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     header: dict[str, Any] = {}

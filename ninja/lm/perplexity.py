@@ -43,7 +43,7 @@ class Perplexity:
         """Add a sentence.
 
         Args:
-            logprob: Natural-log probabilities of its words and its end, [words + 1].
+            logprob: Natural-log probabilities of the words and of the end of the sentence, [words + 1].
             unknown: Whether each word is unknown, [words].
         """
         is_unknown = np.array([*unknown, False])

@@ -128,7 +128,7 @@ class LanguageModel(Protocol):
 
     @property
     def reads_written(self) -> bool:
-        """True if the model was trained on cased and punctuated text, and so scores words as they are written."""
+        """True if the model was trained on cased and punctuated text, so it scores words as they are written."""
         return False
 
     def twin(self) -> LanguageModel | None:
@@ -139,7 +139,7 @@ class LanguageModel(Protocol):
         return None
 
     def for_threads(self, count: int) -> list[LanguageModel]:
-        """Return a model for each thread: the replicas, else up to `count` twins; an empty list for a single thread."""
+        """Return a model for each thread: the replicas if any, else up to `count` twins; empty for one thread."""
         twins = (self.twin() for _ in range(count if count > 1 else 0))
         return list(self.replicas) or [twin for twin in twins if twin is not None]
 
@@ -199,11 +199,11 @@ class LanguageModel(Protocol):
 
     def prompt(self, text: str) -> int:
         """Return the id of a prompt, which can be the first word of histories and is not scored."""
-        raise OptionError("this language model reads no prompts; use a causal Hugging Face model")
+        raise OptionError("this language model cannot read prompts; use a causal Hugging Face model")
 
     def score_oovs(self, score: OOVScore) -> None:
         """Add <unk> to a model without <unk>; see `LoadOptions.oov_score`."""
-        raise OptionError("oov_score is supported by n-gram models only; omit it for this language model")
+        raise OptionError("only n-gram models support oov_score; omit it for this language model")
 
 
 def are_prompts(words: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:

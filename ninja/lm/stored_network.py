@@ -1,6 +1,6 @@
 r"""Read model files, and the network of a Ninja checkpoint, without torch.
 
-A model file is a dictionary of arrays and other values, in safetensors or as torch saves it; it contains no code. A
+A model file is a dictionary of arrays and other values in safetensors or torch format; it contains no code. A
 file whose name ends in ``.safetensors`` is written in that format, see `ninja.lm.network_image`. The arrays of the
 dictionary ``state`` are stored under their names; the names of arrays in an inner dictionary (``pointer``) begin with
 its key and a dot. All other values are stored in the metadata: strings unchanged, the values of `VALUES` as JSON. Other
@@ -195,7 +195,7 @@ def _own_config(
         config = {"normaliser": 0, "projection": 0, **config}
     if set(config) != {*SIZES[kind], "dropout"}:
         raise ModelError(
-            f"unexpected or missing entries in the configuration, {sorted(map(str, config))}; {AGAIN}", path
+            f"unexpected or missing entries in the configuration: {sorted(map(str, config))}; {AGAIN}", path
         )
     for name, least in sorted(SIZES[kind].items()):
         # Layers and cells need more than one byte each, so larger numbers are damage; memory is not allocated for them.
@@ -206,7 +206,7 @@ def _own_config(
     else:
         has_invalid_size = config["embedding"] % (2 * config["heads"]) > 0
     if config["layers"] > MAX_LAYERS or has_invalid_size:
-        raise ModelError(f"implausible sizes in the configuration, {config}; {AGAIN}", path)
+        raise ModelError(f"implausible sizes in the configuration: {config}; {AGAIN}", path)
     if type(config["dropout"]) is not float or not 0 <= config["dropout"] < 1:
         raise ModelError(f"implausible dropout {config['dropout']!r} in the configuration; {AGAIN}", path)
     return config
@@ -331,7 +331,7 @@ def read_safetensors(content: bytes | memoryview | mmap.mmap) -> Safetensors:
 def _header(whole: memoryview) -> tuple[dict[str, Any], int]:
     """Return the parsed header, and the byte offset of its end."""
     if len(whole) < LENGTH:
-        raise FormatError(f"the file has {len(whole)} bytes, fewer than the {LENGTH} of the header length", byte=0)
+        raise FormatError(f"the file has {len(whole)} bytes, but the header length alone takes {LENGTH}", byte=0)
     size = int.from_bytes(whole[:LENGTH], "little")
     if size > MAX_HEADER:
         raise FormatError(f"the header has {size} bytes, but at most {MAX_HEADER} are allowed", byte=0)
@@ -424,7 +424,7 @@ def _plain(array: Array, dtype: str) -> Array:
 
 
 def checksum_of(header: Mapping[str, Any], parts: Mapping[str, memoryview], metadata: Mapping[str, str]) -> str:
-    """Return the hexadecimal CRC-32 of the strings, entries and array bytes, in the order of names."""
+    """Return the hexadecimal CRC-32 of the strings, then of the array entries and bytes, each sorted by name."""
     crc = 0
     for name, value in sorted(metadata.items()):
         crc = isal_zlib.crc32(f"{name}\0{value}\0".encode("utf-8", "surrogatepass"), crc)

@@ -62,7 +62,7 @@ def surprise_of_model(model: ConfidenceModel, lm: str | None = None) -> WordSurp
         A function that scores sentences, or None if the confidence model uses no language model.
 
     Raises:
-        OptionError: `lm` is missing, is not needed, or has another name than the model used to fit the confidences.
+        OptionError: `lm` is missing or not needed, or its name differs from the model used to fit the confidences.
         NinjaError: The language model cannot be loaded.
     """
     if not model.needs_lm:

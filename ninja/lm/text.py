@@ -87,7 +87,7 @@ def read_sentences(path: str | os.PathLike[str]) -> Iterator[list[str]]:
                 raise FormatError(message, name, line=number)
             if not {BOS, EOS}.isdisjoint(words):
                 raise FormatError(
-                    f"the text contains {BOS} or {EOS}; remove them, as they are added automatically",
+                    f"the text contains {BOS} or {EOS}; remove them, because they are added automatically",
                     name,
                     line=number,
                 )

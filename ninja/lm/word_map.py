@@ -368,7 +368,7 @@ class Words:
         """Return self after checking that the network scores `num_words` words.
 
         Raises:
-            ModelError: The vocabulary has another size.
+            ModelError: The size of the vocabulary differs.
         """
         if len(self.vocabulary) != num_words:
             message = f"the vocabulary has {len(self.vocabulary)} words, but the network scores {num_words}"

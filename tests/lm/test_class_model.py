@@ -94,7 +94,7 @@ def test_class_definitions_are_read_as_srilm_writes_them(files, tmp_path):
     for text, message in {
         "CITY 0.5\n": ":1: class CITY has an empty expansion",
         "CITY york\nCITY 2 york\n": ":2: the probability 2 is not in",
-        "CITY york\nCITY 0.5 york\n": ":2: class CITY has the expansion 'york' twice",
+        "CITY york\nCITY 0.5 york\n": ":2: class CITY contains the expansion 'york' twice",
         "\n": "no class definitions",
     }.items():
         (tmp_path / "bad").write_text(text)

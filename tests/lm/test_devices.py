@@ -56,7 +56,7 @@ def test_replicas_do_not_go_with_a_model_for_one_thread(monkeypatch):
     lm, _ = on_two_devices()
     alone = make_lm(2)
     monkeypatch.setattr(type(alone), "twin", lambda self: None)
-    with pytest.raises(OptionError, match="cannot be copied to several devices; specify only one in --device"):
+    with pytest.raises(OptionError, match="cannot be copied to several devices; pass only one device to --device"):
         run(Mixture([(lm, 0.6), (alone, 0.4)]))
 
 

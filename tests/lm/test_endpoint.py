@@ -112,14 +112,14 @@ def scored(lm):
 @pytest.mark.parametrize(
     ("kind", "message"),
     [
-        ("slow", "no answer in time"),
+        ("slow", "no response in time"),
         ("refused", "without response|reset|closed"),
-        ("truncated", "the answer is not JSON"),
-        ("cut off", "the answer is not JSON|IncompleteRead"),
+        ("truncated", "the response is not JSON"),
+        ("cut off", "the response is not JSON|IncompleteRead"),
         ("overloaded", "status 503: try later"),
         ("changed", "log-probabilities for|prompt_logprobs for"),
-        ('{"choices": []}', "unexpected answer"),
-        ('{"choices": [{"index": 0, "prompt_logprobs": [null, {"1": {"logprob": NaN}}]}]}', "unexpected answer"),
+        ('{"choices": []}', "unexpected response"),
+        ('{"choices": [{"index": 0, "prompt_logprobs": [null, {"1": {"logprob": NaN}}]}]}', "unexpected response"),
     ],
 )
 def test_a_fault_is_an_error_after_all_attempts_and_never_a_score(form, kind, message):
@@ -138,7 +138,7 @@ def test_a_run_whose_server_fails_ends_with_an_error():
     with serving("vllm") as server:
         lm = load(server.url, endpoint=options(retries=0))
         server.fault = Fault("/completions", "truncated")
-        with pytest.raises(EndpointError, match="the answer is not JSON"):
+        with pytest.raises(EndpointError, match="the response is not JSON"):
             list(rescore(SMALL, lm, replace(EXACT, algorithm="nbest")))
 
 
@@ -147,7 +147,7 @@ def test_faulty_tokens_are_refused(answer):
     with serving("vllm") as server:
         lm = load(server.url, endpoint=options())
         server.fault = Fault("/tokenize", answer)
-        with pytest.raises(EndpointError, match="/tokenize: unexpected answer"):
+        with pytest.raises(EndpointError, match="/tokenize: unexpected response"):
             scored(lm)
 
 
@@ -211,7 +211,7 @@ def test_scores_are_kept_in_a_file_between_runs(tmp_path):
         with sqlite3.connect(other) as file:
             assert file.execute("SELECT count(*) FROM token").fetchone()[0] > 0
     (tmp_path / "text").write_text("not a cache of scores, but a text\n" * 100)
-    with serving("vllm") as server, pytest.raises(ModelError, match="not a cache of scores"):
+    with serving("vllm") as server, pytest.raises(ModelError, match="not a score cache"):
         load(server.url, endpoint=options(cache=str(tmp_path / "text")))
     assert (tmp_path / "text").read_text().startswith("not a cache")
 
@@ -253,7 +253,7 @@ def test_options_that_do_not_fit_the_server_are_refused():
         with pytest.raises(OptionError, match=r"the path of the URL must end in /v1/completions"):
             load(server.url.replace("/completions", ""), endpoint=options())
         lm = load(server.url, endpoint=options())
-        with pytest.raises(ModelError, match="has 65 tokens, but the model of the server reads at most 63"):
+        with pytest.raises(ModelError, match="has 65 tokens, but the server's model accepts at most 63"):
             lm._pieces.score_trie(np.arange(-1, 63, dtype=np.int32), np.full(64, 5, np.int32))
     with pytest.raises(EndpointError, match="refused"):
         load("http://127.0.0.1:9/v1/completions", endpoint=options(retries=0))
@@ -283,14 +283,14 @@ def test_the_command_rescores_with_a_server(tmp_path, capsys):
             (tmp_path / "options.toml").write_text(text)
             server.requests.clear()
             assert main([*common, "--config", str(tmp_path / "options.toml"), "-o", str(tmp_path / "x.jsonl")]) == 2
-            assert "only on the command line" in capsys.readouterr().err
+            assert "pass --endpoint-cache on the command line" in capsys.readouterr().err
             assert not server.requests
     assert os.path.exists(tmp_path / "cache")
 
 
 def test_a_key_that_is_no_header_is_refused_and_not_printed(monkeypatch):
     monkeypatch.setenv(client_module.KEY_VARIABLE, "sk-secret\nX: y")
-    with pytest.raises(OptionError, match="set it to only the key") as caught:
+    with pytest.raises(OptionError, match="set it to the key only") as caught:
         load("http://127.0.0.1:9/v1/completions", endpoint=options())
     assert "secret" not in str(caught.value)
 

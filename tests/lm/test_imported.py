@@ -206,7 +206,7 @@ def test_the_batch_is_the_dimension_named_or_as_large_as_the_words(sizes, batch,
 
 @pytest.mark.parametrize(("sizes", "batch"), [([2, 4], "n"), (["a", "b"], "n"), ([3, 3, 4], 3), ([], 1)])
 def test_a_state_without_one_clear_batch_is_refused(sizes, batch):
-    with pytest.raises(ModelError, match=r"file: the state state .* dimensions? of the batch size"):
+    with pytest.raises(ModelError, match=r"file: the state state .* dimensions? with the batch size"):
         state_part("state", sizes, torch.float32, batch, "file")
 
 

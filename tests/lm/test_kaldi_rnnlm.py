@@ -181,7 +181,12 @@ def test_features_of_words_must_be_there_too(tmp_path):
         ("config/words.txt", "<eps> 0\na 1\n", ModelError, "embeddings for 8 words, but config/words.txt has 2"),
         ("config/oov.txt", "<oov>\n", ModelError, "'<oov>' replaces unknown words, but is not in config/words.txt"),
         ("special_symbol_opts.txt", "--bos-symbol=99", ModelError, "--bos-symbol=99, but .* has 8 words"),
-        ("special_symbol_opts.txt", "--foo=1", FormatError, "unknown option '--foo=1'; the options are --bos-, --eos-"),
+        (
+            "special_symbol_opts.txt",
+            "--foo=1",
+            FormatError,
+            "unknown option '--foo=1'; supported options: --bos-, --eos-",
+        ),
         (
             "word_embedding.final.mat",
             writer.matrix(EMBEDDING[:, :3]),

@@ -206,10 +206,10 @@ BAD_OPTIONS = {
     "cutoffs are empty, but must be at least 1 and not decrease": {"cutoffs": ()},
     "cutoffs are 0, but": {"cutoffs": (0,)},
     "cutoffs are 2, 1, but": {"cutoffs": (2, 1)},
-    "3 cutoffs; specify at most one per length, for 2 to 3 words": {"cutoffs": (1, 1, 1)},
-    "2 discounts; specify one, or three for counts 1, 2, and 3 or more": {"discounts": (0.5, 0.5)},
-    "the discount of count 2 is 2.5, but must be in (0, 2]": {"discounts": (0.5, 2.5, 2.5)},
-    "the discount of count 1 is nan, but": {"discounts": (math.nan,)},
+    "there are 3 cutoffs; specify at most one per n-gram length from 2 to 3": {"cutoffs": (1, 1, 1)},
+    "there are 2 discounts; specify one, or three for counts 1, 2, and 3 or more": {"discounts": (0.5, 0.5)},
+    "the discount for count 2 is 2.5, but must be in (0, 2]": {"discounts": (0.5, 2.5, 2.5)},
+    "the discount for count 1 is nan, but": {"discounts": (math.nan,)},
     "unk_share is 0, but must be in (0, 1]": {"unk_share": 0.0},
 }
 
@@ -225,7 +225,7 @@ def test_contradictions_are_refused():
     with pytest.raises(OptionError, match="vocabulary and min_count both select the words of the model"):
         train_ngram([["a"]], NgramOptions(min_count=2), vocabulary=["a"])
     with pytest.raises(
-        VocabularyError, match="no word of the text is in the vocabulary; specify the vocabulary of this language"
+        VocabularyError, match="no word of the text is in the vocabulary; specify a vocabulary in the text's language"
     ):
         train_ngram([["a"]], vocabulary=["b"])
     with pytest.raises(OptionError, match=r"^2 words \(b, c\) would have probability 0; set unk_share below 1"):

@@ -100,8 +100,11 @@ def weight(**fields):
         (weight(dims=[-11, -3]), r"the weight 'embedding' has the shape \[-11, -3\]"),
         (weight(dims=[NUM_WORDS, 4]), "has 132 bytes, but its shape needs 176"),
         (weight(raw_data=b"1234"), "has 4 bytes, but its shape needs 132"),
-        (weight(data_type=TensorProto.STRING), "the weight 'embedding' has the type STRING; supported types are FLOAT"),
-        (weight(data_type=77), "the weight 'embedding' has the type 77"),
+        (
+            weight(data_type=TensorProto.STRING),
+            "the weight 'embedding' has the unsupported type STRING; supported types: FLOAT",
+        ),
+        (weight(data_type=77), "the weight 'embedding' has the unsupported type 77"),
     ],
 )
 def test_functions_and_weights_that_do_not_fit_their_bytes_are_refused(tmp_path, change, message):

@@ -138,7 +138,9 @@ def test_each_utterance_has_its_own_prompt_and_history():
 
 def test_prompts_that_cannot_be_read_are_refused():
     lm = opened("gpt2")
-    with pytest.raises(ModelError, match=r"the prompt has \d+ pieces, but the language model reads at most 64 at once"):
+    with pytest.raises(
+        ModelError, match=r"the prompt has \d+ pieces, but the language model accepts at most 64 at once"
+    ):
         lm.prompt("zebra " * 60)
     assert lm.prompt("the cat \n") == lm.prompt("the cat") == FIRST_PROMPT
     assert are_prompts(np.array([0, FIRST_PROMPT - 1, FIRST_PROMPT, (1 << 30) - 1, 1 << 30])).tolist() == [

@@ -116,7 +116,7 @@ def method(name, result):
             Stepping,
             {},
             ModelError,
-            r"initial_state\(1\) returns shape \[2, 1, 6\], whose dimension 0 is not 1; set batch_dim",
+            r"initial_state\(1\) returns shape \[2, 1, 6\], in which dimension 0 is not 1; set batch_dim",
         ),
         (Stepping, {"batch_dim": (1, 1, 1)}, ModelError, "the state has 2 tensors, but batch_dim lists 3 dimensions"),
         (Stepping, {"batch_dim": 7}, ModelError, "dimension 7 is not 1"),

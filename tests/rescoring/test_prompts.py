@@ -58,7 +58,7 @@ def test_models_without_prompts_and_backward_models_are_refused():
         rescore(lattices, FakeLM(), prompts=Prompts("a text"))
     with pytest.raises(OptionError, match="prompts cannot be used with a model that reads sentences backward"):
         rescore(lattices, FakeLM(), RescoreOptions(backward=True), prompts=Prompts("a text"))
-    with pytest.raises(OptionError, match="this language model reads no prompts"):
+    with pytest.raises(OptionError, match="this language model cannot read prompts"):
         FakeLM().prompt("a text")
 
 

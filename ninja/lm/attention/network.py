@@ -43,7 +43,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """A history below which a trie is read."""
+    """History that precedes the words of a trie."""
 
     path: Ids  # slots of the history without its last word, [words]
     word: int  # its last word
@@ -115,7 +115,7 @@ def batches(blocks: list[Block], max_tokens: int) -> list[list[Block]]:
 
 
 def pad(blocks: list[Block], padding: int) -> Ids:
-    """Return the ranks of blocks, [blocks, tokens]: −1 for ``<s>``, the block, then `padding`."""
+    """Return the ranks of the tokens in each block, right-padded, [blocks, tokens]; the first token is ``<s>``, −1."""
     width = max(len(block.rank) for block in blocks) + 1
     rank = np.full((len(blocks), width), padding, np.int64)
     rank[:, 0] = -1
@@ -166,7 +166,7 @@ class AttentionLM(StatePoolLM):
 
     @abstractmethod
     def _read(self, path: Ids, words: npt.NDArray[np.integer]) -> torch.Tensor:
-        """Read a word after each history and return the pool rows, float32 [n, row].
+        """Read one word after each history and return the pool rows, float32 [n, row].
 
         Args:
             path: Slots of each history, left-padded with −1, [n, words].
@@ -181,7 +181,7 @@ class AttentionLM(StatePoolLM):
             path: Slots of the history before the first token of each block, [words]; empty if this token is ``<s>``.
             word: Word ids, [blocks, tokens].
             position: Depth of each word, 0 for ``<s>``, [blocks, tokens].
-            mask: True where a token (second dimension) may attend to a token (third), [blocks, tokens, tokens].
+            mask: True where the token of dimension 1 attends to the token of dimension 2, [blocks, tokens, tokens].
         """
 
     def _step(self, row: torch.Tensor, words: np.ndarray) -> torch.Tensor:
@@ -264,7 +264,7 @@ class AttentionLM(StatePoolLM):
     def _forest_outputs(
         self, root: Root, forest: Forest, word: npt.NDArray[np.int32]
     ) -> Iterator[tuple[Ids, torch.Tensor]]:
-        """Read a forest in batches; yield nodes, −1 for the root, and their outputs, float32 [nodes, embedding]."""
+        """Read a forest in batches; yield nodes (−1 for the root) and their outputs, float32 [nodes, embedding]."""
         yield np.array([-1]), root.row[:, self._output :]
         size = len(forest.node)
         # Indexed by rank, with two more entries: padding at index `size`, and the root at index −1.
@@ -284,7 +284,7 @@ class AttentionLM(StatePoolLM):
             yield forest.node[ranks[in_run]], output.index_select(0, self._tensor(np.flatnonzero(in_run))).float()
 
     def _pieces(self, slots: Ids) -> Iterator[Ids]:
-        """Divide a batch into pieces of similar depth within `GATHER_BYTES`; yield their indices, deepest first."""
+        """Divide a batch by depth into pieces of at most `GATHER_BYTES`; yield the indices of each, deepest first."""
         order = np.argsort(-self._depth[slots], kind="stable")
         first = 0
         while first < len(order):

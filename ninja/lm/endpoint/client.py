@@ -1,7 +1,7 @@
-"""HTTP client of a completions endpoint: JSON requests on a few connections, repeated if they fail.
+"""HTTP client for a completions endpoint: sends JSON requests on a few connections, and repeats failed requests.
 
-Uses `http.client` of the standard library, which adds no dependency. It follows no redirects and uses no proxies, so
-only the host in the URL is contacted.
+The client uses `http.client` from the standard library, so it adds no dependency. It follows no redirects and uses no
+proxies, so it contacts only the host in the URL.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ class EndpointError(ModelError):
 
 
 class _Unusable(Exception):
-    """The answer is unusable, but a repeated request may succeed."""
+    """The response is unusable, but a repeated request may succeed."""
 
 
 class Client:
-    """Client that sends JSON to the paths of a server, within the limits of a run."""
+    """Client that sends JSON requests to a server, and enforces the limits of a run."""
 
     def __init__(self, url: str, options: EndpointOptions) -> None:
         """Store the server's address and the options, without connecting to the server.
 
         Raises:
-            OptionError: The URL has no host, an invalid port, or a user name.
+            OptionError: The URL has no host or an invalid port, or contains a user name, a query or a fragment.
         """
         try:
             parts = urlsplit(url)
@@ -62,7 +62,7 @@ class Client:
         ):
             raise OptionError(
                 f"{parts.scheme}://{parts.hostname or ''}{parts.path} is not the URL of a server: specify "
-                f"http(s)://HOST:PORT/PATH without user name, query and fragment; the key is read from {KEY_VARIABLE}"
+                f"http(s)://HOST:PORT/PATH without user name, query or fragment; the key is read from {KEY_VARIABLE}"
             )
         self.url = url
         self.path = parts.path
@@ -72,7 +72,7 @@ class Client:
         if key := os.environ.get(KEY_VARIABLE, "").strip():
             if not (key.isascii() and key.isprintable()):  # http.client would show the key in its error
                 raise OptionError(
-                    f"{KEY_VARIABLE} contains characters that HTTP does not allow; set it to only the key"
+                    f"{KEY_VARIABLE} contains characters that are invalid in HTTP headers; set it to the key only"
                 )
             self._headers["Authorization"] = f"Bearer {key}"
         self._local = threading.local()  # a connection per thread
@@ -85,7 +85,7 @@ class Client:
         self.num_tokens = 0
 
     def map(self, jobs: Sequence[Callable[[], Answer]]) -> list[Answer]:
-        """Call functions on several connections, and return their results in order; the first error is raised."""
+        """Call functions on several connections, and return the results in order; raise the first error."""
         with self._lock:
             self._started = self._started if self._num_calls else time.monotonic()
             self._num_calls += 1
@@ -108,8 +108,8 @@ class Client:
         Args:
             path: Path of the URL.
             body: JSON to send; None for GET.
-            read: Converts the JSON of the answer; raises ValueError, KeyError, TypeError or IndexError if the JSON is
-                not as expected.
+            read: Function that converts the JSON response; raises ValueError, KeyError, TypeError or IndexError if the
+                response is not as expected.
             num_tokens: Number of tokens in the request.
 
         Raises:
@@ -130,9 +130,11 @@ class Client:
                 problem = str(error)
             except _FAILURES as error:
                 self._close()
-                problem = "no answer in time" if isinstance(error, TimeoutError) else str(error) or type(error).__name__
+                problem = (
+                    "no response in time" if isinstance(error, TimeoutError) else str(error) or type(error).__name__
+                )
             except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
-                problem = f"unexpected answer ({type(error).__name__}: {error})"
+                problem = f"unexpected response ({type(error).__name__}: {error})"
         times = counted(self._options.retries + 1, "attempt")
         raise self.error(
             f"{problem}; gave up after {times}: check the server; the next run reuses the scores in the cache", path
@@ -187,7 +189,7 @@ class Client:
         if len(answer) > MAX_ANSWER:
             self._close()
             raise self.error(
-                f"the answer has more than {MAX_ANSWER} bytes; send fewer texts per request (endpoint_batch)", path
+                f"the response has more than {MAX_ANSWER} bytes; send fewer texts per request (endpoint_batch)", path
             )
         if response.status in REPEATED:
             self._close()
@@ -198,7 +200,7 @@ class Client:
             return json.loads(answer)
         except (ValueError, RecursionError) as error:
             self._close()
-            raise _Unusable(f"the answer is not JSON ({error})") from error
+            raise _Unusable(f"the response is not JSON ({error})") from error
 
     def _connection(self) -> http.client.HTTPConnection:
         connection: http.client.HTTPConnection | None = getattr(self._local, "connection", None)
@@ -213,7 +215,7 @@ class Client:
         return connection
 
     def _close(self) -> None:
-        """Close the connection of this thread, which may still receive the rest of an answer."""
+        """Close this thread's connection, on which the rest of a response may still arrive."""
         connection = getattr(self._local, "connection", None)
         if connection is not None:
             connection.close()
@@ -221,7 +223,7 @@ class Client:
 
 
 def _message(answer: bytes | bytearray) -> str:
-    """Return the message in an error document, or the beginning of the document."""
+    """Return the message in the document of an error response, or the beginning of the document."""
     try:
         document = json.loads(answer)
         error = document.get("error", document)

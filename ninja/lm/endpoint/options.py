@@ -15,12 +15,12 @@ KEY_VARIABLE = "NINJA_ENDPOINT_KEY"  # environment variable with the key of the 
 class EndpointOptions:
     """Options of a language model behind a completions endpoint; see ``ninja.lm.endpoint.loading``.
 
-    The key of a server that requires one is read from the environment variable ``NINJA_ENDPOINT_KEY``.
+    If the server requires a key, the key is read from the environment variable ``NINJA_ENDPOINT_KEY``.
     """
 
     section: ClassVar[str] = "Models: completions endpoint"
 
-    model: str | None = described(None, "Name of the model on the server.  [default: the only model of the server]")
+    model: str | None = described(None, "Name of the model on the server.  [default: the server's only model]")
     bos: str | None = described(
         None, "Token that begins a text, such as <s>.  [default: as reported by the server, else the end token]"
     )
@@ -31,7 +31,7 @@ class EndpointOptions:
     max_requests: int = described(10_000, "Stop the run after this many requests.")
     max_tokens: int = described(10_000_000, "Stop the run before it sends more than this many tokens.")
     max_seconds: float = described(3600.0, "Stop the run after it has waited this many seconds for the server.")
-    timeout: float = described(60.0, "Seconds to wait for an answer before a request is repeated.")
+    timeout: float = described(60.0, "Seconds to wait for a response before a request is repeated.")
     retries: int = described(4, "Number of times to repeat a failed request, with increasing pauses.")
     batch: int = described(32, "Number of texts per request (vLLM).")
     connections: int = described(4, "Number of concurrent requests.")

@@ -1,4 +1,4 @@
-"""`EndpointPieces`, a language model over the tokens of a server, and the tokenizer of the server."""
+"""`EndpointPieces`, a language model over the tokens of a server, and the server's tokenizer."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from ninja.lm.protocol import LanguageModel
 
 
 class EndpointPieces(LanguageModel):
-    """A language model over the tokens of a server, which computes the scores.
+    """A language model over the tokens of a server; the server computes the scores.
 
     A slot stores the tokens of a history, so advancing a history needs no request. `score_trie` sends the fewest texts;
-    algorithms other than ``nbest``, ``cover`` and ``trie`` send each history again when it grows.
+    all algorithms except ``nbest``, ``cover`` and ``trie`` send each history again when it grows.
     """
 
     scores_tries = True
@@ -105,7 +105,7 @@ class EndpointPieces(LanguageModel):
         distinct = list(dict.fromkeys(texts))
         if (longest := max(map(len, distinct), default=0)) > self.longest:
             raise ModelError(
-                f"a sentence with its prompt has {longest} tokens, but the model of the server reads at most "
+                f"a sentence with its prompt has {longest} tokens, but the server's model accepts at most "
                 f"{self.longest}; shorten the prompt, or split the recording"
             )
         score = self._cache.scores(distinct)
@@ -145,6 +145,6 @@ class ServerTokenizer:
 
 
 class ServedSpelling(Spelling):
-    """Spelling of words by a server; its model is assumed to read text with capitals and punctuation."""
+    """Spelling of words by a server's tokenizer; the model is assumed to score text with capitals and punctuation."""
 
     has_written_pieces = True

@@ -18,13 +18,13 @@ AT_ONCE = 500  # keys per query; SQLite allows 999
 
 
 class ScoreCache:
-    """SQLite file with token sequence scores and tokenized texts of one model; several processes may share the file."""
+    """SQLite file with the token sequence scores and tokenized texts of a model; several processes can share it."""
 
     def __init__(self, path: str | None, model: str) -> None:
         """Open or create a file.
 
         Args:
-            path: The file; None stores nothing.
+            path: Path of the file; if None, nothing is stored.
             model: Identity of the model; scores of other models are not used.
 
         Raises:
@@ -89,6 +89,7 @@ class ScoreCache:
                 yield
             except (sqlite3.Error, ValueError, TypeError) as error:
                 raise ModelError(
-                    f"not a cache of scores, or it cannot be written ({error}); set endpoint_cache to another file",
+                    f"this file is not a score cache or cannot be written ({error}); set endpoint_cache to another "
+                    "file",
                     self._path,
                 ) from error

@@ -1,11 +1,11 @@
-"""Requests and answers of completions endpoints: vLLM, servers with the same interface, and llama.cpp.
+"""Requests to completions endpoints, and their responses: vLLM, servers with the same interface, and llama.cpp.
 
     POST /v1/completions   scores all tokens of the prompts ("prompt_logprobs", or "echo" with "logprobs")
     POST /completion       llama.cpp; scores every token of the vocabulary after one prompt ("n_probs")
     POST /tokenize         splits a text into tokens
 
 Source: vLLM, vllm/entrypoints/openai/completion/protocol.py and serving.py, serve/tokenize/protocol.py; llama.cpp,
-tools/server/README.md. llama.cpp's /v1/completions scores generated tokens only (its issue 27174).
+tools/server/README.md. llama.cpp's /v1/completions scores only generated tokens (llama.cpp issue 27174).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Server(ABC):
     eos: int  # id of the token that ends a text
 
     def __init__(self, client: Client, options: EndpointOptions) -> None:
-        """Ask the server for its model and special tokens.
+        """Request the model and the special tokens from the server.
 
         Raises:
             EndpointError: The server does not answer as expected.
@@ -70,7 +70,7 @@ class Server(ABC):
 
     @abstractmethod
     def _describe(self) -> dict[str, Any]:
-        """Set the properties of the model, and return the texts ``bos_token`` and ``eos_token`` if they are known."""
+        """Set the model's properties; return ``bos_token`` and ``eos_token`` as texts if the server reports them."""
 
     @abstractmethod
     def scores(self, sequences: Sequence[Tokens]) -> dict[Tokens, float]:
@@ -102,7 +102,7 @@ class Server(ABC):
         return tokens[0]
 
     def _models(self) -> dict[str, Any]:
-        """Return the server's description of the model that the options specify."""
+        """Select the model that the options specify, and return the server's description of it."""
         models = self._client.send(f"{self._root}/v1/models", None, lambda answer: _by_id(answer["data"]))
         name = self._options.model
         if name is None and len(models) == 1:
@@ -155,7 +155,7 @@ class Vllm(Server):
 
 
 class LlamaCpp(Server):
-    """A server of llama.cpp, which scores the whole vocabulary after a prompt."""
+    """A llama.cpp server, which scores the whole vocabulary after a prompt."""
 
     path = LLAMA
 
@@ -164,7 +164,7 @@ class LlamaCpp(Server):
         size = meta.get("n_vocab") if isinstance(meta, dict) else None
         if type(size) is not int or size < 1:
             raise self._client.error(
-                "the answer lacks the size of the vocabulary (meta.n_vocab); load the model, or update llama.cpp",
+                "the response does not contain the vocabulary size (meta.n_vocab); load the model, or update llama.cpp",
                 f"{self._root}/v1/models",
             )
         self.num_pieces = size
@@ -225,18 +225,18 @@ def _tokens(answer: Any) -> list[int]:
     if not all(type(token) is int and 0 <= token < 2**31 for token in tokens):
         raise ValueError("the field 'tokens' contains values that are not token ids")
     if answer.get("count", len(tokens)) != len(tokens):
-        raise ValueError(f"{len(tokens)} tokens, but the count is {answer['count']}")
+        raise ValueError(f"the response contains {len(tokens)} tokens, but its count is {answer['count']}")
     return list(tokens)
 
 
 def _scores_of(texts: list[Tokens], answer: Any) -> list[list[float]]:
-    """Return the scores of the tokens of each text, except its first token, from an answer of /v1/completions."""
+    """Return the scores of each text's tokens, except the first, from a response of /v1/completions."""
     choices = sorted(answer["choices"], key=lambda choice: choice["index"])
     if [choice["index"] for choice in choices] != list(range(len(texts))):
-        raise ValueError(f"{len(choices)} choices for {len(texts)} texts")
+        raise ValueError(f"the server returned {len(choices)} choices for {len(texts)} texts")
     used, sent = (answer.get("usage") or {}).get("prompt_tokens"), sum(map(len, texts))
     if used is not None and used != sent:
-        raise ValueError(f"the server read {used} tokens of {sent}")
+        raise ValueError(f"the server read {used} of {sent} tokens")
     return [_prompt_scores(text, choice) for text, choice in zip(texts, choices, strict=True)]
 
 
@@ -255,11 +255,11 @@ def _prompt_scores(text: Tokens, choice: dict[str, Any]) -> list[float]:
 
 
 def _next_scores(history: Tokens, tokens: list[int], num_pieces: int, answer: Any) -> list[float]:
-    """Return the scores of tokens from an answer of llama.cpp's /completion."""
+    """Return the scores of tokens from a response of llama.cpp's /completion."""
     if answer.get("truncated"):
         raise ValueError("the server truncated the prompt")
     if answer.get("tokens_evaluated", len(history)) != len(history):
-        raise ValueError(f"the server read {answer['tokens_evaluated']} tokens of {len(history)}")
+        raise ValueError(f"the server read {answer['tokens_evaluated']} of {len(history)} tokens")
     candidates = answer["completion_probabilities"][0]["top_logprobs"]
     score = {candidate["id"]: _logprob(candidate["logprob"]) for candidate in candidates}
     if len(score) != num_pieces:

@@ -94,7 +94,7 @@ class CausalLM(UnitLM):
                 pieces = self._spelling.text(text)
                 if len(pieces) + 2 > self._pieces.longest:
                     raise ModelError(
-                        f"the prompt has {len(pieces)} pieces, but the language model reads at most "
+                        f"the prompt has {len(pieces)} pieces, but the language model accepts at most "
                         f"{self._pieces.longest} at once; shorten it"
                     )
                 self._prompt[text] = FIRST_PROMPT + len(self._prompt)

@@ -75,13 +75,13 @@ class MaskedLM(LanguageModel):
         return self._spelling.advice(words)
 
     def start(self, *_: Any, **__: Any) -> NoReturn:
-        """Raise a `ModelError`, as the model cannot score words after a history."""
+        """Raise a `ModelError`, because the model cannot score words after a history."""
         raise ModelError(REFUSAL)
 
     advance = logprob = start
 
     def release(self, slots: np.ndarray) -> None:
-        """Do nothing, as there are no slots."""
+        """Do nothing, because there are no slots."""
 
     def score_trie(self, parent: npt.NDArray[np.int32], word: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
         """Score the sentences of a trie whose leaves are all ``</s>``; see `LanguageModel.score_trie`.

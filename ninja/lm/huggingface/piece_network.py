@@ -200,7 +200,7 @@ class PieceLM(AttentionLM):
         return rows.view(*path.shape, self._output)
 
     def _past(self, before: torch.Tensor) -> Any:
-        """Return cached keys and values as an object of the library; see `_rows_before`."""
+        """Return cached keys and values (see `_rows_before`) as a cache object of transformers."""
         from transformers import DynamicCache
 
         assert self._cache is not None
@@ -222,7 +222,7 @@ class PieceLM(AttentionLM):
 
     @torch.inference_mode()
     def _read_texts(self, piece: Ids) -> Ids:
-        """Create a history from each text; texts are pieces, int64 [n, length]. Return the slots of the histories."""
+        """Create a history from the pieces of each text, int64 [n, length], and return the slots of the histories."""
         length = piece.shape[1]
         new = self._slots.take(piece.size).reshape(piece.shape)
         step = max(1, READ_AT_ONCE // length)
@@ -307,7 +307,7 @@ class LogitsLM(PieceLM):
     ) -> None:
         """Wrap a module that returns ``logits``; it stays on its device."""
         self._normalizes = options.normalized
-        # Logits are normalised when they are computed, as there is no output embedding to do it later.
+        # Logits are normalised when they are computed, because there is no output embedding to do it later.
         plain = replace(options, normalize=False)
         super().__init__(model, model, (torch.empty(0, num_pieces), None), bos, cache, plain)
         self.state_size = None  # hidden states are unknown
@@ -339,7 +339,7 @@ def open_pieces(model: Any, bos: int, options: LoadOptions, path: str | None = N
     Args:
         model: The network.
         bos: Id of the piece that begins a text.
-        options: Load options; their device is ignored, as the network stays on its device.
+        options: Load options; their device is ignored, because the network stays on its device.
         path: Path of the model, for messages.
 
     Raises:

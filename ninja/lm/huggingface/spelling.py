@@ -85,7 +85,7 @@ class Spelling:
             first: True for the first word of a sentence, [n].
 
         Returns:
-            The offset of each word's pieces in `piece`, and their number, int64 [n].
+            The offset of each word's pieces in `piece`, and the number of pieces, int64 [n].
 
         Raises:
             ModelError: The tokenizer joins words, has no pieces for a word, or returns pieces that are not in the
@@ -112,12 +112,12 @@ class Spelling:
         """
         (pieces,) = self._split([text])
         if not pieces or max(pieces) >= self._num_pieces:
-            problem = f"needs piece {max(pieces)}, which the network lacks" if pieces else "is empty"
+            problem = f"needs piece {max(pieces)}, which is not in the network's vocabulary" if pieces else "is empty"
             raise ModelError(f"the prompt {text[:60]!r} {problem}; change it", self._path)
         return np.array(pieces, np.int64)
 
     def known(self, words: Sequence[str]) -> list[bool]:
-        """Return whether the pieces can spell each word."""
+        """Return for each word whether the pieces can spell it."""
         if not self._refuses:
             return [True] * len(words)
         return [
@@ -148,7 +148,7 @@ class Spelling:
         """Whether the pieces come from cased or punctuated text.
 
         This is the case if a piece of several characters is not in lower case, or if there is a piece "," but no piece
-        "A". The case of single characters is ignored, as byte-level tokenizers have all of them.
+        "A". Single characters are ignored, because byte-level tokenizers contain all of them.
         """
         pieces = {piece.lstrip("Ġ▁#") for piece in self._tokenizer.get_vocab()}
         words = [piece for piece in pieces if len(piece) > 1 and piece.isalpha()]

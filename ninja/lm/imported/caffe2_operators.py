@@ -60,7 +60,7 @@ def _constant(operator: Operator, inputs: Tensors) -> Tensors:
 
 
 def _linear(operator: Operator, inputs: Tensors) -> Tensors:
-    """FC and FCTransposed: flatten the dimensions before `axis` to rows, multiply by the weight and add the bias."""
+    """FC and FCTransposed: flatten the dimensions before `axis` into rows, multiply by the weight and add the bias."""
     matrix = _matrix(operator, inputs[1])
     return _rows(operator, inputs[0], matrix, lambda rows: torch.nn.functional.linear(rows, matrix, inputs[2]))
 
@@ -124,7 +124,7 @@ def _unary(compute: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Operato
 
 
 def _softmax(operator: Operator, inputs: Tensors) -> Tensors:
-    """Softmax over all dimensions from `axis` on, flattened to one."""
+    """Softmax over all dimensions from `axis` on, flattened into one."""
     axis = _axis(operator, inputs[0], 1)
     return [inputs[0].flatten(axis).softmax(-1).reshape(inputs[0].shape)]
 
@@ -177,7 +177,7 @@ def _slice(operator: Operator, inputs: Tensors) -> Tensors:
 
 
 def _reshape(operator: Operator, inputs: Tensors) -> Tensors:
-    """Reshape: 0 copies a size of the input, −1 is inferred."""
+    """Reshape: a size of 0 is copied from the input, and −1 is inferred."""
     old = inputs[0].shape
     sizes = inputs[1].tolist() if len(inputs) > 1 else operator.integers("shape")
     if any(size == 0 and axis >= len(old) for axis, size in enumerate(sizes)):

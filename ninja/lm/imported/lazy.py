@@ -83,7 +83,7 @@ class LazyLM(LanguageModel, ABC):
         """Compute the states of histories, and return the scores of all words after them, float32 [slots, words]."""
 
     def _prepare(self, slots: np.ndarray) -> None:
-        """Compute missing states of parents; called before slots are allocated, as memory may run out here."""
+        """Compute missing states of parents; called before slots are allocated, because memory can run out here."""
 
     @abstractmethod
     def _extend(self, slots: np.ndarray, new: np.ndarray, words: np.ndarray) -> None:
@@ -112,7 +112,7 @@ class LazyLM(LanguageModel, ABC):
 
     @property
     def num_slots(self) -> int:
-        """Number of references of callers to slots."""
+        """Number of slot references that callers hold."""
         return int(self._references.sum()) - 2  # without the origin and the start
 
     def start(self, count: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Networks of other toolkits on any runtime, which read either one word and a state per call, or whole histories."""
+"""Interfaces of imported networks on any runtime: networks read one word and a state per call, or whole histories."""
 
 from __future__ import annotations
 
@@ -101,12 +101,12 @@ class HistoryNetwork:
 
 
 def state_part(name: str, sizes: Sequence[object], dtype: torch.dtype, batch: object, path: str) -> StatePart:
-    """Find the batch dimension of a part of a state, which is initialised with zeros.
+    """Find the batch dimension of a state tensor, and return a `StatePart` that is initialised with zeros.
 
     Args:
-        name: Name of the part.
-        sizes: Its sizes: integers if they are fixed, else names or None.
-        dtype: Its type.
+        name: Name of the tensor.
+        sizes: Size of each dimension: an integer if it is fixed, else a name or None.
+        dtype: Type of the tensor.
         batch: Size of the batch dimension in the word input.
         path: Path of the model, for messages.
 
@@ -120,7 +120,7 @@ def state_part(name: str, sizes: Sequence[object], dtype: torch.dtype, batch: ob
     elif not equal and len(free) == 1:
         axis = free[0]
     else:
-        dimensions = f"{'several dimensions' if equal else 'no dimension'} of the batch size {batch}"
+        dimensions = f"{'several dimensions' if equal else 'no dimension'} with the batch size {batch}"
         raise ModelError(
             f"the state {name} {list(sizes)} has {dimensions}; name the batch dimension in the model", path
         )

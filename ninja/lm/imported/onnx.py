@@ -1,6 +1,6 @@
 """Run ONNX language models on onnxruntime.
 
-The roles of inputs and outputs are recognised by their names, which docs/networks.md lists.
+Inputs and outputs are recognised by their names; docs/networks.md lists these names.
 `ninja.lm.imported.onnx_check` checks a file before onnxruntime reads it.
 """
 
@@ -142,7 +142,7 @@ def _session(path: str, device: str) -> Any:
 
 
 def _pairs(inputs: list[str], outputs: list[str], declared: str, path: str) -> dict[str, str]:
-    """Return the name of the output for each input that is a part of the state.
+    """Map the name of each state input to the name of the output that contains its new value.
 
     Args:
         inputs: Names of the inputs.

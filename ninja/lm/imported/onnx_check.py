@@ -1,8 +1,8 @@
 """Check an ONNX model before onnxruntime reads it: its operators, and the size of every tensor.
 
-onnxruntime supports operators that read files (``EPContext``), weights that are memory addresses, and endless loops.
+A model can make onnxruntime read other files (``EPContext``), use memory addresses as weights, or loop forever.
 Therefore only the listed standard operators are allowed; subgraphs, functions and sparse tensors are not. Einsum and
-OneHot are not listed, as onnxruntime 1.31 reads out of bounds if their arguments are empty.
+OneHot are not listed, because onnxruntime 1.31 reads out of bounds if their arguments are empty.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _constants(nodes: Any, path: str) -> Iterator[Any]:
     for number, node in enumerate(nodes, 1):
         place = f"node {number} {node.name!r}, {f'{node.domain}.' if node.domain else ''}{node.op_type}"
         if node.domain not in DOMAINS or node.op_type not in OPERATORS:
-            message = f"{place}: Ninja does not run this operator; docs/networks.md lists the supported ones"
+            message = f"{place}: Ninja does not run this operator; docs/networks.md lists the supported operators"
             raise ModelError(message, path)
         counts = [attribute.i for attribute in node.attribute if attribute.name == "num_outputs"]
         split_twice = counts and (len(node.input) > 1 or counts != [len(node.output)])
@@ -101,7 +101,7 @@ def _check_tensor(tensor: Any, name_of: Any, path: str) -> None:
         kind = str(tensor.data_type)
     weight = f"the weight {tensor.name!r}"
     if kind not in _TYPES:
-        raise ModelError(f"{weight} has the type {kind}; supported types are {', '.join(_TYPES)}", path)
+        raise ModelError(f"{weight} has the unsupported type {kind}; supported types: {', '.join(_TYPES)}", path)
     size, field = _TYPES[kind]
     if any(length < 0 for length in tensor.dims):
         raise ModelError(f"{weight} has the shape {list(tensor.dims)}; the file is damaged", path)
@@ -120,7 +120,7 @@ def _check_external(tensor: Any, weight: str, needed: int, path: str) -> None:
     numbers = [entries.get("offset", "0"), entries.get("length", str(needed))]
     location = entries.get("location", "")
     if not set(entries) <= _EXTERNAL or not all(map(_NUMBER.fullmatch, numbers)):
-        raise ModelError(f"{weight} has the external data {entries}, expected a location, offset and length", path)
+        raise ModelError(f"{weight} has invalid external data {entries}; expected a location, offset and length", path)
     folder = os.path.realpath(os.path.dirname(os.path.abspath(path)))
     file = "" if "\0" in location else os.path.realpath(os.path.join(folder, location))
     if not location or not file or os.path.commonpath((folder, file)) != folder:

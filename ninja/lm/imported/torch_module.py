@@ -1,4 +1,4 @@
-"""Torch modules as language models; docs/networks.md lists the methods that they need."""
+"""Torch modules as language models; docs/networks.md lists the methods that they must define."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def from_module(
         unk: The word for unknown words, if the vocabulary has one.
         unk_words: Number of distinct words that `unk` replaced in the training text, if known.
         device: Torch device.
-        normalize: Normalise the scores to log-probabilities; set to False if the module already returns these.
+        normalize: Normalise the scores; set to False if the module already returns log-probabilities.
         max_batch: Maximum number of histories per call of the module.  [default: no limit]
 
     Raises:
@@ -70,7 +70,9 @@ def _steps(module: Any, batch_dim: int | Sequence[int], device: torch.device) ->
     for part, axis in zip(parts, axes, strict=True):
         if not -part.dim() <= axis < part.dim() or part.shape[axis] != 1:
             shape = list(part.shape)
-            raise ModelError(f"initial_state(1) returns shape {shape}, whose dimension {axis} is not 1; set batch_dim")
+            raise ModelError(
+                f"initial_state(1) returns shape {shape}, in which dimension {axis} is not 1; set batch_dim"
+            )
 
     def run(words: torch.Tensor, before: State) -> tuple[torch.Tensor, State]:
         score, after = module.step(words, before[0] if single else before)

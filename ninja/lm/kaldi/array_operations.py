@@ -50,7 +50,7 @@ def _scale_offset(component: Component, writable: list[bool]) -> Operation:
 
 
 def _normalize(component: Component, writable: list[bool]) -> Operation:
-    """Scale each block to the target root mean square; optionally append the logarithm of the original one."""
+    """Scale each block to the target root mean square; optionally append the log of the original root mean square."""
     block, target = int(component.numbers["block_dim"]), component.numbers["target_rms"]
     blocks = component.input_dim // block
 

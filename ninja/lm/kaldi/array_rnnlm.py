@@ -25,7 +25,7 @@ class ArrayRnnlm(ArrayPoolLM):
     """
 
     def __init__(self, model: KaldiModel, options: LoadOptions = DEFAULTS, path: str | None = None) -> None:
-        """Wrap a model; scores are normalised only on request, as training keeps them nearly normalised."""
+        """Wrap a model; scores are normalised only on request, because training keeps them nearly normalised."""
         words = Words(SymbolTable.from_words(model.words, path), model.bos, model.eos, model.unk)
         features = model.embedding
         if isinstance(features, Features):

@@ -82,11 +82,11 @@ class Fields:
         return self.has(token) and self._take(token, lambda v: isinstance(v, bool), "neither T nor F")
 
     def dim(self, *tokens: str) -> int:
-        """Return the width in the first of these fields that the component has."""
+        """Return the width from the first of these fields that is present."""
         token = next((name for name in tokens if self.has(name)), tokens[0])
         value = self.integer(token)
         if not 0 < value <= LARGEST_DIM:
-            self.fail(f"{token} is {value}; 1 to {LARGEST_DIM} are allowed")
+            self.fail(f"{token} is {value}, but must be in [1, {LARGEST_DIM}]")
         return value
 
     def block_dim(self, dim: int) -> int:
@@ -99,7 +99,7 @@ class Fields:
     def _take(
         self, token: str, fits: Callable[[Any], bool], problem: str, number: Callable[[Scalar], Any] = Scalar.integer
     ) -> Any:
-        """Return a valid value and record its use; `number` decodes scalars whose type the file does not state."""
+        """Check a value, record its use and return it; `number` decodes scalars whose type is not in the file."""
         if token not in self.values:
             self.fail(f"{token} is missing")
         stored = self.values[token]
@@ -127,7 +127,9 @@ def _linear(fields: Fields) -> Component:
 
 def _tdnn(fields: Fields) -> Component:
     if fields.integers("<TimeOffsets>") != [0]:
-        fields.fail("it reads words other than the current word, including words before the sentence start")
+        fields.fail(
+            "the component reads words other than the current word, even words before the start of the sentence"
+        )
     bias = fields.values.get("<BiasParams>")
     return _affine(fields, bias="<BiasParams>" if isinstance(bias, np.ndarray) and bias.size else "")
 
@@ -208,7 +210,7 @@ def _batch_norm(fields: Fields) -> Component:
         )
     variance = np.maximum(variance, 0) + fields.real("<Epsilon>", 1e-3)
     if not (variance > 0).all():
-        fields.fail("a variance is 0, and so is <Epsilon>")
+        fields.fail("a variance and <Epsilon> are both 0")
     scale = fields.real("<TargetRms>", 1.0) / np.sqrt(variance)
     return _scaling(fields, dim, scale.astype(np.float32), (-mean * scale).astype(np.float32))
 

@@ -60,13 +60,13 @@ class _Line:
 
     def get(self, key: str) -> str:
         if key not in self.values:
-            self.fail(f"a {self.kind} has no {key}=")
+            self.fail(f"the {self.kind} has no {key}=")
         return self.values[key]
 
     def integer(self, key: str, lowest: int) -> int:
         text = self.get(key)
         if not re.fullmatch(r"[0-9]{1,9}", text) or not lowest <= int(text) <= LARGEST_DIM:
-            self.fail(f"{key}={text} in a {self.kind}; {lowest} to {LARGEST_DIM} are allowed")
+            self.fail(f"{key} of the {self.kind} is {text}, but must be in [{lowest}, {LARGEST_DIM}]")
         return int(text)
 
 
@@ -135,7 +135,7 @@ class _Descriptor:
     def parse(self) -> list[_Sum]:
         tree = self._read(0)
         if self.place != len(self.tokens):
-            self.fail(f"{self.tokens[self.place]!r} follows the end of a descriptor")
+            self.fail(f"unexpected {self.tokens[self.place]!r} after the end of a descriptor")
         return self._parts(tree)
 
     def _next(self) -> str:
@@ -237,7 +237,7 @@ def _ordered(by_name: Mapping[str, _Line], sums: Mapping[str, list[_Sum]]) -> li
             if reference.node not in by_name or by_name[reference.node].kind == "output-node":
                 by_name[name].fail(f"there is no node with the name {reference.node[:40]!r}")
             if by_name[reference.node].kind == "input-node" and reference.node != INPUT:
-                by_name[name].fail(f"the network has a second input, {reference.node}; a language model has one")
+                by_name[name].fail(f"the network has a second input, {reference.node}; a language model has only one")
             if reference.node not in needed and reference.node != INPUT:
                 needed.add(reference.node)
                 stack.append(reference.node)

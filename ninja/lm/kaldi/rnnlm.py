@@ -208,7 +208,7 @@ def _numbers(content: bytes, path: str) -> npt.NDArray[np.float64]:
                 except ValueError:
                     message = f"{field[:40]!r} is not a number; features are pairs of numbers"
                     raise FormatError(message, path, line=line) from None
-        raise FormatError(f"the numbers of this file cannot be read: {error}", path) from error
+        raise FormatError(f"cannot read the numbers in this file: {error}", path) from error
 
 
 def _special(directory: str) -> dict[str, int]:
@@ -219,7 +219,7 @@ def _special(directory: str) -> dict[str, int]:
         match = _SPECIAL_OPTION.fullmatch(option)
         if not match:
             raise FormatError(
-                f"unknown option {option[:60]!r}; the options are --bos-, --eos- and --brk-symbol=N", path
+                f"unknown option {option[:60]!r}; supported options: --bos-, --eos- and --brk-symbol=N", path
             )
         special[match[1]] = int(match[2])
     return special

@@ -26,7 +26,7 @@ class KaldiRnnlm(StatePoolLM):
     """
 
     def __init__(self, model: KaldiModel, options: LoadOptions = DEFAULTS, path: str | None = None) -> None:
-        """Wrap a model; scores are normalised only on request, as training keeps them nearly normalised."""
+        """Wrap a model; scores are normalised only on request, because training keeps them nearly normalised."""
         vocabulary = SymbolTable(((word, number) for number, word in enumerate(model.words)), path)
         words = Words(vocabulary, model.bos, model.eos, model.unk)
         place = device_of(options.device)

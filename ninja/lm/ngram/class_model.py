@@ -47,7 +47,7 @@ def read_classes(path: str | os.PathLike[str]) -> Expansions:
         expansions = classes.setdefault(name, {})
         if tuple(words) in expansions:
             raise FormatError(
-                f"class {name} has the expansion {' '.join(words)!r} twice; remove one", path, line=number
+                f"class {name} contains the expansion {' '.join(words)!r} twice; remove one", path, line=number
             )
         expansions[tuple(words)] = probability
     if not classes:

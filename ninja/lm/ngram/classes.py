@@ -30,13 +30,13 @@ class _Node:
 
 
 class Tagger:
-    """Tagger that replaces phrases with class tokens from left to right; the longest phrase at each word is replaced.
+    """Tagger that replaces phrases with class tokens from left to right, using the longest phrase at each position.
 
     If a phrase belongs to several classes, its occurrences are assigned to these classes in turn, so the counts are
     shared evenly and the result is deterministic. Class tokens in the text are not changed.
 
     Args:
-        phrases: Phrases by class token.
+        phrases: Phrases of each class token.
 
     Raises:
         OptionError: A class name is not a class token, a phrase is empty or contains a class token, or there are no
@@ -102,7 +102,7 @@ class Tagger:
         return tagged
 
     def notes(self) -> list[str]:
-        """Return a summary of the replacements, as lines."""
+        """Return lines that summarise the replacements."""
         lines = [
             f"{name}: {counted(count, 'phrase')} in the lists, {self.num_tagged[name]} found in the text"
             + (f", {self.num_present[name]} tokens already in the text" if self.num_present[name] else "")

@@ -60,7 +60,7 @@ def encode(
 ) -> Text:
     """Encode a text as word ids; empty sentences are skipped.
 
-    Words outside the `vocabulary`, or with a count below `min_count`, are replaced with ``<unk>``; words in `keep` are
+    Words outside `vocabulary`, or with a count below `min_count`, are replaced with ``<unk>``; words in `keep` are
     never replaced.
 
     Raises:
@@ -80,7 +80,7 @@ def encode(
             continue
         if not marks.isdisjoint(sentence):
             raise FormatError(
-                f"sentence {position} contains {BOS} or {EOS}; remove them, as they are added automatically", path
+                f"sentence {position} contains {BOS} or {EOS}; remove them, because they are added automatically", path
             )
         token.append(_BOS)
         token.extend(map(number.__getitem__, sentence))
@@ -111,7 +111,7 @@ def encode(
     num_words = len(tokens) - 2 * num_sentences
     if num_unknown == num_words:
         raise VocabularyError(
-            "no word of the text is in the vocabulary; specify the vocabulary of this language and spelling", path
+            "no word of the text is in the vocabulary; specify a vocabulary in the text's language and spelling", path
         )
     return Text(words, tokens, num_sentences, num_words, num_unknown, int(unknown.sum()))
 
@@ -159,7 +159,7 @@ def count_ngrams(text: Text, order: int, report: Report | None = None) -> list[N
 def _keys(
     before: npt.NDArray[np.int32], token: npt.NDArray[np.int32], num_words: int
 ) -> Iterator[tuple[int, npt.NDArray[np.bool_], npt.NDArray[np.int64]]]:
-    """Yield for each block its first position, a mask of positions that end an n-gram, and (context, word) keys."""
+    """For each block, yield its first position, a mask of positions that end an n-gram, and (context, word) keys."""
     for first in range(1, len(token), BLOCK):
         word = token[first : first + BLOCK]
         context = before[first - 1 : first - 1 + len(word)]

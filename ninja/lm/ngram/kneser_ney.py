@@ -10,8 +10,8 @@ Unigrams are interpolated with the uniform distribution. The back-off model stor
 as back-off weights.
 
 Source: Chen and Goodman 1998, "An empirical study of smoothing techniques for language modeling"; counts of counts and
-cutoffs as in kenlm, lm/builder/adjust_counts.cc, initial_probabilities.cc and interpolate.cc. The models are equal
-to the models of kenlm's lmplz.
+cutoffs as in kenlm, lm/builder/adjust_counts.cc, initial_probabilities.cc and interpolate.cc. The models equal
+the output of kenlm's lmplz.
 """
 
 from __future__ import annotations
@@ -69,21 +69,21 @@ class NgramOptions:
             )
         if len(self.cutoffs) > max(1, self.order - 1):
             raise OptionError(
-                f"{len(self.cutoffs)} cutoffs; specify at most one per length, for 2 to {self.order} words"
+                f"there are {len(self.cutoffs)} cutoffs; specify at most one per n-gram length from 2 to {self.order}"
             )
         if self.discounts is not None:
             if len(self.discounts) not in (1, 3):
                 raise OptionError(
-                    f"{len(self.discounts)} discounts; specify one, or three for counts 1, 2, and 3 or more"
+                    f"there are {len(self.discounts)} discounts; specify one, or three for counts 1, 2, and 3 or more"
                 )
             for count, discount in enumerate(self.discounts, start=1):
                 if not 0 < discount <= count:
-                    raise OptionError(f"the discount of count {count} is {discount:g}, but must be in (0, {count}]")
+                    raise OptionError(f"the discount for count {count} is {discount:g}, but must be in (0, {count}]")
         if self.unk_share is not None and not 0 < self.unk_share <= 1:
             raise OptionError(f"unk_share is {self.unk_share:g}, but must be in (0, 1]")
 
     def cutoff(self, length: int) -> int:
-        """Return the minimum count of n-grams of a length."""
+        """Return the minimum count of the n-grams of a given length."""
         return 1 if length == 1 else self.cutoffs[min(length - 2, len(self.cutoffs) - 1)]
 
 
@@ -334,7 +334,7 @@ def _without_cut(
     backoff: Sequence[Numbers],
     retained: Sequence[npt.NDArray[np.bool_]],
 ) -> tuple[BackoffNgrams, ...]:
-    """Remove n-grams below the cutoffs; as cutoffs do not decrease with the length, every context remains."""
+    """Remove n-grams below the cutoffs; every context remains, because cutoffs do not decrease with the length."""
     lengths: list[BackoffNgrams] = []
     index = np.zeros(1, np.int32)  # new index of each n-gram that is one word shorter
     for ngrams, p, weight, mask in zip(counted, probability, backoff, retained, strict=True):

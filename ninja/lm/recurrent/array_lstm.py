@@ -1,4 +1,4 @@
-"""Networks as language models with pooled states and cached normalisers, and the LSTM on NumPy.
+"""Language models that pool the states of a network and cache its normalisers, and the LSTM on NumPy.
 
 `PoolLM` is the base class for all libraries. `ArrayPoolLM` is the base class for NumPy, which computes one step for a
 batch of histories per call.
@@ -241,7 +241,7 @@ class ArrayPoolLM(PoolLM):
 
         Args:
             embedding: Output embedding of each word.
-            bias: Added to each word's score, float32 [words]; None for embeddings by features.
+            bias: Added to each word's score, float32 [words]; None for feature embeddings.
             width: Width of a row.
             output: Offset of the network's output in a row.
             options: Load options; scores are normalised by default.
