@@ -41,7 +41,7 @@ def row_texts(prefixes: Sequence[str], begin: npt.NDArray[np.int64], columns: Se
 
     Args:
         prefixes: Prefixes of lines, such as keys.
-        begin: Offsets of the rows, [num_prefixes + 1]; prefix i has the rows ``begin[i] : begin[i + 1]``.
+        begin: Offsets of the rows, [num_prefixes + 1]; rows ``begin[i] : begin[i + 1]`` belong to prefix i.
         columns: The columns, each with the values of all rows.
     """
     rows = _tables.Rows(int(begin[-1]))
@@ -52,7 +52,7 @@ def row_texts(prefixes: Sequence[str], begin: npt.NDArray[np.int64], columns: Se
             rows.runs(column.pool, column.begin[:-1], column.begin[1:], column.separator, column.may_lack)
         elif isinstance(column, Names):
             if column.number.min(initial=0) < 0 or column.number.max(initial=-1) >= len(column.names):
-                raise ValueError("the name of a row is out of range")
+                raise ValueError("the index of a name is out of range")
             letters = [_bytes(name) for name in column.names]
             ends = np.fromiter(accumulate(map(len, letters)), np.int64, len(letters))
             begins = np.concatenate([[0], ends[:-1]]) if letters else ends
@@ -65,7 +65,7 @@ def row_texts(prefixes: Sequence[str], begin: npt.NDArray[np.int64], columns: Se
 
 
 def words_column(word: npt.NDArray[np.int32], words: SymbolTable | None) -> Column:
-    """Return a column of words or, without a symbol table, of word ids."""
+    """Return a column of words, or of word ids if there is no symbol table."""
     if words is None:
         return word
     ids, number = np.unique(word, return_inverse=True)

@@ -1,4 +1,4 @@
-"""Access to the content of a file as a whole, in blocks of lines, or in a window; conversion of words to ids."""
+"""Access to the content of a file as a whole, in blocks of lines, or through a window; conversion of words to ids."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Content:
     Args:
         stream: The file, positioned at its start.
         path: File name; "-" is standard input.
-        late: Whether readers may check a lattice, and raise its error, only when the lattice is first used.
+        late: Whether readers may defer the checks of a lattice, and thus its error, until the lattice is first used.
     """
 
     def __init__(self, stream: Stream, path: str, *, late: bool = False) -> None:
@@ -84,9 +84,9 @@ class Content:
         return self._whole
 
     def first_lines(self) -> bytes:
-        """Return the first complete lines without consuming them; b"" for a file below 1 MB or lines above 64 MB.
+        """Return the first complete lines, at least four, without consuming them.
 
-        The second limit applies to the first four lines together.
+        The result is b"" if the file is smaller than 1 MB, or if its first four lines together exceed 64 MB.
         """
         size = CHUNK
         while size <= LARGEST_HEAD and len(head := self.stream.head(size)) == size:
@@ -96,7 +96,7 @@ class Content:
         return b""
 
     def readings(self) -> Callable[[], Iterable[bytes]]:
-        """Return a function that yields all blocks of complete lines on each call.
+        """Return a function that iterates over all blocks of complete lines each time it is called.
 
         A file is read again on each call; the content of a pipe is kept in memory.
         """
@@ -110,7 +110,7 @@ class Content:
             yield from Content(stream, self.path).blocks()
 
     def pieces(self) -> Iterator[bytes]:
-        """Yield the bytes that `whole` would return, in pieces; call this only once, as it reads the stream."""
+        """Yield the bytes that `whole` would return, in chunks; call this only once, because it consumes the stream."""
         if self._whole is not None:
             yield self._whole
             return
@@ -161,7 +161,7 @@ class Content:
 def key_of(path: str) -> str:
     """Return the utterance id of a lattice without a key: the file name without its extension and .gz.
 
-    The result is "stdin" for standard input, and for ``<(command)``, because the numbers of descriptors vary.
+    The result is "stdin" for standard input, and for ``<(command)``, because its file name changes with each run.
     """
     if _is_nameless(path):
         return "stdin"
@@ -174,7 +174,7 @@ def _is_nameless(path: str) -> bool:
 
 
 def one_lattice(read: Callable[..., Lattice]) -> Callable[..., Iterator[Entry]]:
-    """Create the function ``entries`` of a format with one lattice per file from its function ``read_X``."""
+    """Wrap the function ``read_X`` of a format with one lattice per file as a function that yields entries."""
 
     def entries(content: Content, words: SymbolTable | None, options: object) -> Iterator[Entry]:
         key = content.key
@@ -243,7 +243,7 @@ class Window:
     """A window into a file, which grows at its end and drops the bytes before the next entry.
 
     Args:
-        pieces: The content of the file, in pieces of any size.
+        pieces: The content of the file, in chunks of any size.
     """
 
     def __init__(self, pieces: Pieces) -> None:
@@ -253,7 +253,7 @@ class Window:
         self._pieces = iter(_pieces(pieces))
 
     def grow(self) -> bool:
-        """Drop the bytes before the next entry, and at least double the remaining bytes; return False at the end."""
+        """Drop the bytes before the next entry, and read until the rest has doubled; return False at the end."""
         size, least = 0, max(len(self.content) - self.at, LEAST)
         pieces: list[bytes] = []
         while size < least and (piece := next(self._pieces, None)) is not None:
@@ -284,7 +284,7 @@ def check_encoding(encoding: str) -> None:
 
 
 def checked_shift(frame_shift: float) -> float:
-    """Return a frame shift in seconds; raise OptionError unless it is in [1e-6, 1e6]."""
+    """Check and return a frame shift in seconds; raise OptionError unless it is in [1e-6, 1e6]."""
     if not 1e-6 <= frame_shift <= 1e6:
         raise OptionError(f"frame_shift is {frame_shift}, but must be from 1e-6 to 1e6 seconds")
     return frame_shift
@@ -297,7 +297,7 @@ def check_choice(name: str, value: str, *allowed: str) -> None:
 
 
 class Naming(NamedTuple):
-    """Converter of the words of a file to ids; errors contain the key of the lattice and the file name."""
+    """Converter from words to ids; its errors contain the key of the lattice and the file name."""
 
     key: str
     path: str | None
@@ -321,7 +321,7 @@ class Naming(NamedTuple):
             entries: ``(word, line number)`` pairs, as returned by a kernel.
 
         Returns:
-            Epsilon followed by the id of each word, int32 [num_words + 1]; and the symbol table.
+            The id of epsilon followed by the word ids, int32 [num_words + 1], and the symbol table.
 
         Raises:
             FormatError: A word cannot be decoded.

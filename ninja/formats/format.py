@@ -112,7 +112,7 @@ class WriteSettings(NamedTuple):
 
 
 class Encoder(Protocol):
-    """Encoder of items into the bytes of one file."""
+    """Encoder that converts items to the bytes of one file."""
 
     def add(self, item: Any) -> bytes:
         """Encode an item; return the next bytes of the file."""
@@ -135,7 +135,8 @@ class NotingEncoder(Encoder, Protocol):
 class Write(NamedTuple):
     """The writer of a format.
 
-    One of the first three fields is set, except for Kaldi archives, which have a separate writer that can resume them.
+    Exactly one of the first three fields is set, except for Kaldi archives: they have a separate writer, which can
+    resume an incomplete archive.
     """
 
     encode: Callable[[Any, WriteSettings], bytes] | None = None  # for formats whose files are concatenated entries
@@ -182,7 +183,7 @@ class Reader(NamedTuple):
 
     @classmethod
     def of(cls, format: Format, values: dict[str, str], encoding: str = "utf-8") -> Reader:
-        """Create a reader from option values that are given as text.
+        """Create a reader from option values in text form.
 
         Raises:
             OptionError: An option is unknown, or its value is invalid.
@@ -222,7 +223,7 @@ def by_name(name: str, purpose: Literal["read", "write"]) -> Format:
     """Return the format with the given name or alias.
 
     Raises:
-        OptionError: The format does not exist, or does not support the purpose.
+        OptionError: The format does not exist, or cannot be read or written.
     """
     known = []
     for format in formats():
@@ -237,7 +238,7 @@ def by_name(name: str, purpose: Literal["read", "write"]) -> Format:
 def by_extension(path: str | os.PathLike[str]) -> list[Format]:
     """Return the formats with the longest extension that matches a file name, ignoring ``.gz``.
 
-    Formats that only rewrite files are not returned, because they share the extensions of other formats.
+    Formats that can only rewrite existing files are not returned, because they share the extensions of other formats.
     """
     base = os.path.basename(os.fspath(path).rstrip(os.sep)).removesuffix(".gz").lower()
     if "." not in base:
@@ -302,7 +303,7 @@ def reader(text: str, encoding: str = "utf-8") -> Reader:
 
 
 class OutputFormat(NamedTuple):
-    """The name of an output, resolved to its files and format."""
+    """The files and the format of an output, resolved from its name."""
 
     name: str
     to: str | None  # format with its options, as the user specified it
@@ -328,8 +329,8 @@ def format_of(name: str | os.PathLike[str], to: str | None = None) -> OutputForm
 
     Args:
         name: See ``target``.
-        to: ``FORMAT`` or ``FORMAT:OPTION=VALUE,…``; None selects the format by the extension, or else a binary Kaldi
-            archive.
+        to: ``FORMAT`` or ``FORMAT:OPTION=VALUE,…``.  [default: the format of the extension, or else a binary Kaldi
+            archive]
 
     Raises:
         OptionError: The format does not exist, the extension belongs to several formats or to a read-only format, or
@@ -341,7 +342,7 @@ def format_of(name: str | os.PathLike[str], to: str | None = None) -> OutputForm
     known, values = split_options(to)
     format = by_name(known, "write")
     if is_specifier(name) and format.name != KALDI[place.text]:
-        raise OptionError(f"{os.fspath(name)!r} is a wspecifier, whose format cannot be {known!r}; use a file name")
+        raise OptionError(f"{os.fspath(name)!r} is a wspecifier and cannot have the format {known!r}; use a file name")
     return OutputFormat(os.fspath(name), to, place, format, values)
 
 
@@ -412,7 +413,7 @@ def fill_options(
 
 
 def _value(text: str, kind: Any) -> Any:
-    """Convert a text to a value of a type."""
+    """Convert text to a value of the given type."""
     origin, parts = typing.get_origin(kind), typing.get_args(kind)
     if origin in (types.UnionType, typing.Union):
         if text.lower() == _NONE and type(None) in parts:
@@ -435,7 +436,7 @@ def _value(text: str, kind: Any) -> Any:
 
 
 def _describe(kind: Any) -> str:
-    """Describe the values of an option."""
+    """Describe the values that an option accepts."""
     origin, parts = typing.get_origin(kind), typing.get_args(kind)
     if origin in (types.UnionType, typing.Union):
         return " or ".join(_NONE if part is type(None) else _describe(part) for part in parts)

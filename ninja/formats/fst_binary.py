@@ -1,4 +1,4 @@
-"""OpenFst's binary files with the arc types standard, log and log64; vector and const FSTs can be read."""
+"""OpenFst binary files with the arc types standard, log and log64, as vector or (only for reading) const FSTs."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def _refuse_large(cost: Float64, arc_type: ArcType, name: Callable[[int], str], 
 
 
 def _symbols_image(lattice: Lattice, symbols: SymbolTable) -> bytes:
-    """Encode a symbol table as OpenFst does, after checking that it contains all words of a lattice.
+    """Encode a symbol table in OpenFst's format, after checking that it contains all words of a lattice.
 
     Source: OpenFst 1.8.4, symbol-table.cc (SymbolTableImpl::Write).
     """
@@ -226,9 +226,7 @@ def _encode(lattice: Lattice, settings: WriteSettings) -> bytes:
     if options.symbols:
         symbols = lattice.words if settings.words is None else settings.words
         if symbols is None:
-            raise SymbolError(
-                "symbols=true requires the symbol table of the words; set it with --words", key=lattice.key
-            )
+            raise SymbolError("symbols=true requires a symbol table; set it with --words", key=lattice.key)
     return write_fst(lattice, options.arc_type, options.costs, options.acoustic_scale, symbols)
 
 

@@ -1,4 +1,4 @@
-"""Conversion between ``Fst`` and OpenFst's binary images of vector and const FSTs (standard, log and log64)."""
+"""Conversion between ``Fst`` and OpenFst's binary images (vector or const; standard, log or log64)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def write_image(fst: Fst, arc_type: ArcType = "standard", symbols: bytes = b"") 
 def parse_image(content: bytes, key: str = "", path: str | None = None, begin: int = 0) -> Image:
     """Parse the image of an acyclic FST that begins at a byte offset.
 
-    If states are not in topological order, those reachable from the start are sorted. Arcs of infinite weight (the zero
+    If states are not in topological order, the reachable states are sorted. Arcs with an infinite weight (the zero
     of the semiring) are dropped, because no path can take them.
 
     Raises:

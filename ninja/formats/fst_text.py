@@ -61,8 +61,9 @@ def read_fst_text(
     """Read a lattice from an FST in text format.
 
     Output labels become the words, and input labels are dropped. Weights become graph costs, and acoustic costs are 0.
-    The source state of the first line is the start. If states are not in topological order, the reachable ones are
-    sorted. Without `words` (``--osymbols``), integer labels are used as ids, and names get a new symbol table.
+    The source state of the first line is the start. If states are not in topological order, the reachable states are
+    sorted. Without `words` (``--osymbols``), integer labels are used as ids, and a new symbol table is created for
+    names.
 
     The format has no end mark. A truncated file is detected only if its last line lacks a newline, or if an arc enters
     a state that has no line (fstprint writes at least one line per state).
@@ -143,7 +144,7 @@ def _shown(text: bytes) -> str:
 def _ids(
     labels: list[tuple[bytes, int]], naming: Naming, options: FstTextOptions
 ) -> tuple[npt.NDArray[np.int32], SymbolTable | None]:
-    """Return the word ids, int32 [num_labels + 1], epsilon followed by the id of each label, and the symbol table."""
+    """Return the ids of epsilon and of each label, int32 [num_labels + 1], and the symbol table."""
     ids = options.labels == "ids" or (
         options.labels == "auto" and all(_INTEGER.fullmatch(label) for label, _ in labels)
     )
@@ -248,7 +249,7 @@ def all_fst_text(head: bytes) -> bool:
 
 
 def _fits(fields: list[bytes]) -> bool:
-    """Return whether the fields of a line can be an arc or a final state."""
+    """Return whether the fields of a line can form an arc or a final state."""
     if not _STATE_ID.fullmatch(fields[0]) or len(fields) > 5:
         return False
     if len(fields) <= 2:

@@ -58,9 +58,9 @@ def read_k2s(
     If `content` is a path, the file is memory-mapped, and must not change while its lattices are in use.
 
     Costs are negated scores: lm_scores become the graph cost, and the rest of the score becomes the acoustic cost. Arcs
-    into the final state become final costs. If states are not in topological order, the reachable ones are sorted. An
-    arc with several words (ragged aux_labels) becomes several arcs; the first one has the costs. Keys come from
-    Ninja's attribute, or else from ``key_of``, which is called with the 1-based number of the FSA.
+    into the final state become final costs. If states are not in topological order, the reachable states are sorted. An
+    arc with several words (ragged aux_labels) becomes several arcs; the first one has the costs. Keys are taken
+    from Ninja's attribute, or else from ``key_of``, which is called with the 1-based number of the FSA.
 
     Raises:
         FormatError: The file is not a k2 file, is damaged, or contains objects other than tensors, numbers, strings and
@@ -103,7 +103,7 @@ def _lattices(
 
 
 class _Reader:
-    """The lattices of one file."""
+    """Reader for the lattices of one file."""
 
     def __init__(self, machines: Machines, path: str | None, options: K2Options) -> None:
         self._path = path
@@ -208,7 +208,7 @@ class K2Encoder:
         self._tables: list[tuple[Int32, Int32, Float32, Float32]] = []
 
     def add(self, lattice: Lattice) -> bytes:
-        """Convert a lattice, which `end` writes; return no bytes."""
+        """Convert a lattice, to be written by `end`; return no bytes."""
         self._tables.append(_arcs(lattice))
         self._lattices.append(lattice)
         return b""
@@ -224,10 +224,10 @@ class K2Encoder:
 
 
 def k2_attributes(lattices: Sequence[Lattice]) -> dict[str, npt.NDArray[Any]]:
-    """Convert lattices to the arrays of an FsaVec, with the names in ``k2.Fsa.from_dict``; see `K2Encoder`.
+    """Convert lattices to the arrays of an FsaVec, by the names that ``k2.Fsa.from_dict`` expects; see `K2Encoder`.
 
     Raises:
-        LatticeError: A lattice has no final state, or costs or counts exceed the range of the types of k2.
+        LatticeError: A lattice has no final state, or costs or counts exceed the range of k2's types.
     """
     arcs, columns = _joined(lattices, [_arcs(lattice) for lattice in lattices])
     return {"arcs": arcs, **columns}
@@ -257,7 +257,7 @@ def _kept(keeps: frozenset[Field], options: K2WriteOptions) -> frozenset[Field]:
 
 @dataclass(frozen=True, slots=True)
 class _Extras:
-    """Ninja's attribute, after it was checked against the arcs of the file."""
+    """Ninja's attribute of a file, checked against the arcs of the file."""
 
     keys: Sequence[str]
     kinds: Sequence[str]
@@ -272,7 +272,7 @@ class _Extras:
     time: Int32  # [total number of states]; empty if no lattice has times
 
     def fits(self, number: int, arrays: _formats.K2Arrays) -> bool:
-        """Return whether a lattice still has the number of arcs and states with which it was written."""
+        """Return whether a lattice has as many arcs and states as when it was written."""
         arcs = self.arc_first[number + 1] - self.arc_first[number]
         states = self.state_first[number + 1] - self.state_first[number]
         return bool(len(arrays[1]) == arcs and len(arrays[5]) == states)
@@ -298,7 +298,7 @@ class _Extras:
 
 
 def _extras(lattices: Sequence[Lattice], arcs: Int32) -> dict[str, Any]:
-    """Return the attribute for lattices, given their arcs in k2's format, int32 [num_arcs, 4]."""
+    """Return Ninja's attribute for lattices, given their arcs in k2's format, int32 [num_arcs, 4]."""
 
     def joined(pieces: list[npt.NDArray[Any]]) -> Int32:
         return np.concatenate([NO_LABELS, *pieces]).astype(np.int32)
@@ -321,7 +321,7 @@ def _extras(lattices: Sequence[Lattice], arcs: Int32) -> dict[str, Any]:
 
 
 def _read_extras(machines: Machines, path: str | None) -> _Extras | None:
-    """Return Ninja's attribute of a file; None if it is missing, or the arcs have changed since it was written."""
+    """Return Ninja's attribute of a file; None if it is missing, or if the arcs have changed since it was written."""
     fields = machines.others.get(EXTRAS)
     if not isinstance(fields, dict) or fields.get("version") != VERSION:
         return None
@@ -358,16 +358,16 @@ def _checked_extras(fields: dict[str, Any], machines: Machines) -> _Extras:
     fits = np.array_equal(arcs, np.diff(machines.arc_begin) - np.diff(ends))
     in_order = bool(((rows[:, 1] > rows[:, 0]) | (rows[:, 2] == -1)).all())
     if not fits or not in_order or not np.array_equal(states, np.diff(machines.state_begin) - 1):
-        raise ValueError("its arcs differ from the arcs of the file")
+        raise ValueError("it describes other arcs than the file contains")
     alignment, final_alignment = numbers("alignment", -1), numbers("final_alignment", -1)
     records = json.loads(fields["lattices"])
     if len(records) != count:
-        raise ValueError(f"{len(records)} lattices, but {count} FSAs")
+        raise ValueError(f"it describes {len(records)} lattices, but the file contains {count} FSAs")
     keys, kinds, shifts, timed = (tuple(column) for column in zip(*records, strict=True)) if records else ((),) * 4
     if not all(type(key) is str for key in keys) or not all(type(flag) is bool for flag in timed):
         raise ValueError("a key is not a string")
     if not set(kinds) <= {"compact", "raw"}:
-        raise ValueError("an unknown kind of lattice")
+        raise ValueError("the kind of a lattice is neither compact nor raw")
     if not all(shift is None or (type(shift) in (int, float) and 0 < shift < float("inf")) for shift in shifts):
         raise ValueError("a frame shift is not positive")
     arc_first = offsets(arcs)

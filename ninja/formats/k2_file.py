@@ -1,4 +1,4 @@
-"""k2 FSAs as arrays; dictionaries of tensors saved by ``torch.save`` are read without k2 or torch."""
+"""k2 FSAs as arrays, read without k2 or torch from dictionaries of tensors that ``torch.save`` wrote."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def from_fsa(fsa: Any) -> Machines:
 
 
 def _machines(arcs: Array, entries: Mapping[str, Any], refuse: Refuse) -> Machines:
-    """Check the tensor of arcs, and the length of each attribute of arcs."""
+    """Check the tensor of arcs, and the length of each arc attribute."""
     arcs, state_begin, arc_begin = _split_arcs(arcs, refuse)
     attributes: dict[str, Array | Ragged] = {}
     others: dict[str, Any] = {}
@@ -151,7 +151,7 @@ def _numbers(value: Any, name: str, refuse: Refuse) -> Array:
 
 
 def _array(tensor: Any, name: str, size: int, refuse: Refuse) -> Array:
-    """Return a tensor as an array; strides of 0 must not make it larger than the file."""
+    """Return a tensor as an array; refuse a tensor that strides of 0 make larger than the file."""
     if not isinstance(tensor, Tensor):
         raise refuse(f"{name} is not a plain tensor")
     if tensor.size * tensor.storage.itemsize > size:
@@ -275,7 +275,7 @@ def _split(machines: Machines, words: Int32, arc: Int64) -> tuple[Machines, Int3
 
 
 def write(arcs: Int32, columns: Mapping[str, Array], others: Mapping[str, Any]) -> bytes:
-    """Encode arcs, attributes of arcs and other attributes as a file; arrays become tensors."""
+    """Encode arcs, arc attributes and other attributes as a file; arrays become tensors."""
     with needed_for("writing a k2 file"):
         import torch
 

@@ -1,7 +1,7 @@
 """SRILM word meshes (confusion networks), read as lattices.
 
 Reference words, n-best hypotheses, posteriors of transitions, times of positions, and scores and phones of words are
-not read. Times of words are ignored if the times of the words at a position disagree, or if a word has no times.
+not read. Word times are ignored if the times of the words at a position disagree, or if a word has no times.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ def read_mesh_lattices(
     """Read the lattices of a file of word meshes.
 
     The boundaries of positions become states, and words become arcs from one boundary to the next. Graph costs are
-    negative logarithms of posteriors; ``*DELETE*`` becomes epsilon. States have times if all words have times that
-    agree. A mesh without positions is the empty sentence. An unnamed mesh gets the key, followed by its 1-based
+    negative logarithms of posteriors; ``*DELETE*`` becomes epsilon. States have times if all words have consistent
+    times. A mesh without positions represents the empty sentence. An unnamed mesh gets the key, followed by its 1-based
     number among the unnamed meshes if the file has several meshes.
 
     Yields:
@@ -115,8 +115,8 @@ def _lattice(mesh: Mesh, naming: Naming, options: MeshOptions) -> Lattice:
     bins = [[entry for entry in entries if entry[1] > options.least] for entries in all_bins]
     for place, entries in enumerate(bins):
         if not entries:
-            missing = f"a posterior above {options.least:g}" if all_bins[place] else "a word, or *DELETE*"
-            raise LatticeError(f"no entry at position {place} has {missing}", mesh.path, line=mesh.line)
+            missing = f"with a posterior above {options.least:g}" if all_bins[place] else "(a word or *DELETE*)"
+            raise LatticeError(f"position {place} has no entry {missing}", mesh.path, line=mesh.line)
     flat = [entry for entries in bins for entry in entries]
     names = dict.fromkeys(word for word, *_ in flat if word is not None and word != EPSILON_NAME)
     ids, table = naming.table([(word.encode(naming.encoding), mesh.line_of[word]) for word in names])
@@ -161,7 +161,7 @@ def _times(bins: list[list[Word]], frame_shift: float) -> npt.NDArray[np.int32] 
 
 @dataclass(slots=True)
 class Mesh:
-    """A word mesh under construction; memory is bounded by the number of lines."""
+    """A word mesh under construction; its memory is proportional to the number of lines read."""
 
     path: str | None
     line: int  # number of the last line
@@ -293,7 +293,7 @@ def _entries(content: Content, words: SymbolTable | None, options: MeshOptions) 
 def write_mesh(mesh: ConfusionNetwork | Lattice) -> str:
     """Encode a confusion network, or a lattice in which each arc leads to the next state, as a word mesh.
 
-    The graph costs of a lattice become posteriors, which are read as the same costs. Words with times get an
+    The graph costs of a lattice become posteriors, which are read back as the same costs. Words with times get an
     ``info`` line with the start and duration in seconds, acoustic and language model scores of 0, and no phones.
     Positions with posteriors that do not sum to 1 get a ``posterior`` line.
 

@@ -1,6 +1,6 @@
-"""The native format: lattices as rows of an Arrow file, which is mapped into memory.
+"""The native format: lattices as rows of a memory-mapped Arrow file.
 
-Each array of ``Lattice`` is a column of lists. Lattices that are read are views of the file, and can be accessed by
+Each array of ``Lattice`` is a column of lists. Lattices are read as views of the file, and can be accessed by
 key. Arrow tools (pyarrow, Polars, DuckDB, pandas) read the same columns. The column ``word`` is dictionary-encoded with
 the symbol table, so that other tools show words; Ninja uses their ids.
 """
@@ -38,7 +38,7 @@ class NativeFile:
     not overwritten.
 
     By default, the invariants and the checksum of each lattice are checked, so that kernels never access memory outside
-    its arrays even for untrusted files, and a flipped bit is detected. Keys must not be empty or contain control
+    its arrays even for untrusted files, and flipped bits are detected. Keys must not be empty or contain control
     characters.
 
     Args:
@@ -234,9 +234,9 @@ def _entries(content: Content, words: SymbolTable | None, options: None) -> Iter
 
 
 class NativeEncoder:
-    """Encoder of record batches.
+    """Encoder that writes lattices as record batches.
 
-    The file begins with its symbol table, so lattices are kept in memory as long as the table grows.
+    The symbol table comes first in the file. Lattices are therefore kept in memory as long as the table grows.
     """
 
     def __init__(self, settings: WriteSettings) -> None:

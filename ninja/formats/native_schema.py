@@ -82,7 +82,7 @@ def arrow() -> Any:
 
 
 class MappedTable(SymbolTable):
-    """A symbol table that is converted, on first use, from an Arrow array of words by id, with nulls for unused ids.
+    """A symbol table that is converted from an Arrow array of words on first use; unused word ids are null.
 
     Raises (on first use):
         FormatError: The words do not match their checksum.
@@ -120,7 +120,7 @@ def strings(values: Any) -> Strings:
 
 
 def present(values: Any) -> npt.NDArray[np.uint8]:
-    """Return a mask of the elements of a validated Arrow array that are not null, uint8."""
+    """Return a mask of the non-null elements of a validated Arrow array, uint8."""
     if not values.null_count:
         return np.ones(len(values), np.uint8)
     bits = np.unpackbits(np.frombuffer(values.buffers()[0], np.uint8), bitorder="little")
@@ -196,7 +196,8 @@ def checked(schema: Any, path: str | None) -> Schema:
         raise FormatError("this is an Arrow file, but it contains no lattices", path)
     if metadata[NAME] != str(VERSION).encode():
         version = metadata[NAME][:20].decode("utf-8", "replace")
-        raise FormatError(f"the file has version {version}, but Ninja reads version {VERSION}; upgrade Ninja", path)
+        message = f"the file has version {version}, but Ninja reads only version {VERSION}; upgrade Ninja"
+        raise FormatError(message, path)
     pyarrow = arrow()
     has_dictionary = False
     types = {name: type for name, type in _types(pyarrow).items() if name != CHECKSUM or CHECKSUM in schema.names}

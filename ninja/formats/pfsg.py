@@ -1,4 +1,4 @@
-"""SRILM's probabilistic finite-state grammars (PFSG), read and written."""
+"""Reader and writer for SRILM's probabilistic finite-state grammars (PFSG)."""
 
 from __future__ import annotations
 
@@ -76,10 +76,10 @@ def read_pfsgs(
     words: SymbolTable | None = None,
     options: PfsgOptions = PfsgOptions(),
 ) -> Iterator[Lattice | NinjaError]:
-    """Yield the lattices of a PFSG file, or their errors. Keys are names without the durations that SRILM appends.
+    """Yield the lattices of a PFSG file, or their errors. Keys are the names without the durations that SRILM appends.
 
     Raises:
-        FormatError: The file is damaged, see ``read_pfsg``, and the rest of the file cannot be read.
+        FormatError: The file is damaged (see ``read_pfsg``), and the rest of the file cannot be read.
     """
     window, line, first = Window(content), 1, True
     while window.at < len(window.content) or window.grow():
@@ -147,8 +147,8 @@ def write_pfsg(
     """Encode a lattice as a PFSG file.
 
     The key becomes the name. A state becomes one node for each word that ends there. The two costs are combined and
-    rounded to 1/10000.5; times and alignments are not written. Writing a lattice that was read from a PFSG reproduces
-    the PFSG.
+    rounded to multiples of 1/10000.5; times and alignments are not written. Writing a lattice that was read from a PFSG
+    reproduces the PFSG.
 
     Raises:
         LatticeError: No state is final, a cost exceeds 32 bits, or moving words to nodes needs too many transitions.

@@ -1,4 +1,4 @@
-"""Moses lattices (PLF, the Python lattice format), read and written, with one lattice per line.
+"""Reader and writer for Moses lattices (PLF, the Python lattice format), one per line.
 
 Scores of an arc that ``PlfOptions`` does not select are not read.
 """
@@ -44,7 +44,7 @@ class PlfOptions:
         check_choice("scores", self.scores, *_KINDS)
         for index in (self.graph, self.acoustic):
             if index is not None and not 0 <= index < 1000:
-                raise OptionError(f"a score has the index {index}, but indices are 0 to 999")
+                raise OptionError(f"the score index {index} is out of range; indices are 0 to 999")
 
 
 def read_plf(
@@ -61,8 +61,8 @@ def read_plf(
     The columns become states, and a final state follows the last one. The first score of an arc becomes its graph cost;
     other scores are ignored unless ``options`` selects them. By default, scores are probabilities, as in Moses, if all
     are 1, or if all are in (0, 1] and the scores of the first column sum to 1. Otherwise they are natural
-    log-probabilities, as in Joshua. A line without columns, or an empty line, is the empty sentence. The lattice
-    has no times.
+    log-probabilities, as in Joshua. A line without columns, or an empty line, represents the empty sentence. The
+    lattice has no times.
 
     Args:
         content: The line, with or without its newline.
@@ -73,7 +73,7 @@ def read_plf(
         line: Line number for messages.
 
     Raises:
-        FormatError: The line is not a PLF lattice, is truncated, or its scores do not match ``options``.
+        FormatError: The line is not a PLF lattice, is truncated, or has scores that do not match ``options``.
         LatticeError: No path leads from the first state to the last, or a cost exceeds float32.
         SymbolError: A word is not in ``words``.
 

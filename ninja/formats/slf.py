@@ -1,8 +1,8 @@
 """HTK's standard lattice format (SLF).
 
 Sizes, base, dir, start, end, key, words, times, sub-lattices and the scores that ``SlfOptions`` selects are read.
-Scales, penalties and all other fields of the header, nodes and links are ignored. Links of probability 0 are dropped,
-and times are rounded to frames. A lattice has no times if a node has none, or sub-lattices are expanded.
+Scales, penalties and all other fields of the header, nodes and links are ignored. Links with probability 0 are dropped,
+and times are rounded to frames. A lattice has no times if a node has none, or if sub-lattices are expanded.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Fold = Literal["never", "null", "silent"]
 
 NULL = "!NULL"
 SILENT = frozenset({"!ENTER", "!EXIT", "!SENT_START", "!SENT_END", "<s>", "</s>"})
-SILENCES = "words that are read as silence (<s> or !ENTER)"  # message about a loss
+SILENCES = "words that readers interpret as silence (<s> or !ENTER)"  # message about a loss
 LARGEST = 700.0  # largest cost that is written as a probability, so that float64 can represent it
 _SPECIAL = re.compile(rb"[\x00-\x1f][0-7]?|[\x20\x7f\\]")
 _FOLDS: dict[str, int] = {"never": 0, "null": 1, "silent": 2}
@@ -274,7 +274,7 @@ def _decimals(shift: float) -> int:
 
 
 def _all_quoted(names: list[bytes]) -> list[bytes]:
-    """Escape words; in most lattices no word needs it."""
+    """Escape words, quickly if no word needs escaping."""
     has_special = _SPECIAL.search(b"".join(names)) or any(name.startswith((b'"', b"'")) for name in names)
     return [_quoted(name) for name in names] if has_special or not all(names) else names
 

@@ -1,4 +1,4 @@
-"""CMU Sphinx lattices (Sphinx 3, PocketSphinx), read and written.
+"""Reader and writer for CMU Sphinx lattices (Sphinx 3, PocketSphinx).
 
 Pronunciation numbers, and the frames in which words end, are not read; fillers become epsilon.
 """
@@ -62,7 +62,7 @@ def read_sphinx(
 
     Nodes become states at the frame in which their word begins, and edges become arcs with their acoustic scores and
     the word of the node that they leave. Pronunciation numbers are removed ("to(2)" becomes "to"), and fillers become
-    epsilon. There are no language model scores, so graph costs are 0.
+    epsilon. The format has no language model scores, so graph costs are 0.
 
     Raises:
         FormatError: The file is not a Sphinx lattice, is damaged or truncated, or an edge leaves the last node or
@@ -97,8 +97,9 @@ def write_sphinx(
     """Encode a lattice as a Sphinx file.
 
     A state becomes one node for each word that begins there. Acoustic scores are rounded to integer logarithms to
-    ``base`` (to 0.0001 for 1.0001). Graph costs and alignments are not written. Times come from the lattice or its
-    alignments, or are 0 if there are none. Writing a lattice that was read from Sphinx reproduces the Sphinx lattice.
+    ``base`` (to about 0.0001 nats for base 1.0001). Graph costs and alignments are not written. Times come from the
+    lattice or its alignments, or are 0 if there are none. Writing a lattice that was read from Sphinx reproduces the
+    Sphinx lattice.
 
     Raises:
         SymbolError: A word is not in the symbol table, or contains white space.
@@ -142,7 +143,7 @@ def _misread(lattice: Lattice, settings: WriteSettings) -> list[str]:
     """Report a loss if there are words that would be read as fillers or pronunciations."""
     names = used_names(lattice, settings.words)
     if any(name in SILENT or _FILLER.fullmatch(name) for name in names):
-        return ["words that are read as fillers or pronunciations ([NOISE] or to(2))"]
+        return ["words that readers interpret as fillers or pronunciations ([NOISE] or to(2))"]
     return []
 
 

@@ -169,7 +169,7 @@ def refuse_empty(lattice: Lattice) -> None:
 
 
 def text_encoder(write: Callable[..., bytes]) -> Callable[[Lattice, WriteSettings], bytes]:
-    """Create the function ``encode`` of a format from its ``write_X(lattice, words, options, encoding)``."""
+    """Wrap the function ``write_X(lattice, words, options, encoding)`` of a format as its function ``encode``."""
 
     def encode(lattice: Lattice, settings: WriteSettings) -> bytes:
         return write(lattice, settings.words, settings.options, settings.encoding)

@@ -1,9 +1,9 @@
-"""Reader of files that were saved by ``torch.save``, without torch: tensors, numbers, strings, lists, dictionaries.
+"""Reader for ``torch.save`` files that does not need torch: tensors, numbers, strings, lists, dictionaries.
 
 Tensors are mapped. The opcodes of the pickle are interpreted here; nothing is called or imported, and the few allowed
 names are mapped to objects of this module. Unlike ``torch.load(weights_only=True, mmap=True)``, this reader checks the
 CRC-32 of every part that it uses, rejects compressed entries and tensors outside their storage, reads k2 objects
-without k2, and does not import torch, which takes a second.
+without k2, and does not import torch, which takes about a second.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Tensor:
 
     @property
     def size(self) -> int:
-        """Number of elements according to the shape; with strides of 0, it may exceed the storage."""
+        """Number of elements according to the shape; with strides of 0, it can exceed the size of the storage."""
         return math.prod(self.shape)
 
     @property
@@ -122,7 +122,7 @@ class Saved:
 
 
 def opened(content: bytes | memoryview) -> Saved:
-    """Open a zip file written by ``torch.save``; raise FormatError for a damaged file or any other file."""
+    """Open a zip file written by ``torch.save``; raise FormatError if it is damaged or was not written by torch."""
     try:
         whole = memoryview(content).obj
         file: Any = whole if isinstance(whole, mmap.mmap) else io.BytesIO(whole)
@@ -195,7 +195,7 @@ def load_arrays(image: bytes | memoryview, only: str) -> Any:
 
 
 class _Interpreter:
-    """Interpreter of pickle opcodes, protocol 2."""
+    """Interpreter for the opcodes of pickle protocol 2."""
 
     def __init__(self, saved: Saved, names: Collection[str], only: str) -> None:
         self._saved = saved

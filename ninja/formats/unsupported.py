@@ -25,7 +25,7 @@ _MARKS = (
         "the file is in torch's old format; load it with torch and save it again with torch.save, which now writes "
         "a zip file",
     ),
-    (rb"\x80[\x02-\x05].", "the file is a Python pickle, which could run any code; save it in another format"),
+    (rb"\x80[\x02-\x05].", "the file is a Python pickle, which could run arbitrary code; save it in another format"),
     (
         rb"PAR1\x15",
         "the file is in Parquet format, which cannot be memory-mapped; convert it to an Arrow file with pyarrow, "
