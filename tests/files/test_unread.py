@@ -82,7 +82,7 @@ KINDS = {
     "torch": (lambda: TORCH, "the file is in torch's old format; load it with torch and save it again with torch.save"),
     "pickle": (
         lambda: pickle.dumps([1, 2]),
-        "the file is a Python pickle, which could run any code; save it in another format",
+        "the file is a Python pickle, which could run arbitrary code; save it in another format",
     ),
     "Parquet": (
         parquet,

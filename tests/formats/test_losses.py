@@ -346,7 +346,7 @@ def contents(path):
         (
             "slf",
             TIMED.with_words(SymbolTable.from_words(["<eps>", "<s>"])),
-            "words that are read as silence (<s> or !ENTER)",
+            "words that readers interpret as silence (<s> or !ENTER)",
         ),
         (
             "sphinx",
@@ -356,7 +356,7 @@ def contents(path):
         (
             "sphinx",
             TIMED.with_words(SymbolTable.from_words(["<eps>", "to(2)"])),
-            "graph costs, words that are read as fillers or pronunciations ([NOISE] or to(2))",
+            "graph costs, words that readers interpret as fillers or pronunciations ([NOISE] or to(2))",
         ),
         ("pfsg", LABELLED, "alignments, raw kind, separate graph and acoustic costs"),
         ("pfsg:costs=graph", TIMED, "times, acoustic costs"),

@@ -115,9 +115,9 @@ def test_a_mesh_without_positions_is_the_empty_sentence():
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"numaligns 1\nalign 0\n", r"^m:2, key 'file': no entry at position 0 has a word, or \*DELETE\*"),
-        (b"numaligns 2\nalign 0\nalign 1\n", r"no entry at position 0 has a word, or \*DELETE\*"),
-        (b"numaligns 1\nalign 0 a 0 b 0\n", "no entry at position 0 has a posterior above 0"),
+        (b"numaligns 1\nalign 0\n", r"^m:2, key 'file': position 0 has no entry \(a word or \*DELETE\*\)"),
+        (b"numaligns 2\nalign 0\nalign 1\n", r"position 0 has no entry \(a word or \*DELETE\*\)"),
+        (b"numaligns 1\nalign 0 a 0 b 0\n", "position 0 has no entry with a posterior above 0"),
     ],
 )
 def test_a_position_without_words_is_no_part_of_a_lattice(content, message):

@@ -393,7 +393,7 @@ def test_files_that_are_not_ours_are_refused(tmp_path: Any) -> None:
         NativeFile(tmp_path)
     with pytest.raises(FormatError, match="this is an Arrow file, but it contains no lattices"):
         read(rewritten(content, lambda table: table.replace_schema_metadata({})))
-    with pytest.raises(FormatError, match="the file has version 2, but Ninja reads version 1; upgrade Ninja"):
+    with pytest.raises(FormatError, match="the file has version 2, but Ninja reads only version 1; upgrade Ninja"):
         read(rewritten(content, lambda table: table.replace_schema_metadata({"ninja.lattices": "2"})))
     with pytest.raises(
         FormatError, match="this Arrow file is not a lattice file, because it has other columns: kind, "

@@ -246,7 +246,7 @@ def test_espnet_folders_are_read_in_the_order_of_their_ranks(tmp_path):
     with pytest.raises(InputError, match="1best_recog/score: cannot be read: No such file"):
         read_espnet_folder(tmp_path)
     (tmp_path / "2best_recog").rename(tmp_path / "3best_recog")
-    with pytest.raises(FormatError, match=r"expected folders 1best_recog, 2best_recog, …; the numbers are \[1, 3\]"):
+    with pytest.raises(FormatError, match=r"expected folders 1best_recog, 2best_recog, …, found numbers \[1, 3\]"):
         read_espnet_folder(tmp_path)
 
 
@@ -380,7 +380,7 @@ REFUSED = [
     ),
     ("ctm", b"a 1 0.1 0.2\n", "f:1: expected file, channel, start, duration, word, found"),
     ("ctm", b"a 1 0.1 0.2 <ALT_BEGIN>\n", r"f:1: there are alternatives \(<ALT>\)"),
-    ("ctm", b"a 1 -1 0.2 b\n", "f:1, key 'a': a word begins at -1.0 s and lasts 0.2 s"),
+    ("ctm", b"a 1 -1 0.2 b\n", "f:1, key 'a': the start -1.0 s or the duration 0.2 s of a word is out of range"),
     ("ctm", b"a 1 0 1 x\nb 1 0 1 x\na 1 1 1 x\n", "f:3, key 'a': the lines of the utterance are not consecutive"),
     ("ctm", b"a 1 0 1 x\na 2 1 1 x\n", "f:2, key 'a': the file has the channels '1' and '2'"),
     ("ctm", b"a 1 3 1 x\na 1 1 1 x\n", "f:2, key 'a': a word begins at 1.0 s, before the word on the line above"),

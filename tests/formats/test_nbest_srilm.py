@@ -72,7 +72,7 @@ def test_silent_words_that_are_written_are_named_as_lost(tmp_path: Path) -> None
     nbest = NBest("utt", (Hypothesis(("<s>", "a"), (0.0,) * 3, (0.0,) * 3),))
     with ninja.write(str(tmp_path / "utt.nbest")) as output:
         output.write(nbest)
-    assert dict(output.lost) == {"words that are read as silence (<s> or !ENTER)": 1}
+    assert dict(output.lost) == {"words that readers interpret as silence (<s> or !ENTER)": 1}
 
 
 @st.composite

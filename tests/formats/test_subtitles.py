@@ -137,7 +137,7 @@ BAD = [
     (".srt", "1\n00:00:0x --> 00:00:02,000\na\n", "f:2, key '1': expected a time such as .*, found '00:00:0x'"),
     (".srt", "1\n00:00:01,000 -->\na\n", "f:2, key '1': expected the times of a cue, found '00:00:01,000 -->'"),
     (".srt", "1\n00:00:03,000 --> 00:00:02,000\na\n", "f:2, key '1': the cue ends at 2 s, before it begins at 3 s"),
-    (".srt", f"1\n{CUE}\n\n2\n00:00:00,500 --> 00:00:02,000\na\n", "f:5, key '2': the cue begins at 0.5 s, but"),
+    (".srt", f"1\n{CUE}\n\n2\n00:00:00,500 --> 00:00:02,000\na\n", "f:5, key '2': the cue begins at 0.5 s, before"),
     (".srt", f"1\n{CUE}\na\nb\n".encode() + b"\xff\n", "f:5, key '1': not UTF-8"),
     (".vtt", "", "f:1: the first line is not WEBVTT"),
     (".vtt", "WEBVTT\n", "f: there are no cues"),

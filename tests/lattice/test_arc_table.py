@@ -81,7 +81,7 @@ def test_missing_columns_are_refused() -> None:
     one = np.array([1], np.int64)
     with pytest.raises(ValueError, match="outside the pool"):
         rows_text("k", 1, [Runs(np.zeros(0, np.int32), np.array([0, 1]), ",")])
-    with pytest.raises(ValueError, match="the name of a row is out of range"):
+    with pytest.raises(ValueError, match="the index of a name is out of range"):
         rows_text("k", 1, [Names(["a"], one.astype(np.int32))])
     with pytest.raises(TypeError):
         rows_text("k", 2, [np.array([1.0])])

@@ -12,7 +12,7 @@ MOST_EDITS = 400  # maximum number of edits of an exact comparison, whose time g
 
 
 class Change(NamedTuple):
-    """Replacement of the old words ``begin : end`` by new words."""
+    """Replacement of the old words ``begin : end`` with new words."""
 
     begin: int
     end: int  # equal to ``begin`` if words are inserted
@@ -32,7 +32,7 @@ class Block(NamedTuple):
 def changed_words(old: Sequence[str], new: Sequence[str]) -> list[Change]:
     """Return the changes from old words to new words, in order.
 
-    A span with equally many old and new words is returned as one change per word.
+    A span with the same number of old and new words is returned as one change per word.
 
     Args:
         old: Words before the correction.
@@ -63,12 +63,12 @@ def applied(old: Sequence[str], changes: Sequence[Change]) -> list[str]:
 
 
 class Correspondence:
-    """Correspondence between the words of two forms of a text.
+    """Correspondence between the words in two versions of a text.
 
     Args:
         words: The words of the text.
-        others: The words of the other form, such as a form without capitals and punctuation.
-        least_share: Minimum fraction of the words that must match in order; below it, no words correspond.
+        others: The words of the other version, for example without capitals and punctuation.
+        least_share: Minimum fraction of the words that must match in order; if fewer match, no words correspond.
     """
 
     def __init__(self, words: Sequence[str], others: Sequence[str], least_share: float = 0.0) -> None:

@@ -1,4 +1,4 @@
-"""Rewrite files so that only corrected words change."""
+"""Rewrite files, changing only corrected words."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CHANGED = "the file has changed since it was read; run the command again"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Document:
-    """A file from which utterances were read, and which will be rewritten.
+    """An input file that will be rewritten with corrected words.
 
     A file is a sequence of entries: its lines, or one entry for the whole file.
     """
@@ -36,9 +36,10 @@ class Document:
 
     @classmethod
     def of(cls, content: Content, format: str, *, has_lines: bool = False, options: Any = None) -> Document:
-        """Create the document of a file that will be read.
+        """Create the document for a file that will be read.
 
-        A file of lines is read again when it is rewritten; a file that cannot be read twice is kept in memory.
+        A file that consists of lines is read again when it is rewritten. If a file cannot be read twice, it is kept in
+        memory.
         """
         encoding = getattr(options, "encoding", "utf-8")
         document = cls(content.name, format, None, content.path, encoding, has_lines, options)
@@ -110,7 +111,7 @@ class DocumentEncoder:
         self._num_kept = self._num_unmatched = 0
 
     def add(self, nbest: NBest) -> bytes:
-        """Add the hypotheses of an utterance, and return the bytes of the entries before its entry.
+        """Add the hypotheses of an utterance, and return the bytes of the entries that precede its entry.
 
         Raises:
             LatticeError: The lattice is not from a file of this format, or later entries of its file were already
@@ -168,7 +169,7 @@ class DocumentEncoder:
         if self._entry is None:
             raise InputError(CHANGED, origin.document.name)
         if self._entry[0] > origin.entry:
-            message = f"line {origin.entry} follows a later line; write the utterances in the order of their file"
+            message = f"line {origin.entry} is out of order; write the utterances in the order of their file"
             raise LatticeError(message, key=key)
         return b"".join(pieces)
 
@@ -197,7 +198,7 @@ class DocumentEncoder:
         return b"".join(pieces)
 
     def _before(self, document: Document | None) -> bytes:
-        """Return the files before a document, or all remaining files; no utterance was added, so they are unchanged."""
+        """Return the contents of the unchanged files before a document, or of all remaining files."""
         pieces = []
         is_known = document is None or document.path in self._originals
         while is_known and self._originals:

@@ -30,7 +30,7 @@ _CORE = re.compile(r"[^\s▁](?:.*[^\s])?", re.DOTALL)  # the text of an item wi
 class ItemRevision:
     """Collector of the edits that change words in a list of timed items.
 
-    If words are replaced one for one and each has its own item, only the text of the items changes. In other
+    If words are replaced one for one and each has a separate item, only the text of the items changes. For other
     replacements, the new items are copies of the old items and share the time of the old items equally. The item of an
     inserted word is a copy of the preceding item, with the time between the preceding item and the next item.
 
@@ -38,7 +38,8 @@ class ItemRevision:
         entries: The list.
         words: The words of the utterance before the changes; the list may spell them differently.
         places: The positions of values in the document.
-        least_share: Minimum fraction of the words that the list must contain in order; below it, nothing is changed.
+        least_share: Minimum fraction of the words that the list must contain in order; if it contains fewer, nothing is
+            changed.
     """
 
     def __init__(self, entries: ItemList, words: Sequence[str], places: Locator, least_share: float = 0.0) -> None:
@@ -51,7 +52,7 @@ class ItemRevision:
         self._least_share = least_share
 
     def change(self, changes: Sequence[Change]) -> None:
-        """Change words of the utterance, in order."""
+        """Apply changes to the words of the utterance, in order."""
         matching = Correspondence(self._words, self._entries.words, self._least_share)
         for change in changes:
             stretch = matching.stretch(change.begin, change.end)
@@ -62,7 +63,7 @@ class ItemRevision:
                 self._change(*stretch, change.words, old if len(old) == len(change.words) else change.words)
 
     def _change(self, first: int, last: int, new: tuple[str, ...], old: Sequence[str]) -> None:
-        """Replace the words `first` to `last` of the list, which are the words `old` of the text, by new words."""
+        """Replace the words `first` to `last` of the list with new words; `old` are the old words in the text."""
         bounds, items = self._entries.bounds, self._entries.items
         if first == last:
             self._insert(bounds[first - 1][1] if first else 0, new)
@@ -90,7 +91,7 @@ class ItemRevision:
         return self._forms[name]
 
     def _set_word(self, item: Item, word: str, former: str | None = None) -> None:
-        """Change the word of an item, which was `former` in the text; the spaces around it are kept."""
+        """Change the word of an item, keeping the spaces around it; `former` is the old word in the text."""
         for path, text in item.texts:
             core = _CORE.search(text)
             begin, end = core.span() if core is not None else (len(text), len(text))
@@ -131,7 +132,7 @@ class ItemRevision:
             self._replace(begin + first, begin + last, [word])
 
     def _replace(self, begin: int, end: int, new: Sequence[str]) -> None:
-        """Replace items by new items; if the old items are in several lists, all new ones are in the first list."""
+        """Replace items with new items; if the old items are in several lists, all new items go into the first list."""
         for _, group in groupby(self._entries.items[begin:end], lambda item: item.paths[0][:-1]):
             items = [*group]
             times = _span(items)
@@ -159,7 +160,7 @@ class ItemRevision:
         self._splice(at, at, [*zip([before or items[0]] * len(new), new, parts, strict=True)])
 
     def _splice(self, begin: int, end: int, new: Sequence[tuple[Item, str, Times | None]]) -> None:
-        """Replace items of a list by copies of items with other words and times, or insert copies after an item."""
+        """Replace items of a list with copies that have other words and times, or insert such copies after an item."""
         items = self._entries.items
         for number in range(len(items[0].paths)):
             path = items[max(begin - 1, 0) if begin == end else begin].paths[number]
@@ -203,7 +204,7 @@ def _is_named(path: Path, name: str | int) -> bool:
 
 
 def _span(items: Sequence[Item]) -> Times | None:
-    """Return the time of items; None if it is unknown."""
+    """Return the start and the end of consecutive items; None if no item has times."""
     known = [item.times for item in items if item.times is not None]
     return (known[0][0], known[-1][1]) if known else None
 

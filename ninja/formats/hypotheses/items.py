@@ -48,7 +48,7 @@ class Item:
 
 @dataclass(slots=True)
 class ItemList:
-    """A list of words, each of which has one or more items."""
+    """A list of words, each stored in one or more items."""
 
     fields: WordFields
     items: list[Item]
@@ -63,7 +63,7 @@ def item_list(value: Any, begin: Path, fields: WordFields, words: Sequence[str] 
         value: The hypothesis or the document.
         begin: Path of `value` in the document.
         fields: Path of the list in `value`, and the fields of its items.
-        words: Words of the text; an item may be a part of a word.  [default: unknown]
+        words: Words of the text; an item may contain only a part of a word.  [default: unknown]
 
     Raises:
         FormatError: An item is invalid.
@@ -149,7 +149,7 @@ def _columns(value: Any, begin: Path, fields: WordFields, words: Sequence[str] |
 
 
 def _spelled_list(value: Any) -> Any:
-    """Parse a list of numbers in a string, which early versions of sherpa-onnx write; return other values unchanged."""
+    """Parse a string with a list of numbers, as early sherpa-onnx versions write it; return other values unchanged."""
     return json.loads(value) if isinstance(value, str) and _NUMBERS.fullmatch(value) else value
 
 
@@ -212,7 +212,7 @@ def piece_of(text: str) -> str:
 
 
 def _whole(text: str) -> str:
-    """Join the bytes of letters that were divided between pieces."""
+    """Join the bytes of characters that were split between subword pieces."""
     return text if text.isascii() else text.encode(errors="surrogateescape").decode(errors="surrogateescape")
 
 
@@ -235,6 +235,6 @@ def item_times(entries: ItemList) -> list[Times | None]:
 
 
 def divided(times: Times, count: int) -> list[Times]:
-    """Divide an interval of time into equal parts."""
+    """Divide a time interval into equal parts."""
     step = (times[1] - times[0]) / count
     return [*pairwise([times[0] + number * step for number in range(count)] + [times[1]])]

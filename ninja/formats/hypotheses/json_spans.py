@@ -25,7 +25,7 @@ class Splice(NamedTuple):
 
 
 class ItemSplice(NamedTuple):
-    """A replacement of items of a list by JSON texts."""
+    """JSON texts that replace a range of items in a list."""
 
     begin: int
     end: int
@@ -34,7 +34,7 @@ class ItemSplice(NamedTuple):
 
 @dataclass(slots=True)
 class Edits:
-    """Changes to a document, by the paths of the changed values."""
+    """Changes to a document, keyed by the path of the changed value."""
 
     strings: dict[Path, list[Splice]] = field(default_factory=dict)  # in the order of the string
     values: dict[Path, str] = field(default_factory=dict)  # new JSON texts
@@ -44,7 +44,7 @@ class Edits:
         return bool(self.strings or self.values or self.items)
 
     def add(self, others: Edits) -> None:
-        """Add the changes of `others`, which must be changes to other values."""
+        """Add the changes in `others`, which must not affect the same values."""
         self.strings.update(others.strings)
         self.values.update(others.values)
         self.items.update(others.items)

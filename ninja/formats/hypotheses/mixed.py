@@ -51,6 +51,6 @@ class MixedEncoder:
 
 
 def is_of(nbest: NBest, form: str) -> bool:
-    """Return whether a list was read from a file of the format `form` that can be rewritten."""
+    """Return whether a list was read from a rewritable file in the format `form`."""
     origin = None if nbest.record is None else nbest.record.origin
     return origin is not None and origin.document is not None and origin.document.format == form

@@ -65,7 +65,7 @@ class PlacedUtterance:
 
 @dataclass(slots=True)
 class PlacedDocument:
-    """The utterances of a document, or their errors, and the texts and lists of words that all utterances share."""
+    """The utterances of a document, or their errors, and the texts and word lists that span all utterances."""
 
     utterances: list[PlacedUtterance | FormatError]
     texts: list[list[Text]]  # texts of all utterances
@@ -96,7 +96,7 @@ def placed(document: Any, preset: Preset) -> PlacedDocument:
 
 
 def _share(entries: ItemList, utterances: Sequence[PlacedUtterance]) -> None:
-    """Divide a list of the words of all utterances among the utterances."""
+    """Divide a list with the words of all utterances among the utterances."""
     hypotheses = [utterance.hypotheses[0] for utterance in utterances]
     if [word for one in hypotheses for word in map(lexical, one.words)] != [*map(lexical, entries.words)]:
         return

@@ -73,7 +73,7 @@ _WHISPER_WORDS = WordFields(
 )
 _WHISPER = Preset(
     "whisper",
-    "segments of Whisper in JSON: openai-whisper, faster-whisper, whisper-timestamped, verbose_json",
+    "Whisper segments in JSON: openai-whisper, faster-whisper, whisper-timestamped, verbose_json",
     aliases=("openai-whisper", "faster-whisper", "whisper-timestamped"),
     marks=(
         ("segments[].text", "segments[].no_speech_prob"),
@@ -94,7 +94,7 @@ _WHISPER = Preset(
 )
 _WHISPERX = Preset(
     "whisperx",
-    "segments of WhisperX with aligned words",
+    "WhisperX segments with aligned words",
     marks=(("segments[].words[].score",), ("segments", "word_segments")),
     utterances="segments[]",
     words=(WordFields("words[]", confidence=("score",), speaker=("speaker",), join="spelled"),),
@@ -116,7 +116,7 @@ _TOKENS = WordFields(
 )
 _WHISPER_CPP = Preset(
     "whisper.cpp",
-    "segments of whisper.cpp (-oj, -ojf)",
+    "whisper.cpp segments (-oj, -ojf)",
     marks=(("transcription[].offsets.from", "transcription[].text"), ("transcription", "result.language")),
     utterances="transcription[]",
     words=(_TOKENS,),
@@ -128,7 +128,7 @@ _WHISPER_CPP = Preset(
 _CHUNKS = WordFields("chunks[]", text=("text",), start=("timestamp[0]",), end=("timestamp[1]",), join="spelled")
 _PIPELINE = Preset(
     "huggingface",
-    "results of the speech recognition pipeline of Hugging Face",
+    "results of Hugging Face's speech recognition pipeline",
     marks=(("text", "chunks[].timestamp", "chunks[].text"),),
     words=(_CHUNKS,),
     applies=_of_words("chunks"),
@@ -144,7 +144,7 @@ _PIPELINE_CHUNKS = replace(
 )
 _NEMO = Preset(
     "nemo-manifest",
-    "manifests of NeMo with pred_text, and beams or times of words",
+    "NeMo manifests with pred_text, and beams or word times",
     marks=(("pred_text",),),
     key=("audio_filepath",),
     text=("pred_text", *(f"{field}[].segment" for field in ("segment", "timestamps_segment", "timestamp.segment"))),
@@ -165,7 +165,7 @@ _NEMO_BEAMS = replace(
 )
 _VOSK = Preset(
     "vosk",
-    "results of Vosk, with times of words or alternatives",
+    "Vosk results with word times or alternatives",
     marks=(("text", "result[].word", "result[].start"),),
     words=(WordFields("result[]", confidence=("conf",)),),
 )
@@ -179,7 +179,7 @@ _VOSK_ALTERNATIVES = replace(
 )
 _SHERPA = Preset(
     "sherpa-onnx",
-    "results of sherpa-onnx, sherpa-ncnn and sherpa: tokens and their times",
+    "sherpa-onnx, sherpa-ncnn and sherpa results: tokens and their times",
     aliases=("sherpa",),
     marks=(("text", "tokens", "timestamps"),),
     words=(
@@ -294,7 +294,7 @@ _AWS_ITEMS = WordFields(
 )
 _AWS = Preset(
     "aws",
-    "transcripts of Amazon Transcribe",
+    "Amazon Transcribe transcripts",
     marks=(("results.transcripts[].transcript",), ("results.items[].alternatives[].content",)),
     text=(
         "results.transcripts[].transcript",
@@ -309,7 +309,7 @@ _AWS = Preset(
 )
 _GOOGLE = Preset(
     "google",
-    "responses of Google's speech-to-text, of version 1 and 2",
+    "Google Speech-to-Text responses, API versions 1 and 2",
     marks=(("results[].alternatives[].transcript",), ("response.results[].alternatives[].transcript",)),
     utterances="results[]",
     hypotheses="alternatives[]",
@@ -328,7 +328,7 @@ _GOOGLE = Preset(
 )
 _DEEPGRAM = Preset(
     "deepgram",
-    "responses of Deepgram",
+    "Deepgram responses",
     marks=(("results.channels[].alternatives[].transcript",), ("metadata.request_id", "results.channels")),
     utterances="results.channels[]",
     hypotheses="alternatives[]",
@@ -351,7 +351,7 @@ _DEEPGRAM_LIVE = replace(
 )
 _LHOTSE = Preset(
     "lhotse",
-    "supervisions of lhotse, alone or in cuts",
+    "lhotse supervisions, alone or in cuts",
     marks=(
         ("id", "recording_id", "start", "duration", "text"),
         ("[].id", "[].recording_id", "[].start", "[].duration", "[].text"),
@@ -382,7 +382,7 @@ _MIXED_CUTS = replace(
 )
 _SEGLST = Preset(
     "seglst",
-    "segments of a session with speakers (SegLST)",
+    "segments of a session, with speakers (SegLST)",
     marks=(("[].session_id", "[].words", "[].start_time"), ("[].session_id", "[].words", "[].speaker")),
     utterances="[]",
     text=("words",),
@@ -451,7 +451,7 @@ PRESETS = (
 
 
 def _format(presets: Sequence[Preset]) -> Format:
-    """Create the format of the variants of a preset."""
+    """Create a format from the variants of a preset."""
     first = presets[0]
 
     def read(content: Content, words: SymbolTable | None, options: PresetOptions) -> Iterator[Entry]:

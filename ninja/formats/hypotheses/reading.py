@@ -73,7 +73,7 @@ Placed = tuple[int | None, int, PlacedUtterance | FormatError]  # line, index in
 
 
 class _Reading:
-    """Reader of a file."""
+    """Reader for one file."""
 
     def __init__(self, content: Content, options: PresetOptions, presets: Sequence[Preset]) -> None:
         self._content = content
@@ -83,7 +83,7 @@ class _Reading:
         self._keys: set[str] = set()
 
     def lists(self) -> Iterator[NBest | NinjaError]:
-        """Yield the list of each utterance, or its error."""
+        """Yield the n-best list of each utterance, or its error."""
         content, options = self._content, self._options
         head = content.first_lines() or content.stream.head(CHUNK).removeprefix(BOM)
         why = no_document(head, content.name, options.encoding, float)
@@ -135,7 +135,7 @@ class _Reading:
         return FormatError(f"not JSON: {str(error)[:80]}", self._content.name)
 
     def _of_lines(self, why: ValueError) -> Iterator[Placed]:
-        """Yield the utterances of JSON lines; if no line is an object, raise the error of the whole file."""
+        """Yield the utterances of JSON lines; if no line is an object, raise the error for the whole file."""
         name = self._content.name
         pending: list[Placed] | None = []  # errors of the lines before the first object
         for line, row in each_row(self._content.blocks(), name, self._options.encoding, marked=True):
@@ -175,7 +175,7 @@ class _Reading:
             yield line, 0, PlacedUtterance((), None, [])
 
     def _list(self, utterance: PlacedUtterance, key: str, origin: Origin) -> NBest:
-        """Return the list of an utterance."""
+        """Return the n-best list of an utterance."""
         self._check_begin(utterance)
         shift = self._options.frame_shift
         attributes = [attributes_of(hypothesis) for hypothesis in utterance.hypotheses]
@@ -200,7 +200,7 @@ class _Reading:
         return with_silence(NBest(key, tuple(hypotheses), shift if timed else None, record))
 
     def _check_begin(self, utterance: PlacedUtterance) -> None:
-        """Check that an utterance does not begin before the previous one of its channel or end before it begins."""
+        """Check that an utterance does not end before it begins, or begin before the previous one in its channel."""
         begin, end = utterance.times
         if begin is None or not self._preset.in_order:
             return
@@ -210,7 +210,7 @@ class _Reading:
         place = utterance.path[:-1], utterance.channel
         previous = self._begins.get(place, 0.0)
         if begin < previous:
-            message = f"times run backwards: {where} begins at {begin:g} s, but the previous one at {previous:g} s"
+            message = f"times run backwards: {where} begins at {begin:g} s, before the previous one ({previous:g} s)"
             raise FormatError(message)
         self._begins[place] = begin
 
@@ -223,7 +223,7 @@ class _Reading:
         for hypothesis, cost in zip(utterance.hypotheses, costs, strict=True):
             if cost is None:
                 names = " or ".join(self._preset.score) or "score"
-                message = f"{spelled_path(hypothesis.path)} is one of {count} alternatives and has no {names}"
+                message = f"{spelled_path(hypothesis.path)} is one of {count} alternatives, but has no {names}"
                 message += f"; specify the logarithm of its probability (--from {self._preset.name}:missing_score=…)"
                 raise FormatError(message)
         return [cost for cost in costs if cost is not None]

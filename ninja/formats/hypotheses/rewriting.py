@@ -244,7 +244,7 @@ def _forms(hypothesis: PlacedHypothesis) -> Forms:
 
 
 def _shifted(form: _Form, part: str, string: str, begin: int) -> list[Splice]:
-    """Return the splices that apply the changes of a form to a string in which the form begins at `begin`."""
+    """Return the splices that apply the changes of a form to a string that contains the form at index `begin`."""
     end = begin + len(part)
     new = form.new[0].strip()
     if not new:
@@ -258,7 +258,7 @@ def _shifted(form: _Form, part: str, string: str, begin: int) -> list[Splice]:
 def _base(
     candidates: Sequence[Sequence[_Form]], strings_or_words: Sequence[str]
 ) -> tuple[list[str], list[Change], float]:
-    """Return the form of the words of all utterances that matches a text of the file.
+    """Return the words of all utterances in the form that matches a text in the file.
 
     Args:
         candidates: Forms of all utterances, in order of preference.
@@ -277,7 +277,7 @@ def _base(
 
 
 def _all_changes(forms: Sequence[_Form]) -> list[Change]:
-    """Return the changes to the words of all utterances in one form, at their positions in the concatenated words."""
+    """Return the changes to all utterances in one form, as changes to their concatenated words."""
     changes: list[Change] = []
     shift = 0
     for form in forms:
@@ -289,7 +289,7 @@ def _all_changes(forms: Sequence[_Form]) -> list[Change]:
 
 
 def _has_order(ranked: Sequence[_Ranked], distinct: Sequence[list[str]]) -> bool:
-    """Return whether the new sentences are in the order of the old sentences, and only single words have changed."""
+    """Return whether the new sentences are in the order of the old ones, and differ from them only in single words."""
     if len(ranked) != len(distinct):
         return False
     changed = [(old, new) for old, (new, _) in zip(distinct, ranked, strict=True) if old != new]

@@ -14,7 +14,7 @@ from ninja.lattice.nbest import NBest
 
 
 class SeglstEncoder:
-    """Encoder of a list of segments with the best hypotheses of lists that were read from other formats.
+    """Encoder that writes the best hypotheses of lists from other formats as a list of segments.
 
     The session is the recording in the segments file (option ``segments``), or else the key. Times are taken from the
     words, or else from the utterance; unknown times, speakers and channels are omitted.

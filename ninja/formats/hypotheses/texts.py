@@ -61,7 +61,7 @@ def word_like(old: str, other: str, new: str) -> str:
 
 
 def places_within(strings: Sequence[str], parts: Sequence[str]) -> list[tuple[int, int]] | None:
-    """Return the string number and the index at which each part begins; None if the strings have other contents.
+    """Return the string number and the index at which each part begins; None if the strings do not match.
 
     Args:
         strings: Strings that contain all parts, separated only by spaces.
@@ -102,10 +102,11 @@ def text_splices(
         strings: Strings that together contain the words.
         words: The words before the changes.
         changes: Changes to the words, in order.
-        least_share: Minimum fraction of the words that the strings must contain in order; below it, nothing is changed.
+        least_share: Minimum fraction of the words that the strings must contain in order; if they contain fewer,
+            nothing is changed.
 
     Returns:
-        The splices by string number, and the number of changes that have no known position in the strings.
+        The splices by string number, and the number of changes whose position in the strings is unknown.
     """
     present = words_of(strings)
     texts = [word.text for word in present]

@@ -157,6 +157,6 @@ def bounds_of(
 
 
 def spelled_path(path: Path) -> str:
-    """Return a path as a user writes it, with 0-based indices of items."""
+    """Format a path in the notation of options, with 0-based item indices."""
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
     return repr(text.removeprefix(".") or "the document")

@@ -1,4 +1,4 @@
-"""Kaldi archives of lattices, binary and text: readers, a writer, and the paths of symbol tables next to archives."""
+"""Readers and writer for binary and text Kaldi lattice archives, and a search for symbol tables next to archives."""
 
 from __future__ import annotations
 
@@ -182,11 +182,11 @@ def archive(stream: Stream, vocabulary: Vocabulary) -> Iterator[Batch]:
 
 
 def fill(reader: TableReader, stream: Stream, chunk: int) -> int:
-    """Read a chunk, or double the bytes of an incomplete large lattice; return the number of bytes read."""
+    """Read a chunk, or more to double the bytes of an incomplete large lattice; return the number of bytes read."""
     pending = reader.pending
     if pending > LARGEST_ENTRY:
         raise FormatError(
-            f"a lattice has more than {LARGEST_ENTRY >> 30} GB; the rest of this archive is not read",
+            f"a lattice is larger than {LARGEST_ENTRY >> 30} GB; the rest of this archive is not read",
             stream.name,
             byte=reader.position,
         )
@@ -306,7 +306,7 @@ class ArchiveOutput:
         return self.file
 
     def begin(self, entries: Iterable[tuple[str, int]] = (), position: int = 0) -> None:
-        """Open the script file, and begin writing after the existing entries, whose keys and offsets are given."""
+        """Open the script file, and begin writing after the existing entries, given as ``(key, offset)`` pairs."""
         self.position = position
         if self.target.script is not None:
             self._script = PartFile(self.target.script, guard=self._guard)

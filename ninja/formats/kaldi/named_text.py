@@ -87,7 +87,7 @@ def read_named_text(
 
 
 def _stretches(blocks: Iterable[bytes]) -> Iterator[tuple[list[bytes], int, bool]]:
-    """Yield the lines of complete entries, with the number of the first line and whether they are the last lines."""
+    """Yield groups of complete entries: the lines, the number of the first line, and whether the group is the last."""
     pending: list[bytes] = []  # lines of an incomplete entry
     first, tail = 1, b""
     for block in blocks:
@@ -167,7 +167,7 @@ class _Words:
                     self.new(fields, column, 0)
 
     def new(self, fields: Sequence[bytes], column: int, line: int) -> bytes:
-        """Return the id of a new word as text; the parser reports invalid words."""
+        """Assign an id to a new word, and return it as text. Invalid words are reported by the parser later."""
         name = fields[column]
         weight = column == 3 and len(fields) == 4 and not name.isdigit() and _NUMBER.fullmatch(name)
         if weight or len(fields) > 5:  # lattices do not have single weights
@@ -193,7 +193,7 @@ class _Words:
 
 
 class _Archive:
-    """Lines of complete entries in which names are replaced by ids and keys are replaced by numbers."""
+    """Lines of complete entries, with ids in place of names and numbers in place of keys."""
 
     def __init__(self, rows: list[bytes], first: int, last: bool, known: _Words) -> None:
         self.path = known.path
@@ -209,7 +209,7 @@ class _Archive:
         self._rewrite()
 
     def text(self, named: bool) -> bytes:
-        """Return the lines with numbers as keys and, if the words are names, with ids as words."""
+        """Return the lines with numbers in place of keys and, if the words are names, ids in place of words."""
         if named:
             return b"\n".join(self._rewritten)
         keys = iter(range(len(self.keys)))
@@ -223,7 +223,7 @@ class _Archive:
         return b"\n".join(rows)
 
     def with_context(self, error: NinjaError, key: str, named: bool) -> NinjaError:
-        """Return an error of the parser with the line number and key of the file."""
+        """Return a parser error with the line number and the key in the file."""
         message = error.message
         if isinstance(error, FormatError) and error.line is not None and message.startswith("expected 'state"):
             row = self._rows[error.line - 1].strip()[:_SHOWN].decode(self._options.encoding, "replace")
@@ -301,7 +301,7 @@ def _column(fields: Sequence[bytes], count: int) -> int:
 
 
 def _comes_before(result: object, fault: NinjaError) -> bool:
-    """Return whether a result of the parser is an error on an earlier line than another error."""
+    """Return whether a parser result is an error on an earlier line than `fault`."""
     if not isinstance(result, NinjaError) or result.line is None or fault.line is None:
         return False
     return result.line < fault.line
@@ -313,7 +313,7 @@ def _entries(content: Content, words: SymbolTable | None, options: NamedTextOpti
 
 FORMAT = Format(
     name="named-text",
-    about="Kaldi text archive with words in place of ids (int2sym.pl), or keys of several words (TheanoLM)",
+    about="Kaldi text archive with words in place of ids (int2sym.pl), or multi-word keys (TheanoLM)",
     mark=_MARK.match,
     read=Read(_entries, NamedTextOptions, ids=True),
 )

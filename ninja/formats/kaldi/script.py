@@ -1,4 +1,4 @@
-"""Readers of script files, which list a file, or an offset in an archive, for each lattice."""
+"""Readers for script files, which list a file, or an offset in an archive, for each lattice."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SCRIPT_CHUNK = 1 << 16  # number of bytes read at a time at an offset from a scr
 
 
 class NonKaldiReader(Protocol):
-    """Reader of files in other formats that are listed in a script file; its methods return None for Kaldi archives."""
+    """Reader for script file entries in other formats; its methods return None for Kaldi archives."""
 
     def again(self, place: Place, key: str) -> Lattice | NinjaError | None:
         """Return a lattice from the file that was read last."""

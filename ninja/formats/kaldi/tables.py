@@ -23,12 +23,12 @@ _SECONDS = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")
 
 
 def read_fields(path: Name) -> Iterator[Row]:
-    """Yield ``(line number, fields)`` of a file, which may be ``-``, ``ark:F``, ``F.gz`` or ``gunzip -c F |``."""
+    """Yield ``(line number, fields)`` for each line of a file (``-``, ``ark:F``, ``F.gz`` or ``gunzip -c F |``)."""
     return fields_of(read_named(path))
 
 
 def fields_of(text: str) -> Iterator[Row]:
-    """Yield ``(line number, fields)`` of each line of a text."""
+    """Yield ``(line number, fields)`` for each line of a text."""
     for number, line in enumerate(text.removesuffix("\n").split("\n") if text else (), start=1):
         yield number, [field for field in line.replace("\t", " ").rstrip("\r").split(" ") if field]
 
@@ -83,7 +83,7 @@ def _trn(rows: list[Row], path: Name) -> Iterator[tuple[int, str, list[str]]]:
 
 
 def is_trn(rows: list[Row], path: Name) -> bool:
-    """Return whether a file is in trn format, by its name, or because each line ends with an id in parentheses.
+    """Return whether a file is in trn format, judging by its name or by an id in parentheses at the end of each line.
 
     To exclude tags such as ``(noise)``, there must be at least two lines, and ids must be distinct and contain a digit
     or a hyphen.
@@ -96,7 +96,7 @@ def is_trn(rows: list[Row], path: Name) -> bool:
 
 
 def is_stm(rows: list[Row], path: Name) -> bool:
-    """Return whether a file is in STM format, by its name or its lines: file, channel, speaker, start, end, words.
+    """Return whether a file is in STM format, by its name or by lines with file, channel, speaker, start, end, words.
 
     At least one time must have a decimal point, because the words of a transcript may also be digits.
     """
@@ -119,7 +119,7 @@ def read_speakers(path: Name) -> dict[str, str]:
     """Read the speaker or group of each utterance from a file such as ``utt2spk``.
 
     Raises:
-        FormatError: A line is not an utterance id and a speaker, or an id occurs twice.
+        FormatError: A line does not consist of an utterance id and a speaker, or an id occurs twice.
     """
     return {key: speaker for _, (key, speaker) in _rows(path, "an utterance id and its speaker", 2)}
 
@@ -140,7 +140,7 @@ def read_segments(path: Name) -> dict[str, tuple[str, float, float]]:
 
 
 def _rows(path: Name, columns: str, width: int) -> Iterator[tuple[int, list[str]]]:
-    """Yield ``(line number, fields)`` of each non-empty line."""
+    """Yield ``(line number, fields)`` for each non-empty line."""
     seen: set[str] = set()
     for number, fields in read_fields(path):
         if not fields:

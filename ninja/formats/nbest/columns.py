@@ -21,7 +21,7 @@ _LARGEST_COLUMN = 1000
 
 @dataclass(frozen=True, slots=True)
 class ColumnOptions:
-    """Options for reading columns: 0-based columns of log-probabilities (higher is better) that become costs."""
+    """Options for reading columns: indices (0-based) of the log-probabilities, higher is better, that become costs."""
 
     acoustic: int | None = 0  # column of the acoustic score, if any
     graph: int | None = 1  # column of the graph score, if any
@@ -42,7 +42,7 @@ def read_columns(
     """Read lists with lines ``utt-RANK score score … | words``; the lines of an utterance must be consecutive.
 
     Yields:
-        Each list, or its first error: a line does not have this form, the lines have different numbers of scores, the
+        Each list, or its first error: a line is malformed, the lines have different numbers of scores, the
         lines of an utterance are not consecutive, or the last line lacks a newline.
 
     Source: qiujiali/lattice-rescore, README ("n-best list").

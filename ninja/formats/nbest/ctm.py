@@ -65,7 +65,7 @@ def read_ctm(
     ``<eps>``, which Kaldi writes for silence, are stored in the record of the list.
 
     Yields:
-        Each utterance, or its first error: a line does not have this form, times decrease, a file has two channels or
+        Each utterance, or its first error: a line is malformed, times decrease, a file has two channels or
         its lines are not consecutive, there are alternatives (``<ALT>``), or the last line lacks a newline.
 
     Source: NIST, SCTK, doc/infmts.htm, the format ctm.
@@ -121,7 +121,8 @@ def _word(fields: list[str], row: str, line: int, path: str | None, key: str, sh
     if len(fields) == 6 and fields[5] != "NA":
         confidence = number(fields[5], "a confidence", path, line, key)
     if begin < 0 or duration < 0 or (begin + duration) / shift > LAST_FRAME:
-        raise FormatError(f"a word begins at {begin} s and lasts {duration} s", path, key=key, line=line)
+        message = f"the start {begin} s or the duration {duration} s of a word is out of range"
+        raise FormatError(message, path, key=key, line=line)
     return _Word(line, channel, begin, duration, word, confidence, row, ())
 
 

@@ -24,7 +24,7 @@ class Markup:
     times: bool = False  # whether a tag may contain a time
 
     def pattern(self) -> re.Pattern[str]:
-        """Return the pattern of the parts of a text: tags, spaces, references and letters."""
+        """Return a regular expression for the parts of a text: tags, spaces, character references and letters."""
         reference = r"&#?[0-9A-Za-z]{1,32};" if self.escapes else _NOTHING
         return re.compile(
             f"(?P<tag>{self.tags})|(?P<blank>{_BLANKS})|(?P<reference>{reference})|[^ \\t\\r\\n\\v\\f<&{{]+|.",

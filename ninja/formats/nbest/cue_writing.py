@@ -26,7 +26,7 @@ def cue_encoder(settings: WriteSettings, syntax: Syntax) -> MixedEncoder:
 
 
 class CaptionEncoder:
-    """Encoder that divides the best hypotheses of lists into captions, see `captions`.
+    """Encoder that divides the best hypotheses of lists into captions; see `captions`.
 
     If the utterance has times, but its words have none, the list becomes a single cue. A list without words is omitted.
     """

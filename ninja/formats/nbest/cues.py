@@ -156,8 +156,10 @@ def read_cues(
         try:
             begin, end = _times(cue, path)
             if begin < last and options.order == "rising":
-                message = f"the cue begins at {_seconds(begin)} s, but a cue above it at {_seconds(last)} s; sort the "
-                raise FormatError(f"{message}file, or read it with --from {syntax.form}:order=any", path, line=cue.line)
+                message = f"the cue begins at {_seconds(begin)} s, before a cue above it ({_seconds(last)} s); sort "
+                raise FormatError(
+                    f"{message}the file, or read it with --from {syntax.form}:order=any", path, line=cue.line
+                )
             last = max(last, begin)
             yield _list(key, cue, (begin, end), content, path, syntax, options, document, number - 1)
         except FormatError as error:
@@ -232,8 +234,8 @@ def _word_times(
     except ValueError as error:
         raise FormatError(str(error), path, line=cue.text_line) from error
     if begins[0] < times[0]:
-        message = f"times run backwards: the first word begins at {_seconds(begins[0])} s, but the cue at "
-        raise FormatError(f"{message}{_seconds(times[0])} s", path, line=cue.text_line)
+        message = f"times run backwards: the first word begins at {_seconds(begins[0])} s, before the cue ("
+        raise FormatError(f"{message}{_seconds(times[0])} s)", path, line=cue.text_line)
     return [(begin / 1000, end / 1000) for begin, end in pairwise([*begins, times[1]])]
 
 

@@ -90,7 +90,7 @@ def read_espnet_folder(path: str | os.PathLike[str], options: EspnetOptions = Es
         raise InputError(f"cannot be read: {error.strerror}", name) from error
     numbers = sorted(int(match[1]) for match in map(_FOLDER.fullmatch, entries) if match)
     if not numbers or numbers != list(range(1, len(numbers) + 1)):
-        raise FormatError(f"expected folders 1best_recog, 2best_recog, …; the numbers are {numbers[:9]}", name)
+        raise FormatError(f"expected folders 1best_recog, 2best_recog, …, found numbers {numbers[:9]}", name)
     ranks = {}
     for rank in numbers:
         text, score = (content_of(f"{name}/{rank}best_recog/{file}") for file in (options.units, "score"))
@@ -99,7 +99,7 @@ def read_espnet_folder(path: str | os.PathLike[str], options: EspnetOptions = Es
 
 
 def write_espnet(nbest: NBest, words: SymbolTable | None = None) -> dict[str, bytes]:
-    """Return the content of each file of an ESPnet folder; scores are negative sums of graph and acoustic costs."""
+    """Return the content of each file of an ESPnet folder; scores are negated sums of graph and acoustic costs."""
     files = {}
     for rank, hypothesis in enumerate(nbest.hypotheses, start=1):
         text = " ".join([nbest.key, *spelled(hypothesis, words, nbest.key)])

@@ -25,7 +25,7 @@ SCORE, AM_SCORE, LM_SCORE = "score", "am_score", "lm_score"
 class ObjectFields:
     """Names of the fields of JSON objects, and the meaning of their scores.
 
-    Scores with names that are joined by ``+`` are added. If the user sets `score`, it is used even if ``am_score`` and
+    Scores whose names are joined by ``+`` are added. If the user sets `score`, it is used even if ``am_score`` and
     ``lm_score`` are present, unless the user also sets one of these.
     """
 
@@ -57,7 +57,7 @@ class ObjectFields:
         if not 1 < self.base < math.inf:
             raise OptionError(f"base is {self.base}, but must be greater than 1")
         if self.group and self.key is None:
-            raise OptionError("group needs the field of the key; set key")
+            raise OptionError("group=true requires the field with the key; set key")
 
     @property
     def scores(self) -> list[str]:
@@ -178,7 +178,7 @@ def _joined(pieces: list[tuple[Spoken, Costs | None]], frame_shift: float, where
     if scored and len(scored) < len(pieces):
         missing = len(pieces) - len(scored)
         raise where.error(
-            f"{missing} of {len(pieces)} pieces to be joined have no score; either all or none must have a score"
+            f"{missing} of {len(pieces)} parts of a hypothesis have no score; either all or none must have a score"
         )
     both = (_total((graph for graph, _ in scored), where), _total((acoustic for _, acoustic in scored), where))
     words = [word for spoken, _ in pieces for word in spoken.words]

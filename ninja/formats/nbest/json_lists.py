@@ -146,7 +146,7 @@ def _lists(
 
 
 def _grouped(items: Iterable[_Keyed]) -> Iterator[_Keyed]:
-    """Join consecutive lists with the same key; an error in one of them is an error of the whole list."""
+    """Join consecutive lists with the same key; an error in one of them becomes the error of the joined list."""
     current: _List | None = None
     failed_key: str | None = None
     for key, item in items:
@@ -248,7 +248,7 @@ def _of_whole(whole: Any, path: str | None, fields: ObjectFields) -> Iterator[tu
 
 
 def of_lines(content: Pieces, path: str | None, fields: ObjectFields, error: ValueError) -> Iterator[Object]:
-    """Yield the objects of JSON lines; if no line is an object, raise `error`, the error of the whole document."""
+    """Yield the objects of JSON lines; if no line is an object, raise `error`, the error for the whole document."""
     pending: list[Object] | None = []  # lines before the first object
     number = 0
     for line, row in each_row(content, path, fields.encoding, marked=True):

@@ -92,11 +92,11 @@ def linear_lattices(nbest: NBest, words: SymbolTable | None = None) -> list[Latt
 def read_kaldi_names(content: Pieces, path: str | None = None, *, encoding: str = "utf-8") -> Iterator[NBest]:
     """Yield the n-best lists of a text archive with word names (``lattice-copy`` and ``int2sym.pl``).
 
-    The lines of a linear lattice are ``state next-state word graph,acoustic,labels``, where labels are ``1_2_3`` or
-    empty, followed by ``state`` or ``state graph,acoustic,labels``.
+    Each line of a linear lattice except the last is ``state next-state word graph,acoustic,labels``, where labels are
+    ``1_2_3`` or empty. The last line is ``state`` or ``state graph,acoustic,labels``.
 
     Raises:
-        FormatError: A line does not have this form, a key has no number, or the last line lacks a newline. It is raised
+        FormatError: A line is malformed, a key has no number, or the last line lacks a newline. It is raised
             after the preceding lists have been yielded.
 
     Source: Kaldi, lat/kaldi-lattice.cc (WriteCompactLattice, text mode).

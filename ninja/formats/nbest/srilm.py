@@ -254,7 +254,7 @@ def _timed_line(hypothesis: Hypothesis, names: list[str], nbest: NBest) -> str:
 def _with_durations(begin: Sequence[int], end: Sequence[int]) -> tuple[list[int], list[int]]:
     """Return the start and end of each word after extending it to at least one frame, without overlaps.
 
-    Readers would regard a word that begins at the same time as the previous word as a phone of it. A word of duration 0
+    If two words began at the same time, readers would interpret the second one as a phone. A word of duration 0
     gets a frame of the next word or, if the next word has no frame to spare, of the preceding words.
     """
     begins, ends = list(begin), list(end)

@@ -35,7 +35,7 @@ def check_parquet(metadata: Any, size: int, path: str | None) -> None:
 
 
 def checked_batches(file: Any, num_rows: int, size: int, path: str | None) -> Iterator[Any]:
-    """Yield the batches of a Parquet file, after checking the size of each batch by its dictionary-encoded values.
+    """Yield the batches of a Parquet file after checking their sizes, based on their dictionary-encoded values.
 
     Args:
         file: Function that opens the file as ``pyarrow.parquet.ParquetFile`` with options.

@@ -46,7 +46,7 @@ _LATTICES = "arc_begin"  # a column of the native format
 
 @contextmanager
 def _errors(path: str | None, what: str) -> Iterator[None]:
-    """Convert Arrow's errors, which have many types, to FormatError."""
+    """Convert Arrow's exceptions, which have many types, to FormatError."""
     try:
         yield
     except NinjaError:

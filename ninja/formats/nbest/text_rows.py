@@ -1,4 +1,4 @@
-"""Reading of lines, words and numbers of text files, with line numbers in errors; grouping of lines by utterance."""
+"""Reading of lines, words and numbers from text files, with line numbers in errors; grouping of lines by utterance."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def each_row(
     marked: bool = False,
     key_of: Callable[[list[str]], str] | None = None,
 ) -> Iterator[tuple[int, str | FormatError]]:
-    """Yield the lines of a file as ``rows`` does, or the errors of lines.
+    """Yield the lines of a file like ``rows``, but yield the errors of lines instead of raising them.
 
     If the last line is incomplete, ``key_of`` is called with its complete fields, and returns the key for the error.
     """
@@ -67,7 +67,7 @@ def each_row(
 
 
 def decoded(row: bytes, path: str | None = None, line: int | None = None, encoding: str = "utf-8") -> str:
-    """Decode a line; raise FormatError if that is not possible."""
+    """Decode a line; raise FormatError if its encoding is invalid."""
     try:
         return row.decode(encoding)
     except UnicodeDecodeError as error:

@@ -1,4 +1,4 @@
-"""Transcripts: a line for each utterance, with or without its key. The format is not detected; specify it."""
+"""Transcripts: a line for each utterance, with or without its key. The format is never detected; specify it."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def _lost(nbest: NBest, settings: WriteSettings) -> list[str]:
 
 FORMAT = Format(
     name=NAME,
-    about="transcripts: a line for each utterance, its key and its words (keys=none: no keys)",
+    about="transcripts: one utterance per line, with its key and words (keys=none: only words)",
     holds="nbest",
     results=True,
     read=Read(_entries, TranscriptOptions),

@@ -37,10 +37,10 @@ def frames_of(times: Sequence[tuple[float, float]], words: Sequence[str], frame_
         if end < begin - SLACK:
             raise ValueError(f"times run backwards: {where} ends at {end:g} s, before it begins at {begin:g} s")
         if begin < last_begin - SLACK:
-            before = f"but the previous word at {last_begin:g} s"
+            before = f"before the previous word ({last_begin:g} s)"
             raise ValueError(f"times run backwards: {where} begins at {begin:g} s, {before}")
         if not 0 <= begin <= end + SLACK or end > frame_shift * LAST_FRAME:
-            raise ValueError(f"expected times of frames, but {where} begins at {begin:g} s and ends at {end:g} s")
+            raise ValueError(f"times are out of range: {where} begins at {begin:g} s and ends at {end:g} s")
         num_overlaps += begin < last_end - SLACK
         last_begin, last_end = begin, max(last_end, end)
         begins.append(max(round(begin / frame_shift), ends[-1] if ends else 0))

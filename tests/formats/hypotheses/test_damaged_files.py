@@ -95,7 +95,7 @@ def test_a_segment_that_begins_before_the_one_before_it_is_an_error(tmp_path):
     ]
     keys, errors = refused(tmp_path, {"segments": segments})
     assert keys == ["x-1", "x-3"]
-    assert errors == [", key 'x-2': times run backwards: 'segments[1]' begins at 2 s, but the previous one at 5 s"]
+    assert errors == [", key 'x-2': times run backwards: 'segments[1]' begins at 2 s, before the previous one (5 s)"]
 
 
 def test_a_bad_utterance_does_not_cost_the_others(tmp_path):
@@ -110,7 +110,7 @@ def test_alternatives_without_scores_are_refused(tmp_path):
     document = {"results": [{"alternatives": [{"transcript": "a", "confidence": 0.5}, {"transcript": "b"}]}]}
     keys, errors = refused(tmp_path, document, "google")
     assert keys == []
-    assert "is one of 2 alternatives and has no confidence; specify the logarithm of its probability" in errors[0]
+    assert "is one of 2 alternatives, but has no confidence; specify the logarithm of its probability" in errors[0]
     assert "--from google:missing_score=" in errors[0]
     assert refused(tmp_path, document, "google:missing_score=-3") == (["x"], [])
 
