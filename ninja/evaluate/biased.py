@@ -32,8 +32,8 @@ class BiasingList:
 class BiasedRate(Counts):
     """Word errors on rare words and on other words. Rates can be added, as in ``sum(rates, BiasedRate())``.
 
-    Each of the three rates counts all sentences. The sentence errors of a rate are the sentences with at least one of
-    its word errors.
+    Each of the three rates counts all sentences. The sentence errors of a rate are the sentences with at least one
+    word error that this rate counts.
     """
 
     overall: ErrorRate = field(default_factory=ErrorRate)
@@ -69,7 +69,7 @@ def score_biased(
     keys = scored_keys(references, hypotheses, mode)
     if unlisted := [key for key in keys if key not in lists]:
         raise FormatError(
-            f"no biasing list for {len(unlisted)} of {counted(len(keys), 'reference')}; add an empty one for "
+            f"no biasing list for {len(unlisted)} of {counted(len(keys), 'reference')}; add an empty list for "
             "utterances without rare words",
             key=unlisted[0],
         )

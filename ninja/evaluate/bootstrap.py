@@ -92,7 +92,7 @@ def bootstrap(
             exchanged instead of utterances, because the errors of a speaker are not independent.
 
     Raises:
-        FormatError: ``score`` raises it, the references contain no word, or an utterance has no speaker.
+        FormatError: The references contain no word, or an utterance has no speaker; see also ``score``.
         OptionError: ``replications`` is below 1, ``seed`` is below 0, or ``mode`` is unknown.
 
     Source: Bisani and Ney, 2004, "Bootstrap estimates for confidence intervals in ASR performance evaluation"; Kaldi,
@@ -129,12 +129,12 @@ def sum_by_speaker(counts: Sequence[Counts], keys: Sequence[str], speakers: Mapp
     """Sum the counts of the utterances of each speaker.
 
     Args:
-        counts: Counts of each utterance, int64 [num_utterances] each.
+        counts: Arrays with one count per utterance, int64 [num_utterances].
         keys: Utterance ids.
         speakers: Speaker of each utterance, by utterance id.
 
     Returns:
-        Counts of each speaker, int64 [num_speakers] each; speakers are in the order of their first utterances.
+        Arrays with one count per speaker, int64 [num_speakers], in the order of the speakers' first utterances.
 
     Raises:
         FormatError: An utterance has no speaker.

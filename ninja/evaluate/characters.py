@@ -61,7 +61,7 @@ def score_characters(
         normalizer: Normalizer applied before characters are compared; see ``score``.
 
     Raises:
-        NinjaError: ``score`` would raise it.
+        NinjaError: See ``score``.
 
     Source: jiwer, ``process_characters`` and its ``cer_default``; Kaldi, util/edit-distance-inl.h, for ties.
     """

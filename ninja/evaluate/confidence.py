@@ -22,7 +22,7 @@ Doubles = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class ReliabilityBin:
-    """Counts of the words with confidences in an interval."""
+    """Counts of the words whose confidences are in an interval."""
 
     num_words: int
     num_correct: int
@@ -56,14 +56,14 @@ class ConfidenceScores:
 def score_confidences(
     confidences: Sequence[float] | Doubles, is_correct: Sequence[bool] | npt.NDArray[np.bool_]
 ) -> ConfidenceScores:
-    """Measure how well the confidences of words predict which of them are correct.
+    """Measure how well word confidences predict which words are correct.
 
     The normalised cross entropy is (H_max + Σ log2 p) / H_max. The sum is over all words; p is the confidence of a
     correct word, or one minus the confidence of a wrong word; and H_max is the number of words times the entropy of the
     share of correct words. If all words are correct or all are wrong, the normalised cross entropy and the area under
     the ROC curve (AUC) are NaN. Confidences are clipped to 0.0001 … 0.9999 for the cross entropy only. The
     expected calibration error is the mean absolute difference between the mean confidence and the share of correct
-    words over 10 bins of equal width, weighted by their numbers of words.
+    words over 10 bins of equal width, weighted by the number of words in each bin.
 
     Args:
         confidences: Confidences in [0, 1].
@@ -138,7 +138,7 @@ def label_words(
         normalizer: Normalizer applied before words are compared; see ``score``.
 
     Raises:
-        FormatError: ``score`` would raise it, or no word of the scored utterances has a confidence.
+        FormatError: No word of the scored utterances has a confidence; see also ``score``.
     """
     normalizer = make_normalizer(normalizer)
     lexical: dict[str, list[str]] = {}

@@ -153,7 +153,7 @@ def _operation(pair: tuple[str | None, str | None]) -> str:
 
 
 def _cells(key: str, alignment: Alignment, special: str, separator: str | None = None) -> list[tuple[str, str]]:
-    """Replace missing words by `special`; raise FormatError if a word equals `special` or `separator`."""
+    """Replace missing words with `special`; raise FormatError if a word equals `special` or `separator`."""
     for pair in alignment.pairs:
         for word in pair:
             if word is not None and word in (special, separator):

@@ -58,8 +58,8 @@ def score_entities(
             sentence are ignored.
 
     Raises:
-        FormatError: An entity of ``truth`` is not in its reference, no utterance of ``truth`` has a reference, or
-            ``ninja.evaluate.score`` raises it for the transcripts.
+        FormatError: An entity of ``truth`` is not in its reference, or no utterance of ``truth`` has a reference; see
+            also ``ninja.evaluate.score``.
     """
     keys = scored_keys(references, hypotheses, mode)
     if before is not None:
@@ -224,7 +224,7 @@ def _insertions(
 
 
 def _assign(texts: Sequence[str], aligned: Sequence[str], available: Mapping[str, int]) -> list[bool]:
-    """Assign the available occurrences of each text to equal texts, first to texts aligned with an equal text."""
+    """Assign available occurrences to equal texts, beginning with the texts that are aligned with an equal text."""
     remaining = dict(available)
     is_assigned = [False] * len(texts)
     for i in sorted(range(len(texts)), key=lambda i: aligned[i] != texts[i]):

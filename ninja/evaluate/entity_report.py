@@ -103,7 +103,7 @@ class EntityReport:
         }
 
     def vocabulary(self, inside: bool) -> EntityRate:
-        """Count entities with all words in the symbol table (`inside`), or all other entities; 0 without a table."""
+        """Return the counts of entities with all words in the symbol table (`inside`), or of all other entities."""
         return _rate(finding for finding in self._findings if finding.in_vocabulary is inside)
 
     @property

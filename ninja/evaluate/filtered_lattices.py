@@ -37,7 +37,7 @@ class LatticeFilter:
 
         Raises:
             OptionError: The filter depends on the context.
-            NinjaError: ``WordFilter.lines`` raises it.
+            NinjaError: See ``WordFilter.lines``.
         """
         if self.filter.script is None:
             return
@@ -69,9 +69,9 @@ class LatticeFilter:
 
 
 def relabel(lattice: Lattice, mapping: Mapping[int, Sequence[int]]) -> Lattice:
-    """Replace each word of a lattice by any number of words.
+    """Replace each word of a lattice with any number of words.
 
-    If a word is replaced by several words, its arc becomes a chain of arcs, of which the first has the costs. The
+    If a word is replaced by several words, its arc becomes a chain of arcs, the first of which has the costs. The
     result has neither alignments nor times.
     """
     if all(len(words) < 2 for words in mapping.values()):

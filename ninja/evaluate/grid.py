@@ -81,7 +81,7 @@ def score_grid(
         normalizer: Normalizer applied before words are compared; see ``score``.
 
     Raises:
-        NinjaError: ``score`` would raise it.
+        NinjaError: See ``score``.
         OptionError: There are no scales.
     """
     absent = count_absent(references, hypotheses)

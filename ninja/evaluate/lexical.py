@@ -18,10 +18,10 @@ def lexical_texts(texts: Mapping[str, Text], normalizer: NormalizerName) -> dict
 
     Args:
         texts: Written words by utterance id.
-        normalizer: Name of a normalizer, see ``ninja.lattice.text.make_normalizer``; ``none`` keeps the words.
+        normalizer: Name of a normalizer (see ``ninja.lattice.text.make_normalizer``); ``none`` keeps the words.
 
     Raises:
-        NinjaError: ``make_normalizer`` raises it.
+        NinjaError: See ``make_normalizer``.
     """
     normalizer = make_normalizer(normalizer)
     if normalizer.is_identity:
@@ -34,7 +34,7 @@ def lexical_references(references: Mapping[str, Text], normalizer: NormalizerNam
 
     Raises:
         FormatError: The references have words, but none of them has a lexical form.
-        NinjaError: ``lexical_texts`` raises it.
+        NinjaError: See ``lexical_texts``.
     """
     normalizer = make_normalizer(normalizer)
     lexical = lexical_texts(references, normalizer)

@@ -1,4 +1,4 @@
-"""Paired comparison of two systems: difference of word error rates, its interval, and the words needed to show it."""
+"""Paired comparison of two systems: difference of word error rates, its interval, and the test set size it needs."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class Numbered:
         return np.array(lattice.words.ids(self.words[lattice.key]), np.int32)
 
     def unknown_in(self, keys: Iterable[str]) -> Counter[str]:
-        """Count the words without an id in some of the utterances."""
+        """Count the words without an id in the references of the given utterances."""
         return Counter(word for key in keys for word in self.unknown.get(key, ()))
 
 
@@ -102,7 +102,7 @@ def lexical_ids(reference: Sequence[str], forms: LexicalTable, oov: int = NEVER)
 
 
 def _with_oov(numbers: Sequence[int], missing: Collection[int], forms: LexicalTable, oov: int) -> npt.NDArray[np.int32]:
-    """Replace missing words by the lexical form of `oov`, and return the ids."""
+    """Replace missing words with the lexical form of `oov`, and return the ids."""
     if missing and oov != NEVER:
         other = forms.form(oov)
         numbers = [part for number in numbers for part in (other if number in missing else [number])]

@@ -24,7 +24,7 @@ def read_transcripts(
     """Read transcripts in Kaldi's format (``read_text``), or in STM format, for which `segments` are needed.
 
     Raises:
-        FormatError: ``read_text`` or ``read_stm`` raises it.
+        FormatError: See ``read_text`` and ``read_stm``.
         OptionError: The file is in STM format, and there are no segments.
     """
     return transcripts_of(list(read_fields(path)), path, segments)

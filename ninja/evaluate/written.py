@@ -93,7 +93,7 @@ def score_written(
         normalizer: Normalizer that determines the lexical forms; see ``score``.
 
     Raises:
-        NinjaError: ``score`` would raise it.
+        NinjaError: See ``score``.
 
     Source: Meister et al. 2023, "LibriSpeech-PC", arXiv:2310.02943; NeMo, collections/common/metrics/punct_er.py.
     """
@@ -204,7 +204,7 @@ def _compare(reference: str, hypothesis: str) -> WrittenRate:
 
 @lru_cache(maxsize=1 << 16)
 def _parts(text: str) -> tuple[str, str, str]:
-    """Return the letters and digits of a text, its punctuation, and the punctuation with ``w`` for each word."""
+    """Return the letters and digits of a text, its punctuation, and the text with ``w`` in place of each word."""
     text = unicodedata.normalize("NFKC", text.translate(APOSTROPHES))
     kinds = [unicodedata.category(char) for char in text]
     letters, marks, shape = "", "", ""

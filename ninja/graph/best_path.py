@@ -26,7 +26,7 @@ def best_path(lattices: Lattice | Batch, scales: Scales = Scales()) -> Path | Ba
 
     Args:
         lattices: A lattice or a batch. In a batch, a lattice without a path is moved to `faults`.
-        scales: Weights of the total cost.
+        scales: Scales that define the total cost.
 
     Returns:
         The path, or for a batch, a batch of linear lattices as returned by `path_lattice`.

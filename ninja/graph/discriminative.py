@@ -1,4 +1,4 @@
-"""Lattice statistics for discriminative training: boosting, posteriors and expected accuracies of frames."""
+"""Lattice statistics for discriminative training: boosting, frame posteriors and expected frame accuracies."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def accuracy_posteriors(
         alignment: Transition id of each frame of the reference, int32 [num_frames].
         model: The transition model.
         criterion: A frame is correct if it has the phone ("mpfe") or the density ("smbr") of the reference.
-        scales: Weights of the total cost.
+        scales: Scales that define the total cost.
         silence_phones: Phones whose frames are never correct.
         one_silence_class: Treat silence phones as one class: any silence phone is correct where the reference has one.
 
@@ -200,7 +200,7 @@ def _times_of_reference(lattice: Lattice, alignment: Ints) -> Ints:
 
 
 def _owners_and_frames(begin: npt.NDArray[np.int64], start: Any) -> tuple[npt.NDArray[np.int64], Any]:
-    """Return the arc or final state and the frame of each label; ``start`` contains the frames where they begin."""
+    """Return the arc (or final state) and the frame of each label; ``start`` contains the first frames of arcs."""
     owner = owners(begin)
     return owner, start[owner].astype(np.int64) + np.arange(owner.size) - begin[owner]
 

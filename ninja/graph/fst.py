@@ -39,7 +39,7 @@ def to_fst(
         read_compact: Convert to an acceptor of words; otherwise to a transducer from labels to words.
         project_input: Without ``read_compact``, use the labels on both sides.
         project_output: Without ``read_compact`` and ``project_input``, use the words on both sides.
-        input_label: Without ``read_compact``, replacement of each label on the input side, int32 [largest label + 1].
+        input_label: Without ``read_compact``, replacement for each label on the input side, int32 [largest label + 1].
 
     Raises:
         OptionError: A scale is not finite.
@@ -198,7 +198,7 @@ def _set_final(fst: _Rows, state: int, cost: float, num_out: list[int]) -> None:
 
 
 def _connect(fst: _Rows) -> _Rows:
-    """Remove states that are on no path from the start to a final state; the others keep their order."""
+    """Remove states that are on no path from the start to a final state; other states keep their order."""
     reached = [True] + [False] * (len(fst.arcs) - 1)
     for state, arcs in enumerate(fst.arcs):  # arcs lead to later states
         for arc in arcs:

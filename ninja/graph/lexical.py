@@ -1,4 +1,4 @@
-"""Lattices of lexical words, on which words are compared, and their mapping back to written words."""
+"""Lattices of lexical words, for comparing words, and the mapping from them back to written words."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ninja.lattice.text import LexicalTable
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LexicalLattice:
-    """A lattice of lexical words, and the mapping of its arcs and states to those in the written lattice."""
+    """A lattice of lexical words, and the correspondence of its arcs and states with the written lattice."""
 
     lattice: Lattice
     source_arc: npt.NDArray[np.int64]  # [num_arcs], written arc from which each arc was created
@@ -23,7 +23,7 @@ class LexicalLattice:
     state: npt.NDArray[np.int64]  # state of this lattice for each state of the written lattice
 
     def written_arcs(self, arcs: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
-        """Return the written arcs from which a sequence of arcs was created, without repetitions."""
+        """Return the arcs of the written lattice for a sequence of arcs, without repetitions."""
         written: npt.NDArray[np.int64] = self.source_arc[arcs[self.is_first[arcs]]]
         return written
 

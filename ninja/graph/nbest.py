@@ -29,13 +29,12 @@ def nbest(
     """Find the n best distinct word sequences exactly, with the best path of each sequence.
 
     The search determinizes the lattice on the fly, so the lattice may contain epsilons and several paths with the same
-    words.
-    The order of sequences of equal cost is undefined.
+    words. The order of sequences with equal cost is undefined.
 
     Args:
         lattices: A lattice or a batch. In a batch, a lattice without a path is moved to `faults`.
         n: Maximum number of word sequences, at least 1.
-        scales: Weights of the total cost.
+        scales: Scales that define the total cost.
         forms: Lexical forms of the words: only the best of the paths with the same lexical words is kept, and a word
             penalty counts lexical words.  [default: words are compared unchanged]
 
@@ -70,7 +69,7 @@ def lattice_nbest(
     Args:
         lattice: Any lattice.
         n: Maximum number of word sequences, at least 1.
-        scales: Weights of the total cost.
+        scales: Scales that define the total cost.
         words: Symbol table. If there is none, words are ids.  [default: the table of the lattice]
         forms: Lexical forms; see ``nbest``.
 

@@ -1,4 +1,4 @@
-"""The path of a lattice with the fewest word errors."""
+"""The path through a lattice with the fewest word errors."""
 
 from __future__ import annotations
 

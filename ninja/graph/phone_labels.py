@@ -21,7 +21,7 @@ def state_level(lattice: Lattice) -> Lattice:
     The first arc of a chain has the word and the costs.
 
     Returns:
-        A lattice of kind "raw" without labels on final states; the argument itself if it already has this form.
+        A lattice of kind "raw" without labels on final states; the argument itself if it already is such a lattice.
     """
     length, final_length = np.diff(lattice.ali_begin), np.diff(lattice.final_ali_begin)
     final_length = np.where(lattice.is_final, final_length, 0)
@@ -123,7 +123,7 @@ def _renumber(lattice: Lattice, links: Ints) -> tuple[Ints, Ints]:
 
 
 def _chains(src: Ints, first_link: Ints, links: Ints, dst: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-    """Return the source, destination, chain and position in the chain of each arc of chains with new inner states."""
+    """Return source, destination, chain number and position in the chain for each arc of chains with new states."""
     begin = offsets(links + 1)
     chain = owners(begin)
     offset = np.arange(chain.size) - begin[chain]

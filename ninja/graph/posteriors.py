@@ -50,12 +50,12 @@ class ProbableArcs(NamedTuple):
 
 
 def probable_arcs(batch: Batch, least: float, scales: Scales = Scales(), *, labels: bool = False) -> ProbableArcs:
-    """Find the arcs whose posterior is at least a threshold in each lattice of a batch; arcs keep their order.
+    """In each lattice of a batch, find the arcs with a posterior of at least `least`; arcs keep their order.
 
     Args:
         batch: Lattices with times.
-        least: Smallest posterior of an arc that is returned.
-        scales: Weights of the total cost.
+        least: Minimum posterior of the returned arcs.
+        scales: Scales that define the total cost.
         labels: Also return the alignment labels of the arcs.
 
     Raises:

@@ -34,7 +34,7 @@ def prune(
     Args:
         lattices: A lattice or a batch. In a batch, a lattice without a path is moved to `faults`.
         beam: Largest difference in total cost from the best path, 0 or more.
-        scales: Weights of the total cost.
+        scales: Scales that define the total cost.
         return_arc_map: Also return the old index of each new arc.
 
     Returns:

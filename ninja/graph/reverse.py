@@ -99,7 +99,7 @@ def _num_initial(lattice: Lattice, num_labels: Array) -> int:
 
 
 def _reversed_labels(pool: Array, begin: Array, end: Array) -> tuple[Array, Array]:
-    """Return the offsets and labels of ranges of the pool, each in reverse order."""
+    """Return the offsets and labels of ranges of the pool, with the labels of each range reversed."""
     length = end - begin
     new_begin = offsets(length)
     within = np.arange(new_begin[-1]) - np.repeat(new_begin[:-1], length)

@@ -1,4 +1,4 @@
-"""Join the lattices of overlapping windows of a recording into one lattice."""
+"""Joining of the lattices of overlapping windows of a recording."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Doubles = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Seam:
-    """Seam between two windows, at which the lattice changes from one window to the next."""
+    """A seam: the frame at which the joined lattice changes from one window to the next."""
 
     frame: int  # counted from the start of the first window
     probability: float  # that both windows have a word boundary there
@@ -210,7 +210,7 @@ def join_windows(
         begins: Start of each window in the recording, in seconds; times of the result are counted from the first start.
         key: Key of the result.
         frame_shift: Seconds per frame, > 0.
-        scales: Scales of the costs, with which posteriors are computed.
+        scales: Scales of the costs from which posteriors are computed.
 
     Raises:
         LatticeError: A window has no times or no complete path, windows do not overlap or are not in order, or two

@@ -91,7 +91,7 @@ def combine(
         lattices: One lattice per system, or None for a system without a lattice; the weight of that system is then
             missing from the total probability.
         weights: Weight of each system, > 0; normalised to sum to 1.  [default: equal weights]
-        scales: Weights of the total cost, which are applied to the costs of the result.
+        scales: Scales that define the total cost, which are applied to the costs of the result.
         exponents: Raise the path probabilities of system k to the power ``weights[k]`` and normalise each lattice to 1,
             instead of multiplying by the weight.
 

@@ -112,7 +112,7 @@ def stitch(
     Args:
         lattices: ``(key, lattice)`` pairs; the windows of a recording are consecutive and in chronological order.
         windows: Rule that determines the recording and the start of a window.  [default: the times in the key]
-        scales: Scales of the costs, with which posteriors are computed.
+        scales: Scales of the costs from which posteriors are computed.
         frame_shift: Seconds per frame.  [default: the lattices' frame shift, else 0.01]
         log: Log for notes about uncertain seams, and for failures if its ``on_error`` is set; otherwise the first
             failure is raised.
@@ -190,7 +190,7 @@ class _Recording:
         if unsure:
             places = ", ".join(f"{seam.frame * self._frame_shift:.2f} s" for seam in unsure[:5])
             log.note(
-                f"{self.name}: at {counted(len(unsure), 'seam')} of {len(result.seams)}, the windows probably have no "
+                f"{self.name}: at {len(unsure)} of {counted(len(result.seams), 'seam')}, the windows probably have no "
                 f"word boundary in common ({places}{', …' if len(unsure) > 5 else ''})"
             )
         yield self.name, result.lattice

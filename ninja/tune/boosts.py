@@ -54,7 +54,7 @@ class ContextSettings:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Error rates of both development sets with the same settings."""
+    """Error rates on both development sets with the same settings."""
 
     contextual_wer: float  # percent
     general_wer: float  # percent
@@ -64,7 +64,7 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A point on the trade-off curve of the two error rates."""
+    """A point on the trade-off curve between the two error rates."""
 
     keyword_boost: float
     figures: Figures
@@ -115,8 +115,8 @@ def tune_context(
 ) -> TunedContext:
     """Choose boosts, the weight of a class model, the acoustic scale and the word penalty.
 
-    First, without entities, the class weight, scale and penalty with the fewest word errors in both sets together are
-    determined. Then, with entities, the settings with the fewest errors in the contextual set are chosen. Their general
+    First, without entities, the class weight, scale and penalty are chosen for the fewest word errors in both sets
+    together. Then, with entities, the settings with the fewest errors in the contextual set are chosen. Their general
     WER must not exceed any of three values by more than the allowed rise: the WER without context, the WER of the best
     settings without entities, and the WER of the chosen settings without entities. Ties are broken by general errors,
     then by the smaller boost or the middle of a range of ties. Lattices are not pruned, and the result is
@@ -132,20 +132,21 @@ def tune_context(
         old_lm: Language model of the first pass, as in `Tracker`.
         acoustic_scale: Initial factor of acoustic costs, above 0. Factors from half to twice this value are tried.
         word_penalty: Initial cost of each word.
-        max_general_rise: Allowed rise of general WER, percent absolute, ≥ 0.
+        max_general_rise: Allowed rise of general WER in percent absolute, ≥ 0.
         margin: Safety margin in nats, ≥ 0: general WER must stay within the allowed rise even if the keyword boost is
             larger by the margin.
         fixed: Names of the fields of ``Setting`` that keep their initial values.
-        speakers: Speaker of each utterance of the contextual set, by key; without it, intervals are by utterance.
+        speakers: Speaker of each utterance of the contextual set, by key. If specified, intervals are by speaker
+            instead of by utterance.
         min_words: Number of reference words of the contextual set below which the initial settings are kept, if they
             do not raise general WER too far.  [default: 500]
         log: Log for the errors of lattices; lattices with errors are ignored. Without ``log.on_error``, the first error
             is raised.
 
     Raises:
-        OptionError: A scale or the allowed rise is out of range, a set has no phrases, or `Tracker` raises it.
+        OptionError: A scale or the allowed rise is out of range, or a set has no phrases; see also `Tracker`.
         FormatError: No lattice of a set has a reference.
-        NinjaError: `add_context` raises it, and ``log.on_error`` is not set.
+        NinjaError: `add_context` fails, and ``log.on_error`` is not set.
     """
     Scales(acoustic_scale, word_penalty=word_penalty)  # checks them
     check_range("acoustic_scale", acoustic_scale, above=0)
@@ -292,7 +293,7 @@ class _With(_Search):
         self._general_reference = min(general_before, trials.errors_without([reference])[0][1])
 
     def most(self, setting: Setting) -> int:
-        """Return the allowed number of general errors of a setting."""
+        """Return the maximum number of general errors allowed for a setting."""
         return min(self._general_reference, self.trials.errors(setting).general_without) + self.allowed
 
     def excess(self, setting: Setting) -> int:
@@ -324,7 +325,7 @@ def _warnings(
         yield f"no settings keep general WER safely at or below {limit}; the best settings have {general.wer:.2f}"
     elif contextual.errors >= without[0].overall.errors:
         helping = [boost for boost, reports in curve.items() if reports[0].overall.errors < without[0].overall.errors]
-        why = "do the lattices contain the phrases? Missing phrases must be added first, see augment"
+        why = "do the lattices contain the phrases? Missing phrases must be added first; see augment"
         if helping:
             which = f"all values of keyword_boost that would lower it ({min(helping):g} and above)"
             why = f"{which} raise general WER above {limit}, or close to it"

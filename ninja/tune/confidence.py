@@ -122,15 +122,15 @@ def tune_confidence(
     Args:
         lattices: A development set. Lattices without a reference are ignored.
         references: Reference words by key.
-        scales: Weights of the total cost, for decoding and for the posteriors.
-        method: Type of the map.
+        scales: Scales that define the total cost, for decoding and for the posteriors.
+        method: Type of calibration map.
         surprise: Function that scores sentences with a language model; see ``ninja.lm.surprise.WordSurprise``.
         lm: Name of this language model, which is stored in the result.
         unboosted: Function that returns the lattice of an utterance before words were boosted, given its key.
         speakers: Speaker of each utterance. With at least 5 speakers, cross-validation folds consist of whole speakers,
             and words of speakers with many words have smaller weights in the logistic map.  [default: folds consist of
             utterances]
-        forms: Lexical forms, by which words are compared.
+        forms: Lexical forms for comparing words.
         log: Log for the errors of lattices; lattices with errors are then ignored.
 
     Raises:
@@ -221,7 +221,7 @@ def _tolerant(batch: Batch, function: Callable[[Batch], list[WordFeatures]], log
 
 
 def _fit_monotone(words: _Words, scales: Scales, lm: str | None) -> tuple[ConfidenceModel, Doubles]:
-    """Fit a monotone map; return it and cross-validated confidences."""
+    """Fit a monotone map; also return cross-validated confidences."""
     posterior = words.posterior
     confidences = np.zeros(len(posterior))
     for is_held_out in _folds(words.fold):
@@ -232,7 +232,7 @@ def _fit_monotone(words: _Words, scales: Scales, lm: str | None) -> tuple[Confid
 
 
 def _fit_logistic(words: _Words, scales: Scales, lm: str | None) -> tuple[ConfidenceModel, Doubles]:
-    """Fit a logistic map with cross-validated penalties; return it and cross-validated confidences."""
+    """Fit a logistic map with cross-validated penalties; also return cross-validated confidences."""
     names = words.names()
     table = np.concatenate([part.table(names) for part in words.features])
     texts, weight = words.texts, words.weight

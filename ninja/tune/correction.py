@@ -49,8 +49,8 @@ def tune_correction(
     """Choose the lowest threshold that bounds the rate of false corrections.
 
     This threshold allows the most corrections. *Utterances without phrases* are utterances whose references contain no
-    phrase from their lists. The rate of false corrections is the fraction of utterances without phrases that are
-    changed in a future set of the same size; see `choose_threshold`.
+    phrase from their lists. A correction of such an utterance is false. The rate of false corrections is the fraction
+    of these utterances that are changed; the bound is for a future set of the same size. See `choose_threshold`.
 
     Args:
         lattices: Hypotheses of a development set.
@@ -150,7 +150,7 @@ def compare_lists(
             side[key] = normalizer.words(apply_changes(utterance.words, utterance.changes))
     if not texts[0]:
         raise OptionError(
-            "no utterance of the development set has a reference and was corrected; compare the utterance ids"
+            "no processed utterance of the development set has a reference; check that the utterance ids match"
         )
     spoken = {key: normalizer.words(references[key]) for key in texts[0]}
     first, second = (score(spoken, side) for side in texts)

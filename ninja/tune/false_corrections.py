@@ -18,7 +18,7 @@ THRESHOLDS = tuple(round(1 - number / 100, 2) for number in range(1, 100))  # st
 
 @dataclass(frozen=True, slots=True)
 class BoundedRate:
-    """The number of false corrections at a threshold, and an upper bound of their rate."""
+    """The number of false corrections at a threshold, and an upper bound on their rate."""
 
     threshold: float
     changed: int  # utterances without phrases that are changed
@@ -130,7 +130,7 @@ def binomial_tail(count: int, trials: int, rate: float) -> float:
 
 
 def upper_bound(count: int, trials: int, num_future: int | None, confidence: float = CONFIDENCE) -> float:
-    """Return the upper bound of the rate of a future set; for an infinite set, the bound of Clopper and Pearson."""
+    """Return the upper bound on the rate of a future set; for an infinite set, the bound of Clopper and Pearson."""
     if num_future is not None:
         changed = 0
         while exceedance_tail(count, trials, changed + 1, num_future) > 1 - confidence:

@@ -73,7 +73,7 @@ class Features:
         return 100.0 * int(errors.sum()) / max(int(self.reference_words.sum()), 1)
 
     def united(self, earlier: Features) -> Features:
-        """Return these sentences, and the other sentences that were found by an earlier rescoring of the lattices."""
+        """Return these sentences, and any other sentences from an earlier rescoring of the same lattices."""
         number = {key: place for place, key in enumerate(self.keys)}
         texts = [_sentence_texts(part) for part in (self, earlier)]
         known = set(zip(self.lattice.tolist(), texts[0], strict=True))
@@ -116,7 +116,7 @@ def _sentence_texts(sentences: Features) -> list[bytes]:
 
 
 def _places(sizes: Int64s, items: Int64s) -> Int64s:
-    """Return the indices of the parts of some items in a concatenation, in which item i has ``sizes[i]`` parts."""
+    """Return the indices of the parts of selected items in a concatenation where item i has ``sizes[i]`` parts."""
     begin = np.concatenate([[0], np.cumsum(sizes)])
     chosen = sizes[items]
     shift = begin[items] - np.concatenate([[0], np.cumsum(chosen)])[:-1]
@@ -191,7 +191,7 @@ def _scores(
     old_lm: LanguageModel | Mixture | None,
     options: RescoreOptions,
 ) -> tuple[Int64s, Floats, Floats | None]:
-    """Return the first tokens of sentences, the scores of the models, [models, tokens], and of the old model, [tokens].
+    """Return first tokens of sentences, scores of the models, [models, tokens], and scores of the old model, [tokens].
 
     The scores of a single model, or their differences from the scores of the old model, are summed over sentences.
     """
@@ -268,7 +268,7 @@ def _sentences_of(
 def _scored(
     sentences: Sequence[_Sentences], models: Sequence[LanguageModel | Mixture], options: RescoreOptions
 ) -> Iterator[tuple[Int64s, Floats]]:
-    """Score batches of lattices by every model; yield the tokens of each sentence, and scores, [models, tokens]."""
+    """Score batches of lattices with every model; yield the tokens of each sentence, and scores, [models, tokens]."""
     bound: SymbolTable | None = None
     maps: list[WordMap] = []
     for batch in _batches(sentences):

@@ -78,9 +78,10 @@ def tune_first_pass(
             ignored.
         references: Reference words by key.
         start: The initial scales; the LM scale is kept.
-        speakers: Speaker of each utterance, by key; without it, intervals and cross-validation are by utterance.
+        speakers: Speaker of each utterance, by key. If specified, intervals and cross-validation are by speaker instead
+            of by utterance.
         min_words: Number of reference words below which the initial scales are kept.
-        forms: Lexical forms, by which words are compared.
+        forms: Lexical forms for comparing words.
         log: Log for lattices without a path; these lattices are then ignored.
 
     Raises:

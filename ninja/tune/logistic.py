@@ -140,7 +140,7 @@ def fit_isotonic(values: Doubles, is_correct: npt.NDArray[np.bool_], least: int)
     Args:
         values: Values of the words, in [0, 1].
         is_correct: Target of each word.
-        least: Minimum number of words of a block, ≥ 1.
+        least: Minimum number of words in a block, ≥ 1.
 
     Returns:
         Values and probabilities of the points, both strictly increasing.

@@ -116,7 +116,7 @@ def tune_pointer(
 
     Raises:
         FormatError: No lattice of a set has a reference, or an utterance has no speaker.
-        NinjaError: `Rescorer` raises it.
+        NinjaError: See `Rescorer`.
     """
 
     def trial(prior: float, weight: float) -> tuple[PointerTrial, Count, Count, tuple[str, ...]]:

@@ -161,7 +161,7 @@ class Trials:
         return [self._errors_of(utterance, ids) for utterance, (ids,) in decoded]
 
     def without_context(self, part: LoadedSet, setting: Setting) -> Words:
-        """Return the words recognised without entities and class model."""
+        """Return the words recognised without entities or a class model."""
         best = ((utterance.key, best_path(utterance.lattice, setting.scales)) for utterance in part.utterances)
         return {key: self.words.spell(path.words) for key, path in best}
 

@@ -120,7 +120,8 @@ def tune_weights(
         options: Options of the rescoring, with the initial weights.
         old_lm: The language model of the first pass, as in ``rescore``.
         num_best: Number of sentences per lattice, ≥ 1.
-        speakers: Speaker of each utterance, by key; without it, intervals and cross-validation are by utterance.
+        speakers: Speaker of each utterance, by key. If specified, intervals and cross-validation are by speaker instead
+            of by utterance.
         carry_over: Recordings of the utterances, as in ``rescore``, for a single model. Where the LM weight is below
             0.05, the model scores the sentences without a history.
         min_words: Number of reference words below which the initial weights are kept.
@@ -129,7 +130,7 @@ def tune_weights(
     Raises:
         OptionError: ``num_best`` is below 1, or ``carry_over`` is specified for a mixture.
         FormatError: No lattice has a reference, or an utterance has no speaker.
-        NinjaError: ``rescore`` raises it.
+        NinjaError: See ``rescore``.
     """
     if num_best < 1:
         raise OptionError(f"num_best is {num_best}, but must be 1 or more")

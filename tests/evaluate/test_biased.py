@@ -133,7 +133,7 @@ def test_utterances_without_a_partner_are_counted_as_in_plain_scoring(tmp_path: 
 
 
 def test_a_reference_without_a_list_is_refused() -> None:
-    with pytest.raises(FormatError, match=r"key 'u2': no biasing list for 1 of 2 references; add an empty one for"):
+    with pytest.raises(FormatError, match=r"key 'u2': no biasing list for 1 of 2 references; add an empty list for"):
         score_biased({"u1": ["a"], "u2": []}, {"u1": [], "u2": []}, {"u1": BiasingList(frozenset())})
 
 

@@ -192,7 +192,7 @@ def test_the_symbols_are_an_option_of_writing(tmp_path: Path) -> None:
     assert lattice.words == WORDS
     with (
         ninja.write(str(tmp_path / "other.fst"), to="openfst:symbols=true") as output,
-        pytest.raises(SymbolError, match=r"key 'utt': symbols=true requires the symbol table of the words; set it"),
+        pytest.raises(SymbolError, match=r"key 'utt': symbols=true requires a symbol table; set it"),
     ):
         output.write(read_fst(write_fst(named()), "utt"))
     with pytest.raises(SymbolError, match="word id 8 is not in the symbol table"):

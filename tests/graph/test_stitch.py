@@ -236,7 +236,7 @@ def test_uncertain_seams_and_late_begins_are_reported():
     assert (key, said(lattice)) == ("r", ["w2", "w3"])
     assert notes == [
         "r: times are counted from 0.10 s, where the first window begins",
-        "r: at 1 seam of 1, the windows probably have no word boundary in common (0.28 s)",
+        "r: at 1 of 1 seam, the windows probably have no word boundary in common (0.28 s)",
     ]
 
 

@@ -116,7 +116,7 @@ def test_where_each_boost_that_helps_does_harm_there_is_none() -> None:
     hopeless = ("call tom chen", ("call time chin", 0.0))
     assert tuned(near=hopeless, far=hopeless, max_general_rise=0.0).warnings[0] == (
         "entities do not lower contextual WER: do the lattices contain the phrases? Missing phrases must be added "
-        "first, see augment"
+        "first; see augment"
     )
 
 
@@ -333,7 +333,9 @@ def test_sets_that_show_nothing_are_refused() -> None:
         tune_context(contextual, replace(general, references={"x": ["tell"]}), TABLE)
     with pytest.raises(OptionError, match="no utterance of the general set has phrases; add phrases that do not occur"):
         tune_context(contextual, replace(general, entities=nobody), TABLE)
-    with pytest.raises(OptionError, match="no utterance of the contextual set has phrases; do the utterance ids"):
+    with pytest.raises(
+        OptionError, match="no utterance of the contextual set has phrases; check that the utterance ids match"
+    ):
         tune_context(replace(contextual, entities=Entities.from_dict({"utterances": {}})), general, TABLE)
 
 
