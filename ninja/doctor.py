@@ -98,7 +98,7 @@ def claims() -> list[Claim]:
 
 
 def _digest(path: str) -> str | None:
-    """Return the SHA-256 of a file as in installation records; None if the file cannot be read."""
+    """Return the SHA-256 of a file in the format of installation records; None if the file cannot be read."""
     try:
         content = Path(path).read_bytes()
     except OSError:

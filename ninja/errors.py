@@ -114,7 +114,7 @@ class TableError(SymbolError):
 
 
 class ModelError(NinjaError, ValueError):
-    """A language model file is of the wrong kind, damaged or inconsistent."""
+    """A language model file has the wrong type, or is damaged or inconsistent."""
 
 
 class VocabularyError(NinjaError, ValueError):

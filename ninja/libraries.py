@@ -77,7 +77,7 @@ def explained(error: ImportError, purpose: str = "", path: str | os.PathLike[str
     """Return an error with the name of the missing library and the command that installs it.
 
     Args:
-        error: The error of the import; it is returned unchanged if it is about a module of Ninja.
+        error: The error of the import; it is returned unchanged if it concerns a module of Ninja.
         purpose: Feature that requires the library, if known.
         path: File that is read or written.
     """

@@ -69,8 +69,8 @@ def from_fst(
 ) -> Lattice:
     """Convert an acyclic OpenFst FST to a lattice.
 
-    If the states are not sorted topologically, those that can be reached from the start are sorted. Arcs of infinite
-    weight, which no path can use, are dropped.
+    If the states are not sorted topologically, the reachable states are sorted. Arcs of infinite weight, which no path
+    can use, are dropped.
 
     Args:
         fst: FST of any of the three arc types; it is not changed.

@@ -284,7 +284,7 @@ CASES: dict[str, Callable[[], None]] = {
 
 
 def run() -> Iterator[tuple[str, str | None]]:
-    """Run all cases; yield the name of each and its error, or None if it passed."""
+    """Run all cases; yield the name of each case and its error, or None if it passed."""
     for name, case in CASES.items():
         try:
             case()

@@ -15,8 +15,8 @@ def sentence_confidence(lattice: Lattice, scales: Scales = Scales(), *, forms: L
 
     Args:
         lattice: Any lattice.
-        scales: Weights of the total cost.
-        forms: Lexical forms by which words are compared.  [default: words are compared unchanged]
+        scales: Scales that define the total cost.
+        forms: Lexical forms for comparing words.  [default: words are compared unchanged]
 
     Returns:
         A difference of natural-log costs, ≥ 0; +inf if there is only one word sequence.

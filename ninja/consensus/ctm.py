@@ -1,4 +1,4 @@
-"""CTM output for scoring tools, with one line per word that includes the time of the word."""
+"""CTM output for scoring tools: one line per word, with its time."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def path_ctm(
     """
     shift = check_frame_shift(frame_shift)
     if not 0 <= precision <= MAX_DIGITS:
-        raise OptionError(f"precision is {precision}, but must be 0 to {MAX_DIGITS}")
+        raise OptionError(f"precision is {precision}, but must be from 0 to {MAX_DIGITS}")
     lattice = to_compact(lattice)  # gives each arc all labels of its word
     next_states = np.arange(1, lattice.num_states)
     if not (

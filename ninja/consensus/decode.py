@@ -1,4 +1,4 @@
-"""Minimum-Bayes-risk decoding: the word sequence of least expected error, with confidences."""
+"""Minimum-Bayes-risk decoding: the word sequence with the least expected error, and confidences."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def mbr_decode(
     hypothesis: Words | Sequence[Words] | None = None,
     forms: LexicalTable | None = None,
 ) -> Consensus | list[Consensus]:
-    """Find the word sequence of least expected word error, with confidences, times and a confusion network.
+    """Find the word sequence with the least expected word error; return confidences, times and a confusion network.
 
     The best path minimises the expected sentence error; this sequence minimises the expected word error. Both depend on
     the probabilities of the lattice, and thus on the acoustic scale. The times are exact only if each arc has the
@@ -96,7 +96,7 @@ def mbr_decode(
 
     Args:
         lattices: A lattice or a batch. To decode lattices of several systems jointly, see ``ninja.graph.combine``.
-        scales: Weights of the total cost; smaller scales flatten the distribution.
+        scales: Scales that define the total cost; smaller scales flatten the distribution.
         decode_mbr: Search for the best sequence. Otherwise keep the words of the best path, or of `hypothesis`, and
             only build their network.
         print_silence: Keep bins in which no word is most probable, as words with id 0.

@@ -70,7 +70,7 @@ def lattice_mesh(
 
     Args:
         lattice: Any lattice.
-        scales: Weights of the total cost; smaller scales flatten the distribution.
+        scales: Scales that define the total cost; smaller scales flatten the distribution.
         frame_shift: Seconds per frame, > 0, of a lattice without a frame shift.
 
     Returns:

@@ -31,7 +31,7 @@ Find = Callable[[str], Lattice | None]  # key → lattice
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WordConfidences:
-    """Confidences of the words of a sequence, NaN for words without lexical words, such as a comma."""
+    """Confidences of the words in a sequence; NaN for words without lexical words, such as a comma."""
 
     confidences: Doubles  # [num_words]
     without_boosts: Doubles | None = None  # [num_words]; None if there is no lattice without boosts
@@ -45,7 +45,7 @@ class WordConfidenceEstimator:
         model: The calibration; without a calibration, confidences are posteriors.
         surprise: Function that scores sentences with the language model that the calibration uses; see
             ``ninja.lm.surprise.WordSurprise``.
-        unboosted: Function that returns the lattice without boosts of an utterance, given its key. Confidences without
+        unboosted: Function that returns the lattice of an utterance without boosts, given its key. Confidences without
             boosts are the confidences of the decoded words in this lattice.
     """
 
@@ -66,7 +66,8 @@ class WordConfidenceEstimator:
         Args:
             lattices: The lattices in which the words were decoded.
             words: Word ids for each lattice, such as the result of ``mbr_decode`` or the words of the best path.
-            scales: Weights of the total cost; a calibration replaces them with the scales for which it was fitted.
+            scales: Scales that define the total cost; a calibration replaces them with the scales for which it was
+                fitted.
             forms: Lexical forms; see ``mbr_decode``. The confidence of a word is the smallest confidence of its
                 lexical words.
 
@@ -144,7 +145,7 @@ def with_confidences(
         results: Results of ``mbr_decode`` for the lattices.
         lattices: The lattices.
         estimator: Estimator of the confidences.
-        scales: Weights of the total cost, which are passed to the estimator.
+        scales: Scales that define the total cost, which are passed to the estimator.
         forms: Lexical forms, which are passed to the estimator.
 
     Returns:

@@ -51,7 +51,7 @@ NAMES = (*ALWAYS, *OF_TIMES, *OF_LM, *OF_BOOSTS)
 
 @dataclass(frozen=True, slots=True)
 class Surprise:
-    """Scores of a sentence by a language model."""
+    """The scores that a language model assigns to a sentence."""
 
     logprob: Doubles  # [num_words + 1], natural-log probability of each word and of the end of the sentence
     is_unknown: npt.NDArray[np.bool_]  # [num_words]
@@ -118,8 +118,8 @@ def word_features(
     Args:
         lattices: The lattices.
         words: Lexical words for each lattice, such as the words decoded from the lattice.
-        scales: Weights of the total cost.
-        forms: Lexical forms, by which words are compared.
+        scales: Scales that define the total cost.
+        forms: Lexical forms for comparing words.
         only_posteriors: Compute only the posteriors at `scales`; `values` is empty.
 
     Returns:
@@ -166,7 +166,7 @@ def _ids(words: Sequence[str], lattice: Lattice) -> npt.NDArray[np.int32]:
 
 
 def surprise_features(surprise: Surprise) -> dict[str, Doubles]:
-    """Return the features of a sentence that a language model has scored, by name."""
+    """Return the features of the words of a scored sentence, by name."""
     cost = -surprise.logprob
     return {
         "surprise": cost[:-1],

@@ -20,7 +20,7 @@ Floats = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ArcForms:
-    """A batch in which words of some lattices are numbers of lexical words, and the written forms of their arcs."""
+    """A batch in which some lattices contain numbers of lexical words, and the written forms of their arcs."""
 
     table: LexicalTable
     changed: npt.NDArray[np.int64]  # indices of the lattices with lexical words
@@ -37,7 +37,7 @@ def arc_forms(lattices: Lattice | Batch, table: LexicalTable, *, all_changed: bo
     """Return lattices with lexical words, or None if no lattice requires them; see ``FormNumbers.lattices``.
 
     Args:
-        all_changed: Convert all lattices that contain words that differ from their lexical forms.
+        all_changed: Convert all lattices with words that differ from their lexical forms.
 
     Raises:
         SymbolError: A word id is not in the symbol table.

@@ -193,7 +193,7 @@ def combine(model: Floats, context: Floats, length: Ints, context_scale: float, 
 def _prefix_scores(
     ctc: CtcPrefixes, active: _Active, row: Ints, unit: Ints, ends: npt.NDArray[np.bool_]
 ) -> tuple[Floats, Floats]:
-    """Return the CTC scores of hypotheses after a unit or the end, and the states of hypotheses after a unit."""
+    """Return the CTC scores of hypotheses after adding a unit or the end, and the states after adding a unit."""
     assert active.prefix is not None
     utterance, state = active.utterance[row], active.prefix[row]
     last = np.array([units[-1] if units else -1 for units in active.units], np.int64)[row]
@@ -204,14 +204,14 @@ def _prefix_scores(
 
 
 def _interpolate(model: Floats, ctc: Floats, weight: float) -> Floats:
-    """Return weighted means of log-probabilities; a model of weight 0 is ignored, even for probability zero."""
+    """Return weighted means of log-probabilities; a model with weight 0 is ignored, even if its probability is zero."""
     parts = [(share, score) for share, score in ((weight, ctc), (1.0 - weight, model)) if share]
     mean: Floats = np.sum([share * score for share, score in parts], axis=0)
     return mean
 
 
 def _is_over(finished: Sequence[_Finished], length: int, options: BeamOptions) -> bool:
-    """Return whether the search of an utterance ends at a length, see `BeamOptions.end_lengths`."""
+    """Return whether the search of an utterance ends at a length; see `BeamOptions.end_lengths`."""
     best = max((score for score, *_ in finished), default=-np.inf)
     for one in range(length, length - options.end_lengths, -1):
         of_length = [score for score, units, *_ in finished if len(units) == one]

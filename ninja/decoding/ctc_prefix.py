@@ -51,7 +51,7 @@ class CtcPrefixes:
         return len(self._frames)
 
     def start(self) -> Floats:
-        """Return the state before the first unit of each utterance, see `extend`."""
+        """Return the state before the first unit of each utterance; see `extend`."""
         state = np.full((len(self), self._logprob.shape[1] + 1, 2), -np.inf)
         state[:, 0, 1] = 0.0
         np.cumsum(self._logprob[:, :, self.blank], axis=1, out=state[:, 1:, 1])

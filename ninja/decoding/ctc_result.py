@@ -161,7 +161,7 @@ def make_result(
 
 
 def _same_nodes(parent: npt.NDArray[np.int32], kind: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-    """Return, for each node, the first node with the same kinds on its path from the root; parents come first."""
+    """Return, for each node, the first node whose path from the root has the same kinds; parents precede children."""
     pairs = (parent.astype(np.int64) << 32) | kind
     if len(np.unique(pairs)) == len(pairs):  # the usual case, which is much faster
         return np.arange(len(parent), dtype=np.int32)

@@ -17,7 +17,7 @@ from ninja.lattice.symbols import EPSILON, SymbolTable
 
 
 class CtcStream:
-    """Frames of a CTC model, and the lattice of their hypotheses after each part.
+    """The frames of a CTC model so far, and the lattice of their hypotheses after each part.
 
     Each lattice is the result of `ctc_lattice` for all frames so far, so the search begins at the first frame. Before
     the last frame, the last word of a hypothesis may be incomplete; its arc therefore has no word.

@@ -38,7 +38,9 @@ def log_probabilities(
     if scale == "prob":
         if (bad := values < 0).any():
             frame, unit = np.argwhere(bad)[0]
-            raise ModelError(f"the probability of unit {unit} in frame {frame} is {values[frame, unit]}", key=key)
+            raise ModelError(
+                f"the probability of unit {unit} in frame {frame} is {values[frame, unit]}, below 0", key=key
+            )
         with np.errstate(divide="ignore"):
             values = np.log(values)
     elif scale not in ("logprob", "logit"):

@@ -182,7 +182,7 @@ def _npy(content: bytes, path: str | None, key: str) -> Array:
     try:
         version = np.lib.format.read_magic(stream)
         if version not in ((1, 0), (2, 0)):
-            raise ValueError(f"version {version}")
+            raise ValueError(f"unsupported version {version}")
         header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         shape, by_columns, dtype = header(stream)
     except Exception as error:  # its type depends on the damage

@@ -48,7 +48,7 @@ class PointerTracker:
             lm: The language model that the pointer was trained for.
             context_model: The pointer and its encoder.
             options: Weights; boosts are not used.
-            scores: ``"gain"`` or ``"all"``, see `PointerTracker`.
+            scores: ``"gain"`` or ``"all"``; see `PointerTracker`.
 
         Raises:
             ModelError: The pointer was trained for another language model.
@@ -169,7 +169,7 @@ class PointerTracker:
         return score if self._all else score - self._lm.below(slots, words)
 
     def _slots(self, states: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return the model's slots of states, which are computed on first use."""
+        """Return the model's slots for states, computing them on first use."""
         unread = [state for state in dict.fromkeys(states.tolist()) if self._slot[state] == NO_SLOT]
         if unread:
             before = self._slots(np.array([self._origin[state][0] for state in unread]))

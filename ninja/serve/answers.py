@@ -24,7 +24,7 @@ def answer(lattice: Lattice, scales: Scales, n: int, *, complete: bool) -> dict[
 
     Args:
         lattice: A rescored lattice with a symbol table.
-        scales: Scales of the total cost.
+        scales: Scales that define the total cost.
         n: Maximum number of hypotheses.
         complete: Whether the search was complete.
 

@@ -44,7 +44,7 @@ class Vocabularies:
 
     Args:
         base: Symbol table of lattices that contain word ids, or None.
-        most: Maximum number of words that requests add.
+        most: Maximum number of words that requests can add.
     """
 
     def __init__(self, base: SymbolTable | None, most: int = MAX_NEW_WORDS) -> None:
@@ -126,7 +126,7 @@ def unpacked(body: bytes, most: int, advice: str) -> bytes:
 
 
 def read_lattice(body: bytes, format: str | None, key: str | None, vocabularies: Vocabularies) -> Lattice:
-    """Read the only lattice of a body.
+    """Read the only lattice in a body.
 
     Args:
         body: The content of a file, not compressed.
@@ -199,8 +199,8 @@ def _named(name: str) -> Format | None:
     """Return the format with a name; None for Kaldi archives.
 
     Raises:
-        OptionError: There is no such format, or the name contains options, which are not allowed as they may refer to
-            files.
+        OptionError: There is no such format, or the name contains options, which are not allowed because they may refer
+            to files.
     """
     if name == KALDI:
         return None

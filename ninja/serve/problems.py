@@ -1,4 +1,4 @@
-"""Errors of requests, and the status and JSON document with which they are reported (RFC 9457)."""
+"""Request errors, and the HTTP status and JSON document that report them (RFC 9457)."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _STATUS: tuple[tuple[type[NinjaError], int], ...] = (
 
 @dataclass
 class Problem(Exception):
-    """Error with which a request is answered.
+    """Error that is the response to a request.
 
     Args:
         status: HTTP status.

@@ -230,7 +230,7 @@ def _lists(value: Any) -> tuple[str, ...]:
 
 
 def _entities(value: Any) -> dict[str, list[Any]]:
-    """Return the phrases by class; only classes are allowed, as other fields of entity files may refer to files."""
+    """Return the phrases by class; other fields of entity files are not allowed, because they may refer to files."""
     if isinstance(value, list):
         value = {NO_CLASS: value}
     if not isinstance(value, dict):

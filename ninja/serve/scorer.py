@@ -129,7 +129,7 @@ class Scorer:
         """Return a session for a growing lattice; see `Rescorer.session`.
 
         Args:
-            options: Options for the lattices of the session, see `options_for`.
+            options: Options for the lattices of the session; see `options_for`.
             phrases: Phrase lists of the utterance.
             when_stable: Conditions under which words are stable.
 

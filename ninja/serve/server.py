@@ -42,7 +42,7 @@ class Listener:
         if (self.tls_certificate is None) != (self.tls_key is None):
             raise OptionError("a TLS certificate and its key belong together; specify both or neither")
         if not 0 <= self.port <= 65535:
-            raise OptionError(f"port is {self.port}, but must be 0 to 65535")
+            raise OptionError(f"port is {self.port}, but must be from 0 to 65535")
 
     def token(self) -> str | None:
         """Return the bearer token, without the white space around it.

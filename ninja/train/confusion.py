@@ -1,4 +1,4 @@
-"""Train phone confusion costs on references and recognised words."""
+"""Training of phone confusion costs on references and recognised words."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def learn(
         pronouncer: Pronunciations; error regions that contain words without a pronunciation are ignored.
         prior: Initial costs, which also determine the costs of rare confusions.
         iterations: Number of iterations, ≥ 1.
-        prior_count: Weight of the prior as a number of observations per phone, > 0.
+        prior_count: Weight of the prior, expressed as a number of observations per phone, > 0.
         sharpness: Nats of log-probability per unit of the prior costs, > 0.
         source: Description of the data, which is stored with the costs.
 
@@ -58,7 +58,7 @@ def learn(
     for phones in plain:
         np.add.at(correct, (rows := prior.numbers(phones), rows), 1.0)
     if not correct.any() and not stretches:
-        raise OptionError("no word of the pairs has a pronunciation; specify a lexicon, or pairs of the right language")
+        raise OptionError("no word of the pairs has a pronunciation; specify a lexicon, or pairs in the right language")
     costs = prior
     for _ in range(iterations):
         counts = correct.copy()
@@ -70,7 +70,7 @@ def learn(
 
 
 def tempered(learned: Confusion, prior: Confusion) -> Confusion:
-    """Return the mean of learned costs, scaled by `TEMPER`, and their prior.
+    """Return the mean of the prior and the learned costs, which are first scaled by `TEMPER`.
 
     Learned costs are accurate for frequent confusions, but unreliable for rare confusions. The mean finds as many
     phrases as the prior, with half as many false alarms. Learned costs are scaled because they have a wider range than
@@ -78,7 +78,7 @@ def tempered(learned: Confusion, prior: Confusion) -> Confusion:
 
     Args:
         learned: Costs that `learn` estimated.
-        prior: Costs of the same phones, in the same order.
+        prior: Costs for the same phones, in the same order.
 
     Raises:
         OptionError: The phones differ.

@@ -48,7 +48,7 @@ def read_initial(options: TrainOptions) -> tuple[TrainOptions, Initial]:
     assert options.init is not None
     path = place_of(options.init)
     if not os.path.isfile(path):
-        raise ModelError("no such file; specify a checkpoint of `ninja train`", path)
+        raise ModelError("no such file; specify a checkpoint written by `ninja train`", path)
     stored = checkpoint.read(path)
     if stored.kind not in checkpoint.NETWORKS:
         known = " or ".join(sorted(checkpoint.NETWORKS))

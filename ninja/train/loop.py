@@ -47,7 +47,7 @@ def train(
 
     The checkpoint is written whenever the held-out perplexity falls, and at the start if training starts with another
     checkpoint. An interrupted training is resumed from ``<output>.state``, which is removed at the end; on a CPU, with
-    a synchronous method, the result has the same bits as without the interruption. To use several
+    a synchronous method, the result is bit-identical to that of an uninterrupted run. To use several
     workers, this function starts processes on this machine, so a script must call it under
     ``if __name__ == "__main__"``; under torchrun, all processes that torchrun has started call this function.
 

@@ -65,8 +65,8 @@ def backward(
     """Add the gradients of the mean (sampled) cross-entropy to the parameters; return this mean in nats per token.
 
     With scores s, the estimated log-normaliser z = ln Σ exp(s) and the penalty λ z², the derivative with respect to a
-    score is (1 + 2 λ z) exp(s − z), minus 1 for the target. It is computed explicitly for slices of rows, as autograd
-    would store the logits of every slice and create a gradient of the size of the vocabulary for each.
+    score is (1 + 2 λ z) exp(s − z), minus 1 for the target. It is computed explicitly for slices of rows, because
+    autograd would store the logits of every slice and create a gradient of the size of the vocabulary for each.
 
     Args:
         module: The network.

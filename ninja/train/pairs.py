@@ -1,7 +1,7 @@
 """Training data of the phrase encoder: phrases and their plausible misrecognitions.
 
-A word is replaced either by a similar word of the dictionary, with a probability that decreases with the distance of
-their phones, or by its own phones with simulated errors.
+A word is replaced either by a similar word of the dictionary, with a probability that decreases with the distance
+between their phones, or by its own phones with simulated errors.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def _costs(
     symbols: Symbols,
     confusion: Confusion,
 ) -> npt.NDArray[np.float32]:
-    """Return the distances of word pairs, computed for pairs of similar length at once, float32 [pairs]."""
+    """Return the distances of word pairs, float32 [pairs], computed together for pairs of similar length."""
     row = np.array([NO_PHONE] * FIRST + confusion.numbers(symbols.phones))
     longest = length[pairs].max(axis=1)
     order = np.argsort(longest, kind="stable")

@@ -1,6 +1,6 @@
 """Train a pointer to phrases for a language model, which is not changed.
 
-The model's states are computed once. Each step draws sentences, omits some of their phrases from their phrase lists,
+The model's states are computed once. Each step draws sentences, omits some of their phrases from the phrase lists,
 and adds phrases of other sentences and rare words to the lists. The loss is the negative log-probability of a sentence,
 in which phrases of the list are either copied or predicted word by word, and all other words are predicted.
 """

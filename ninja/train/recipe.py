@@ -62,7 +62,7 @@ class TrainOptions:
     )
     classical_momentum: bool = described(False, "bmuf: use classical instead of Nesterov block momentum.")
     block_optimizer: AtBlockEnd = described("average", "ma, bmuf: treatment of Adam's moments at the end of a block.")
-    block_warmup: int = described(0, "ma, bmuf: number of steps that a single worker makes before the first block.")
+    block_warmup: int = described(0, "ma, bmuf: number of steps that a single worker takes before the first block.")
     node_size: int | None = described(
         None, "h-adpsgd: number of workers per node.  [default: all workers of a machine]"
     )

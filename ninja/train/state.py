@@ -87,4 +87,5 @@ def check_alike(signature: dict[str, Any], workers: Workers) -> None:
     differs = workers.agree(float(digest)) != digest
     if workers.total(float(differs))[0]:
         which = "this worker was" if differs else "some workers were"
-        raise OptionError(f"{which} not started with the texts and options of worker 0; use the same for all workers")
+        message = f"{which} not started with the texts and options of worker 0"
+        raise OptionError(f"{message}; use the same texts and options for all workers")

@@ -242,7 +242,7 @@ def test_frame_shifts_that_are_none_are_refused(frame_shift: float) -> None:
 
 @pytest.mark.parametrize("precision", [-1, 101])
 def test_precisions_that_are_none_are_refused(precision: int) -> None:
-    with pytest.raises(OptionError, match=r"precision is .*, but must be 0 to 100"):
+    with pytest.raises(OptionError, match=r"precision is .*, but must be from 0 to 100"):
         path_ctm(path_lattice(spoken(), best_path(spoken())), precision=precision)
 
 

@@ -247,7 +247,7 @@ def test_a_lexicon_that_allows_nothing_is_named():
         (np.zeros(3), "logprob", r"the matrix must have shape \[frames, units\], not \[3\]"),
         ([[math.nan, 0.0]], "logprob", "the value of unit 0 in frame 0 is nan"),
         ([[0.0, 0.0]], "logprob", "the probabilities of frame 0 sum to 2, not 1; if the values are logits"),
-        ([[-0.5, 1.0]], "prob", "the probability of unit 0 in frame 0 is -0.5"),
+        ([[-0.5, 1.0]], "prob", "the probability of unit 0 in frame 0 is -0.5, below 0"),
         ([[-math.inf, -math.inf]], "logit", "all units in frame 0 have probability zero"),
     ],
 )

@@ -11,7 +11,8 @@ Let W̄(t) be the mean of the workers' weights at the end of block t, and W_g(t 
 This is torch's SGD with momentum, applied to W_g with the gradient −G; for NBM, W = W_g + η ζ · momentum buffer. With
 η = 0 and ζ = 1 it is model averaging. In the long run, each block contributes with a total weight of ζ / (1 − η), so
 with ζ = C N (1 − η) the updates of N workers count as C times their sum, for any η. The recursion that other toolkits
-call NBM moves W_g further: for constant G, η = 0.75 and ζ = 1 by 7 G per block, instead of by 4 G as here.
+call NBM moves W_g further: for constant G, η = 0.75 and ζ = 1, it moves W_g by 7 G per block, while the recursion
+above moves it by 4 G.
 
 Source: Chen, Huo, "Scalable training of deep learning machines by incremental block training with intra-block parallel
 optimization and blockwise model-update filtering", ICASSP 2016.
@@ -78,7 +79,7 @@ class BlockMomentum(torch.nn.Module):
     """Wrapper of a module for training by BMUF or model averaging: workers average their weights after blocks of steps.
 
     It is used like torch's DistributedDataParallel. Each worker calls ``optimizer.step()`` on its own batches; after
-    each block, the weights of all workers are averaged and filtered by the block momentum. All workers must make the
+    each block, the weights of all workers are averaged and filtered by the block momentum. All workers must take the
     same number of steps. At the end, call `synchronize`, and store the weights within `result`. To resume training with
     bit-identical results, restore the `state_dict` of this wrapper and of the optimiser on each worker.
 
@@ -243,7 +244,7 @@ class BlockMomentum(torch.nn.Module):
                 dist.broadcast(tensor, first, group=self.group)
 
     def _rounded(self, vector: torch.Tensor) -> torch.Tensor:
-        """Return the values that the weights take when a vector is copied to them; they may be in half precision."""
+        """Round a vector to the precision of the weights, which may be half precision."""
         if all(weight.dtype == vector.dtype for weight in self._weights):
             return vector
         rounded = [torch.empty_like(weight) for weight in self._weights]

@@ -81,7 +81,7 @@ class Transport(Protocol):
 
 
 class GlooTransport:
-    """Messages over gloo, which contain the weights and a last element that is 1 if no more requests follow."""
+    """Messages over gloo: a message contains the weights and a last element, which is 1 if no more requests follow."""
 
     def __init__(self, group: dist.ProcessGroup, vector: torch.Tensor) -> None:
         self._group = group
@@ -117,7 +117,7 @@ class GlooTransport:
 
 
 class Exchanges:
-    """Background thread that averages with partners while the learner computes.
+    """Background thread that averages weights with partners while the learner computes.
 
     Args:
         weights: Weights of the learner.

@@ -8,7 +8,7 @@ import torch
 
 
 def flat(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Copy tensors into one vector on the device of the first, in float64 if any tensor is float64, else float32."""
+    """Copy tensors into one vector on the first tensor's device, in float64 if any tensor is float64, else float32."""
     kind = torch.float64 if any(tensor.dtype == torch.float64 for tensor in tensors) else torch.float32
     return torch.cat([tensor.detach().reshape(-1).to(tensors[0].device, kind) for tensor in tensors])
 

@@ -58,7 +58,7 @@ def _store_of_restart(store: dist.Store, rank: int, size: int) -> dist.Store:
     """Return a store without the keys of workers that have ended.
 
     When a worker dies, torchrun restarts all workers with the same store, which still contains the addresses of the old
-    workers. Restart counts cannot distinguish old from new workers, as each machine's agent has a separate count.
+    workers. Restart counts cannot distinguish old from new workers, because each machine's agent has a separate count.
     Therefore every new worker draws a random name, and worker 0 sends its name to the other new workers.
     """
     token = uuid.uuid4().hex

@@ -23,7 +23,7 @@ class PairwiseAveraging(torch.nn.Module):
     """Wrapper of a module for training by ADPSGD: after each step, a worker averages its weights with one other worker.
 
     It is used like torch's DistributedDataParallel. Weights are averaged in a background thread while the worker
-    computes its next gradient, so a slow worker does not delay the other workers; workers may make different numbers of
+    computes its next gradient, so a slow worker does not delay the other workers; workers may take different numbers of
     steps. `synchronize` waits for all workers and computes the mean of their weights, which `result` loads. Call
     `close` on all workers at the end.
 

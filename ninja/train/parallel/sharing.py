@@ -1,4 +1,4 @@
-"""Interface of the methods that combine the updates of workers, with a single worker and synchronous SGD."""
+"""Interface of the methods that combine the updates of workers, implemented for one worker and synchronous SGD."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class SingleWorker:
         self.forward: torch.nn.Module = learner.module  # computes the outputs
 
     def steps(self, batches: int) -> int:
-        """Return the number of steps that each worker makes while all workers together take `batches` batches."""
+        """Return the number of steps that each worker takes while all workers together process `batches` batches."""
         return batches // self.workers.size
 
     def full_steps(self, batches: int) -> int:
