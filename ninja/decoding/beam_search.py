@@ -211,7 +211,7 @@ def _interpolate(model: Floats, ctc: Floats, weight: float) -> Floats:
 
 
 def _is_over(finished: Sequence[_Finished], length: int, options: BeamOptions) -> bool:
-    """Return whether the search of an utterance ends at a length; see `BeamOptions.end_lengths`."""
+    """Return whether the search for an utterance ends at a given length; see `BeamOptions.end_lengths`."""
     best = max((score for score, *_ in finished), default=-np.inf)
     for one in range(length, length - options.end_lengths, -1):
         of_length = [score for score, units, *_ in finished if len(units) == one]

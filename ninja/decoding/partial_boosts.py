@@ -78,12 +78,12 @@ class PartialBoosts:
         self._boosts: dict[int, dict[str, float]] = {}
 
     def follow(self, position: int, word: str) -> int | None:
-        """Return the position after a word; None if no phrase continues."""
+        """Return the position after a word; None if no phrase continues after it."""
         after = self._next[position].get(word)
         return after if after is not None and self._next[after] else None
 
     def boost(self, position: int, text: str) -> float:
-        """Return the boost of the unfinished word `text` at a position, nats ≥ 0."""
+        """Return the boost of the unfinished word `text` at a position, in nats, ≥ 0."""
         if position in self._boosts:
             return self._boosts[position].get(text, 0.0)
         boosts: dict[str, float] = {}

@@ -160,7 +160,7 @@ class PointerTracker:
         return matches
 
     def spell(self, words: Sequence[int]) -> list[str]:
-        """Return the words of a sequence of ids."""
+        """Return the words for a sequence of ids."""
         return self.words.spell(words)
 
     def _scores(self, states: npt.NDArray[np.int64], words: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:

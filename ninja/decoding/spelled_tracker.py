@@ -159,7 +159,7 @@ class SpelledTracker:
         return self._tracker.matches(self._states[start].words, words)
 
     def spell(self, units: Sequence[int]) -> list[str]:
-        """Return the words of a unit sequence."""
+        """Return the words that a unit sequence spells."""
         return self.spelling.words(units)
 
     def unspellable(self, lists: Sequence[PhraseList]) -> tuple[str, ...]:

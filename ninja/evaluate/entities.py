@@ -146,7 +146,7 @@ class _Occurrence(NamedTuple):
 
 
 def _find(words: Sequence[str], lists: Sequence[Phrases]) -> list[_Occurrence]:
-    """Find non-overlapping entities; prefer the first to begin, then the longest, then entities of earlier lists."""
+    """Find non-overlapping entities; prefer the earliest start, then the longest entity, then the earliest list."""
     occurrences = []
     begin = 0
     while begin < len(words):

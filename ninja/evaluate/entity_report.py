@@ -142,7 +142,7 @@ class EntityReport:
         )
 
     def __str__(self) -> str:
-        """Return the three lines of Kaldi's compute-wer, lines with the rates of entities, and a table of classes."""
+        """Return three lines in the format of Kaldi's compute-wer, lines with entity rates, and a table of classes."""
         lines = [str(self.overall)]
         parts = {"CONTEXTUAL": self.contextual(), "GENERAL": self.general()}
         if all(part.rates for part in parts.values()):

@@ -1,4 +1,4 @@
-"""Paired comparison of two systems: difference of word error rates, its interval, and the test set size it needs."""
+"""Paired comparison of two systems: difference of word error rates, its interval, and words needed for significance."""
 
 from __future__ import annotations
 

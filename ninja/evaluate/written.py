@@ -176,7 +176,7 @@ def _correct_units(
 
 
 def _end(owner: Sequence[int], num_words: int) -> int | None:
-    """Return the number of written words of the first `num_words` lexical words; None if a word is incomplete."""
+    """Return how many written words the first `num_words` lexical words form; None if a word is incomplete."""
     if num_words == 0:
         return 0
     is_inside = num_words < len(owner) and owner[num_words] == owner[num_words - 1]

@@ -159,7 +159,7 @@ class Content:
 
 
 def key_of(path: str) -> str:
-    """Return the utterance id of a lattice without a key: the file name without its extension and .gz.
+    """Return the utterance id of a lattice without a key: the file name without .gz and its extension.
 
     The result is "stdin" for standard input, and for ``<(command)``, because its file name changes with each run.
     """

@@ -207,7 +207,7 @@ def _is_image(head: bytes) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class FstWriteOptions(OneCost):
-    """Options for writing FSTs, to files or archives."""
+    """Options for writing FSTs to files or archives."""
 
     arc_type: Literal["standard", "log", "log64"] = "standard"
 

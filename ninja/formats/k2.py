@@ -236,7 +236,7 @@ def k2_attributes(lattices: Sequence[Lattice]) -> dict[str, npt.NDArray[Any]]:
 def _joined(
     lattices: Sequence[Lattice], tables: Sequence[tuple[Int32, Int32, Float32, Float32]]
 ) -> tuple[Int32, dict[str, npt.NDArray[Any]]]:
-    """Return the arcs of lattices as the tensor of an FsaVec, and their attributes."""
+    """Return the arcs of lattices as the tensor of an FsaVec, and the attributes of these arcs."""
     empty = np.zeros((0, 4), np.int32)
     arcs = np.concatenate([empty, *(table[0] for table in tables)])
     columns = {

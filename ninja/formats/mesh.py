@@ -277,7 +277,7 @@ def whole_blocks(content: Pieces) -> Iterator[tuple[Block, bool]]:
 
 
 def filled_times(frame: Sequence[int | None]) -> list[int]:
-    """Replace unknown frames by the preceding frame or, at the start, by the first known frame, which must exist."""
+    """Replace unknown frames with the preceding frame or, at the start, the first known frame, which must exist."""
     current = next(at for at in frame if at is not None)
     filled = []
     for at in frame:
@@ -368,7 +368,7 @@ def _words_give_times(columns: list[Column], time: list[int]) -> bool:
 
 
 def _posterior(cost: float) -> str:
-    """Return the posterior of a cost as the shortest decimal number that is read back as the same float32 cost."""
+    """Return the posterior for a cost as the shortest decimal number that is read back as the same float32 cost."""
     posterior = math.exp(-cost)
     text = "0"
     for digits in range(1, MAX_DIGITS + 1 if posterior else 0):

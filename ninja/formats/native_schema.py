@@ -181,7 +181,7 @@ def _types(pyarrow: Any) -> dict[str, Any]:
 
 
 def _coded(pyarrow: Any) -> Any:
-    """Return the type of the column of dictionary-encoded words."""
+    """Return the Arrow type of a column with dictionary-encoded words."""
     return pyarrow.large_list(pyarrow.dictionary(pyarrow.int32(), pyarrow.string()))
 
 

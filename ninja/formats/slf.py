@@ -274,7 +274,7 @@ def _decimals(shift: float) -> int:
 
 
 def _all_quoted(names: list[bytes]) -> list[bytes]:
-    """Escape words, quickly if no word needs escaping."""
+    """Escape words, with a fast path if no word needs escaping."""
     has_special = _SPECIAL.search(b"".join(names)) or any(name.startswith((b'"', b"'")) for name in names)
     return [_quoted(name) for name in names] if has_special or not all(names) else names
 

@@ -110,7 +110,7 @@ def encoded(text: str, encoding: str, key: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class OneCost:
-    """Options of formats that store one cost per arc."""
+    """Options for formats that store one cost per arc."""
 
     costs: Literal["total", "graph", "acoustic"] = "total"  # total: acoustic_scale * acoustic + graph
     acoustic_scale: float = 1.0

@@ -20,7 +20,7 @@ def best_path(lattices: Lattice, scales: Scales = Scales()) -> Path: ...
 @overload
 def best_path(lattices: Batch, scales: Scales = Scales()) -> Batch: ...
 def best_path(lattices: Lattice | Batch, scales: Scales = Scales()) -> Path | Batch:
-    """Find the path of least total cost.
+    """Find the path with the least total cost.
 
     Ties are broken as in Kaldi: the smaller graph cost wins, then the path that comes first.
 
@@ -38,7 +38,7 @@ def best_path(lattices: Lattice | Batch, scales: Scales = Scales()) -> Path | Ba
 
 
 class BestWords(NamedTuple):
-    """The words of the best path of each lattice of a batch."""
+    """The words on the best path of each lattice in a batch."""
 
     words: npt.NDArray[np.int32]  # ids without epsilons; lattice i has words[begin[i] : begin[i + 1]]
     begin: npt.NDArray[np.int64]  # [num_lattices + 1]
@@ -48,7 +48,7 @@ class BestWords(NamedTuple):
 
 
 def best_words(batch: Batch, scales: Scales = Scales()) -> BestWords:
-    """Find the words on the best path of each lattice of a batch.
+    """Find the words on the best path of each lattice in a batch.
 
     Raises:
         LatticeError: A lattice has no path from the start to a final state.

@@ -21,7 +21,7 @@ def state_level(lattice: Lattice) -> Lattice:
     The first arc of a chain has the word and the costs.
 
     Returns:
-        A lattice of kind "raw" without labels on final states; the argument itself if it already is such a lattice.
+        A lattice of kind "raw" without labels on final states; the argument itself if it is already such a lattice.
     """
     length, final_length = np.diff(lattice.ali_begin), np.diff(lattice.final_ali_begin)
     final_length = np.where(lattice.is_final, final_length, 0)

@@ -31,7 +31,7 @@ def union(
     delta: float = DELTA,
     max_arcs: int = 1_000_000,
 ) -> Lattice:
-    """Unite lattices, keeping the best path of each word sequence with its costs and alignment.
+    """Compute the union of lattices, keeping the best path of each word sequence with its costs and alignment.
 
     Equal parts of the lattices are merged. Paths with the same words but different alignments or costs stay separate up
     to the state at which the better path is known. For lattices of different recognisers this is nearly everywhere, and
@@ -81,7 +81,7 @@ def combine(
     *,
     exponents: bool = False,
 ) -> Lattice:
-    """Unite the lattices of several systems so that the paths of system k have the total probability ``weights[k]``.
+    """Combine the lattices of several systems; the paths of system k get the total probability ``weights[k]``.
 
     Costs are scaled, and the total cost of all paths of a lattice is subtracted from its final graph costs. In the
     result, only the sum of a graph cost and an acoustic cost is meaningful, and all further scales must be 1. Consensus

@@ -178,7 +178,7 @@ class _Api:
     async def _limited(
         self, request: Request, handler: Callable[[Request, bytes], Awaitable[Response]], advice: _Advice
     ) -> Response:
-        """Read the body of a request and handle it, within the limits of requests and of time."""
+        """Read the body of a request and handle it, within the limits on concurrent requests and time."""
         if self._num_requests >= self._options.max_requests:
             message = f"{self._num_requests} requests are in progress; send the request again later"
             raise Problem(429, message, headers={"Retry-After": str(RETRY_SECONDS)})

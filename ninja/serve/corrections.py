@@ -1,4 +1,4 @@
-"""`Corrections`, which corrects transcripts with the phrases of a request and of the server's phrase lists."""
+"""`Corrections`, which corrects transcripts with phrases from a request and from the server's phrase lists."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Corrections:
 
     Args:
         lists: Files of phrases by name.
-        correcting: Files and options of corrections; its phrases and scales are ignored.
+        correcting: Files and options for corrections; its phrases and scales are ignored.
 
     Raises:
         NinjaError: A file cannot be read.

@@ -41,7 +41,7 @@ class Metrics:
         self.registry.register(_ScorerCounts(scorer))
 
     def exposition(self) -> tuple[bytes, str]:
-        """Return the metrics as text, and its media type."""
+        """Return the metrics as text, and the media type of the text."""
         from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
         return generate_latest(self.registry), CONTENT_TYPE_LATEST

@@ -56,7 +56,7 @@ class RescoreRequest:
 
     @property
     def num_phrases(self) -> int:
-        """Number of phrases in the request, without the phrases of named lists."""
+        """Number of phrases in the request, not counting the phrases of named lists."""
         return sum(map(len, self.entities.values()))
 
 
@@ -72,7 +72,7 @@ class CorrectRequest:
 
     @property
     def num_phrases(self) -> int:
-        """Number of phrases in the request, without the phrases of named lists."""
+        """Number of phrases in the request, not counting the phrases of named lists."""
         return sum(map(len, self.entities.values()))
 
 

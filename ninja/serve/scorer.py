@@ -44,7 +44,7 @@ class RequestContext(Contextual):
 
 
 class Scorer:
-    """Scorer of lattices of several types, with one set of models.
+    """Scorer for lattices of several types, with one set of models.
 
     Lattices of one type share a batch. Weights that the user does not set have the defaults of the commands: the
     acoustic scale is 1 for n-best lists and for lattices without graph costs, and n-best lists without graph costs have
@@ -243,7 +243,7 @@ class Scorer:
 
 
 def _correcting(context: Context | None, options: CorrectOptions) -> Correcting:
-    """Return the files and options of corrections."""
+    """Return the files and options for corrections."""
     no_phrases = Entities.from_dict({})
     augmentation = None if context is None else context.augmentation
     if augmentation is None:

@@ -37,7 +37,7 @@ class StreamRequest:
 
     @property
     def num_phrases(self) -> int:
-        """Number of phrases in the request, without the phrases of named lists."""
+        """Number of phrases in the request, not counting the phrases of named lists."""
         return sum(map(len, self.entities.values()))
 
 

@@ -37,7 +37,7 @@ NOTHING = -1e30  # log of probability zero, with gradient 0
 
 @dataclass(frozen=True, slots=True)
 class _States:
-    """Hidden states before each word and each end of a sentence, for all sentences in one array."""
+    """Hidden states before each word and each sentence end, for all sentences in one array."""
 
     state: Tensor  # float16 [positions, state]
     word: Tensor  # ln P of the next word, float32 [positions]
@@ -210,7 +210,7 @@ def _drawn(
     simulated: SimulatedText,
     rng: np.random.Generator,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], list[tuple[int, Span]], npt.NDArray[np.int64]]:
-    """Draw the phrases that are in the lists of sentences.
+    """Draw the phrases of each sentence that its phrase list contains.
 
     Returns:
         The positions of the sentences in `states`; the sentence index of each position; the phrases, each with the

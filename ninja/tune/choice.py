@@ -1,4 +1,4 @@
-"""Choose a point of a search by its expected word errors; leave the defaults unless the data justify a change."""
+"""Choose a point of a search by its expected word errors; keep the defaults unless the data justify a change."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def fit_logistic(
         is_correct: Target of each row.
         penalty: Factor of half the sum of the squared weights of features, > 0; a number or float64 [num_features].
         word_penalty: Factor of half the sum of the squared weights of words that occur at least `MIN_COUNT` times. If
-            it is None, no weights of words are fitted.
+            it is None, no word weights are fitted.
         row_weight: Factor of the loss of each row, > 0.  [default: 1]
 
     Source: Hastie, Tibshirani and Friedman, 2009, "The Elements of Statistical Learning", section 4.4.

@@ -145,7 +145,7 @@ class Trials:
         return [Errors(*errors) for errors in zip(*counts, strict=True)]
 
     def errors_without(self, settings: Sequence[Setting]) -> list[tuple[int, int]]:
-        """Count contextual and general errors without entities, which do not depend on boosts."""
+        """Count contextual and general errors without entities; these counts do not depend on boosts."""
         plain = [setting._replace(keyword_boost=0.0, class_boost=0.0) for setting in settings]
         contextual, general = (self._counts(part, plain, with_entities=False) for part in self.sets)
         return list(zip(contextual, general, strict=True))

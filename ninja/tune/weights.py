@@ -181,7 +181,7 @@ def choose_repeatedly(
     min_words: int,
     log: Log,
 ) -> Tuned:
-    """Choose weights repeatedly, among the best sentences at the initial weights and at all weights chosen so far.
+    """Choose weights repeatedly from the best sentences at the initial weights and at all weights chosen so far.
 
     The repetition ends when the lattices have already been rescored with the chosen weights, or after MAX_ROUNDS
     rescorings with chosen weights.

@@ -139,7 +139,7 @@ def blocks(
 
 
 def _matches(old: list[Hashable], new: list[Hashable], begin: int, first: int) -> Iterator[tuple[int, int, int]]:
-    """Yield common spans, which may be adjacent: their start in each sequence, and their length.
+    """Yield the start in each sequence and the length of each common span; spans may be adjacent.
 
     Args:
         begin: Index of the first element of `old` in the whole sequence.

@@ -52,7 +52,7 @@ class Document:
         return replace(document, content=BOM + whole if has_mark else whole)
 
     def entries(self) -> Iterator[tuple[int, bytes]]:
-        """Yield the number and the bytes of each entry; the concatenated bytes are the file.
+        """Yield the number and the bytes of each entry; concatenating the bytes restores the file.
 
         Raises:
             InputError: The file cannot be read again.

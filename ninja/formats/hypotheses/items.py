@@ -37,7 +37,7 @@ _PIECE_BEGIN = (" ", PIECE_MARK, "\t", "\n")
 
 @dataclass(slots=True)
 class Item:
-    """An entry of a list of words."""
+    """An entry in a list of words."""
 
     texts: list[Text]  # only the first is read
     paths: list[Path]  # path of the item, or of each of its fields if fields are lists

@@ -134,7 +134,7 @@ class _Revision:
         return forms
 
     def correct_all(self, places: PlacedDocument, new_forms: dict[int, Forms]) -> None:
-        """Change the texts and the lists of words of all utterances."""
+        """Change the texts and word lists that span all utterances."""
         utterances = [
             (one.channel or "", new_forms.get(place) or _forms(one.hypotheses[0]))
             for place, one in enumerate(places.utterances)

@@ -130,7 +130,7 @@ def text_splices(
 def _splices(
     strings: Sequence[str], present: Sequence[Word], begin: int, end: int, new: str
 ) -> list[tuple[int, Splice]]:
-    """Return the splices that replace words `begin` to `end` by new words, each with the number of its string."""
+    """Return the splices that replace words `begin` to `end` with new words, each with the number of its string."""
     if begin == end:
         if not new:
             return []

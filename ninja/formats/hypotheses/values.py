@@ -134,7 +134,7 @@ def seconds_of(value: Any, unit: float, path: Path) -> float:
 
 
 def unit_of(name: str, unit: float) -> float:
-    """Return the unit of a field in seconds, given by the suffix of its name or else by `unit`."""
+    """Return the unit of a field in seconds, according to the suffix of its name, else `unit`."""
     return 0.001 if name.endswith("Milliseconds") else unit
 
 

@@ -182,7 +182,7 @@ def archive(stream: Stream, vocabulary: Vocabulary) -> Iterator[Batch]:
 
 
 def fill(reader: TableReader, stream: Stream, chunk: int) -> int:
-    """Read a chunk, or more to double the bytes of an incomplete large lattice; return the number of bytes read."""
+    """Read as many bytes as are pending, but at least a chunk; return the number of bytes read."""
     pending = reader.pending
     if pending > LARGEST_ENTRY:
         raise FormatError(
@@ -218,7 +218,7 @@ class Buffer(Protocol):
     """Encoded bytes, which can be cleared so that the memory is reused."""
 
     def view(self) -> memoryview:
-        """Return the bytes, which must be released before the buffer is cleared."""
+        """Return a view of the bytes, which must be released before the buffer is cleared."""
 
     def clear(self) -> None:
         """Remove the bytes."""

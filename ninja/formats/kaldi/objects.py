@@ -191,7 +191,7 @@ class ObjectReader:
         return token
 
     def line(self) -> bytes:
-        """Read the rest of a line of text; binary files contain lines of text, too."""
+        """Read the rest of a line of text; binary files also contain lines of text."""
         end = self._find(b"\n")
         line = bytes(self._buffer[self._at : len(self._buffer) if end < 0 else end])
         self._at += len(line) + (end >= 0)
@@ -249,7 +249,7 @@ class ObjectReader:
         return self.scalar()
 
     def integers(self) -> list[int]:
-        """Read a vector of integers that are stored with a common size."""
+        """Read a vector of integers that are all stored with the same size."""
         place = self.place
         if not self.binary:
             values = self.array()

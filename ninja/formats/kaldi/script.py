@@ -113,7 +113,7 @@ class _LastFile:
         self.last_size = 0
 
     def lattice(self, key: str, name: str) -> Lattice | NinjaError:
-        """Return the lattice of an rxfilename in a script file, or its error."""
+        """Return the lattice that an rxfilename in a script file specifies, or its error."""
         self.last_size = 0
         places = resolve_listed(name, self._listed_in)
         if len(places) != 1:

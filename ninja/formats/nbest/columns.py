@@ -21,7 +21,7 @@ _LARGEST_COLUMN = 1000
 
 @dataclass(frozen=True, slots=True)
 class ColumnOptions:
-    """Options for reading columns: indices (0-based) of the log-probabilities, higher is better, that become costs."""
+    """Options for reading columns: 0-based indices of the log-probabilities (higher is better) that become costs."""
 
     acoustic: int | None = 0  # column of the acoustic score, if any
     graph: int | None = 1  # column of the graph score, if any

@@ -76,7 +76,7 @@ def parts(names: str | None) -> list[str]:
 
 
 class ObjectPlace(NamedTuple):
-    """Position of an object, for errors."""
+    """Position of an object, for error messages."""
 
     path: str | None
     key: str

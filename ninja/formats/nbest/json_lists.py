@@ -72,7 +72,7 @@ def read_lists(
     fields: ObjectFields,
     naming: Content | None = None,
 ) -> Iterator[NBest | FormatError]:
-    """Yield the list of each object of a file, or its error.
+    """Yield the n-best list of each object in a file, or its error.
 
     Objects without a key are numbered; if `naming` is given, the number follows the name of the file.
     """

@@ -180,7 +180,7 @@ class NemoOptions:
 
 
 def _record(entry: dict[str, Any]) -> ListRecord:
-    """Store the object of a manifest for the writer of JSON."""
+    """Store a manifest object for the JSON writer."""
     return ListRecord(entry, {}, frozenset(entry))
 
 

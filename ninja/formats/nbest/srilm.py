@@ -52,7 +52,7 @@ class SrilmOptions:
 
 
 def read_srilm(content: bytes, key: str, path: str | None = None, options: SrilmOptions | None = None) -> NBest:
-    """Read the list of a file.
+    """Read the n-best list in a file.
 
     * ``NBestList1.0``: ``(score) words``; the header is optional. As in SRILM, the combined score of both models, in
       bytelogs, becomes the acoustic cost.
@@ -116,7 +116,7 @@ def write_srilm(
     options: SrilmWriteOptions = SrilmWriteOptions(),
     encoding: str = "utf-8",
 ) -> bytes:
-    """Encode a list as a file.
+    """Encode an n-best list as a file.
 
     "NBestList1.0" rounds the sum of both costs to integer bytelogs (0.1 nats). "NBestList2.0" rounds the costs of each
     word, and requires times; a word of duration 0 gets a frame of the next or previous word. "scores" writes both costs

@@ -173,7 +173,7 @@ def _lists(batches: Iterator[Any], columns: ObjectFields, content: Content) -> I
 
 
 def _values(batch: Any, path: str | None) -> dict[str, list[Any]]:
-    """Return the values of the columns with types that JSON can represent."""
+    """Return the values of the columns whose types JSON can represent."""
     values = {}
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         if _is_plain(column.type):

@@ -92,7 +92,7 @@ def rewrite_line(content: bytes, corrections: Corrections, document: Document) -
 
 
 class _Lines:
-    """Encoder of lines that consist of a key and words."""
+    """Encoder that writes lines with a key and words."""
 
     def __init__(self, settings: WriteSettings) -> None:
         self._settings = settings

@@ -1,4 +1,4 @@
-"""Options and conversions of scores and words that the writers of n-best lists share."""
+"""Options, and conversions of scores and words, shared by the writers of n-best lists."""
 
 from __future__ import annotations
 

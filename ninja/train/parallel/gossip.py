@@ -157,7 +157,7 @@ class Gossip(SingleWorker):
             self._pairwise.close()
 
     def _broadcast_in_node(self, tensor: torch.Tensor) -> None:
-        """Copy a tensor of the first worker of the node to its other workers."""
+        """Copy a tensor from the first worker of the node to the other workers."""
         if self._node_group is not None:
             with self.workers.communicating():
                 dist.broadcast(tensor, self.workers.rank - self.place, group=self._node_group)
