@@ -126,7 +126,7 @@ class Decoder(nn.Module):
 
 
 class EntityEncoder(nn.Module):
-    """Network that maps phrases to vectors, which are close to each other for phrases that sound alike."""
+    """Network that maps phrases to vectors; phrases that sound alike have similar vectors."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()

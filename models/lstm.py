@@ -3,14 +3,14 @@
     word ──► embedding ──► LSTM ──► … ──► LSTM ──► · embedding + bias ──► logits
             [V, embedding]  hidden cells, projected back to the embedding's width
 
-The projection allows many cells (memory) with a narrow output, which every step reads (speed). Input and output share
-one embedding matrix, so the output needs only a bias. If embeddings are wider than layer outputs, layers read only the
-first components of each embedding, and the last layer has a second projection, which only the softmax reads. There is
-no projection if a layer has at most as many cells as the embedding has components.
+Because of the projection, a layer can have many cells (for memory) but a narrow output (for speed), which every step
+reads. Input and output share one embedding matrix, so the output needs only a bias. If embeddings are wider than layer
+outputs, layers read only the first components of each embedding, and the last layer has a second projection, which
+only the softmax reads. There is no projection if a layer has at most as many cells as the embedding has components.
 
     last layer's cells ──► [ projection, read by the next step | more ] · embedding + bias
 
-A small network may estimate the log-normaliser ln Σ exp(logits) from the output. A word is then scored by a single
+A small network can estimate the log-normaliser ln Σ exp(logits) from the output. A word is then scored by a single
 product instead of one for each word of the vocabulary.
 
 Source: Sak, Senior, Beaufays, "Long short-term memory recurrent neural network architectures for large
@@ -120,7 +120,7 @@ class LSTMLanguageModel(nn.Module):
         return value
 
     def _weights(self, number: int) -> list[Tensor]:
-        """Return the weights of a layer: from input and last output to the gates, two biases, projection."""
+        """Return the weights of a layer: input to gates, last output to gates, two biases, and projection."""
         kinds = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
         weights: list[Tensor] = [self.lstm.get_parameter(f"{kind}_l{number}") for kind in kinds]
         if self.lstm.proj_size:

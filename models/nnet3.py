@@ -9,8 +9,8 @@ the values that later steps read form one row of numbers for each history:
 
     row = [ output | a now | a 1 step ago | … | b now | … ]
 
-A row of zeros is the state before the first step. Ranges of nodes and identity components are not computed: their
-readers read the underlying nodes. A `Library` provides the arrays: torch (see `nnet3_operations`) or NumPy.
+A row of zeros is the state before the first step. Ranges of nodes and identity components are not computed: nodes
+that use them read the underlying nodes. A `Library` provides the arrays: torch (see `nnet3_operations`) or NumPy.
 
 Source: Kaldi, nnet3/nnet-descriptor.h and the components' own documentation in nnet3/nnet-*-component.h.
 """
@@ -142,7 +142,7 @@ class Network:
 
     Attributes:
         input_dim: Width of the input.
-        output_dim: Width of the output, with which a row begins.
+        output_dim: Width of the output, which is the first part of a row.
         width: Width of a row.
     """
 

@@ -1,4 +1,4 @@
-"""The components of nnet3 networks in plain torch, as functions of the input of one step for batches of rows.
+"""The components of nnet3 networks in plain torch: functions that compute one step for a batch of rows.
 
 Source: Kaldi, the documentation of the components in nnet3/nnet-*-component.h and cudamatrix/cu-math.h.
 """
@@ -43,7 +43,7 @@ def lstm_cell(gates: Tensor, before: Tensor, peephole: Tensor) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Kernels:
-    """Implementations of the expensive operations, which callers may replace by faster ones."""
+    """Implementations of the expensive operations, which callers can replace with faster ones."""
 
     # weight, bias -> x ↦ x weightᵀ + bias
     linear: Callable[[Tensor, Tensor | None], Callable[[Tensor], Tensor]] = _linear

@@ -6,10 +6,10 @@
         └────────────────────────────────────────────────────────┘└──────────────────────────────┘
 
 Positions are rotary: queries and keys are rotated by them, so attention depends on relative positions and sentences
-may have any length. Input and output share one embedding matrix.
+can have any length. Input and output share one embedding matrix.
 
 `TransformerLanguageModel.forward` runs on batches of sentences. Its parts, `embed`, `turns`, `Block.project` and
-`Block.combine`, allow callers to share keys and values among histories in their own attention.
+`Block.combine`, allow callers to share keys and values among histories in their own attention code.
 
 Source: Vaswani et al., "Attention is all you need", 2017; Xiong et al., "On layer normalization in the Transformer
 architecture", 2020 (norms before the layers); Su et al., "RoFormer: enhanced Transformer with rotary position

@@ -44,7 +44,7 @@ def make_augmenter(
         entities: All phrases.
         models: N-gram models.
         tracker: The grammar; its map to the words of the class model is reused.
-        written: Written words and their lexical forms; None compares words exactly.
+        written: Written words and their lexical forms; if None, words are compared exactly.
 
     Raises:
         DependencyError: A library that the context model of `augmentation` requires is not installed.

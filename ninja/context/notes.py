@@ -62,7 +62,7 @@ def augmenter_notes(
 
 
 def class_notes(lm: NgramLM, entities: Entities) -> Iterator[str]:
-    """Yield notes about classes of the class model without phrases, and about classes missing from the model."""
+    """Yield notes about classes of the class model that have no phrases, and about classes missing from the model."""
     path = lm.vocabulary.path
     known = {word for word, _ in class_words(lm)}
     classes = set(entities.classes) - {NO_CLASS}

@@ -15,7 +15,7 @@ LARGEST_BOOST = 1000.0
 @documented
 @dataclass(frozen=True, slots=True)
 class ContextOptions:
-    """Boosts of phrases, and limits.
+    """Phrase boosts and limits.
 
         outside phrases    class_weight · class language model + (1 − class_weight) · first-pass model
         entering a class   P(class | history) · exp(class_boost + keyword_boost)

@@ -167,7 +167,7 @@ class Contextual:
             log.tell_coverage()
 
     def prepare(self, utterance: Utterance, log: Log) -> None:
-        """Add the context to the lattice of an utterance, using the phrases of the utterance and those in the files.
+        """Add the context to the lattice of an utterance, using the utterance's phrases and the phrases in the files.
 
         Raises:
             NinjaError: The lattice or its phrases cannot be used.
@@ -276,12 +276,12 @@ class Contextual:
         )
 
     def class_maps(self, words: SymbolTable, log: Log) -> Sequence[WordMap]:
-        """Return the map of a symbol table to the words of the class model, or no map if there is no class model."""
+        """Return the map from a symbol table to the words of the class model, or no map if there is no class model."""
         tracker = self.bind(words, log, len(words) - 1 if words.grows else 0)
         return [] if tracker.class_map is None else [self._written_map(words, tracker.class_map)]
 
     def _written_map(self, words: SymbolTable, lexical_map: WordMap) -> WordMap:
-        """Return the map of written words to the words of a model, from the map of their lexical words."""
+        """Convert a map from lexical words to the words of a model into a map from written words."""
         assert self._binding is not None
         if isinstance(self._binding.files, ExactBinding):
             return lexical_map

@@ -69,7 +69,7 @@ class Utterance:
 
     @property
     def change(self) -> int:
-        """Change in the number of word errors by rescoring; negative for an improvement."""
+        """Change in the number of word errors due to rescoring; negative for an improvement."""
         return self.errors_after - self.errors_before
 
 
@@ -133,7 +133,7 @@ def compare(
     )
     if not utterances:
         raise FormatError(
-            "no utterance has a reference and lattices before and after rescoring; do the ids belong to one data set?"
+            "no utterance has a reference and lattices before and after rescoring; check that the utterance ids match"
         )
     absences = {
         "failed lattices, before rescoring": failed[0],

@@ -1,4 +1,4 @@
-"""Page for the review of corrections."""
+"""HTML page for reviewing corrections."""
 
 from __future__ import annotations
 

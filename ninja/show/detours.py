@@ -18,8 +18,8 @@ class Detours:
     """A partition of the arcs on complete paths into detours.
 
     The first detour is a complete path. Any other detour is a chain of arcs that connects two states of earlier
-    detours, or a state of an earlier detour with a final state, through states of no earlier detour. Therefore the
-    first n detours form a lattice without dead ends for any n, and removing the last detours prunes the lattice.
+    detours, or a state of an earlier detour with a final state, through states that are in no earlier detour. Therefore
+    the first n detours form a lattice without dead ends for any n, and removing the last detours prunes the lattice.
     """
 
     arcs: tuple[tuple[int, ...], ...]  # arc ids of each detour, in path order

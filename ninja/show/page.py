@@ -41,8 +41,8 @@ def render(
 
     Args:
         template: File name in ``templates``.
-        styles: Style sheets, as names for ``asset``.
-        scripts: Scripts, as names for ``asset``.
+        styles: Names of style sheets, as passed to ``asset``.
+        scripts: Names of scripts, as passed to ``asset``.
         data: JSON values for the scripts.
         values: Values for the template.
     """

@@ -1,4 +1,4 @@
-"""Page that compares lattices before and after rescoring."""
+"""HTML page that compares lattices before and after rescoring."""
 
 from __future__ import annotations
 

@@ -304,7 +304,7 @@ def test_phrases_without_pronunciations_are_skipped_and_named() -> None:
     first, second = augment.left_out([strange])
     assert (first.cls, first.phrase) == ("@name", "xq one")
     assert first.reason == "'xq one': 'xq' has no pronunciation; specify one in the phrase list or lexicon"
-    assert second.reason == "'two': no confusion costs for the phone 'Q'; known phones are A B C …"
+    assert second.reason == "'two': no confusion costs for the phone 'Q'; known phones: A B C …"
     assert [each.phrase for each in augment(chain_lattice("onto"), [strange])[1]] == []
 
 

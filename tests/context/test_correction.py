@@ -230,7 +230,7 @@ def test_features_compare_lengths_and_count_words_that_the_model_lacks(corrector
 
 def test_a_file_of_weights_is_checked(tmp_path):
     (tmp_path / "w.toml").write_text('format = "other"\n')
-    with pytest.raises(FormatError, match="not a decision about corrections"):
+    with pytest.raises(FormatError, match="not a decision model for corrections"):
         Decision.read(tmp_path / "w.toml")
     text = CORRECTION.read_text().replace("weight_doubt", "weight_of_doubt")
     (tmp_path / "w.toml").write_text(text)

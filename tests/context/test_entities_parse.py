@@ -265,7 +265,7 @@ LONG = "9" * 5000
     ("content", "message"),
     [
         # JSON
-        ("[1]", r'e: the top level is a list, but must be an object, \{"@name": \[\.\.\.\]\}, or one object per line'),
+        ("[1]", r'e: the top level is a list; write an object such as \{"@name": \[\.\.\.\]\}, or one object per line'),
         ('{"@name": ["tom"', r"e:1: not valid JSON: .*, column 17"),
         ('{\n"@name": ["tom"],,\n}', r"e:2: not valid JSON: .*, column 18"),
         (
@@ -370,7 +370,7 @@ LONG = "9" * 5000
         ),
         ('{"all": 1}\n{"utt": "u"}', 'e:1: "all" must be true, not 1'),
         ('{"utt": 3}', "e:1: the name of an utterance must be a string, not 3"),
-        ('{"utt": "u", "names": []}', "e:1: utterance 'u': unknown key 'names'; allowed are"),
+        ('{"utt": "u", "names": []}', "e:1: utterance 'u': unknown key 'names'; allowed keys"),
         ('{"utt": "u"}\n{"utt": "u"}', "e:2: utterance 'u': occurs twice, first in line 1; merge the occurrences"),
         ('{"list": "l"}\n\n{"list": "l"}', "e:3: list 'l': occurs twice, first in line 1; merge the occurrences"),
         ('{"utt": "u", "@name": ["a", ""]}', "e:1: utterance 'u', @name, entry 2: the phrase is empty; remove it"),

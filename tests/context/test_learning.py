@@ -230,7 +230,7 @@ def test_damaged_files_of_edits_are_refused(tmp_path, text, message):
 def test_hypotheses_are_paired_by_key_or_in_order():
     assert paired({"a": ["x"], "b": ["y"]}, {"b": ["z"]}) == [edit("y", "z", "b")]
     assert paired({"a-1": ["x"]}, {"b-1": ["z"]}) == [edit("x", "z", "a-1")]
-    with pytest.raises(OptionError, match=r"no key in common, .* there are 1 and 2 utterances; use the same keys"):
+    with pytest.raises(OptionError, match=r"no key in common and .* there are 1 and 2 utterances; use the same keys"):
         paired({"a": ["x"]}, {"b": [], "c": []})
 
 

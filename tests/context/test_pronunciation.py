@@ -194,7 +194,7 @@ def test_costs_that_are_written_are_read_again(tmp_path) -> None:
         ({"insertion": [1.0]}, r"insertion has shape \[1\], but \[2\] is needed for 2 phones"),
         ({"deletion": [1.0, 0.0]}, "the deletion cost of B is 0.0, but must be finite and > 0"),
         ({"substitution": [[0, -1], [1, 0]]}, "the substitution cost of A → B is -1.0, but must be finite and >= 0"),
-        ({"substitution": [[0, 1], [1, 0.5]]}, "substituting B by itself costs 0.5, but must cost 0"),
+        ({"substitution": [[0, 1], [1, 0.5]]}, "the cost of substituting B with itself is 0.5, but must be 0"),
         ({"substitution": [[0, 1], [1]]}, "invalid phone confusion table"),
         ({"phones": ["A", "A"]}, "2 phones, of which 1 are distinct"),
         ({"phones": 7}, "invalid phone confusion table"),

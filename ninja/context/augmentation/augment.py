@@ -78,7 +78,7 @@ class _Span(NamedTuple):
 def with_phrase_words(words: SymbolTable, lists: Iterable[PhraseList]) -> SymbolTable:
     """Return a symbol table that also contains the words of all phrases, with ids above the largest existing id.
 
-    A growing table is extended in place. Any other table is copied if words are missing from it; the copy has no path,
+    A growing table is extended in place. Any other table is copied if words are missing from it. The copy has no path,
     so write it together with the lattices that use its ids.
     """
     phrases = (phrase for phrase_list in lists for members in phrase_list.classes.values() for phrase in members)
@@ -110,17 +110,17 @@ class Augmenter:
     """Function object that adds arcs for phrases to lattices.
 
     Args:
-        words: The symbol table of the lattices with the words of all phrases, see `with_phrase_words`; with `written`,
-            the table of lexical words.
+        words: Symbol table of the lattices, extended with the words of all phrases (see `with_phrase_words`); if
+            `written` is set, the table of lexical words.
         pronouncer: Pronunciations of words.
         confusion: Phone confusion costs.  [default: articulatory distances]
         options: Bounds and costs.
         costs: Language model costs of phrases.
-        phones: Maps the alignments of arcs to phones.  [default: use the pronouncer]
+        phones: Map from the alignments of arcs to phones.  [default: use the pronouncer]
         silent: Words without a sound. Other words without a pronunciation are never replaced.
-        retriever: Selects the phrases of long lists for the search.  [default: search for all phrases]
-        written: Compares words by their lexical forms. Phrases are spelled as in their lists, with the punctuation and
-            the sentence-initial capital of the words that they replace.
+        retriever: Retriever that selects phrases from long lists.  [default: search for all phrases]
+        written: Written words and their lexical forms, by which words are compared. Phrases are spelled as in their
+            lists, with the punctuation and the sentence-initial capital of the words that they replace.
     """
 
     def __init__(

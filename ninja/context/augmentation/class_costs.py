@@ -16,7 +16,7 @@ from ninja.lm.word_map import WordMap
 
 
 class ClassEntry(NamedTuple):
-    """A phrase that may be added, with its class and the state in which it begins."""
+    """Class, length and first state of a phrase that may be added."""
 
     start: int  # state
     cls: str
@@ -35,10 +35,10 @@ class ClassCosts:
         lm: The class language model.
         class_map: Map from the lattices' symbols to the model's words.
         class_word: Word id of each class in the model.
-        class_boost: Boost of the grammar for entering a class, nats.
-        keyword_boost: Boost of the grammar for each word of a phrase, nats.
+        class_boost: Boost of the grammar for entering a class, in nats.
+        keyword_boost: Boost of the grammar for each word of a phrase, in nats.
         place_weight: Weight of a cost ``-ln P(class | preceding words)``, which is added to the costs of the grammar.
-        phone_reward: Reward for each phone of a phrase, nats.
+        phone_reward: Reward for each phone of a phrase, in nats.
     """
 
     def __init__(

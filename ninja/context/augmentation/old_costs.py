@@ -34,7 +34,7 @@ class OldCosts:
     def changes(self, lattice: Lattice, acoustic_scale: float, changes: Sequence[Change]) -> npt.NDArray[np.float64]:
         """Return the cost of new words minus the cost of the path that they replace, nats, float64 [changes].
 
-        The words before and after the path are taken from the best sentence through it, within the n-gram order.
+        The words before and after the path are taken from the best sentence through it, up to the n-gram order.
         """
         if not changes:
             return np.zeros(0)
@@ -87,7 +87,7 @@ def words_along(
         best: Best arc of each state, in the direction of the search, or -1; int64 [num_states].
         onward: State to which the search moves along each arc, int32 [num_arcs].
         state: First state.
-        lm_word: The model's word of each word id; `NO_WORD` for words that are not scored.
+        lm_word: The model's id for each word id; `NO_WORD` for words that are not scored.
         max_words: Maximum number of words.
     """
     words: list[int] = []

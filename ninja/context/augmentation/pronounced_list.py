@@ -41,7 +41,7 @@ class Variant(NamedTuple):
 
 
 class PronouncedList(NamedTuple):
-    """The pronunciations of the phrases of a list."""
+    """The pronunciations of the phrases in a list."""
 
     variants: list[Variant]
     phrases: frozenset[tuple[int, ...]]  # word ids of the phrases that have a pronunciation
@@ -110,13 +110,13 @@ def count_phrases(lists: Iterable[Collection[tuple[Hashable, ...]]]) -> int:
 
 
 def pack(strings: Sequence[Sequence[int]]) -> PhoneStrings:
-    """Concatenate strings of phones; return the offsets and the phones."""
+    """Concatenate phone strings; return the offset of each string, and the phones."""
     begin = np.cumsum([0, *map(len, strings)], dtype=np.int64)
     return begin, np.fromiter((phone for string in strings for phone in string), np.int32, int(begin[-1]))
 
 
 def unpack(strings: PhoneStrings, number: int) -> list[int]:
-    """Return the string of phones with an index."""
+    """Return the phone string at an index."""
     begin, phone = strings
     string: list[int] = phone[begin[number] : begin[number + 1]].tolist()
     return string

@@ -27,7 +27,7 @@ class Replacement(NamedTuple):
 
 
 class WrittenReplacements:
-    """Replacements of paths in a lattice of written words, at spans that match phrases by their lexical forms.
+    """Replacements of paths in a lattice of written words; paths and phrases are compared by their lexical forms.
 
     Args:
         written: Written words and their lexical forms.

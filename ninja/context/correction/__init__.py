@@ -1,1 +1,1 @@
-"""Correction of transcripts: phrases of lists replace words that sound like them."""
+"""Correction of transcripts: phrases from lists replace words that sound like them."""

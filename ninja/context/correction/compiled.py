@@ -149,14 +149,14 @@ def _filtered(phrases: PhraseList, texts: set[str]) -> PhraseList:
 
 
 def _spelled(variants: list[Variant]) -> list[Variant]:
-    """Add written words to variants without them, which occur if the normalizer is the identity."""
+    """Add the written words to variants that do not contain them because the normalizer is the identity."""
     return [
         variant if variant.written else variant._replace(written=tuple(variant.text.split())) for variant in variants
     ]
 
 
 def _letters(phrases: PhraseList) -> Confusion:
-    """Return the confusion costs of the letters of phrases, and of a symbol for other letters."""
+    """Return confusion costs for the letters of a list, and for one symbol that represents all other letters."""
     recognised = (text for members in phrases.classes.values() for phrase in members for text in phrase.recognised)
     costs = letter_confusion([phrases], recognised)
     size = len(costs.phones)

@@ -65,7 +65,7 @@ class Transcript(NamedTuple):
 
 
 class Corrector:
-    """Corrector of transcripts, which replaces words with phrases of lists that sound similar.
+    """Corrector that replaces words of transcripts with similar-sounding phrases from lists.
 
     Args:
         decision: Model of the probability that a candidate is right.
@@ -160,7 +160,7 @@ class Corrector:
 
     @property
     def left_out_so_far(self) -> tuple[Unpronounced, ...]:
-        """Phrases that cannot be compared with words, with the reasons, among the lists compiled so far."""
+        """Phrases in the lists compiled so far that cannot be compared with words, and the reasons."""
         return tuple(phrase for part in self._lists.values() for phrase in part.left_out)
 
     def candidates(self, transcript: Transcript, lists: Sequence[PhraseList]) -> Candidates:
@@ -213,7 +213,7 @@ class Corrector:
     def _spellings(
         self, transcript: Transcript, compiled: Sequence[CompiledList], present: Sequence[tuple[int, int]]
     ) -> list[Change]:
-        """Return changes to phrases that are present, but spelled differently in their lists.
+        """Return changes to phrases that occur in the transcript but are spelled differently in their lists.
 
         A phrase is not changed if lists have several spellings of it, if no list has capitals, or if all its words are
         common words, such as "may" and "will".

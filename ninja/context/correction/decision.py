@@ -19,7 +19,7 @@ Doubles = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Decision:
-    """A conditional logit model, in which overlapping candidates compete with each other and with making no change."""
+    """A conditional logit model, in which overlapping candidates compete with each other and with no change."""
 
     weights: Doubles  # [features]
     bias: float
@@ -36,7 +36,7 @@ class Decision:
         """
         table = read_toml(path)
         if table.get("format") != FORMAT:
-            raise FormatError(f'not a decision about corrections: format = "{FORMAT}" is missing', path)
+            raise FormatError(f'not a decision model for corrections: format = "{FORMAT}" is missing', path)
         names = ("bias", "threshold", "confident_threshold", *(f"weight_{name}" for name in FEATURES))
         for name in names:
             if not isinstance(table.get(name), int | float) or isinstance(table[name], bool):
@@ -72,13 +72,13 @@ class Decision:
 
 
 def overlaps(spans: Sequence[tuple[int, int]]) -> npt.NDArray[np.bool_]:
-    """Return which spans have a word in common, bool [spans, spans]."""
+    """Return for each pair of spans whether they have a word in common, bool [spans, spans]."""
     begin, end = np.array(spans, np.int64).reshape(-1, 2).T
     return (begin[:, None] < end[None, :]) & (begin[None, :] < end[:, None])
 
 
 def log_totals(score: Doubles, overlap: npt.NDArray[np.bool_]) -> Doubles:
-    """Return ``ln(1 + sum of exp(score))`` over the overlapping candidates of each candidate."""
+    """Return ``ln(1 + sum of exp(score))`` over the candidates that overlap each candidate."""
     largest = np.maximum(score.max(initial=0.0), 0.0)
     total: Doubles = largest + np.log(overlap @ np.exp(score - largest) + np.exp(-largest))
     return total

@@ -27,7 +27,7 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A correction of `ninja correct` that was accepted or rejected."""
+    """A correction by `ninja correct` that was accepted or rejected."""
 
     is_right: bool
     phrase: str
@@ -44,8 +44,8 @@ def read_edits(path: str | os.PathLike[str]) -> Edits:
     """Read the corrections of transcripts.
 
     Args:
-        path: A TSV file with recognised and corrected text, or with a key before them; or the JSON file that the page
-            of ``ninja correct --report`` saves.
+        path: A TSV file with the columns recognised text and corrected text, optionally preceded by a column of keys;
+            or the JSON file that the page of ``ninja correct --report`` saves.
 
     Raises:
         FormatError: The file has another format.
@@ -70,7 +70,7 @@ def paired(recognised: Mapping[str, Sequence[str]], corrected: Mapping[str, Sequ
         return [Edit(tuple(words), tuple(corrected[key]), key) for key, words in recognised.items() if key in corrected]
     if len(recognised) != len(corrected):
         raise OptionError(
-            "the recognised and the corrected utterances have no key in common, and cannot be paired in order, because "
+            "the recognised and the corrected utterances have no key in common and cannot be paired in order, because "
             f"there are {len(recognised)} and {len(corrected)} utterances; use the same keys in both"
         )
     pairs = zip(recognised.items(), corrected.values(), strict=True)
@@ -118,7 +118,7 @@ def _verdicts(text: str, path: str) -> list[Verdict]:
     except (ValueError, RecursionError) as error:
         raise FormatError(f"not valid JSON: {error}", path) from error
     if not isinstance(content, dict) or "accepted" not in content or "rejected" not in content:
-        raise FormatError('expected "accepted" and "rejected" changes, as the page of `ninja correct` saves them', path)
+        raise FormatError('expected "accepted" and "rejected" changes, as saved by the page of `ninja correct`', path)
     verdicts = []
     for name in ("accepted", "rejected"):
         changes = content[name]

@@ -1,4 +1,4 @@
-"""Evidence about phrases in edits: the phrases that edits inserted, and the words that they replaced."""
+"""Evidence about phrases from edits: the phrases that edits inserted, and the words that these phrases replaced."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def undo(lists: Name) -> bytes:
     """Return the content of an entity file before the last run of `learn`.
 
     Raises:
-        FormatError: The file has no evidence of edits.
+        FormatError: The file contains no evidence from edits.
         InputError: The file cannot be read.
         OptionError: The file is compressed.
     """
@@ -166,7 +166,7 @@ def entity_bytes(path: Name) -> bytes:
     with open_raw(os.fspath(path)) as stream:
         content = stream.read()
     if content.startswith(GZIP):
-        raise OptionError(f"{os.fspath(path)}: evidence of edits cannot be added to a compressed file; decompress it")
+        raise OptionError(f"{os.fspath(path)}: evidence from edits cannot be added to a compressed file; decompress it")
     return content
 
 
@@ -248,7 +248,7 @@ def _places(pairs: Sequence[tuple[str | None, str | None]]) -> list[int]:
 
 
 def _regions(pairs: Sequence[tuple[str | None, str | None]]) -> Iterator[Region]:
-    """Yield the differences that have both corrected and recognised words."""
+    """Yield the differences that contain both corrected and recognised words."""
     begin = first = 0
     for is_same, group in groupby(pairs, lambda pair: pair[0] == pair[1]):
         rows = list(group)
@@ -283,7 +283,7 @@ def _names(region: Region, corrected: Transcript, place: Sequence[int], correcto
 
 
 def _is_capitalised(at: int, transcript: Transcript) -> bool:
-    """Return whether a lexical word is capitalised within a sentence that also has words in lower case."""
+    """Return whether a lexical word is capitalised within a sentence that also contains words in lower case."""
     word = transcript.word[at]
     written = transcript.written
     return (
@@ -298,14 +298,14 @@ def _is_capitalised(at: int, transcript: Transcript) -> bool:
 def _new_phrase(
     name: Region, corrected: Transcript, recognised: Transcript, corrector: Corrector, *, is_whole: bool
 ) -> Iterator[PhraseEvidence]:
-    """Yield the evidence about a name of the corrected text.
+    """Yield the evidence about a name in the corrected text.
 
     Args:
         name: The name, and the recognised words that it replaced.
         corrected: The corrected text.
         recognised: The recognised text.
         corrector: Corrector that compares the name and the words.
-        is_whole: Whether the name extends over the whole difference between the texts.
+        is_whole: Whether the name spans the whole difference between the texts.
     """
     if name.end - name.begin > MAX_NEW_WORDS or name.last - name.first > MAX_REPLACED_WORDS:
         return
@@ -328,7 +328,7 @@ def _most_similar(text: str, words: Sequence[str], corrector: Corrector) -> tupl
 
 
 def _without_punctuation(words: Sequence[str]) -> str:
-    """Return the words as text, without the punctuation before the first and after the last word."""
+    """Return the words as text, without the punctuation before the first word and after the last word."""
     text = " ".join(words)
     return text.removeprefix(affixes(words[0])[0]).removesuffix(affixes(words[-1])[1])
 

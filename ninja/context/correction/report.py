@@ -1,4 +1,4 @@
-"""Records of the report of corrections, for JSON lines and for the page."""
+"""Records of corrections, for the report in JSON lines and for the review page."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ LEAST_GAIN = 0.01  # nats by which a correction is cheaper than the words that i
 
 @dataclass(frozen=True, slots=True)
 class Correcting:
-    """Files and options of corrections."""
+    """Files and options for corrections."""
 
     entities: Name | Entities
     groups: Name | None = None  # group of each utterance, in the format of Kaldi's utt2spk
@@ -77,7 +77,7 @@ class Correction:
         correcting: Files and options. They are loaded when the first lattice is corrected.
 
     Attributes:
-        num_utterances: Number of utterances processed, with and without corrections.
+        num_utterances: Number of utterances processed, whether or not they were corrected.
         corrected: Utterances with changes in their best hypothesis, in order.
     """
 

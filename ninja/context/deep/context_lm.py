@@ -323,7 +323,7 @@ class ContextLM(MixtureLM):
                 yield self._encoded_set(number), order[first:last]
 
     def _encoded_set(self, number: int) -> _EncodedSet:
-        """Return the phrases of an id; they are encoded on first use."""
+        """Return the encoded phrases of a phrase list id; encode them on first use."""
         phrase_set = self._ids.numbered(number)
         encoded = self._encoded.sets.get(phrase_set)
         if encoded is not None:
@@ -340,7 +340,7 @@ class ContextLM(MixtureLM):
         return encoded
 
     def _encoded_list(self, phrases: PhraseList) -> _EncodedList:
-        """Return the phrases of a list; encode them on first use, and again if an unknown word may have been added."""
+        """Return the encoded phrases of a list; encode them on first use, or again if words were added."""
         encoded = self._encoded.lists.get(phrases)
         if encoded is None or (encoded.num_known != len(self.vocabulary) and (encoded.words == UNKNOWN).any()):
             normalizer = NONE if self._forms is None else self._forms.normalizer(None)

@@ -1,6 +1,6 @@
 r"""`PhraseEncoder`, which maps phrases to vectors.
 
-Its file is in the format of safetensors or `torch.save` (see `ninja.lm.stored_network`), and contains no code:
+Its file is in safetensors or torch format (see `ninja.lm.stored_network`), and contains no code:
 
     format   "ninja-context"          version  1
     config   {"hidden": 64, …}        letters  "abc…"    phones  "AA\nAE\n…"
@@ -167,7 +167,7 @@ def fill(network: torch.nn.Module, state: dict[str, torch.Tensor], path: str | o
 
 
 class SpelledEncoder:
-    """Adapter of an encoder for callers that use letters as phones."""
+    """Adapter of an encoder for callers that pass letters in place of phones."""
 
     def __init__(self, encoder: PhraseEncoder, path: str | os.PathLike[str]) -> None:
         if encoder.network.config.inputs == "phones":
@@ -177,7 +177,7 @@ class SpelledEncoder:
         self._encoder = encoder
 
     def vectors(self, texts: Sequence[str], phones: Sequence[Sequence[str]]) -> Vectors:
-        """Return the vectors of phrases; their letters are given as `phones`, and `texts` is ignored."""
+        """Return the vectors of phrases; their letters are passed as `phones`, and `texts` is ignored."""
         return self._encoder.vectors(["".join(letters) for letters in phones], [()] * len(texts))
 
     def unknown_letters(self, texts: Iterable[str]) -> Counter[str]:
@@ -188,7 +188,7 @@ class SpelledEncoder:
 def _built(
     config: dict[str, Any], state: dict[str, Any], symbols: Symbols, path: str | os.PathLike[str]
 ) -> EntityEncoder:
-    """Create the network of a configuration, and set its weights."""
+    """Create a network from its configuration, and set its weights."""
     numbers = {"num_letters": len(symbols.letters) + FIRST, "num_phones": len(symbols.phones) + FIRST}
     entries = {field.name for field in dataclasses.fields(Config)}
     sizes = set(entries) - {"inputs", "outputs", "extractor"}

@@ -1,4 +1,4 @@
-"""Options for training a phrase encoder and a pointer; does not import torch."""
+"""Options for training a phrase encoder and a pointer; importing this module does not import torch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class EncoderOptions:
     )
     inputs: str = described("both", f"Inputs of the encoder: {', '.join(INPUTS)}.")
     outputs: str = described("joint", f"Outputs of the decoders during training: {', '.join(OUTPUTS)}.")
-    hidden: int = described(64, "Number of LSTM cells per direction.")
+    hidden: int = described(64, "Size of the GRU state in each direction.")
     metric: float = described(1.0, "Weight of the loss on distances between pronunciations; 0 disables it.")
     steps: int = described(4000, "Number of training steps.")
     batch: int = described(256, "Number of phrases per step.")
@@ -56,8 +56,8 @@ class EncoderProgress:
 class PointerOptions:
     """Options for training a pointer for a language model."""
 
-    positions: int = described(400_000, "Approximate number of words of the text to train on.")
-    common: int = described(5000, "Number of most frequent words, which are never phrases by themselves.")
+    positions: int = described(400_000, "Approximate number of words to train on.")
+    common: int = described(5000, "Number of the most frequent words; these are never one-word phrases.")
     steps: int = described(3000, "Number of training steps.")
     batch: int = described(128, "Number of sentences per step.")
     most_phrases: int = described(

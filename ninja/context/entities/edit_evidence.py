@@ -1,12 +1,11 @@
-"""Evidence of edits in an entity file: lines that `ninja learn` appends, each with a mark at its beginning.
+"""Evidence from edits in an entity file: lines that `ninja learn` appends, each with a mark at its beginning.
 
     #ninja-learn {"version": 1, "min_count": 2, "edits": ["6f1e0c2ab3d4", …]}
     #ninja-learn {"phrase": "Kathy Clendenin", "class": "@name", "recognised": {"cathy clendening": 2}, "added": 2}
 
-The first line begins a run of the command and identifies its edits; every other line contains the evidence of the run
+The first line begins a run of the command and identifies its edits; every other line contains the run's evidence
 about one phrase. The lines are comments in phrase lists and TSV files. Phrases, weights and recognised forms are
-computed from the evidence of all runs, so that the counts of several runs add up, and a run can be undone by removing
-its lines.
+computed from the evidence of all runs, so counts add up across runs, and a run can be undone by removing its lines.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _AFTER_NO_NEWLINE = '{"after": "no newline", '  # beginning of a run whose file 
 
 @dataclass(frozen=True, slots=True)
 class PhraseEvidence:
-    """Evidence of edits about a phrase."""
+    """Evidence from edits about a phrase."""
 
     phrase: str  # as written in its list or in the corrected text
     cls: str = ""  # class, "" for no class
@@ -180,7 +179,7 @@ def divide(text: str, path: str) -> tuple[str, list[Run]]:
 
 
 def appended(content: bytes, run: Run) -> bytes:
-    """Return the content of an entity file to which a run is appended."""
+    """Return the content of an entity file with a run appended."""
     lines = "".join(f"{line}\n" for line in run.lines())
     if content and not content.endswith(b"\n"):
         lines = "\n" + lines.replace(MARK + "{", MARK + _AFTER_NO_NEWLINE, 1)
@@ -202,7 +201,7 @@ def without_last_run(content: bytes, path: str) -> bytes:
     ]
     starts = [(number, row) for number, row in rows if row.begins_run]
     if not starts:
-        raise FormatError("contains no lines of `ninja learn`, so there is nothing to undo", path)
+        raise FormatError("contains no lines from `ninja learn`, so there is nothing to undo", path)
     first, row = starts[-1]
     before, later = b"".join(lines[:first]), [line for line in lines[first:] if not line.startswith(mark)]
     if not later and "after" in row.content:

@@ -50,7 +50,7 @@ class PhraseList:
 
     @cached_property
     def has_capitals(self) -> bool:
-        """Whether any phrase has a capital, so that the list distinguishes case."""
+        """Whether any phrase contains a capital, so that the list distinguishes case."""
         return any(phrase.text.lower() != phrase.text for phrases in self.classes.values() for phrase in phrases)
 
     @cached_property
@@ -62,7 +62,7 @@ class PhraseList:
 
 @dataclass(frozen=True, slots=True)
 class UnknownWords:
-    """Phrases of a class with words that are missing from a symbol table; a phrase in several lists is counted once."""
+    """Phrases of a class that contain words missing from a symbol table; a phrase in several lists is counted once."""
 
     class_name: str
     num_phrases: int  # number of phrases in the class
@@ -92,10 +92,10 @@ class Entities:
 
         Args:
             sections: Sections of the file.
-            spell: Normalises phrases.
+            spell: Normaliser of phrases.
             groups: Group of each utterance, in addition to groups in the sections.
             path: Path of the file, for messages.
-            edit_evidence: Evidence of edits, which changes weights.
+            edit_evidence: Evidence from edits, which changes weights.
         """
         self.edit_evidence = edit_evidence
         by_kind: dict[str, dict[str, Section]] = {"all": {}, "group": {}, "list": {}, "utt": {}}
@@ -200,9 +200,10 @@ class Entities:
         return cls(sections_of(content, None), _speller(words, rules, normalizer), groups or {}, None)
 
     def of(self, key: str) -> tuple[PhraseList, ...]:
-        """Return the lists of an utterance: shared lists, and the lists of all utterances, of its group and of itself.
+        """Return the lists that apply to an utterance.
 
-        An utterance that does not occur in the file has the phrases for all utterances.
+        These are shared lists, and the lists for all utterances, for its group and for the utterance itself. An
+        utterance that does not occur in the file gets the phrases for all utterances.
         """
         group = self._groups.get(self._group_of.get(key, ""), _Scope())
         scopes = (self._everyone, group, self._utterances.get(key, _Scope()))
@@ -210,7 +211,7 @@ class Entities:
         return (*shared, *(scope.inline for scope in scopes if scope.inline is not None))
 
     def phrases(self, keys: Iterable[str]) -> dict[str, list[Phrases]]:
-        """Return the phrases of utterances in the format of ``ninja.evaluate.score_entities``."""
+        """Return the phrases of utterances in the format that ``ninja.evaluate.score_entities`` expects."""
         return {key: [phrases.spotted for phrases in self.of(key)] for key in keys}
 
     @property
@@ -251,7 +252,7 @@ class Entities:
 
     @property
     def all_lists(self) -> list[PhraseList]:
-        """All lists: shared lists, and the lists of all utterances, of groups and of single utterances."""
+        """All lists: shared lists, and the lists for all utterances, for groups and for single utterances."""
         scopes = [self._everyone, *self._groups.values(), *self._utterances.values()]
         return [*self.lists.values(), *(scope.inline for scope in scopes if scope.inline is not None)]
 

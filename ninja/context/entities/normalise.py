@@ -42,7 +42,7 @@ AS_TABLE = Normalisation()
 
 
 class Normaliser:
-    """Normaliser of phrases to the spelling of a symbol table; normalisation is idempotent.
+    """Function object that normalises phrases to the spelling of a symbol table; normalisation is idempotent.
 
     Without a table, words are not divided, and keep their case unless `rules.case` is lower or upper.
     """

@@ -69,7 +69,7 @@ class Entry(NamedTuple):
 
 @dataclass(slots=True)
 class Section:
-    """The entries and list names of all utterances, a group, a shared list or a single utterance."""
+    """The entries and list names for all utterances, a group, a shared list or a single utterance."""
 
     kind: Kind
     name: str
@@ -87,7 +87,7 @@ class Section:
         return "all utterances" if self.kind == "all" else f"{_LABEL[self.kind]} {self.name!r}"
 
     def refuse(self, reason: str, location: Location | None = None, class_name: str | None = None) -> NoReturn:
-        """Raise a FormatError, which specifies the section, class and entry unless the line has only one entry."""
+        """Raise a FormatError, which specifies the section, class and entry unless the line contains only one entry."""
         path, line, entry = location or self.location
         parts = [self.label] if entry or line is None or location is None else []
         parts += [class_name or NO_CLASS] if class_name is not None and parts else []
@@ -100,7 +100,7 @@ class Section:
 
 
 def read_sections(path: str, content: bytes | None = None) -> tuple[list[Section], EditEvidence]:
-    """Read an entity file and the evidence of edits that `ninja learn` added to it.
+    """Read an entity file and the evidence from edits that `ninja learn` added to it.
 
     The format is detected from the content.
 
@@ -123,7 +123,7 @@ def _sections(text: str, path: str) -> list[Section]:
     start = text.lstrip()[:1]
     if start == "[":
         raise FormatError(
-            'the top level is a list, but must be an object, {"@name": [...]}, or one object per line', path
+            'the top level is a list; write an object such as {"@name": [...]}, or one object per line', path
         )
     if start != "{":
         return _from_tsv(text, path) if "\t" in text else _from_phrases(text, path)

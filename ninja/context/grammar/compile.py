@@ -1,4 +1,4 @@
-"""Compile lists of phrases to acceptors of word ids, which OpenFst minimises."""
+"""Compile lists of phrases into acceptors of word ids, which OpenFst minimises."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class CompiledList:
 
     @property
     def num_bytes(self) -> int:
-        """Memory of the acceptors in bytes."""
+        """Memory that the acceptors use, in bytes."""
         return sum(acceptor.num_bytes for acceptor in (*self.boosted.values(), *self.suppressed))
 
 
 def compile_list(phrases: PhraseList, spell: Spell) -> CompiledList:
-    """Compile a phrase list to acceptors.
+    """Compile a phrase list into acceptors.
 
     The order of the phrases does not matter. Phrases with an unknown word are omitted (`Entities.unknown` reports
     them).
@@ -58,7 +58,7 @@ def compile_list(phrases: PhraseList, spell: Spell) -> CompiledList:
 
 
 def _spelled(phrases: Iterable[Phrase], spell: Spell) -> dict[tuple[int, ...], float]:
-    """Return the weight of each word sequence; of duplicate phrases, the largest weight is used."""
+    """Return the weight of each word sequence; for duplicate phrases, the largest weight."""
     weight_of: dict[tuple[int, ...], float] = {}
     for phrase in phrases:
         ids = tuple(spell(phrase.text.split()))
@@ -73,7 +73,7 @@ def _acceptor(weight_of: dict[tuple[int, ...], float], *, as_partial: bool) -> _
     Args:
         weight_of: Weight of each word of a phrase, by the word ids of the phrase.
         as_partial: Apply boosts at each word: the largest boost of all phrases that begin with the words so far; the
-            difference to the boost of the phrase is removed at its end. Otherwise, apply boosts at the ends of phrases.
+            difference from the phrase's boost is removed at its end. Otherwise, apply boosts at the ends of phrases.
     """
     phrases = sorted(weight_of)
     weight = np.array([weight_of[ids] for ids in phrases], np.float64)

@@ -45,7 +45,7 @@ class LexicalContext:
         return self.written.words
 
     def _spell(self, words: Sequence[str]) -> list[int]:
-        """Return the lexical ids of the words of a phrase; call `learn` with the phrase list first."""
+        """Return the lexical ids of the words in a phrase; call `learn` with the phrase list first."""
         return [number for word in words for number in self._ids[word]]
 
     def learn_all(self) -> None:
@@ -97,7 +97,7 @@ class LexicalContext:
         return as_list_of(lattice, self._contracted(lattice, lexical, composed, arc_map, word, is_last[arc_map]))
 
     def learn(self, lists: Sequence[PhraseList]) -> None:
-        """Normalise the words of the phrases of the given lists."""
+        """Normalise the words of all phrases in the given lists."""
         for phrases in lists:
             if phrases in self._learned:
                 continue
@@ -133,7 +133,7 @@ class LexicalContext:
 
     @staticmethod
     def _is_last(lexical: LexicalLattice) -> npt.NDArray[np.bool_]:
-        """Return whether each arc has the last lexical word of its written word, bool [num_arcs]."""
+        """Return whether each arc contains the last lexical word of its written word, bool [num_arcs]."""
         is_end = np.zeros(lexical.lattice.num_states, np.bool_)
         is_end[lexical.state] = True
         return is_end[lexical.lattice.dst]
@@ -155,7 +155,7 @@ class LexicalContext:
             composed: The composed lattice, whose arcs are copies of arcs of the lexical lattice.
             arc_map: The lexical arc of each composed arc, int64 [num_arcs].
             word: The written word of each composed arc, [num_arcs].
-            is_last: Whether each composed arc has the last lexical word of its written word, bool [num_arcs].
+            is_last: Whether each composed arc contains the last lexical word of its written word, bool [num_arcs].
         """
         word = frozen(word.astype(np.int32))
         if is_last.all():

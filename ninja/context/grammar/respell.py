@@ -40,7 +40,7 @@ class _Rest:
 
 
 class PhraseTrie:
-    """A trie of the phrases of a list by their lexical words, without suppressed phrases."""
+    """A trie of the lexical words of a list's phrases; it does not contain suppressed phrases."""
 
     def __init__(self, phrases: PhraseList, table: LexicalTable) -> None:
         self.step: dict[tuple[int, int], int] = {}  # (node, lexical word) -> node; 0 is the root
@@ -94,8 +94,8 @@ class Respelling:
         Args:
             lattice: The lattice of lexical words.
             written: The written word to which the lexical word of each arc belongs, int [num_arcs].
-            is_first: Whether each arc has the first lexical word of its written word, bool [num_arcs].
-            is_last: Whether each arc has the last lexical word of its written word, bool [num_arcs].
+            is_first: Whether each arc contains the first lexical word of its written word, bool [num_arcs].
+            is_last: Whether each arc contains the last lexical word of its written word, bool [num_arcs].
 
         Returns:
             The new lattice, the old arc of each of its arcs, and the written word of each of its arcs, 0 for the second

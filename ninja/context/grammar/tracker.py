@@ -65,8 +65,8 @@ class Tracker:
             words: Symbol table of the histories and of the phrases.
             class_lm: N-gram model with class words (``@name``). Without it, phrases are only boosted.
             options: Weights, boosts and limits. Default: ``ContextOptions()``.
-            old_lm: N-gram model of the first pass. Outside phrases, it is interpolated linearly with the class model,
-                and its own log-probabilities are subtracted from all scores, which thus replace its share of the
+            old_lm: N-gram model of the first pass. Outside phrases, it is interpolated linearly with the class model.
+                Its log-probabilities are also subtracted from all scores, so that the scores replace its share of the
                 costs. Without it, scores are the log-probabilities of the class model times ``class_weight``.
             lm_scale: Factor applied to the log-probabilities of both models, but not to boosts: the share of the graph
                 costs that remains after rescoring with another language model. Without an old model, it also scales the

@@ -16,13 +16,13 @@ EDGE = "\0"  # marks the beginning and end of a phrase
 
 
 class LetterGrams:
-    """Hashed counts of letter 1- to 3-grams, so that strings with many common n-grams have similar vectors.
+    """Encoder that counts hashed letter 1- to 3-grams; strings with many n-grams in common have similar vectors.
 
     The vectors require no training, and work for any script.
     """
 
     def vectors(self, texts: Sequence[str], phones: Sequence[Sequence[str]]) -> npt.NDArray[np.float32]:
-        """Return unit vectors of phrases; their letters are given as `phones`, and `texts` is ignored.
+        """Return unit vectors of phrases; their letters are passed as `phones`, and `texts` is ignored.
 
         Returns:
             float32 [phrases, `SIZE`]; zeros for empty strings.
@@ -39,7 +39,7 @@ class LetterGrams:
         return out
 
     def unknown_letters(self, texts: Iterable[str]) -> Counter[str]:
-        """Return an empty counter, as any letter can be hashed."""
+        """Return an empty counter, because any letter can be hashed."""
         return Counter()
 
 

@@ -24,7 +24,7 @@ NO_PHONE = -1
 class ArcPhones:
     """Phones of arcs, according to the transition ids in their alignments.
 
-    A phone is assigned to the arc that has its final transition, so that each phone of a path is counted once. In
+    A phone is assigned to the arc that contains its final transition, so that each phone of a path is counted once. In
     word-aligned lattices, this is the arc of the phone's word. The phones of final states are not assigned to arcs.
     Position suffixes (``AH0_B``) and stress digits are removed.
 

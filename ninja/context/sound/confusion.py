@@ -92,7 +92,7 @@ class Confusion:
             object.__setattr__(self, name, frozen(cost))
         if (diagonal := np.diagonal(self.substitution)).any():
             phone = self.phones[int(np.flatnonzero(diagonal)[0])]
-            raise OptionError(f"substituting {phone} by itself costs {diagonal.max()}, but must cost 0")
+            raise OptionError(f"the cost of substituting {phone} with itself is {diagonal.max()}, but must be 0")
 
     @cached_property
     def id(self) -> dict[str, int]:
@@ -183,7 +183,7 @@ class Confusion:
             return [self.id[phone] for phone in phones]
         except KeyError as error:
             known = " ".join(self.phones[:8])
-            raise OptionError(f"no confusion costs for the phone {error}; known phones are {known} …") from None
+            raise OptionError(f"no confusion costs for the phone {error}; known phones: {known} …") from None
 
 
 def _difference(reference: str, hypothesis: str) -> float:

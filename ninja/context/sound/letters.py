@@ -32,7 +32,7 @@ class LetterPronouncer(Pronouncer):
 
 
 def letter_confusion(lists: Iterable[PhraseList], words: Iterable[str]) -> Confusion:
-    """Return confusion costs of `EDIT` for the letters of phrases and words.
+    """Return confusion costs for the letters of phrases and words; each edit costs `EDIT`.
 
     If there are more than `confusion.MAX_PHONES` distinct letters, the letters that occur in the most texts are
     included; phrases and words with other letters cannot be compared.
