@@ -107,7 +107,7 @@ def mbr_decode(
             written word with several lexical words, such as "twenty-three", is the most probable form of all these
             words, it appears once in the decoded sequence; otherwise, and in bins, the lexical words are used. Written
             words without lexical words, such as commas, appear in the decoded sequence, but not in bins: between two
-            words, the most probable written word of this kind is kept if it is more probable than no such word.
+            words, the most probable written word of this kind is kept if it is more probable than its absence.
             [default: words are compared unchanged]
 
     Returns:

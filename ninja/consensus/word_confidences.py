@@ -139,7 +139,7 @@ def with_confidences(
     *,
     forms: LexicalForms | None = None,
 ) -> list[tuple[Consensus, Doubles | None]]:
-    """Replace the confidences of decoded words, except those of silence and of words without lexical words.
+    """Replace the confidences of decoded words, except for silence and for words without lexical words.
 
     Args:
         results: Results of ``mbr_decode`` for the lattices.

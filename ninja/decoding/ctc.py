@@ -39,7 +39,7 @@ def ctc_nbest(
     """Search for the word sequences with the best CTC score or, with a tracker, the best sum of CTC and tracker scores.
 
     The probability of a sequence is the sum over its alignments, except alignments with pruned prefixes. Repetitions of
-    a unit are collapsed unless a blank separates them; repeated boundaries are collapsed as well.
+    a unit are collapsed unless a blank separates them; repeated boundaries are also collapsed.
 
     Args:
         logprob: Natural log-probabilities of all units at each frame, [frames, units].

@@ -30,7 +30,7 @@ class BiasingList:
 
 @dataclass(frozen=True, slots=True)
 class BiasedRate(Counts):
-    """Word errors on rare words and on other words. Rates can be added, as in ``sum(rates, BiasedRate())``.
+    """Word errors on all words, rare words and other words. Rates can be added, as in ``sum(rates, BiasedRate())``.
 
     Each of the three rates counts all sentences. The sentence errors of a rate are the sentences with at least one
     word error that this rate counts.

@@ -113,7 +113,7 @@ class Scorer:
         """Submit a lattice; see `Rescorer.submit`.
 
         Args:
-            lattice: A lattice of `vocabularies`.
+            lattice: A lattice with words of `vocabularies`.
             phrases: Phrase lists of the utterance.
             deadline: Seconds after which the search is stopped.
 

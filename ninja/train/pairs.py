@@ -1,7 +1,7 @@
 """Training data of the phrase encoder: phrases and their plausible misrecognitions.
 
-A word is replaced either by a similar word of the dictionary, with a probability that decreases with the distance
-between their phones, or by its own phones with simulated errors.
+A word is replaced either with a similar word from the dictionary, or with its own phones after simulated errors. The
+probability of a similar word decreases with the distance between the phones of the two words.
 """
 
 from __future__ import annotations

@@ -116,7 +116,7 @@ def tune_weights(
     Args:
         lattices: A development set (never a test set) with symbol tables, which is kept in memory.
         references: Reference words by key.
-        lm: The language model, or a mixture; the weights of its models are chosen as well.
+        lm: The language model, or a mixture; the weights of its models are also chosen.
         options: Options of the rescoring, with the initial weights.
         old_lm: The language model of the first pass, as in ``rescore``.
         num_best: Number of sentences per lattice, ≥ 1.

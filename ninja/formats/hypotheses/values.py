@@ -94,7 +94,7 @@ def label_of(value: Any, names: Sequence[str]) -> str | None:
 
 
 def number_of(value: Any, path: Path) -> float:
-    """Return a finite number, which may be given as a string.
+    """Return a finite number, which may be stored as a string.
 
     Raises:
         FormatError: The value is not a finite number.

@@ -65,7 +65,7 @@ Value = Scalar | bool | Array
 
 
 class ObjectReader:
-    """Reader of consecutive objects from a stream.
+    """Reader for consecutive Kaldi objects in a stream.
 
     Memory is bounded by the bytes of the stream, not by the sizes in its headers. If the next object is not the
     expected one, every method raises ``FormatError`` with the byte offset, and with the line number in text or the key

@@ -101,8 +101,8 @@ Edit = tuple[int, int, str]  # start and end of a range of a text, and its repla
 def with_words(text: str, markup: Markup, words: Sequence[str]) -> str:
     """Replace the words of a text; unchanged words, tags and line breaks stay as they are.
 
-    A word that replaces another word is put between the same tags. Removing a word also removes its spaces, and its
-    line if no other words remain in it.
+    A word that replaces another word is put between the same tags. Removing a word also removes its spaces, and the
+    line if it contains no other words.
     """
     old = tokens(text, markup)
     if not old:

@@ -74,7 +74,7 @@ def read_lists(
 ) -> Iterator[NBest | FormatError]:
     """Yield the n-best list of each object in a file, or its error.
 
-    Objects without a key are numbered; if `naming` is given, the number follows the name of the file.
+    Objects without a key are numbered; with `naming`, the number follows the name of the file.
     """
     keys: set[str] = set()
     is_empty = True

@@ -23,7 +23,7 @@ def scan_srt(content: bytes, path: str | None = None) -> Iterator[Cue | FormatEr
     """Yield the cues of a file; texts may have empty lines.
 
     Text before the first cue is an error. A cue that follows an empty line and has a number, but no complete times, is
-    an error, too.
+    also an error.
 
     Source: FFmpeg, libavformat/srtdec.c, for the conventions; SubRip has no specification.
     """

@@ -56,7 +56,7 @@ def _errors(path: str | None, what: str) -> Iterator[None]:
 
 
 def read_table(content: Content, options: ObjectFields = DEFAULT) -> Iterator[NBest | FormatError]:
-    """Yield the lists of a table, or their errors, which give row numbers as line numbers.
+    """Yield the lists of a table, or their errors, whose line numbers are row numbers.
 
     Args:
         content: The file.
