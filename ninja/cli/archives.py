@@ -68,7 +68,11 @@ def merge(inputs: Inputs, destination: Output, strict: bool) -> None:
 @command
 @click.option("--nj", type=click.IntRange(1), help="Number of parts.")
 @reads("--utt2spk", "Speaker of each key; all lattices of a speaker are written to the same part.")
-@lattice_output("Output of each part, with JOB for its number or SPK for its speaker", resume=False, per_input=False)
+@lattice_output(
+    "Output for the parts, where JOB is replaced with the number of a part, or SPK with its speaker",
+    resume=False,
+    per_input=False,
+)
 @reads_lattices_alone
 def split(inputs: Inputs, destination: Output, nj: int | None, utt2spk: str | None) -> None:
     """Split lattices into several archives.

@@ -104,8 +104,8 @@ def best(
     Each line of --json contains a key, the text and its words. Each word has a confidence and, if the lattice has
     times, its start and end in seconds. The confidence is the posterior or, with --confidence, the calibrated
     probability that the word is correct. With --unboosted, each word also has its confidence without boosts. With
-    --tags, each line also contains the phrases, each with its class, its text, the index of its first word (begin), and
-    the index after its last word (end).
+    --tags, each line also lists the phrases. A phrase has a class, a text, the index of its first word (begin), and the
+    index after its last word (end).
 
     \b
     Examples:

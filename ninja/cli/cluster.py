@@ -41,7 +41,7 @@ class Start:
 
         Raises:
             OptionError: Another version of Ninja is installed on this node.
-            InputError: The folder does not exist on this node.
+            InputError: The working folder does not exist on this node.
         """
         node = os.uname().nodename
         if (version := installed_version()) != self.version:

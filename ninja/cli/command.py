@@ -78,7 +78,7 @@ class OutputFile(click.ParamType):
     """Parameter type of output files; ``-`` is stdout.
 
     Args:
-        allow_folder: Accept the name of a folder, too.
+        allow_folder: Also accept the name of a folder.
     """
 
     name = "file"
@@ -112,7 +112,7 @@ class LatticeFile(OutputFile):
     """Parameter type of outputs for lattices: one file, a folder, or several files.
 
     Args:
-        per_input: Whether each input file may have a separate output.
+        per_input: Whether each input file can have a separate output.
     """
 
     content = "lattices"
@@ -223,7 +223,7 @@ class CommandFiles:
                         yield parameter.type, name
 
     def _files(self, name: str) -> list[SourceFile]:
-        """Return the files of an input except pipes; return none if it is unreadable, which its reader reports."""
+        """Return the files of an input except pipes, or no files for an unreadable input, which its reader reports."""
         return [file for file in self.sources.select((name,)).resolvable_files if file.place.command is None]
 
     def _input_paths(self) -> Iterator[str]:
@@ -413,7 +413,8 @@ def grouped(
     Args:
         argument: Name of the argument.
         names: Names of the options.
-        make: Function that returns the argument; its parameters are the values of these options and of all others.
+        make: Function that returns the argument; its parameters are the values of these options and the values of all
+            other options.
         always: Call `make` even if no option is set.
     """
 

@@ -11,7 +11,7 @@ from ninja.cli.options import reads, section
 
 unboosted_option = reads(
     "--unboosted",
-    "Lattices of SOURCE before words were boosted, from which confidences without boosts are computed.",
+    "The same lattices as SOURCE, but before words were boosted; confidences without boosts are computed from them.",
     kind=Lattices(),
 )
 
@@ -31,7 +31,7 @@ class ConfidenceSettings:
 
 
 def confidence_options(command: Command) -> Command:
-    """Add the options of calibrated confidences, passed to the command as ``confidence``."""
+    """Add the options for calibrated confidences; the command receives them as ``confidence``."""
 
     @section(
         "Confidences",

@@ -86,7 +86,7 @@ def confidence_estimator(
         model = read_confidence_model(settings.model)
         if model.needs_unboosted and settings.unboosted is None:
             raise OptionError(
-                "the confidence model uses posteriors without boosts; specify lattices without boosts with --unboosted"
+                "the confidence model uses posteriors without boosts; specify the unboosted lattices with --unboosted"
             )
         if model.scales != scales:
             current_console().note(

@@ -46,8 +46,8 @@ ENCODER_HELP = (
     "With --augment: model that searches long phrase lists; 'none' compares all phrases.  [default: shipped model]"
 )
 POINTER_HELP = (
-    "Context model, which searches long phrase lists, and scores phrases together with --rnnlm in place of keyword "
-    "boosts."
+    "Context model; it searches long phrase lists and, in place of keyword boosts, scores phrases together with "
+    "--rnnlm."
 )
 
 WITHOUT_OPTION = ("acoustic_scale", "phone_reward", "max_spans", "max_arcs")  # fields of AugmentOptions
@@ -58,7 +58,7 @@ AUGMENTING = tuple(f"augment_{field.name}" for field in fields(AugmentOptions) i
 def entities(
     *, required: bool, skip: tuple[str, ...] = (), points: bool = False, of_requests: bool = False
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Add the context options, passed to the command as ``context``; it is None without ``--entities``.
+    """Add the context options; the command receives them as ``context``, which is None without ``--entities``.
 
     Args:
         required: Whether the option ``--entities`` is required.
@@ -76,10 +76,12 @@ def entities(
         files = (
             reads(
                 "--entities",
-                "File of phrases: one per line, or phrases for each utterance in JSON, JSONL or TSV.",
+                "File with phrases: one per line, or phrases for each utterance in JSON, JSONL or TSV.",
                 required=required,
             ),
-            reads("--utt2group", "Group of each utterance in the format of utt2spk, for phrases listed by group."),
+            reads(
+                "--utt2group", "Group of each utterance, in utt2spk format; required if phrases are listed by group."
+            ),
         )
         boosting = section(
             "Context",
@@ -154,7 +156,7 @@ def _require(option: str, dependent: Collection[str]) -> None:
 
 
 def with_acoustic_scale(context: Context, acoustic_scale: float) -> Context:
-    """Return a context whose augmentation uses an acoustic scale."""
+    """Return a context whose augmentation uses the given acoustic scale."""
     if context.augmentation is None:
         return context
     options = replace(context.augmentation.options, acoustic_scale=acoustic_scale)
@@ -225,10 +227,10 @@ def context(
     """Boost names, places and titles that are relevant to each utterance.
 
     With --class-lm, a class word such as @name expands to the phrases of that class, and the class model is mixed word
-    by word with --old-lm, or else with the graph costs. Without --class-lm, phrases are boosted wherever they occur.
-    --augment adds phrases that sound similar to words in the lattice; it requires `pip install 'ninja-asr[phones]'`.
-    By default, --words is words.txt or words.txt.gz next to SOURCE. Without -o, a binary archive is written to stdout;
-    if stdout is a terminal, the best word sequences are printed instead.
+    by word with --old-lm or, without --old-lm, with the graph costs. Without --class-lm, phrases are boosted wherever
+    they occur. --augment adds phrases that sound similar to words in the lattice; it requires `pip install
+    'ninja-asr[phones]'`. By default, --words is words.txt or words.txt.gz next to SOURCE. Without -o, a binary archive
+    is written to stdout; if stdout is a terminal, the best word sequences are printed instead.
 
     \b
     Example:

@@ -37,10 +37,10 @@ PAGE = (".html", ".htm")
     "Corrections",
     reads(
         "--entities",
-        "File of phrases: one per line, or phrases for each utterance in JSON, JSONL or TSV.",
+        "File with phrases: one per line, or phrases for each utterance in JSON, JSONL or TSV.",
         required=True,
     ),
-    reads("--utt2group", "Group of each utterance in the format of utt2spk, for phrases listed by group."),
+    reads("--utt2group", "Group of each utterance, in utt2spk format; required if phrases are listed by group."),
     from_fields(CorrectOptions),
     reads("--lexicon", "Pronunciations that take precedence over cmudict."),
     reads("--confusion", "Costs of phone confusions."),
@@ -81,17 +81,17 @@ def correct(
 ) -> None:
     """Correct names, places and titles in transcripts, n-best lists and lattices.
 
-    Words that are probably misrecognised phrases of --entities are replaced with these phrases. In JSON files of
-    recognisers, subtitles, CTM files and text files, all other bytes are unchanged, and words keep their punctuation,
-    times and confidences. If a phrase differs from the list only in case, it is written as in the list. If SOURCE
-    contains n-best lists or lattices, their best paths are corrected. Each line of a text file contains a key and
-    words, or only words if the first words of the lines do not look like keys; --from transcripts:keys=first or
+    Words that are probably misrecognitions of phrases in --entities are replaced with these phrases. In recognisers'
+    JSON files, subtitles, CTM files and text files, all other bytes are unchanged, and words keep their punctuation,
+    times and confidences. A phrase that differs from its entry in the list only in case is written as in the list. If
+    SOURCE contains n-best lists or lattices, their best paths are corrected. Each line of a text file contains a key
+    and words, or only words if the first words of the lines do not look like keys; --from transcripts:keys=first or
     --from transcripts:keys=none overrides this.
 
     A correction is made if its probability is at least --threshold. The default threshold was calibrated on English
     commands and read speech: with 95 % confidence, at most 1 % of the utterances are changed if the list contains 100
-    names and none of them is spoken. Lists of other words cause more changes. `ninja tune --correct` chooses a
-    threshold for your data.
+    names and none of them is spoken. Lists of words other than names cause more changes. `ninja tune --correct` chooses
+    a threshold for your data.
 
     \b
     Examples:
@@ -118,7 +118,7 @@ def correct(
 
 
 def in_format_of(inputs: Inputs, destination: Output) -> Output:
-    """Return the output in the format of the inputs if they are transcripts, or if stdout can have the same format."""
+    """Return the output in the format of the inputs if the user set no output format and their format allows it."""
     name = None if inputs.format is None else inputs.format.partition(":")[0]
     if destination.to is not None or not (destination.is_stdout or name == NAME):
         return destination

@@ -30,7 +30,7 @@ history_of_speakers = section("History across utterances", _CARRY_OVER, _SEGMENT
 
 
 def history_across_utterances(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options for history across utterances, passed to the command as ``carry_over``."""
+    """Add the options for history across utterances; the command receives them as ``carry_over``."""
 
     def carry_over_of(chosen: dict[str, Any], others: dict[str, Any]) -> CarryOver | None:
         return recordings(chosen["carry_over"], chosen["utt2spk"], chosen["segments"], chosen["carry_words"])
@@ -70,7 +70,7 @@ class PromptType(InputFile):
 
 
 def prompts_before_utterances(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options for prompts, passed to the command as ``prompts``."""
+    """Add the options for prompts; the command receives them as ``prompts``."""
 
     def prompts(chosen: dict[str, Any], others: dict[str, Any]) -> Prompts | None:
         return prompts_of(chosen["prompt"], chosen["prompt_column"])
@@ -80,14 +80,14 @@ def prompts_before_utterances(command: Callable[..., None]) -> Callable[..., Non
         click.option(
             "--prompt",
             type=PromptType(),
-            help="Text that causal Hugging Face models read before each utterance, such as its topic, names or "
-            "previous turns, or a file that contains the text.",
+            help="Text, or a file with text, that causal Hugging Face models read before each utterance, such as its "
+            "topic, names or previous turns.",
         ),
         click.option(
             "--prompt-column",
             metavar="N|NAME",
-            help="With --prompt FILE, a table with tab-separated columns: column of the prompts, as a number (2 or "
-            "more) or a name in the header. The first column contains the utterance ids.",
+            help="Column of the prompts if --prompt is a tab-separated table: a number (2 or more) or a name in the "
+            "header. The first column contains the utterance ids.",
         ),
     )(grouped("prompts", ("prompt", "prompt_column"), prompts)(command))
 

@@ -40,7 +40,7 @@ SHOWN = 5  # phrases in the summary
     reads("--lists", "Phrase list to extend: any file that `ninja correct --entities` accepts.  [default: none]"),
     click.option("--min-count", type=click.IntRange(1), default=2, help="Minimum number of edits for each change."),
     click.option("--undo", "is_undone", is_flag=True, help="Remove the last run of this command from --lists."),
-    reads("--utt2group", "Group of each utterance in the format of utt2spk, for phrases listed by group."),
+    reads("--utt2group", "Group of each utterance, in utt2spk format; required if phrases are listed by group."),
     click.option("--letters-only", is_flag=True, help="Compare letters instead of phones."),
     click.option("--normalizer", metavar="NAME", default="basic", help=NORMALIZER_HELP.partition("  [default")[0]),
 )
@@ -53,7 +53,7 @@ SHOWN = 5  # phrases in the summary
     ),
     reads("--ref", "Reference transcripts of --dev, with a key and words on each line."),
 )
-@output_file("Output for the lists")
+@output_file("Output for the new phrase list")
 @reading_options()
 def learn(
     edit_files: tuple[str, ...],
@@ -141,7 +141,7 @@ def _undo(source: tuple[str, ...], lists: str | None, output_file: str) -> None:
 
 
 def _edits(inputs: Inputs, before: str, after: str) -> Edits:
-    """Return the edits of two files of hypotheses."""
+    """Return the edits between two hypothesis files."""
     sides = [{lattice.key: _words(lattice) for _, lattice in _lists_of(inputs, name)} for name in (before, after)]
     edits = paired(*sides)
     if num_skipped := sum(map(len, sides)) - 2 * len(edits):
@@ -150,7 +150,7 @@ def _edits(inputs: Inputs, before: str, after: str) -> Edits:
 
 
 def _lists_of(inputs: Inputs, name: str) -> Iterator[Keyed]:
-    """Yield the utterances of a file of hypotheses."""
+    """Yield the utterances of a hypothesis file."""
     other = inputs.with_names((name,))
     other.format = inputs.format or detect_transcripts(other)
     for key, lattice in other.lattices():

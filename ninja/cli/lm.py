@@ -60,7 +60,7 @@ def lm() -> None:
 
 
 def _loads_model(command: Command) -> Command:
-    """Add the argument MODEL and its options, passed to the command as ``name`` and ``model`` (the loaded model)."""
+    """Add the argument MODEL and its options; the command receives ``name`` and ``model`` (the loaded model)."""
 
     @click.argument("model", type=InputFile())
     @click.option(
@@ -251,7 +251,7 @@ def _sentences(
 
 
 def _lines(path: str) -> Iterator[tuple[int, float, list[str]]]:
-    """Yield the number of each line, the share of the text up to and including it, and its fields.
+    """Yield the line number, the fraction of the text read so far, and the fields of each line.
 
     Fields are separated by spaces and tabs only, since words of some vocabularies contain other white space.
     """

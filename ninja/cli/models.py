@@ -79,7 +79,7 @@ WORD_OPTIONS: dict[str, Callable[[Command], Command]] = {  # field of LoadOption
 
 
 def word_options(*names: str) -> Callable[[Command], Command]:
-    """Add the named options of `WORD_OPTIONS`, passed to the command as ``load_options``."""
+    """Add the named options of `WORD_OPTIONS`; the command receives them as ``load_options``."""
 
     def add(command: Command) -> Command:
         @section("Models", *(WORD_OPTIONS[name] for name in names))
@@ -102,7 +102,7 @@ class ModelType(InputFile):
 
 
 def language_models(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options for language models, passed to the command as ``models``."""
+    """Add the options for language models; the command receives them as ``models``."""
 
     @section(
         "Models",
@@ -163,7 +163,7 @@ map_words = section(
         type=click.Choice(get_args(WordMapping)),
         multiple=True,
         default=(),
-        help="Look up unknown words in lower or upper case (case), or map other spellings of <unk> to it (unk).",
+        help="Look up unknown words in lower or upper case (case), or treat other spellings of <unk> as <unk> (unk).",
     ),
 )
 

@@ -140,12 +140,12 @@ def output_file(description: str, kind: OutputFile | None = None, advice: str = 
 def lattice_output(
     description: str = "Output for the lattices", *, resume: bool = True, per_input: bool = True
 ) -> Callable[[Command], Command]:
-    """Add ``-o`` for lattices and the other output options, passed to the command as ``destination``.
+    """Add ``-o`` for lattices and the other output options; the command receives them as ``destination``.
 
     Args:
         description: Beginning of the help of ``-o``.
         resume: Add ``--resume``, which continues an unfinished output.
-        per_input: Allow a separate output for each input file, see `Output.is_per_file`.
+        per_input: Allow a separate output for each input file; see `Output.is_per_file`.
     """
     options: list[Callable[[Command], Command]] = [
         output_file(
@@ -166,7 +166,9 @@ def lattice_output(
         writes("--words-out", "Write the symbol table of the words to FILE."),
     ]
     if resume:
-        text = "Keep the partial output if the run is interrupted, and continue the partial output of an earlier run."
+        text = (
+            "Keep the partial output if the run is interrupted, and continue from the partial output of an earlier run."
+        )
         options.append(section(LAST_SECTIONS[1], click.option("--resume", is_flag=True, help=text)))
     return section(LAST_SECTIONS[0], *options)
 
@@ -211,6 +213,6 @@ def from_fields(options: type[Any], *, skip: Collection[str] = (), prefix: str =
 
 
 def write_config(path: str, values: Mapping[str, Any], comments: list[str]) -> None:
-    """Write option values, named with underscores, to a TOML file that begins with comments."""
+    """Write option values to a TOML file that begins with comments; the option names contain underscores."""
     with text_output(path) as output:
         output.write(toml_text(values, comments))

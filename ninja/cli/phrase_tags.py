@@ -1,4 +1,4 @@
-"""Find the phrases of an entity file in transcripts."""
+"""Search for the phrases of an entity file in transcripts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ninja.io.inputs import Inputs
 
 
 class PhraseTags:
-    """Finder of the phrases of an entity file in the transcripts of lattices.
+    """Tagger that marks the phrases of an entity file in the transcripts of lattices.
 
     Args:
         inputs: The lattices, which share one symbol table.

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 @lattice_output("Output for the rescored lattices")
 @section(
     "Input and output",
-    writes("--report", "Write each change of a best path as a JSON line, with both paths and their costs."),
+    writes("--report", "For each lattice whose best path changes, write a JSON line with both paths and their costs."),
 )
 @reads_lattices
 def rescore(

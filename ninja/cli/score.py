@@ -111,10 +111,13 @@ _TREATMENT = {"all": "scored as empty", "present": "ignored"}  # treatment of re
 @section(
     "Entities",
     reads("--entities", "Entities of each utterance; print how many of them were recognised."),
-    reads("--utt2group", "Group of each utterance in the format of utt2spk, for entities listed by group."),
+    reads("--utt2group", "Group of each utterance, in utt2spk format; required if entities are listed by group."),
     reads("--truth", "True entities as JSON lines.  [default: the entities found in REFERENCE]"),
     reads("--before", "Transcripts that were decoded without context, for comparison in --report."),
-    reads("--vocabulary", "Symbol table; count entities with missing words separately.  [default: --words]"),
+    reads(
+        "--vocabulary",
+        "Symbol table; entities that contain words missing from it are counted separately.  [default: --words]",
+    ),
     writes("--report", "Write the result of each entity as JSON."),
 )
 @grid_of_scales
@@ -139,15 +142,15 @@ def score(
     """Compute the word error rate of transcripts or lattices.
 
     REFERENCE is a text file; each line contains a key and words. SOURCE is a text file in the same format, or lattices,
-    of which the best paths are scored. Word ids are converted to words with --words, by default the symbol table next
-    to the lattices.
+    whose best paths are scored. Word ids are converted to words with --words, by default the symbol table next to the
+    lattices.
 
     Text files can also be in NIST's trn format or in STM format. STM files require --segments, which assigns their
     lines to utterances. Words are compared in Unicode's composed form (NFC).
 
     With --normalizer, words are compared by their lexical forms, which ignore case and punctuation. With --written, the
     written forms of correct words are compared as well. %FORM is the percentage of words that are written differently,
-    and %CASE the percentage of words with wrong case. %PUNCTUATION is the percentage of words with wrong punctuation,
+    and %CASE the percentage of words in the wrong case. %PUNCTUATION is the percentage of words with wrong punctuation,
     among words with punctuation in the reference or the hypothesis. %WRITTEN-WER counts each difference in form as a
     word error.
 
@@ -155,16 +158,18 @@ def score(
     printed first; the rest of the output is for the scales with the fewest word errors. With --wer-dir, the files
     wer_LMWT_PENALTY and best_wer of Kaldi's scoring scripts are written, as well as wer_grid.tsv.
 
-    The tables of speakers, errors and utterances have the format of Kaldi's scoring scripts. They use the alignments of
-    Kaldi's align-text, so the numbers of substitutions, insertions and deletions may differ from the first line.
+    The tables of speakers, errors and utterances are in the format of Kaldi's scoring scripts. They use the alignments
+    of Kaldi's align-text, so the numbers of substitutions, insertions and deletions can differ from those in the first
+    line.
 
     With --biasing, the output consists of the three lines of the LibriSpeech biasing benchmark. The reference table of
-    this benchmark can be used both as REFERENCE and as the file of --biasing; only its lists of rare words are used.
-    With --entities, recall, precision and word errors of entities are printed, in total and by class.
+    this benchmark can be used both as REFERENCE and as the argument of --biasing, which uses only its lists of rare
+    words. With --entities, recall, precision and word errors of entities are printed, in total and by class.
 
     With --confidences, SOURCE is a CTM or JSON file with confidences of words, such as the output of
-    `ninja best --json`. The output contains the normalised cross entropy (NCE: at most 1; 0 if each confidence is the
-    share of correct words), the expected calibration error (ECE) over 10 bins, and the area under the ROC curve (AUC).
+    `ninja best --json`. The output contains the normalised cross entropy (NCE: at most 1; 0 if every confidence equals
+    the fraction of correct words), the expected calibration error (ECE) over 10 bins, and the area under the ROC curve
+    (AUC).
 
     \b
     Examples:
@@ -261,7 +266,7 @@ def _close(rate: ErrorRate) -> None:
 
 
 def _score_grid(grid: Grid, wer_dir: str | None) -> int:
-    """Print a grid, write it to a folder if there is one, and return the index of the best scales."""
+    """Print a grid, write it to a folder if one is specified, and return the index of the best scales."""
     if wer_dir is not None:
         write_grid(grid, wer_dir)
     if len(grid.scales) > 1:
@@ -336,7 +341,7 @@ def _check(reference: str) -> None:
 def _unreadable(inputs: Inputs) -> NinjaError | None:
     """Return the first error if no lattice can be read, else None.
 
-    The source may contain transcripts, under a name with an extension for lattices.
+    The source may contain transcripts even if its file extension denotes lattices.
     """
     failures: list[NinjaError] = []
     for _ in inputs.read(failures.append):
@@ -388,7 +393,7 @@ def _references_of(lists: dict[str, BiasingList]) -> dict[str, Sequence[str]]:
     """Return the references in the table of the biasing benchmark, by key."""
     texts = {key: entry.text for key, entry in lists.items()}
     if missing := [key for key, text in texts.items() if text is None]:
-        raise FormatError("the biasing list has no text; use another file as REFERENCE", key=missing[0])
+        raise FormatError("the biasing list contains no text; use another file as REFERENCE", key=missing[0])
     return {key: text for key, text in texts.items() if text is not None}
 
 

@@ -111,7 +111,7 @@ GRID = (
 
 
 def grid_of_scales(function: Command) -> Command:
-    """Add the scale options, which accept several values, passed to the command as ``scales``.
+    """Add scale options that accept several values; the command receives them as ``scales``.
 
     ``scales`` is a tuple with one `Scales` object for each combination of values.
     """

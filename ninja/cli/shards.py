@@ -83,7 +83,7 @@ class CommandWork:
 
 
 def plan_of(context: click.Context, shards: int) -> Plan:
-    """Return a plan that divides the sources of the command of a context into shards.
+    """Return a plan that divides the sources of a command into shards; the context holds the command's options.
 
     Raises:
         OptionError: The results of shards cannot be joined.
@@ -123,7 +123,7 @@ def run_part(context: click.Context, part: Part, body: Callable[[], Any]) -> Out
     """Run a command on one shard of its sources, and return the record of the shard.
 
     Args:
-        body: Function that runs the command in that context.
+        body: Function that runs the command in the context.
 
     Raises:
         OptionError: The shards would number words differently, because there is no symbol table.
@@ -173,10 +173,10 @@ def _outputs(context: click.Context) -> Iterator[PartOutput]:
         for path in kind.targets(value):
             folders.setdefault(os.path.dirname(path), path)
         if len(folders) > 1:
-            raise OptionError(f"{' and '.join(folders.values())} must be in the same folder with --shard")
+            raise OptionError(f"with --shard, {' and '.join(folders.values())} must be in the same folder")
         for base in output.names:
             if base in names:
-                raise OptionError(f"{names[base]} and {value} must have different names with --shard")
+                raise OptionError(f"with --shard, {names[base]} and {value} must have different names")
             if base.startswith("."):
                 raise OptionError(f"{value}: with --shard, the name of an output must not begin with a dot")
             names[base] = value
@@ -189,7 +189,7 @@ def _sources(values: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _checksums(paths: list[str]) -> list[str]:
-    """Return a list with a single checksum of the contents of files, which does not depend on the machine."""
+    """Return a list with one checksum of the contents of all files; it does not depend on the machine."""
     return [hashlib.sha256("".join(map(checksum, paths)).encode()).hexdigest()]
 
 

@@ -66,7 +66,7 @@ def show(
     """Write a web page that shows a lattice as a graph.
 
     The page works offline. Time runs to the right. Probable arcs are darker and wider; click an arc to see its costs.
-    The best path is marked, and with --ref the path with the fewest errors as well.
+    The best path is marked; with --ref, the path with the fewest errors is also marked.
 
     \b
     Example:

@@ -44,7 +44,7 @@ WRITING = ("to", "lossy", "words_out", "resume")  # options of `Output`
 
 
 def reads_lattices(command: Command) -> Command:
-    """Add the argument SOURCE and the input options, passed to the command as ``inputs``.
+    """Add the argument SOURCE and the input options; the command receives them as ``inputs``.
 
     The output options of a command that writes lattices are passed to it as ``destination``.
     """
@@ -238,7 +238,7 @@ class CompletedScales(NamedTuple):
 
 
 def scales(function: Command) -> Command:
-    """Add the scale options, passed to the command as ``scales``.
+    """Add the scale options; the command receives them as ``scales``.
 
     Scales that the user does not set are read from scale files next to the lattices.
     """
@@ -309,7 +309,7 @@ def complete(context: click.Context, values: dict[str, Any], names: tuple[str, .
 
 
 def say_default(inputs: Inputs) -> None:
-    """Print a note if no scale is set, so that the acoustic scale is 1."""
+    """If no scale is set, print a note that the acoustic scale is 1."""
     if inputs.default_scales == KEYS.keys():
         _say("using acoustic scale 1; set --acoustic-scale or --lmwt, or provide a scale file next to the lattices")
 

@@ -45,8 +45,8 @@ def stitch(
     SOURCE contains lattices, or transcripts with word times, of windows that overlap by several seconds. The windows of
     a recording must be consecutive and in chronological order. The times of windows are read from --segments. Without
     --segments, the key of each window must end in the number of the window (rec-17) if --window and --overlap are
-    specified, and otherwise in the times of the window (rec_000030-000065). Two windows are joined at a time at which
-    both windows probably have a word boundary; the scales are used to compute these probabilities.
+    specified, and otherwise in the times of the window (rec_000030-000065). Two windows are joined where both probably
+    contain a word boundary; the scales are used to compute these probabilities.
 
     \b
     Examples:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 def train(text: str, dev: str | None, output_file: str, log: str | None, **values: Any) -> None:
     """Train a neural language model.
 
-    TEXT and the held-out text have one sentence per line, with words separated by white space; .gz files are
+    TEXT and the held-out text contain one sentence per line, with words separated by white space; .gz files are
     decompressed. Without --dev, every 20th sentence of TEXT is held out, at most 5,000. The checkpoint is written
     whenever the held-out perplexity improves. --workers starts processes on this machine; torchrun starts them on
     several machines. `ninja train ngram` trains an n-gram model.
@@ -100,7 +100,7 @@ def _logged(path: str | None, options: TrainOptions) -> Iterator[Callable[[Progr
 
 
 def _show(console: Console, bar: ProgressBar | None, progress: Progress) -> None:
-    """Update the progress line, and print a message each time that the perplexity is measured."""
+    """Update the progress line, and print a message each time the perplexity is measured."""
     text = f"epoch {progress.epoch:.2f}, loss {progress.loss:.3f}, {progress.words_per_second:.0f} words/s"
     if progress.communication:
         text += f", {progress.communication:.0%} communication"
@@ -138,7 +138,7 @@ def ngram(
 ) -> None:
     """Train an n-gram model with modified Kneser-Ney smoothing.
 
-    TEXT and the held-out text have one sentence per line, with words separated by white space; .gz files are
+    TEXT and the held-out text contain one sentence per line, with words separated by white space; .gz files are
     decompressed. Class tokens (@name, $name, <name>) in the texts are treated as ordinary words. --classes accepts the
     phrase lists of `ninja context --entities` and replaces phrases with class tokens, starting with the longest
     phrases. If a phrase belongs to several classes, successive occurrences are replaced with these classes in turn. The
@@ -201,7 +201,7 @@ def _vocabulary(path: str) -> list[str]:
 
 
 def _perplexity(model: TrainedNgram, path: str, tagger: Tagger | None) -> str:
-    """Return the end of the closing message, the perplexity of a text."""
+    """Return the end of the closing message, which states the perplexity of a text."""
     sentences = read_sentences(path)
     result = measure(model.as_language_model(), sentences if tagger is None else map(tagger.tag, sentences), path)
     text = f", perplexity {result.perplexity:.2f} on the held-out text"

@@ -93,17 +93,17 @@ def tune(
 ) -> None:
     """Tune rescoring weights on a development set.
 
-    SOURCE and --ref are a development set, never a test set. The set is rescored with the initial weights. Then weights
-    with fewer expected word errors on the n-best sentences are chosen, and the set is rescored with the new weights.
-    This is repeated until the weights no longer change. The printed word error rate is measured after the last
-    rescoring.
+    SOURCE and --ref must be a development set, never a test set. The set is rescored with the initial weights. Then
+    weights with fewer expected word errors on the n-best sentences are chosen, and the set is rescored with the new
+    weights. These steps are repeated until the weights no longer change. The printed word error rate is measured after
+    the last rescoring.
 
-    Without --lm-weight, --word-penalty and --old-lm, the initial weights are the defaults for the kind of input: LM
-    weight 0.8 and word penalty 0.5 for lattices with graph costs, 0.15 and -1 for n-best lists without graph costs. The
-    initial weights, or LM weight 0 if the first pass has fewer expected errors, are the default. The default is kept
-    and written unless the set has at least 500 words and shows that other weights are better. Among weights within one
-    standard error of the best weights, the weights with the fewest changes are chosen. The difference from the default
-    is printed with its 95 % interval, cross-validated by the speakers of --utt2spk or by utterance.
+    Without --lm-weight, --word-penalty and --old-lm, the initial weights are the defaults for the type of input: LM
+    weight 0.8 and word penalty 0.5 for lattices with graph costs, and 0.15 and -1 for n-best lists without graph costs.
+    The baseline is the initial weights, or LM weight 0 if the first pass has fewer expected errors. The baseline is
+    written unless the set contains at least 500 words and shows that other weights are better. Among weights within one
+    standard error of the best weights, the weights with the fewest changes are chosen. The difference from the baseline
+    is printed with its 95 % confidence interval, cross-validated by speaker with --utt2spk, else by utterance.
 
     With --carry-over, recordings are defined by --segments or by the speakers of --utt2spk, and only one model is
     allowed.
@@ -119,10 +119,10 @@ def tune(
     With --confidence, a confidence model is fitted, which maps posteriors and other features of words to the
     probability that the words are correct. `ninja mbr-decode --confidence` and other commands read this model.
 
-    With --correct, the threshold of `ninja correct` is tuned instead. Utterances with no phrases in their references
-    should not be changed: the chosen threshold is the lowest at which corrections change at most the fraction
-    --max-false-corrections of these utterances, with 95 % confidence, in a future set of the same size. --letters-only,
-    --lexicon and --confusion apply to the corrections, and are written with the threshold.
+    With --correct, the threshold of `ninja correct` is tuned instead. Corrections should not change utterances whose
+    references contain no phrases. With 95 % confidence, the chosen threshold limits the changes in a new set of the
+    same size to the fraction --max-false-corrections of these utterances; it is the lowest threshold that does so.
+    --letters-only, --lexicon and --confusion apply to the corrections, and are written with the threshold.
 
     \b
     Examples:
@@ -254,7 +254,7 @@ def _weights(tuned: Tuned, models: ModelFiles, options: RescoreOptions) -> dict[
 
 
 def _refuse_others(context: Context | None) -> None:
-    """Check that no options are set that belong to other uses of ``ninja tune``."""
+    """Raise `OptionError` if an option for another use of ``ninja tune`` is set."""
     if context is None and (wrong := given_on_command_line(OF_CONTEXT)):
         raise OptionError(f"{', '.join(wrong)} can be used only with --entities")
     others = {parameter.name or "" for parameter in click.get_current_context().command.params} - OF_CONTEXT - OF_BOTH

@@ -83,7 +83,7 @@ class ConfidenceFit:
 
 
 def fits_confidences(command: Command) -> Command:
-    """Add the options for fitting a confidence model, passed to the command as ``fit`` (None without --confidence)."""
+    """Add the options for fitting a confidence model; the command receives ``fit`` (None without --confidence)."""
 
     @section(
         "Tuning of confidences",

@@ -1,4 +1,4 @@
-"""``ninja tune --entities``: boosts and weights of context models that suit a development set."""
+"""``ninja tune --entities``: choice of boosts and of context model weights on a development set."""
 
 from __future__ import annotations
 
@@ -231,7 +231,7 @@ def _context_wer(
     old_lm: NgramLM | None,
     settings: ContextSettings,
 ) -> float:
-    """Return the word error rate of the output of ``ninja context``, percent."""
+    """Return the word error rate of the output of ``ninja context``, in percent."""
     report = RescoreReport(on_error=lambda error: None)  # already reported
     scales = Scales(settings.acoustic_scale, word_penalty=settings.word_penalty)
     return word_error_rate(Contextual(context, old_lm)(lattices, report), references, scales)
@@ -244,7 +244,7 @@ def _dev_set(
     stage: Contextual,
     old_lm: NgramLM | None,
 ) -> DevSet:
-    """Create a development set; phrases are added to its lattices once, as they do not depend on boosts."""
+    """Create a development set; phrases are added to its lattices once, because they do not depend on the boosts."""
     assert stage.entities is not None
     if stage.context.augmentation is not None:
         unboosted = ContextOptions(keyword_boost=0.0)

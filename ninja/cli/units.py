@@ -20,7 +20,7 @@ NEVER = ("<s>", "</s>", "<sos/eos>", "<pad>", "<eps>")
 
 
 def unit_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options, passed to the command as ``units`` (`CtcUnits`) and ``lexicon`` (`CtcLexicon`, or None)."""
+    """Add the options; the command receives ``units`` (`CtcUnits`) and ``lexicon`` (`CtcLexicon`, or None)."""
 
     @section(
         "Units",
@@ -106,7 +106,7 @@ def make_units(
 
     Args:
         names: Name of the unit of each column.
-        has_lexicon: Whether words come from a lexicon, so that units need no separator and may contain white space.
+        has_lexicon: Whether words come from a lexicon. If so, units need no separator and can contain white space.
     """
     column = _blank(names, blank)
     names = [*names, ""] if column == len(names) else names
@@ -117,7 +117,7 @@ def make_units(
     if scheme == "letters" and space is None:
         spaces = [name for name in SPACES if name in names and names[column] != name]
         if len(spaces) > 1:
-            raise OptionError(f"{' and '.join(map(repr, spaces))} may both separate words; choose one with --space")
+            raise OptionError(f"{' and '.join(map(repr, spaces))} can both separate words; choose one with --space")
         if not spaces and not has_lexicon:
             raise OptionError("the unit between words is unknown; specify it with --space, or specify a lexicon")
         space = spaces[0] if spaces else None

@@ -54,7 +54,7 @@ class ContextOptions:
         0.0, "Boost added to the log-probability of each word of a phrase with --context-model, in nats."
     )
     max_arcs: int = described(
-        10_000_000, "Maximum number of arcs of a boosted lattice; larger lattices are reported as errors."
+        10_000_000, "Maximum number of arcs in a boosted lattice; larger lattices are reported as errors."
     )
 
     def __post_init__(self) -> None:

@@ -18,7 +18,7 @@ class CtcOptions:
     beam: int = described(100, "Maximum number of prefixes per frame; 0 means no limit.")
     score_beam: float = described(20.0, "Drop prefixes whose score is below the best score by more than this, in nats.")
     max_units: int = described(
-        0, "Maximum number of units that extend prefixes in a frame, the most probable first; 0 means no limit."
+        0, "Extend prefixes only with this many of the most probable units of each frame; 0 means no limit."
     )
     min_logprob: float = described(
         -math.inf, "Drop units whose log-probability (nats) is below this, except the best unit of each frame."

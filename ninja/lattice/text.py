@@ -34,7 +34,8 @@ AUTO = "auto"
 MAX_TABLES = 64  # symbol tables whose lexical forms are cached
 NORMALIZER_HELP = (
     "Normalizer applied before words are compared: none, basic (ignores case and punctuation), english (Whisper's "
-    "rules), or a file of written words and their forms.  [default: basic if words end with punctuation, else none]"
+    "rules), or a file that lists written words and their lexical forms.  [default: basic if words end with "
+    "punctuation, else none]"
 )
 NORMALIZERS: tuple[str, ...] = get_args(Name)
 

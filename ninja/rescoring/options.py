@@ -65,7 +65,7 @@ class ScoreOptions:
         0.5, "Reject a file if more than this fraction of its arcs have words that are unknown to the model.", 0, 1
     )
     map_words: tuple[WordMapping, ...] = option(
-        (), "Look up unknown words in lower or upper case (case), or map other spellings of <unk> to the model's (unk)."
+        (), "Look up unknown words in lower or upper case (case), or treat other spellings of <unk> as <unk> (unk)."
     )
     normalizer: str = option(AUTO, NORMALIZER_HELP)
     lm_text: LMText = option(
@@ -109,13 +109,16 @@ class SearchOptions:
     )
     max_active: int = option(
         256,
-        "Maximum number of active hypotheses per lattice, over all states of the same depth (number of arcs on the "
-        "longest path from the start); 0 means no limit.",
+        "Maximum number of active hypotheses in all states of a lattice at the same depth; 0 means no limit. The "
+        "depth of a state is the number of arcs on the longest path from the start.",
         0,
         LARGEST,
     )
     look_ahead: LookAhead = option(
-        "calibrated", "Estimate of the cost from a state to the end of the lattice.", choices=get_args(LookAhead)
+        "calibrated",
+        "Estimate of the cost from a state to the end of the lattice: the first-pass cost (first-pass), the "
+        "first-pass cost corrected by the new model (calibrated), or 0 (none).",
+        choices=get_args(LookAhead),
     )
 
 

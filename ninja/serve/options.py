@@ -13,7 +13,7 @@ class ServeOptions:
     """Limits of the server."""
 
     max_body: int = described(4_000_000, "Maximum size of a request, and of its decompressed lattice, in bytes.")
-    max_lattice_arcs: int = described(200_000, "Maximum number of arcs of a lattice.")
+    max_lattice_arcs: int = described(200_000, "Maximum number of arcs in a lattice.")
     max_phrases: int = described(2_000, "Maximum number of phrases in a request.")
     max_requests: int = described(256, "Maximum number of concurrent requests; further requests receive status 429.")
     max_seconds: float = described(30.0, "Time limit of a request in seconds, including the transfer of its body.")

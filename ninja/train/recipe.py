@@ -41,12 +41,13 @@ class TrainOptions:
     clip: float = described(1.0, "Maximum norm of the gradient.")
     samples: int = described(4096, "Number of words sampled for the softmax in training; 0 uses the whole vocabulary.")
     self_normalize: float = described(
-        0.0, "Weight of the squared log-normaliser in the loss; with 0.1, scores need no softmax."
+        0.0, "Weight of the squared log-normaliser in the loss; with 0.1, scoring needs no softmax."
     )
 
     normaliser: int = described(
         0,
-        "LSTM: width of layers that estimate the log-normaliser, trained at the end; with 256, scores need no softmax.",
+        "LSTM: width of the layers that estimate the log-normaliser and are trained last; with 256, scoring needs no "
+        "softmax.",
     )
 
     workers: int = described(
@@ -67,8 +68,8 @@ class TrainOptions:
         None, "h-adpsgd: number of workers per node.  [default: all workers of a machine]"
     )
 
-    check_steps: int = described(1000, "Number of steps between two measurements on the held-out text.")
-    patience: int = described(5, "Stop after this many measurements without a lower perplexity.")
+    check_steps: int = described(1000, "Number of steps between evaluations on the held-out text.")
+    patience: int = described(5, "Stop after this many evaluations without a lower perplexity.")
     seed: int = described(1, "Random seed.")
     resume: bool = described(False, "Resume an interrupted training run from FILE.state.")
     precision: Precision = described(

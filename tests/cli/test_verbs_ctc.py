@@ -292,7 +292,7 @@ def test_where_no_matrix_is_good_nothing_is_written(ninja, folder, content, mess
         (("--letters", "aba", "--blank", "0"), "--letters contains 'a' twice"),
         (("--letters", "", "--blank", "0"), "--letters is empty"),
         (("--letters", "ab-", "--blank", "-"), "the unit between words is unknown; specify it with --space"),
-        (("--letters", "ab |", "--blank", "4"), "' ' and '|' may both separate words; choose one with --space"),
+        (("--letters", "ab |", "--blank", "4"), "' ' and '|' can both separate words; choose one with --space"),
         (("--letters", "ab |", "--blank", "4", "--space", "|"), "unit 2, ' ', cannot be part of a word"),
         (("--letters", "ab ", "--blank", "3", "--space", "_"), "the boundary is '_', but no unit has this name"),
         (

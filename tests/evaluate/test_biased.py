@@ -189,7 +189,7 @@ def test_lists_without_texts_cannot_be_the_references(tmp_path: Path, ninja: Nin
     path.write_text('{"utt": "u1", "rare": []}\n')
     code, _, errors = ninja("score", path, SAMPLE / "sample.hyp.tsv", "--biasing", path)
     assert code == 1
-    assert "key 'u1': the biasing list has no text; use another file as REFERENCE" in errors
+    assert "key 'u1': the biasing list contains no text; use another file as REFERENCE" in errors
 
 
 @pytest.mark.parametrize("other", [("--alignments", "ali"), ("--entities", "e.json"), ("--oracle", "--words", "w")])

@@ -161,4 +161,4 @@ def test_outputs_of_a_run_in_shards_lie_in_one_folder(parts, ninja):
     line = ["prune", "in.ark", "--words", "words.txt", "-o", "new.ark", "--words-out", "lang/table.txt"]
     code, _, said = ninja(*line, "--shard", "1/2")
     assert code == 2
-    assert "new.ark and lang/table.txt must be in the same folder with --shard" in said
+    assert "with --shard, new.ark and lang/table.txt must be in the same folder" in said

@@ -77,8 +77,8 @@ def _is_table(name: str) -> bool:
 def interp(joined: Joined, destination: Output, alpha: float) -> None:
     """Interpolate the costs of lattices in two archives.
 
-    Word sequences that occur in both lattices of a key are kept. Their costs are --alpha times the costs in FIRST plus
-    1 - alpha times the costs in SECOND. Alignments are taken from FIRST.
+    Word sequences that occur in both lattices with the same key are kept. Their costs are --alpha times the costs in
+    FIRST plus 1 - alpha times the costs in SECOND. Alignments are taken from FIRST.
 
     \b
     Example:
@@ -183,8 +183,8 @@ def combine(
 
     The path probabilities of each lattice are scaled so that they sum to the weight of its system, and the lattices
     with the same key are united. The scaled costs are written to the output. Only the sum of a graph cost and an
-    acoustic cost is meaningful, so all scales must be 1 in decoding. Keys of FIRST that are missing from another
-    archive are listed.
+    acoustic cost is meaningful, so all scales must be 1 when the output is decoded. Keys of FIRST that are missing from
+    another archive are listed.
 
     \b
     Example:

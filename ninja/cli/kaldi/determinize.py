@@ -94,8 +94,8 @@ def determinize_phone_pruned(
 ) -> Determinization:
     """Determinize phones, then words, within a beam.
 
-    A first pass determinizes over phones and words, and a second pass is the same as in `ninja determinize-pruned`. The
-    first pass keeps deeper lattices within the bounds.
+    A first pass determinizes over phones and words; a second pass determinizes over words, like `ninja
+    determinize-pruned`. The first pass keeps deeper lattices within the bounds.
 
     \b
     Example:

@@ -92,11 +92,11 @@ class Joined:
 
 
 def joins_archives(description: str, *, others: str = "OTHER...", strict: bool = False) -> Callable[[Command], Command]:
-    """Add arguments for several sources, passed to the command as ``joined``, and the input and output options.
+    """Add arguments for several sources, which the command receives as ``joined``, and the input and output options.
 
     Args:
         description: Beginning of the help of ``-o``.
-        others: Name of the other sources in the usage line; ends in ``...`` if there may be several.
+        others: Name of the other sources in the usage line; ends in ``...`` if there can be several.
         strict: Add ``--strict``.
     """
 
@@ -138,7 +138,7 @@ def combines_systems(command: Command) -> Command:
         ),
         lat_weights_option,
         click.option(
-            "--strict", is_flag=True, help="Exit with code 1 if a key of SOURCE is missing from a source of --with."
+            "--strict", is_flag=True, help="Exit with code 1 if a key of SOURCE is missing from a --with source."
         ),
     )
     @reads_lattices

@@ -90,10 +90,10 @@ def lmrescore(
     """Add exact n-gram model scores to lattices, or subtract them.
 
     The cost that the model assigns to each path, times --lm-scale, is added to the graph cost; words, times and
-    acoustic costs are unchanged. Lattices are not pruned; states are split by the histories of the model. If the model
-    has no <unk>, unknown words require --oov-score. Lattices that are not determinized, such as PocketSphinx's,
-    become many times larger; run `ninja prune` and `ninja determinize-pruned` first. By default, --words is words.txt
-    or words.txt.gz next to SOURCE.
+    acoustic costs are unchanged. Lattices are not pruned; states are split so that each has a single model history. If
+    the model has no <unk>, unknown words require --oov-score. Lattices that are not determinized, such as
+    PocketSphinx's, become many times larger; run `ninja prune` and `ninja determinize-pruned` first. By default,
+    --words is words.txt or words.txt.gz next to SOURCE.
 
     \b
     Example:

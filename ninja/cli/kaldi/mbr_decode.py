@@ -166,7 +166,7 @@ def mbr_decode(
     """Print the minimum Bayes risk word sequence of each lattice.
 
     This is the word sequence with the lowest expected word error. Each line contains a key and its words, or word ids
-    if there is no symbol table. With --with, the lattices of several systems are first combined, as by `ninja combine`.
+    if there is no symbol table. With --with, the lattices of several systems are first combined, as in `ninja combine`.
     Times are correct only if each arc has the transition ids of its word (see `ninja align-words`).
 
     With a normalizer, words are compared by their lexical forms, and printed in their most probable written forms.

@@ -115,7 +115,9 @@ def best_words_of(batch: Batch, scales: Scales) -> list[BestPath]:
 
 
 words_output = output_file("Text table for the words, or ark:FILE for binary word ids")
-alignments_output = writes("--alignments", "Write the transition ids to a text table, or binary as ark:FILE.")
+alignments_output = writes(
+    "--alignments", "Write the transition ids to a text table, or to a binary table with ark:FILE."
+)
 
 
 @command

@@ -29,7 +29,7 @@ from ninja.lattice.transition_model import TransitionModel
 from ninja.pipeline import Output
 from ninja.pipeline.stages import OnLattices
 
-posteriors_output = output_file("Text table for the posteriors, or binary as ark:FILE")
+posteriors_output = output_file("Text table for the posteriors, or ark:FILE for a binary table")
 
 
 def frames_of(lattice: Lattice, scales: Scales) -> FramePosteriors:
@@ -46,7 +46,7 @@ def frames_of(lattice: Lattice, scales: Scales) -> FramePosteriors:
 def to_post(inputs: Inputs, output_file: str, scales: Scales, loglikes: str | None) -> None:
     """Write the posterior of each transition id at each frame of lattices.
 
-    Each line contains a key and, in brackets for each frame, transition ids and their posteriors.
+    Each line contains a key and, for each frame, a bracketed list of transition ids and their posteriors.
 
     \b
     Example:

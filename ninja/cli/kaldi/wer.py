@@ -71,7 +71,7 @@ def align_text(
     first, second = (evaluate.read_text(path) for path in (text1, text2))
     missing = [key for key in first if key not in second]
     if len(missing) == len(first):
-        raise FormatError(f"contains none of the keys of {text1}; compare the utterance ids", text2)
+        raise FormatError(f"contains none of the keys of {text1}; check that the utterance ids match", text2)
     with text_output(output_file) as stream:
         for key, words in first.items():
             if key in second:

@@ -62,7 +62,7 @@ class PointerOptions:
     batch: int = described(128, "Number of sentences per step.")
     most_phrases: int = described(
         1000,
-        "Maximum number of other phrases added to the phrases of a batch; the number is drawn log-uniformly.",
+        "Maximum number of random phrases added to each phrase list of a batch; the number is drawn log-uniformly.",
     )
     width: int = described(64, "Size of queries and keys.")
     learning_rate: float = described(2e-3, "Maximum learning rate, which decays to 0.")

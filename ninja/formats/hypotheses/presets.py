@@ -397,7 +397,7 @@ _SEGLST = Preset(
 )
 _WORDS = Preset(
     "ninja-words",
-    "words with confidences, as `ninja best --json` writes them",
+    "words with confidences, as written by `ninja best --json`",
     marks=(("key", "text", "words[].confidence"),),
     key=("key",),
     words=(WordFields("words[]", confidence=("confidence",)),),

@@ -52,7 +52,7 @@ def _cue(number: int, begin: int, end: int, lines: Sequence[str]) -> str:
 TSV = Syntax("whisper-tsv", PLAIN, scan_tsv, b"start\tend\ttext\n", _cue)
 FORMAT = Format(
     name=TSV.form,
-    about="Whisper's TSV: start and end in milliseconds and the text of a segment per line",
+    about="Whisper's TSV: one segment per line, with start and end in milliseconds and text",
     holds="nbest",
     extensions=(".whisper.tsv",),
     mark=_MARK.match,
