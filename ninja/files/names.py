@@ -121,7 +121,7 @@ def below(name: str, named_in: str) -> str:
         path = os.path.join(os.path.dirname(named_in), name)
         outside = "\0" in name or names_url(name) or os.path.commonpath((home, os.path.realpath(path))) != home
     if outside:
-        raise FormatError(f"{name!r} is not in the folder of {named_in} or below")
+        raise FormatError(f"{name!r} is not in the folder of {named_in} or one of its subfolders")
     return path
 
 

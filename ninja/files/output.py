@@ -135,7 +135,7 @@ class StandardOutput:
             self._stream.flush()
 
     def abandon(self, *, keep: bool) -> None:
-        """Do nothing, as written bytes cannot be removed."""
+        """Do nothing, because written bytes cannot be removed."""
 
 
 class PartFile(io.RawIOBase):
@@ -154,7 +154,7 @@ class PartFile(io.RawIOBase):
         keep: Continue the temporary file of an earlier writer (`cut` truncates it), and keep it if it is neither
             finished nor abandoned.
         guard: Protects the inputs from being replaced.
-        syncs_folder: Wait until the final name is on disk, too. Otherwise the caller must call `sync_folder`.
+        syncs_folder: Also wait until the final name is on disk. Otherwise the caller must call `sync_folder`.
 
     Raises:
         OutputError: The file cannot be written, or another process is writing it.
@@ -300,7 +300,7 @@ def text_output(name: str, guard: Guard | None = None) -> Iterator[TextIO]:
     """Write a UTF-8 text file in a ``with`` block; see `opened`.
 
     Args:
-        name: A path, ``-`` for stdout, or as in Kaldi ``ark:F`` or ``ark,t:F`` for the file F.
+        name: A path, ``-`` for stdout, or Kaldi's ``ark:F`` or ``ark,t:F`` for the file F.
         guard: Protects the inputs from being replaced.
 
     Raises:
@@ -333,8 +333,8 @@ def open_locked(path: str, *, keep: bool) -> int:
     """Open a temporary file for writing, and lock it until it is closed.
 
     The lock ends with the process, so files of killed processes do not block others. NFS forwards such locks to its
-    server. On file systems without locks (FUSE, some clusters), a second writer replaces the file of the first, which
-    detects this with `is_there` before it gives the file its final name.
+    server. On file systems without locks (FUSE, some clusters), a second writer replaces the file of the first writer.
+    The first writer detects this with `is_there` before it gives the file its final name.
 
     Args:
         path: Path of the temporary file.

@@ -37,7 +37,7 @@ class Range:
 
 
 class ReadOne:
-    """Wrapper of a stream that returns bytes as soon as some are available, and does not close the stream."""
+    """Wrapper around a stream that returns bytes as soon as some are available, and does not close the stream."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream

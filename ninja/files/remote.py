@@ -256,7 +256,7 @@ def _file_system(url: str) -> tuple[Any, str]:
         raise OptionError(f"{url}: chained URLs (::) are not supported; copy the file first")
     if protocol not in SCHEMES:
         schemes = ", ".join(f"{scheme}://" for scheme in sorted(SCHEMES))
-        raise OptionError(f"{url}: {protocol}:// is not supported, only {schemes}; copy the file first")
+        raise OptionError(f"{url}: {protocol}:// is not supported; use {schemes}, or copy the file first")
     try:
         from fsspec.core import url_to_fs
 

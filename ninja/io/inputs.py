@@ -152,7 +152,7 @@ class Inputs:
         return self._symbols if self._words is None else self._words.known
 
     def need_table(self) -> SymbolTable:
-        """Return the symbol table; for sources of word ids, use the table next to the sources if `words` is not set.
+        """Return the symbol table; if `words` is not set and the sources contain ids, use the table next to them.
 
         Raises:
             NinjaError: The sources cannot be read, or no symbol table was found.
@@ -288,8 +288,8 @@ class Inputs:
 class Output:
     """An output for lattices; most fields are arguments of ``ninja.write``.
 
-    `name` is a file name. To write one output per input file, it is the name of a folder, or a file name that contains
-    ``JOB`` in place of the number of the input file.
+    `name` is a file name. To write one output per input file, set it to the name of a folder, or to a file name that
+    contains ``JOB`` in place of the number of the input file.
     """
 
     name: str
@@ -492,7 +492,7 @@ def script_rows(file: SourceFile) -> list[tuple[int, Place]] | None:
 
 
 def _listed(name: str, script: str) -> Place:
-    """Resolve the file name in a line of a script file; return a place with an empty path if this is impossible."""
+    """Resolve the file name in a line of a script file; return a `Place` with an empty path if this is impossible."""
     try:
         places = resolve_listed(name, script)
     except NinjaError:

@@ -115,7 +115,7 @@ class OneLattice(OneFile):
 
 
 class Folder(LatticeWriter):
-    """Writer for a folder with one file per lattice, named after its key; each file is written atomically at once."""
+    """Writer for a folder with one file per lattice, named after its key; each file is written atomically."""
 
     def __init__(self, output: OutputSettings) -> None:
         super().__init__(output)
@@ -164,7 +164,7 @@ class Folder(LatticeWriter):
             self._written[identity] = path
 
     def _finish(self) -> None:
-        """Raise `OutputError` if another process has replaced a file, because the folder then mixes two outputs."""
+        """Raise `OutputError` if another process has replaced a file, because the folder would then mix two outputs."""
         for identity, path in self._written.items():
             if identity_of(path) != identity:
                 message = "another process also wrote this file; run again with a separate folder for each process"

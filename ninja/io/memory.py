@@ -34,7 +34,7 @@ def from_nbest(
         key: Utterance id.
         hypotheses: Pairs ``(text, score)``, whose score becomes the acoustic cost, or triples ``(text, acoustic score,
             LM score)``, whose LM score becomes the graph cost. A text is a string, split at white space, or a sequence
-            of words. Scores may be NumPy or torch scalars.
+            of words. Scores can be NumPy or torch scalars.
         scores: "logprob" for natural-log probabilities of sentences, where higher is better; "cost" for negative
             natural-log probabilities, as in Kaldi.
         words: Symbol table that contains the words, or ``SymbolTable.growing()``, to which they are added. Use one

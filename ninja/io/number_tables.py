@@ -34,7 +34,7 @@ def read_integers(source: Source, *, allow_pipes: bool = False) -> Iterator[tupl
     """Yield the key and the integers (int32) of each entry of a table, such as alignments or word ids.
 
     Args:
-        source: See ``ninja.read``; each entry may be binary or text.
+        source: See ``ninja.read``; each entry can be binary or text.
         allow_pipes: Run shell commands in `source`.
 
     Raises:

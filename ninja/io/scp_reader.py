@@ -18,7 +18,7 @@ EntriesOf = Callable[[Stream, Place], Entries | None]
 
 
 class ScpReader:
-    """Reader that keeps the last file, unless it is a Kaldi archive, open for later script lines with the same file.
+    """Reader that keeps the last file open for later script lines that list the same file, except Kaldi archives.
 
     Args:
         entries_of: Function that returns the entries of an open file, or None for a Kaldi archive.
@@ -29,7 +29,7 @@ class ScpReader:
         self._last: _File | None = None
 
     def again(self, place: Place, key: str) -> Lattice | NinjaError | None:
-        """Return the lattice of a key if ``place`` is the last file, else None.
+        """Return the lattice with a key if ``place`` is the location of the last file, else None.
 
         If the file contains a single lattice, it is returned for any key.
 

@@ -293,7 +293,7 @@ class Sources:
             if file.is_pipe:
                 raise OptionError(
                     f"{file.name}: all words must be known before the first lattice, but a pipe can be read only once; "
-                    "use --words, or --unk-penalty for models with unknown words"
+                    "use --words, or --unk-penalty if the model has <unk>"
                 )
         return Sources([file.table for file in self.files], guard=self._guard)
 

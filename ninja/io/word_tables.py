@@ -30,7 +30,7 @@ def is_one_field(word: str) -> bool:
 
 
 class OutputWords:
-    """Symbol table of an output, with which all lattices must agree and which is written if necessary.
+    """Symbol table of an output, which is written if necessary; all lattices must agree with it.
 
     The table is written next to the output if it was built from words in the sources, or was read from the table next
     to another archive. Any other table was read from a file that the user specified; it is written only to replace an
@@ -106,7 +106,7 @@ class OutputWords:
         return not self._unwritable and self._existing is None
 
     def take(self, lattice: Lattice) -> None:
-        """Record that a lattice was written; in an output of ids, the first one determines the symbol table."""
+        """Record that a lattice was written; in an output of ids, the first lattice determines the symbol table."""
         if self._shared and not self._is_settled:
             self._common, self._is_settled = lattice.words, True
         if self._written is None or not self._needed:

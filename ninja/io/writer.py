@@ -256,7 +256,7 @@ class LatticeWriter:
     def prepared(self, batch: Batch) -> Any | None:
         """Encode a batch for `write_all`; return None if its lattices must be written one by one.
 
-        Batches may be encoded on any thread and in any order.
+        Batches can be encoded on any thread and in any order.
         """
         return None
 

@@ -42,7 +42,7 @@ def write(
 
     The extension selects the format: text for ``.txt``, other formats for ``.slf``, ``.fst``, ``.pt``, ``.arrow``,
     ``.jsonl`` and so on, and a binary Kaldi archive for unknown extensions. Formats that store one lattice per file
-    write a file if the name has their extension, and otherwise a folder with a file per lattice, named by its key.
+    write a file if the name has their extension, and otherwise a folder with one file per lattice, named after its key.
     Formats for n-best lists store the best hypotheses of a lattice, and formats for confusion networks store its
     confusion network; n-best lists and networks can also be written directly. If the output contains word ids, the
     symbol table is written next to it, unless the table was read from a file.
@@ -50,9 +50,8 @@ def write(
     Args:
         name: A path (compressed if it ends in ``.gz``, text if it ends in ``.txt``), ``-`` for stdout, or a Kaldi
             wspecifier: ``ark:…``, ``ark,t:…``, ``ark,scp:A,S``, ``ark:| gzip -c > F`` (emulated without a shell).
-        resume: Continue the output of an earlier attempt, complete or not; ``keys_done`` of the writer contains the
-            keys of the lattices in it. If this attempt fails, its output is saved for the next attempt. Only for Kaldi
-            archives.
+        resume: Continue the output of an earlier attempt, complete or not; the writer's ``keys_done`` contains the keys
+            of its lattices. If this attempt fails, its output is saved for the next attempt. Only for Kaldi archives.
         kind: Kind to which lattices are converted; None keeps the kind of each lattice. Only for Kaldi archives.
         to: The format and its options, such as ``slf`` or ``slf:base=10,frame_shift=0.01``; see docs/formats.md. None
             selects the format by the extension. k2 and espnet keep all lattices in memory until the block ends.
@@ -63,7 +62,7 @@ def write(
         words_out: File for the symbol table; None writes it next to the output if necessary.
         encoding: Encoding of words in text formats other than Kaldi's.
         scales: Scales for combining the costs in formats with a single cost, in n-best lists and in networks, unless
-            `to` sets them. None uses the scales of `chosen`, or else 1, 1 and 0.
+            `to` sets them. None uses the scales of `chosen`, or else acoustic scale 1, LM scale 1 and word penalty 0.
         chosen: Scales chosen for the lattices, for example in rescoring. If costs are written unscaled, the scales are
             written to a file next to the output, where `find_scales` and the commands find them.
         run: Facts on which the lattices depend; see `ninja.io.resume`. With `resume`, an output of another run is

@@ -43,7 +43,7 @@ class Batch:
     Attributes:
         faults: For each failed lattice, the number of lattices of the batch that precede it, and its error.
         size: Number of bytes of the lattices in their file.
-        position: Byte offset in the file of the end of the last lattice; 0 if unknown.
+        position: Byte offset of the end of the last lattice in the file; 0 if unknown.
         words: Symbol table for lattices without a symbol table.
     """
 
@@ -309,7 +309,7 @@ def _type_name(value: object) -> str:
 
 
 def num_cores() -> int:
-    """Return the number of cores that this process may use, considering its CPU affinity and its cgroup quota.
+    """Return the number of cores that this process can use, considering its CPU affinity and its cgroup quota.
 
     Source: Linux, Documentation/admin-guide/cgroup-v2.rst, cpu.max; Documentation/scheduler/sched-bwc.rst.
     """
@@ -388,7 +388,7 @@ def in_order(work: Callable[[Task], Result], tasks: Iterable[Task], jobs: int) -
 
 
 def read_ahead(batches: Iterator[Batch]) -> Iterator[Batch]:
-    """Yield batches, which a thread reads ahead by at most ``CREDITS * CREDIT_BYTES`` bytes or one batch.
+    """Yield batches that a thread reads in advance, at most ``CREDITS * CREDIT_BYTES`` bytes or one batch ahead.
 
     The thread ends after the last batch, at the first exception, which is raised here, or soon after the generator is
     closed.

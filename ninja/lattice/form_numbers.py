@@ -54,7 +54,7 @@ class FormNumbers:
     """Numbers of the lexical words of a symbol table; equal lexical words have equal numbers.
 
     The number of a lexical word is its id if the table contains it. Each word is normalised when it first occurs,
-    unless it obviously equals its form.
+    unless its spelling shows that it equals its form.
     """
 
     def __init__(self, words: SymbolTable, normalizer: FormFunction) -> None:
@@ -108,7 +108,7 @@ class FormNumbers:
         ]
 
     def _learn_regular(self) -> None:
-        """Number the words that obviously equal their forms, so that only other words are normalised later."""
+        """Number the words whose spelling shows that they equal their forms; only other words are normalised later."""
         with self._lock:
             irregular = None if self._words.grows else self._normalizer.irregular(self._words)
             if not self._is_started and irregular is not None:

@@ -37,7 +37,7 @@ _DTYPES = {
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Lattice:
-    """A word lattice: states in topological order, state 0 the only start, arcs stored state by state.
+    """A word lattice whose states are in topological order, with state 0 as the only start and arcs sorted by state.
 
     Costs are unscaled natural-log costs; lower is better. Graph and acoustic costs are stored separately, as in Kaldi.
     The arrays are read-only. States that are not on a path from the start to a final state are allowed (``connect``

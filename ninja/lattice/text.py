@@ -34,8 +34,7 @@ AUTO = "auto"
 MAX_TABLES = 64  # symbol tables whose lexical forms are cached
 NORMALIZER_HELP = (
     "Normalizer applied before words are compared: none, basic (ignores case and punctuation), english (Whisper's "
-    "rules), or a file that lists written words and their lexical forms.  [default: basic if words end with "
-    "punctuation, else none]"
+    "rules), or a file of written and lexical forms.  [default: basic if words end with punctuation, else none]"
 )
 NORMALIZERS: tuple[str, ...] = get_args(Name)
 
@@ -374,7 +373,7 @@ class LexicalTable:
         return SymbolTable((added.get(number) or self.words.word(number), number) for number in numbers)
 
     def numbers_of(self, lexical: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-        """Return the number of the form of each lexical id, see `FormNumbers`; negative ids are returned unchanged."""
+        """Return the number of the form of each lexical id (see `FormNumbers`); negative ids are returned unchanged."""
         with self._lock:
             size = len(self.lexical)
             if size > len(self._number):
@@ -449,7 +448,7 @@ class LexicalForms:
         return self._normalizer or NONE
 
     def normalizer_of(self, words: Collection[str]) -> Normalizer:
-        """Return the normalizer; ``auto`` selects ``basic`` if these words are written text, see `looks_written`."""
+        """Return the normalizer; ``auto`` selects ``basic`` if these words are written text (see `looks_written`)."""
         if self._normalizer is not None or not looks_written(words):
             return self._normalizer or NONE
         with self._lock:

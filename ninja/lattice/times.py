@@ -51,7 +51,9 @@ def is_timed(lattice: Lattice) -> bool:
 def check_labelled(lattice: Lattice) -> None:
     """Raise LatticeError if a lattice has arcs, but no labels."""
     if lattice.num_arcs and not lattice.has_labels:
-        raise LatticeError("the lattice has no alignments (transition ids), which are required here", key=lattice.key)
+        raise LatticeError(
+            "the lattice has no alignments (transition ids), which this operation requires", key=lattice.key
+        )
 
 
 def num_frames(lattice: Lattice) -> int:
@@ -87,7 +89,7 @@ def depth_per_frame(lattice: Lattice) -> npt.NDArray[np.int32]:
 
 
 def crossings(lattice: Lattice) -> tuple[int, int]:
-    """Return the sum of ``depth_per_frame`` and the number of frames, for any number of frames."""
+    """Return the sum over ``depth_per_frame``, and the number of frames, which is not limited."""
     time = state_times(lattice)
     frames = _core.num_frames(lattice)
     return _core.num_crossings(lattice, time, frames), frames

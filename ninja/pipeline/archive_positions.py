@@ -28,7 +28,7 @@ _KEY = re.compile(rb"[\0\s]([^\0\s]{1,4096}[ \t])\Z")
 
 
 def next_lattice_begin(path: str, offset: int, *, text: bool) -> int:
-    """Return the first position at or after an offset at which a lattice begins in a Kaldi archive.
+    """Return the position of the first lattice in a Kaldi archive that begins at or after an offset.
 
     Args:
         path: An uncompressed file.

@@ -355,7 +355,7 @@ class OnBatches:
         function: Function that takes a batch, and returns a batch or a sequence with a result for each lattice. If it
             raises an error, it is called again for each lattice separately, so that errors affect only the lattices
             that cause them.
-        is_expanding: Whether the function may return any number of lattices for each input lattice.
+        is_expanding: Whether the function can return any number of lattices for each input lattice.
     """
 
     __slots__ = ("function", "is_expanding")

@@ -1,4 +1,4 @@
-"""Write one output per input file: under the name of the input in a folder, or under a name with its number."""
+"""Write one output per input file: to a folder, under the name of the input, or to a file name with its number."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def write_each(output: Output, inputs: Inputs, write: WriteOne, *, may_be_empty:
 def outputs_of(output: Output, inputs: Inputs) -> list[tuple[Output, Inputs]]:
     """Return an output and inputs for each input file.
 
-    ``JOB`` in the name of the output is replaced by the number in the name of each input file. Outputs in a folder have
-    the names of the input files, and also their formats unless the output specifies a format.
+    ``JOB`` in the name of the output is replaced with the number in the name of each input file. Outputs in a folder
+    have the names of the input files, and also their formats unless the output specifies a format.
 
     Raises:
         OptionError: An input has no number or no name, two inputs have the same output, the folder does not exist, an
@@ -120,7 +120,7 @@ def output_folder(output: Output) -> Iterator[None]:
 
 
 def _input_files(inputs: Inputs) -> Iterator[tuple[str, SourceFile, re.Pattern[str]]]:
-    """Yield for each input file the name of its source, the file, and a pattern for the number in the file name."""
+    """For each input file, yield the name of its source, the file, and a pattern for the number in the file name."""
     for name in inputs.places:
         before, job, after = os.path.basename(name).partition("JOB")
         shape = re.compile(f"(?<=^{re.escape(before)})[0-9]+(?={re.escape(after)}$)" if job else _NUMBER)
@@ -155,7 +155,7 @@ def _listed_files(parent: SourceFile, inputs: Inputs) -> list[SourceFile]:
 
 
 def _with_number(pattern: str, path: str, shape: re.Pattern[str]) -> str:
-    """Replace ``JOB`` in the name of an output by the number of an input."""
+    """Replace ``JOB`` in the name of an output with the number of an input."""
     numbers = shape.findall(os.path.basename(path))
     if not numbers:
         raise OptionError(f"{path} has no number that could replace JOB in {pattern}; specify a folder with -o instead")

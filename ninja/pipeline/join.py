@@ -96,7 +96,7 @@ def remove_shards(run: JoinedRun) -> None:
 
 
 def _refuse_unnamed(plan: Plan, path: str) -> None:
-    """Raise `OutputError` if a file exists, and its name does not begin like the output that the user specified."""
+    """Raise `OutputError` if a file exists, but its name does not begin with the name of the specified output."""
     stem = os.path.basename(plan.folder).partition(".")[0]
     if os.path.basename(path).partition(".")[0] != stem and is_file(path):
         message = "already exists and would be overwritten, because plan.json lists it as an output; move it elsewhere"

@@ -37,7 +37,7 @@ class BatchStage(Protocol[Output]):
 
 
 class StreamStage(Protocol[Output]):
-    """A stage that iterates over lattices and may process several at once; results are in input order."""
+    """A stage that iterates over lattices and can process several at once; results are in input order."""
 
     def __call__(self, lattices: Pairs, log: Any) -> Iterator[tuple[str, Output]]:
         """Yield the key and result of each lattice.

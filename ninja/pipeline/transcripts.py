@@ -24,7 +24,7 @@ _SCORED = re.compile(r".*\t[-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?")  # a line of NeMo'
 def detect_transcripts(inputs: Inputs) -> str | None:
     """Return the transcript format if all inputs appear to be transcripts rather than another format, else None.
 
-    The lines of transcripts begin with keys if the first words of all lines look like keys, see `has_keys`.
+    The lines of transcripts begin with keys if the first words of all lines look like keys (see `has_keys`).
     """
     rows: list[str] = []
     for file in inputs.sources.resolvable_files:

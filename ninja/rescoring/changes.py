@@ -25,7 +25,7 @@ Record = dict[str, Any]  # JSON
 
 
 class ReportingRescorer:
-    """Pipeline stage that rescores lattices and reports the lattices with a changed best word sequence.
+    """Pipeline stage that rescores lattices and reports those whose best word sequence changes.
 
     Args:
         rescorer: Rescores the lattices.

@@ -258,7 +258,7 @@ class SearchEngine(Engine):
 
     @property
     def growth(self) -> tuple[int, float]:
-        """Maximum number of arcs of an expanded lattice, and its growth between two updates of pruned composition."""
+        """Maximum number of arcs in an expanded lattice, and the growth ratio between updates of pruned composition."""
         return MAX_ARCS, 1.0
 
     def steps(self, lm: BatchedLM) -> Generator[None, None, None]:

@@ -151,7 +151,7 @@ class BoundModels:
         maps: Sequence[WordMap] = (),
         prompts: Prompts | None = None,
     ) -> None:
-        """Combine the new model with the old model, whose weight is -1; reuse the map of the result from `maps`."""
+        """Combine the new model with the old model, whose weight is -1; reuse its word map in `maps`."""
         self._prompts = prompts
         self.graph_share = 1.0 - options.lm_weight if old_lm is None else 1.0
         self.lm_scale = options.lm_weight
@@ -236,7 +236,9 @@ class BoundModels:
         """
         named = [lattice for lattice in lattices if lattice.words is not None]
         if not named:
-            raise VocabularyError("the lattices have no symbol table; specify the words.txt that they were made with")
+            raise VocabularyError(
+                "the lattices have no symbol table; specify the words.txt with which they were created"
+            )
         assert named[0].words is not None
         alike = [lattice for lattice in named if lattice.words is named[0].words]
         self._bound(max(alike, key=lambda lattice: int(lattice.word.max(initial=0))), named[0].words)
@@ -292,12 +294,12 @@ def coverage(lattices: Iterable[Lattice], lm: LanguageModel, unk_penalty: float 
     if first is None:
         return Coverage(Counter(), frozenset(), unk_penalty or 0.0)
     if first.words is None:
-        raise VocabularyError("the lattices have no symbol table; specify the words.txt that they were made with")
+        raise VocabularyError("the lattices have no symbol table; specify the words.txt with which they were created")
     return WordMap(first.words, lm, unk_penalty).coverage(chain([first], source))
 
 
 class VocabularyCheck:
-    """Count the words that are unknown to the models, per file and over the run, and reject files with too many.
+    """Counter of the words unknown to the models, per file and per run, which rejects files with too many of them.
 
     A file is rejected if the words of too many of its arcs are unknown to a model. This is tested after the first
     hundred lattices and at the end of the file. Files that contain a single lattice are tested together, because

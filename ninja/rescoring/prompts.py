@@ -39,7 +39,7 @@ class Prompts:
             header = rows[0].rstrip("\r").split("\t")
             if column not in header[1:]:
                 columns = ", ".join(header[1:]) or "none"
-                raise FormatError(f"there is no column {column!r}; the header has {columns}", name, line=1)
+                raise FormatError(f"there is no column {column!r}; the header contains {columns}", name, line=1)
             index, first = header.index(column, 1), 1
         elif column < 2:
             raise OptionError(f"the prompt column is {column}, but must be 2 or more; column 1 is the utterance id")

@@ -61,7 +61,7 @@ class _Pass:
 
 
 class Rescorer:
-    """Rescore lattices from threads, coroutines or an iterable.
+    """Rescorer for lattices from threads, coroutines or an iterable.
 
         with ninja.Rescorer(lm, options) as rescorer:
             future = rescorer.submit(lattice)         from any thread; future.result() is the rescored lattice
@@ -75,7 +75,7 @@ class Rescorer:
     Args:
         lm: A language model (see ``ninja.lm.load``), a mixture, or None to only subtract the old model; or model
             files, which are loaded when the first lattice arrives.
-        old_lm: The first-pass language model, see `rescore`; not allowed with model files.
+        old_lm: The first-pass language model (see `rescore`); not allowed with model files.
         carry_over: Recordings of the utterances, for a model that reads the words of a recording's earlier utterances.
         prompts: Texts that the model reads before the words of utterances, for causal Hugging Face models.
         context: Stage that runs before rescoring, such as ``ninja.context.Contextual``.
@@ -164,10 +164,10 @@ class Rescorer:
     def submit(
         self, lattice: Lattice, entities: Any = None, *, timeout: float | None = None, deadline: float | None = None
     ) -> Submission:
-        """Submit a lattice for rescoring; may be called from any thread.
+        """Submit a lattice for rescoring; this method can be called from any thread.
 
         Args:
-            lattice: A lattice with a symbol table. Callers should share one table, as the models are bound to it.
+            lattice: A lattice with a symbol table. Callers should share one table, because the models are bound to it.
             entities: Phrases of this utterance for the context stage: ``Entities``, an argument of
                 ``Entities.from_dict`` such as ``{"@name": ["tom chen"]}``, or a tuple of ``PhraseList``.
             timeout: Seconds to wait while ``max_waiting`` lattices are in flight.  [default: no limit]
@@ -213,7 +213,7 @@ class Rescorer:
         return await asyncio.wrap_future(future)
 
     def session(self, options: StreamOptions | None = None, *, entities: Any = None) -> Session:
-        """Return a session for an utterance whose lattice grows; may be called from any thread.
+        """Return a session for an utterance whose lattice grows; this method can be called from any thread.
 
         All sessions share a cache of language model histories and one batch, which `submit` does not use.
 

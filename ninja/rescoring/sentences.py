@@ -371,7 +371,7 @@ class TrieEngine(SentenceEngine):
         return Unfolding(utterance, lattice, extra, unfold_prefixes(lattice, lm_word, self.models.lm.eos, self.options))
 
     def prune(self, result: Lattice) -> Lattice:
-        """See `SentenceEngine.prune`; also removes paths outside the beam, because a trie may have many of them."""
+        """See `SentenceEngine.prune`; also removes paths outside the beam, because a trie can contain many of them."""
         return prune(result, self.options.search_beam, self.options.scales)
 
 

@@ -61,8 +61,8 @@ class Session:
     """The lattices of an utterance that is still being spoken; created by `Rescorer.session`.
 
     Each update contains the whole lattice so far. It is rescored like any other lattice, except that the language model
-    computes only histories and words that no earlier lattice contained. The answer to the last update is the same as
-    from `Rescorer.submit`. A session is not thread-safe; different sessions may be used by different threads.
+    computes only histories and words that no earlier lattice contained. The answer to the last update equals the result
+    of `Rescorer.submit`. A session is not thread-safe, but different threads can use different sessions.
 
     Args:
         submit: Submits a lattice for rescoring.
@@ -83,7 +83,7 @@ class Session:
 
         Args:
             lattice: The lattice from the start of the utterance, with a symbol table that all sessions should share.
-            final: Whether the lattice is complete; then all its words are stable and no update may follow.
+            final: Whether the lattice is complete. If so, all its words are stable, and no update can follow.
 
         Raises:
             ClosedError: The final lattice has already been submitted, or the Rescorer is closed.

@@ -106,7 +106,7 @@ class Source(ABC):
         """Return the next utterance; None if it is not available yet or `has_ended` is true."""
 
     def wait(self) -> bool:
-        """Wait until `poll` may return an utterance; return False if none will follow."""
+        """Wait until `poll` can return an utterance; return False if none will follow."""
         return not self.has_ended
 
     def close(self) -> None:

@@ -299,7 +299,7 @@ def test_memory_is_no_store_of_users() -> None:
     code = "import ninja\ntry: list(ninja.read('memory://x/y'))\nexcept ninja.errors.OptionError as error: print(error)"
     environment = {**os.environ, "PYTHONPATH": str(Path(package.__file__).parents[1])}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
-    assert "memory:// is not supported, only abfs://" in done.stdout, done.stderr
+    assert "memory:// is not supported; use abfs://" in done.stdout, done.stderr
 
 
 # ---- files that name none ----
