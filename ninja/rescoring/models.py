@@ -151,7 +151,7 @@ class BoundModels:
         maps: Sequence[WordMap] = (),
         prompts: Prompts | None = None,
     ) -> None:
-        """Combine the new model with the old model, whose weight is -1; reuse its word map in `maps`."""
+        """Combine the new model with the old model, whose weight is -1; reuse the combination's word map in `maps`."""
         self._prompts = prompts
         self.graph_share = 1.0 - options.lm_weight if old_lm is None else 1.0
         self.lm_scale = options.lm_weight
