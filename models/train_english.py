@@ -37,62 +37,67 @@ CARD = """\
 # The English model
 
 A word-level LSTM language model, `english.safetensors`, used by default (`ninja rescore` without `--rnnlm`).
-This card is written by `models/train_english.py` from the facts in the checkpoint.
+`models/train_english.py` writes this card from the facts in the checkpoint.
 
 | | |
 |---|---|
-| Network | {layers} LSTM layers of {hidden} cells, projected to {projection}, the last also to {embedding}; \
-tied embeddings of {embedding}, output bias (`lstm.py`) |
-| Vocabulary | {vocabulary:,} words: the commonest of the training text, and `<s>`, `</s>`, `<unk>` |
-| Size | {parameters:,} parameters; {bytes:,} bytes: matrices of int8 with a scale for each row, \
-the rest in half precision |
-| Training text | {train_words:,} words in {train_sentences:,} sentences, {train_unknown:.2%} of them `<unk>` |
-| Held-out text | {dev_words:,} words of four other books by other authors, {dev_unknown:.2%} of them `<unk>` |
+| Network | {layers} LSTM layers of {hidden} cells, projected to {projection} (the last layer also to {embedding}); \
+tied embeddings of width {embedding}, output bias (`lstm.py`) |
+| Vocabulary | {vocabulary:,} words: the most frequent words of the training text, and `<s>`, `</s>`, `<unk>` |
+| Size | {parameters:,} parameters; {bytes:,} bytes: int8 matrices with a scale for each row, \
+all other weights in half precision |
+| Training text | {train_words:,} words in {train_sentences:,} sentences; {train_unknown:.2%} of the words are `<unk>` |
+| Held-out text | {dev_words:,} words of four other books by other authors; {dev_unknown:.2%} of the words are `<unk>` |
 | **Perplexity** | **{perplexity:.2f}** on the held-out text |
-| Normaliser | estimated by two layers of {normaliser}; \
-off by {normaliser_error:.3f} nats on the held-out text (root mean square; mean {normaliser_bias:+.3f}) |
-| Training | {step:,} steps of {workers} workers and {batch_tokens:,} tokens each, block momentum, \
+| Normaliser | estimated by two layers of width {normaliser}; error on the held-out text: \
+{normaliser_error:.3f} nats (root mean square), {normaliser_bias:+.3f} nats (mean) |
+| Training | {step:,} steps, {workers} workers with {batch_tokens:,} tokens per step each, block momentum, \
 {epochs_done:.2f} epochs, {minutes:.0f} minutes, torch {torch} |
 
-The perplexity is exact: full softmax, of the weights as stored, each sentence alone from `<s>`; `</s>` counts as a
-token, and so does `<unk>`, which replaces each word outside the vocabulary.
+The perplexity is exact: it is computed with a full softmax and the weights as stored. Each sentence is scored
+separately, starting from `<s>`. `</s>` counts as a token, and so does `<unk>`, which replaces each word outside the
+vocabulary.
 
-`ninja rescore` takes the estimate of the log-normaliser, as `ninja.lm.load()` does: a score then needs no softmax over
-{vocabulary:,} words, and is off by about what the table says. It computes in single precision on NumPy; with
-`--backend torch` in bfloat16 if the processor supports it.
+`ninja rescore` and `ninja.lm.load()` use the estimate of the log-normaliser. A score then needs no softmax over
+{vocabulary:,} words, and has about the error shown in the table. Scores are computed in single precision on NumPy;
+with `--backend torch`, they are computed in bfloat16 if the processor supports it.
 `ninja rescore --normalize`, `ninja lm score --normalize` and `ninja.lm.load(normalize=True)` compute exact
-probabilities in single precision. The layers were trained on the network's outputs over a million histories of the
-training text, in which a word of ten was replaced by another one; the rest of the network was unchanged.
+probabilities in single precision. The layers that estimate the normaliser were trained on the network's outputs for a
+million histories from the training text, in which one word in ten was replaced with another word; the rest of the
+network was not changed.
 
 ## Data and licence
 
-English prose from 172 books published before 1930, in the public domain in the United States: novels mostly, British
-and American, at most some 235,000 words by one author. One sentence a line, lower case, letters and apostrophes only;
-*mr*, *mrs*, *dr* are written *mister*, *missus*, *doctor*. Books and sentences that occur in LibriSpeech's test-clean,
-test-other or dev-clean were left out, so that the model may be judged on those. Every book, its source and its licence
-are listed in the SOURCE.txt that comes with the text. The model is under the licence of Ninja, Apache-2.0.
+English prose from 172 books that were published before 1930 and are in the public domain in the United States: mostly
+British and American novels, with at most about 235,000 words per author. The text has one sentence per line, in lower
+case, and contains only letters and apostrophes; *mr*, *mrs* and *dr* are written *mister*, *missus* and *doctor*. Books
+and sentences that occur in LibriSpeech's test-clean, test-other or dev-clean were excluded, so that the model can be
+evaluated on these sets. The file SOURCE.txt, which comes with the text, lists every book with its source and licence.
+The model has the licence of Ninja, Apache-2.0.
 
     train  sha256 {train_sha256}
     dev    sha256 {dev_sha256}
 
-## What it is good for
+## Intended use
 
-Read prose. It has seen no telephone calls, no commands, no spelled numbers of our century and no names after 1930;
-for those, train a model on text of your own with `ninja train`. The language of the books is that of their time, and so
-are their opinions, and the model's probabilities follow both.
+The model is intended for read prose. The training text contains no telephone calls, no commands, no spelled numbers of
+our century and no names from after 1930; for such speech, train a model on your own text with `ninja train`. The books
+reflect the language and the opinions of their time, and so do the model's probabilities.
 
-## How to make it again
+## Reproducing the model
 
     python models/train_english.py train.txt.gz dev.txt.gz FOLDER
 
-The learning rate falls to zero over the epochs. {workers} processes of one thread each average their weights every
-{block_steps} steps (`--parallel bmuf`). The shipped weights were trained so, but interrupted and resumed several times
-from the saved state, the first 3,000 steps towards 10 epochs, the next 600 towards 6, the rest towards 5: the recipe
-makes a model as good, not the same bits.
+The learning rate falls to zero over the epochs. The {workers} workers are single-threaded processes, which average
+their weights every {block_steps} steps (`--parallel bmuf`). The shipped weights were trained in this way, but training
+was interrupted and resumed several times from the saved state: the first 3,000 steps were planned for 10 epochs, the
+next 600 for 6 epochs, and the rest for 5 epochs. Therefore the recipe yields a model of the same quality, but not
+identical weights.
 
-Seed {seed}, learning rate {learning_rate}, warm-up of {warmup} steps, dropout {dropout}, the same in all the steps of a
-sentence, gradients cut to a norm of {clip}, Adam, bfloat16 products with float32 weights, softmax over the target and
-about {samples:,} words, each drawn with its own probability (Poisson sampling, count to the power 0.75).
+The other settings are: seed {seed}; learning rate {learning_rate}; warm-up of {warmup} steps; dropout {dropout}, with
+the same mask at all steps of a sentence; gradients clipped to a norm of {clip}; Adam; bfloat16 products with float32
+weights; softmax over the target and about {samples:,} sampled words, each drawn with its own probability (Poisson
+sampling, count to the power 0.75).
 """
 
 

@@ -67,7 +67,7 @@ ENDING = ".safetensors"
 VALUES = {"version", "config", "card", "pointer"}  # keys of values that are not strings
 STATE = "state"
 AGAIN = "train it again, or copy it again from its source"  # advice in most messages about damage
-_ONLY = "Ninja loads only files of weights, as it does not load files that may run code"
+_ONLY = "Ninja loads only files of weights, because other files may run code"
 # Types of arrays in safetensors, with those of NumPy; bfloat16 is read as the upper half of float32.
 DTYPES = {
     **{"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"},
@@ -310,7 +310,7 @@ def read_safetensors(content: bytes | memoryview | mmap.mmap) -> Safetensors:
     for name, entry in sorted(header.items(), key=lambda item: _offsets(*item)):
         first, last = _offsets(name, entry)
         if first != end:
-            message = f"array {name[:60]!r} begins at byte {first} of the arrays, but the one before it ends at {end}"
+            message = f"array {name[:60]!r} begins at byte {first} of the arrays, but the previous array ends at {end}"
             raise FormatError(message, byte=begin + end)
         end = last
         arrays[name] = _array(name, entry, part[first:last], begin + first)

@@ -94,7 +94,7 @@ class Coverage:
         mapped = "".join(f"; {counted(len(words), 'word')} found by {how}" for how, words in self.mapped)
         if not self.lacking:
             known = "the only word" if self.words == 1 else f"all {self.words} words"
-            return f"{self.model} knows {known} of the lattices{mapped}"
+            return f"{self.model} contains {known} of the lattices{mapped}"
         unknown = [(word, count) for word, count in self.num_arcs.items() if word in self.lacking]
         unknown.sort(key=lambda item: -item[1])
         most_frequent = ", ".join(word for word, _ in unknown[:NUM_NAMED])
@@ -233,7 +233,7 @@ class WordMap:
         lacking = self.words.word(int(lattice.word[~known][0]))
         path = self.lm.vocabulary.path
         raise VocabularyError(
-            f"{self.name} has neither {lacking!r} nor <unk>{f' ({path})' if path else ''}; {self._advice}",
+            f"{self.name} contains neither {lacking!r} nor <unk>{f' ({path})' if path else ''}; {self._advice}",
             key=lattice.key,
         )
 

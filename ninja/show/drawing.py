@@ -84,7 +84,9 @@ class Drawing:
                 f"{self.posterior[rest].max():.2g}."
             )
         if dead:
-            messages.append(f"Arcs on no path from the start to a final state, which are not drawn: {dead:,}.")
+            messages.append(
+                f"Arcs that are not drawn because they are on no path from the start to a final state: {dead:,}."
+            )
         return " ".join(messages) or None
 
     def as_dict(self) -> dict[str, Any]:

@@ -79,7 +79,7 @@ def test_the_old_model_is_taken_out_and_a_model_in_its_own_place_changes_nothing
     one, two, output = bed / "one.arpa", bed / "two.arpa", tmp_path / "out.ark"
     code, _, errors = ninja("rescore", bed / "lat.ark", "--rnnlm", two, "--old-lm", one, "-o", output)
     assert code == 0
-    assert "vocabulary: the old language model knows" in errors
+    assert "vocabulary: the old language model contains" in errors
     assert agree(output, rescore(lattices(bed), load(two), old_lm=load(one)))
     same = ["--rnnlm", one, "--old-lm", one, "--lm-weight", 1, "--output", "best"]
     assert ninja("rescore", bed / "lat.ark", *same, "-o", output)[0] == 0

@@ -52,7 +52,7 @@ def test_rescore_says_what_it_did_and_finds_the_words_beside_the_archive(ninja, 
     table, scales, vocabulary, summary = errors.splitlines()
     assert scales == f"ninja: wrote the scales to {output}.scales.toml"
     assert table == f"ninja: using the symbol table {bed / 'words.txt'}"
-    assert vocabulary.startswith("ninja: vocabulary: the language model knows all ")
+    assert vocabulary.startswith("ninja: vocabulary: the language model contains all ")
     numbers = re.fullmatch(
         r"ninja: 4 lattices, (\d+) arcs \((\d+) expanded\), (\d+) histories, (\d+) LM steps with (\d+) scores, "
         r"([\d.]+) s \(([\d.]+) s in the LM\), ([\d.]+) s of audio \(real-time factor [\d.]+\)",

@@ -387,7 +387,7 @@ def test_an_old_model_needs_a_class_model(loaded):
 def test_a_word_that_the_class_model_lacks_is_refused_where_it_has_no_unk(loaded):
     model = loaded(SlowNgram(1, {("<s>",): (-99.0, 0.0), ("</s>",): (-0.5, 0.0), ("a",): (-0.5, 0.0)}))
     lattice = from_arcs("u", [0], [1], TABLE.ids(["b"]), [0.0], finals={1: 0.0}, words=TABLE)
-    with pytest.raises(VocabularyError, match="has neither 'b' nor <unk>"):
+    with pytest.raises(VocabularyError, match="contains neither 'b' nor <unk>"):
         add_context(lattice, Tracker(TABLE, model))
 
 

@@ -180,7 +180,7 @@ def test_insertions_raise_the_weight_of_phrases_that_lists_have(counts, factor):
     ("line", "message"),
     [
         ("{", "not valid JSON"),
-        ('{"version": 2, "edits": []}', "the version is 2, but 1 is supported"),
+        ('{"version": 2, "edits": []}', "unsupported version 2; upgrade Ninja"),
         ('{"phrase": "a"}', "must follow the edits of its run"),
         ('{"version": 1, "edits": [1]}', "'edits' must be a list of strings"),
         ('{"version": 1, "edits": [], "min_count": 0}', "'min_count' must be an integer of at least 1"),
@@ -195,7 +195,7 @@ def test_damaged_evidence_is_refused_with_its_line(line, message):
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ('{"phrase": 3}', '"phrase" must be a string that is not empty, not 3'),
+        ('{"phrase": 3}', '"phrase" must be a non-empty string, not 3'),
         ('{"phrase": "a", "class": "b"}', '"class" must be'),
         ('{"phrase": "a", "recognised": {"b": "c"}}', '"recognised" must map recognised words to numbers of edits'),
         ('{"phrase": "a", "added": -1}', "'added' must be an integer of at least 0, not -1"),

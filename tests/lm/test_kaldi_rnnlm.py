@@ -154,7 +154,7 @@ def test_special_symbols_have_kaldis_defaults(folder):
     ("missing", "message"),
     [
         (["final.raw"], "final.raw is missing; copy the whole directory of the Kaldi RNNLM"),
-        (["word_embedding.final.mat"], "word_embedding.final.mat is missing, and so is feat_embedding.final.mat"),
+        (["word_embedding.final.mat"], "word_embedding.final.mat and feat_embedding.final.mat are both missing"),
         (["config/words.txt"], "config/words.txt is missing"),
         (["special_symbol_opts.txt"], "special_symbol_opts.txt is missing"),
         (["final.raw", "word_embedding.final.mat"], "final.raw is missing"),

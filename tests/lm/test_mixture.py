@@ -156,7 +156,7 @@ def test_an_unknown_word_without_unk_costs_its_lattice_only_once_others_are_done
     )
     assert list(results) == ["good"]
     assert [str(error) for error in errors] == [
-        "key 'bad': the other has neither 'unheard-of' nor <unk>; set map_words if the model spells it differently"
+        "key 'bad': the other contains neither 'unheard-of' nor <unk>; set map_words if the model spells it differently"
     ]
     assert isinstance(errors[0], VocabularyError)
 
@@ -276,7 +276,7 @@ def test_words_are_found_in_other_case_and_as_other_spellings_of_unk_when_asked(
     expected = {"Tom": "tom", "tom": "tom", "PARIS": "PARIS", "Zoë": "zoë", "[UNK]": "<UNK>"}
     assert found == {word: cost(as_) for word, as_ in expected.items()}
     assert str(report.coverages[0]) == (
-        "the language model knows all 5 words of the lattices; 2 words found by case; 1 word found by unk"
+        "the language model contains all 5 words of the lattices; 2 words found by case; 1 word found by unk"
     )
     with pytest.raises(OptionError, match="map_words contains 'stem'"):
         replace(EXACT, map_words=("stem",))

@@ -136,11 +136,11 @@ def test_a_file_without_a_checksum_is_read() -> None:
         (forged({"a": entry(offsets=[8, 0])}), 8, "array 'a': expected two increasing offsets"),
         (forged({"a": entry(offsets=[0, 8.0])}), 8, "expected two increasing offsets"),
         (forged({"a": entry(offsets=[0, True])}), 8, "expected two increasing offsets"),
-        (forged({"a": entry(offsets=[4, 12])}, bytes(12)), None, "begins at byte 4 of the arrays, but the one before"),
+        (forged({"a": entry(offsets=[4, 12])}, bytes(12)), None, "begins at byte 4 of the arrays, but the previous"),
         (
             forged({"a": entry(), "b": entry(offsets=[4, 12])}, bytes(12)),
             None,
-            "array 'b' begins at byte 4 of the arrays, but the one before it ends at 8",
+            "array 'b' begins at byte 4 of the arrays, but the previous array ends at 8",
         ),
         (forged({"a": entry(dtype="F33")}, bytes(8)), None, "array 'a' is of type 'F33', not one of F64"),
         (forged({"a": entry(dtype=["F32"])}, bytes(8)), None, "not one of F64"),

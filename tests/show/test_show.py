@@ -194,7 +194,10 @@ def test_the_marked_paths_are_drawn_whatever_they_take(examples, words):
 
 def test_arcs_that_lead_nowhere_are_counted():
     lattice = Lattice.from_arrays("k", [0, 2, 2, 2], [1, 2], [1, 2], [0, 0], [0, 0], [np.inf, np.inf, 0.0])
-    assert draw(lattice).left_out() == "Arcs on no path from the start to a final state, which are not drawn: 1."
+    assert (
+        draw(lattice).left_out()
+        == "Arcs that are not drawn because they are on no path from the start to a final state: 1."
+    )
 
 
 def test_a_lattice_of_one_state_is_shown():

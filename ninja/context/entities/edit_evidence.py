@@ -169,10 +169,12 @@ def divide(text: str, path: str) -> tuple[str, list[Run]]:
         lines[number] = ""
         if row.begins_run:
             if row.content.get("version") != VERSION:
-                row.refuse(f"the version is {row.content.get('version')!r}, but {VERSION} is supported; upgrade Ninja")
+                row.refuse(
+                    f"unsupported version {row.content.get('version')!r}; upgrade Ninja, which supports {VERSION}"
+                )
             runs.append((Run(row.count("min_count", 1), row.texts("edits")), []))
         elif not runs:
-            row.refuse("the evidence of a phrase must follow the edits of its run; restore the lines before it")
+            row.refuse("the evidence for a phrase must follow the edits of its run; restore the preceding lines")
         else:
             runs[-1][1].append(row.evidence())
     return "\n".join(lines), [replace(run, evidence=tuple(evidence)) for run, evidence in runs]
@@ -231,7 +233,7 @@ class _Row:
         """Return the evidence in a line about a phrase."""
         phrase, cls = self.content["phrase"], self.content.get("class", "")
         if not isinstance(phrase, str) or not phrase.strip():
-            self.refuse(f'"phrase" must be a string that is not empty, not {phrase!r}')
+            self.refuse(f'"phrase" must be a non-empty string, not {phrase!r}')
         if not isinstance(cls, str) or (cls and not is_class(cls)):
             self.refuse(f'"class" must be "", @…, $… or <…>, not {cls!r}')
         recognised = self.content.get("recognised", {})

@@ -160,8 +160,8 @@ class Client:
                 if used + more > getattr(options, name):
                     unit = counted(used, name.removeprefix("max_")[:-1])
                     raise self.error(
-                        f"the limit endpoint_{name} of {getattr(options, name)} is reached after {unit}; raise it, and "
-                        "set endpoint_cache to reuse the scores"
+                        f"the limit endpoint_{name} of {getattr(options, name)} is reached after {unit}; raise the "
+                        "limit, and set endpoint_cache to reuse the scores"
                     )
             self.num_requests += 1
             self.num_tokens += num_tokens
@@ -170,8 +170,8 @@ class Client:
         waited = self._seconds + (time.monotonic() - self._started if self._num_calls else 0.0)
         if waited + pause > self._options.max_seconds:
             raise self.error(
-                f"the limit endpoint_max_seconds of {self._options.max_seconds:g} is reached; raise it, and set "
-                "endpoint_cache to reuse the scores"
+                f"the limit endpoint_max_seconds of {self._options.max_seconds:g} is reached; raise the limit, and "
+                "set endpoint_cache to reuse the scores"
             )
 
     def _json(self, path: str, body: dict[str, Any] | None) -> Any:

@@ -57,8 +57,8 @@ class StepNetwork:
         for part, rows in zip(self.parts, after, strict=True):
             moved = rows.movedim(part.axis, 0) if rows.dim() == part.start.dim() + 1 else rows
             if moved.shape != (len(word), *part.start.shape):
-                message = f"the network returns the state {part.name} with shape {list(rows.shape)}, but reads another"
-                raise ModelError(message, self.path)
+                message = f"the network returns the state {part.name} with shape {list(rows.shape)}, but reads"
+                raise ModelError(f"{message} a different shape", self.path)
             new.append(moved)
         return score, tuple(new)
 

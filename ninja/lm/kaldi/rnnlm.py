@@ -130,7 +130,7 @@ def _embedding(directory: str, num_words: int, dim: int) -> Array | Features:
         try:
             path = _find(directory, FEATURE_EMBEDDING)
         except ModelError:
-            message = f"{WORD_EMBEDDING} is missing, and so is {FEATURE_EMBEDDING}; copy the whole directory"
+            message = f"{WORD_EMBEDDING} and {FEATURE_EMBEDDING} are both missing; copy the whole directory"
             raise ModelError(message, directory) from None
         weight = _matrix(path, dim)
         return _features(_find(directory, FEATURES), weight, num_words)
