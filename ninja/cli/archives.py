@@ -146,7 +146,7 @@ def entry(lattice: Lattice, model: TransitionModel | None, text: bool, **values:
 @reads("--trans-model", "Transition model (final.mdl), for --convert-to-pdf-labels.", load=read_transition_model)
 @switch("--project-input", False, "With --read-compact=false: copy input labels to output labels.")
 @switch("--project-output", True, "With --read-compact=false: copy output labels (words) to input labels.")
-@output_file("Binary table for the FSTs, or text as ark,t:FILE")
+@output_file("Binary table for the FSTs, or ark,t:FILE for a text table")
 @reads_lattices
 def to_fst(
     inputs: Inputs, output_file: str, convert_to_pdf_labels: bool, trans_model: TransitionModel | None, **values: Any

@@ -79,9 +79,7 @@ def entities(
                 "File with phrases: one per line, or phrases for each utterance in JSON, JSONL or TSV.",
                 required=required,
             ),
-            reads(
-                "--utt2group", "Group of each utterance, in utt2spk format; required if phrases are listed by group."
-            ),
+            reads("--utt2group", "Group of each utterance, in utt2spk format; for phrases that are listed by group."),
         )
         boosting = section(
             "Context",
@@ -179,7 +177,9 @@ class PhraseCounts:
     def __str__(self) -> str:
         if self.with_phrases or not self.lattices:
             return f"phrases for {self.with_phrases} of {counted(self.lattices, 'lattice')}"
-        return f"none of the {self.lattices} lattices has phrases; compare their keys with the ids in the phrase list"
+        return (
+            f"none of the {self.lattices} lattices has phrases; check that their keys match the ids in the phrase list"
+        )
 
 
 def write_words(path: str | None, stage: Contextual) -> None:

@@ -40,7 +40,7 @@ PAGE = (".html", ".htm")
         "File with phrases: one per line, or phrases for each utterance in JSON, JSONL or TSV.",
         required=True,
     ),
-    reads("--utt2group", "Group of each utterance, in utt2spk format; required if phrases are listed by group."),
+    reads("--utt2group", "Group of each utterance, in utt2spk format; for phrases that are listed by group."),
     from_fields(CorrectOptions),
     reads("--lexicon", "Pronunciations that take precedence over cmudict."),
     reads("--confusion", "Costs of phone confusions."),

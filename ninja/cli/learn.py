@@ -40,7 +40,7 @@ SHOWN = 5  # phrases in the summary
     reads("--lists", "Phrase list to extend: any file that `ninja correct --entities` accepts.  [default: none]"),
     click.option("--min-count", type=click.IntRange(1), default=2, help="Minimum number of edits for each change."),
     click.option("--undo", "is_undone", is_flag=True, help="Remove the last run of this command from --lists."),
-    reads("--utt2group", "Group of each utterance, in utt2spk format; required if phrases are listed by group."),
+    reads("--utt2group", "Group of each utterance, in utt2spk format; for phrases that are listed by group."),
     click.option("--letters-only", is_flag=True, help="Compare letters instead of phones."),
     click.option("--normalizer", metavar="NAME", default="basic", help=NORMALIZER_HELP.partition("  [default")[0]),
 )
@@ -145,7 +145,7 @@ def _edits(inputs: Inputs, before: str, after: str) -> Edits:
     sides = [{lattice.key: _words(lattice) for _, lattice in _lists_of(inputs, name)} for name in (before, after)]
     edits = paired(*sides)
     if num_skipped := sum(map(len, sides)) - 2 * len(edits):
-        current_console().say(f"{counted(num_skipped, 'utterance is', 'utterances are')} in one file only")
+        current_console().say(f"{counted(num_skipped, 'utterance occurs', 'utterances occur')} in only one file")
     return edits
 
 

@@ -94,7 +94,7 @@ def _loads_model(command: Command) -> Command:
 @_loads_model
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def info(name: str, model: LanguageModel, as_json: bool) -> None:
-    """Show the kind and size of a language model.
+    """Show the type and size of a language model.
 
     \b
     Example:

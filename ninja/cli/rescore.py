@@ -71,7 +71,7 @@ def rescore(
     """Rescore lattices with language models.
 
     With --entities, phrases that are relevant to each utterance are boosted in the same run (see `ninja context`);
-    --class-lm is mixed with --old-lm if both are given. With --context-model, the context model scores the phrases
+    if both are given, --class-lm is mixed with --old-lm. With --context-model, the context model scores the phrases
     together with the language model instead of boosting them. By default, --words is words.txt or words.txt.gz next to
     SOURCE. Without -o, a binary archive is written to stdout; if stdout is a terminal, the best word sequences are
     printed instead.

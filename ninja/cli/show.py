@@ -48,7 +48,7 @@ NAMED = 5  # number of keys in a message
     help="Duration of a frame in seconds. If set, times are shown in seconds instead of frames.",
 )
 @reads("--context-model", "Context model; show its effect on words, given the phrases of --entities.")
-@reads("--entities", "With --context-model: phrases of the utterances.")
+@reads("--entities", "With --context-model: phrases for the utterances.")
 @reads("--rnnlm", "With --context-model: language model.  [default: shipped model]")
 @scales
 @output_file("Output page, such as lattice.html")

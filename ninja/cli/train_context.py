@@ -85,7 +85,7 @@ def context(
 
 @command
 @click.argument("text", type=InputFile())
-@reads("--rnnlm", "Language model to train the pointer for.  [default: shipped model]")
+@reads("--rnnlm", "Language model for which the pointer is trained.  [default: shipped model]")
 @reads("--context-model", "Phrase encoder.  [default: shipped model]")
 @writes("-o", "Output context model, with the encoder and the pointer.", "--output-file", required=True)
 @from_fields(PointerOptions)

@@ -77,8 +77,8 @@ class OutputWords:
         """Check that a lattice agrees with the symbol table of the output, and that its words can be stored.
 
         Raises:
-            OptionError: The words would be lost, or the output folder has another symbol table; this applies to all
-                further lattices, too.
+            OptionError: The words would be lost, or the output folder has another symbol table. This error also applies
+                to all later lattices.
             SymbolError: A word of the lattice is empty or contains white space, or an id has a different word in the
                 table of the output.
         """

@@ -52,7 +52,7 @@ _ENDS = re.compile(r"\S[,?!;:…。、！？،؟।]$|\w{3}\.$", re.MULTILINE)  
 MIN_SHARE = 0.02  # minimum share of words with final punctuation in written text
 _SAMPLE = 4096  # approximate number of words of a table that are tested
 LOOKS_WRITTEN = (
-    "words end with punctuation: normalizer basic ignores case and punctuation; none compares words unchanged"
+    "words end with punctuation: using normalizer basic (ignores case and punctuation); none compares words unchanged"
 )
 
 
@@ -402,7 +402,7 @@ class LexicalTable:
         return [lexical for number in numbers for lexical in self.form(number)]
 
     def columns(self, lattice: Lattice) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-        """Return the number of lexical words of each arc, and the first lexical word or 0, int32 [num_arcs] each."""
+        """Return the number of lexical words of each arc and its first lexical word (or 0), both int32 [num_arcs]."""
         self.learn(lattice.word)
         return self._length[lattice.word], self._first[lattice.word]
 

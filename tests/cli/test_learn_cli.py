@@ -47,7 +47,7 @@ def test_two_files_of_hypotheses_are_edits(ninja, folder):
     (folder / "after").write_text("".join(f"{key} {text}\n" for key, text in [*AFTER.items(), ("u-5", "more")]))
     code, printed, errors = learn(ninja, "before.jsonl", "after", "--min-count", 1)
     assert (code, "4 edits, " in errors) == (0, True), errors
-    assert "1 utterance is in one file only" in errors
+    assert "1 utterance occurs in only one file" in errors
     assert '"phrase": "Kaliko"' in printed
 
 

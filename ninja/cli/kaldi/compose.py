@@ -169,7 +169,7 @@ def union(joined: Joined, destination: Output, acoustic_scale: float, determiniz
 @options.inv_acoustic_scale
 @options.lm_scale
 @lat_weights_option
-@switch("--exp-weights", False, "Use weights as exponents of probabilities instead of factors.")
+@switch("--exp-weights", False, "Use the weights as exponents of the path probabilities instead of as factors.")
 @joins_archives("Output for the combined lattices", strict=True)
 def combine(
     joined: Joined,

@@ -96,7 +96,7 @@ def reverse() -> Operation:
 def topsort() -> Operation:
     """Sort the states of lattices topologically.
 
-    A lattice with a cycle is reported and skipped. All other commands write sorted lattices, too.
+    A lattice with a cycle is reported and skipped. All other commands also write sorted lattices.
 
     \b
     Example:
@@ -206,7 +206,7 @@ def expand_ngram(n: int) -> Operation:
 
 @operation("compact")
 @model_option
-@switch("--replace-words", True, "Replace words with phones, instead of transition ids with phones.")
+@switch("--replace-words", True, "Replace words, instead of transition ids, with phones.")
 def to_phone_lattice(**values: Any) -> Operation:
     """Convert word lattices to phone lattices using their transition ids.
 
