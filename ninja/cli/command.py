@@ -33,7 +33,7 @@ MAY_CHANGE = {"batch_arcs", "backend", "device", "on_error", "allow_pipes"}  # m
 
 
 class InputFile(click.ParamType):
-    """Parameter type of inputs: a file, a folder, a list of files, a pattern, or a Kaldi rspecifier.
+    """Parameter type for inputs: a file, a folder, a list of files, a pattern, or a Kaldi rspecifier.
 
     Args:
         load: Function that loads the named file after all files are checked; the command receives its return value.
@@ -65,7 +65,7 @@ class InputFile(click.ParamType):
 
 
 class Lattices(InputFile):
-    """Parameter type of inputs that contain lattices."""
+    """Parameter type for inputs that contain lattices."""
 
     name = "source"
 
@@ -75,7 +75,7 @@ class Lattices(InputFile):
 
 
 class OutputFile(click.ParamType):
-    """Parameter type of output files; ``-`` is stdout.
+    """Parameter type for output files; ``-`` is stdout.
 
     Args:
         allow_folder: Also accept the name of a folder.
@@ -109,7 +109,7 @@ class OutputFile(click.ParamType):
 
 
 class LatticeFile(OutputFile):
-    """Parameter type of outputs for lattices: one file, a folder, or several files.
+    """Parameter type for lattice outputs: one file, a folder, or several files.
 
     Args:
         per_input: Whether each input file can have a separate output.
@@ -131,7 +131,7 @@ class LatticeFile(OutputFile):
 
 
 class OutputFolder(OutputFile):
-    """Parameter type of output folders, which are created if necessary."""
+    """Parameter type for output folders, which are created if necessary."""
 
     name = "dir"
     content = "files"
@@ -267,7 +267,7 @@ def is_standard_input(files: list[SourceFile]) -> bool:
 
 
 class ShardType(click.ParamType):
-    """Parameter type of a shard of a run, ``i/n``."""
+    """Parameter type for a shard of a run, ``i/n``."""
 
     name = "i/n"
 
@@ -341,7 +341,7 @@ class Sectioned(click.Command):
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Check the files, and run the command, on a shard or a cluster if requested."""
+        """Check the files and run the command; if requested, run it on a shard or on a cluster."""
         shard, address = self.check_files(ctx)
         if address is not None:
             from ninja.cli.cluster import run_on_cluster

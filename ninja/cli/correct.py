@@ -118,7 +118,7 @@ def correct(
 
 
 def in_format_of(inputs: Inputs, destination: Output) -> Output:
-    """Return the output in the format of the inputs if the user set no output format and their format allows it."""
+    """Return the output in the inputs' format, unless the user set a format or the inputs' format cannot be written."""
     name = None if inputs.format is None else inputs.format.partition(":")[0]
     if destination.to is not None or not (destination.is_stdout or name == NAME):
         return destination

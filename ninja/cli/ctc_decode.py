@@ -43,7 +43,7 @@ class Emission:
 
     @property
     def num_arcs(self) -> int:
-        """Number of matrix elements, with which the pipeline estimates the amount of work."""
+        """Number of matrix elements, which the pipeline uses to estimate the amount of work."""
         return self.matrix.size
 
 

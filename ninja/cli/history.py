@@ -60,7 +60,7 @@ def recordings(is_on: bool, utt2spk: str | None, segments: str | None, words: in
 
 
 class PromptType(InputFile):
-    """Parameter type of prompts: a text, or a file that contains the text."""
+    """Parameter type for prompts: a text, or a file that contains the text."""
 
     name = "text|file"
 

@@ -71,8 +71,8 @@ def learn(
     """Learn phrases from corrected transcripts.
 
     SOURCE is a TSV file, in which each line contains the recognised text and the corrected text of an utterance,
-    optionally after a key. SOURCE can also be two files in any hypothesis format, before and after correction, or the
-    accepted and rejected changes that were saved from the page of `ninja correct --report`.
+    optionally after a key. SOURCE can also be two files in any hypothesis format (before and after correction), or a
+    file of accepted and rejected changes that was saved from the page of `ninja correct --report`.
 
     Names that edits inserted are added to --lists. The weight of a listed phrase is raised if edits inserted the
     phrase, and lowered if edits removed it. Words that were recognised in place of a phrase become another

@@ -42,7 +42,7 @@ ITERATE_HELP = "Rescore with one model after the other; D is the direction of ea
 
 
 class OOVScoreType(click.ParamType):
-    """Parameter type of the score of unknown words: ``skip``, ``spread``, or a natural-log probability."""
+    """Parameter type for the score of unknown words: ``skip``, ``spread``, or a natural-log probability."""
 
     name = "score"
 
@@ -94,7 +94,7 @@ def word_options(*names: str) -> Callable[[Command], Command]:
 
 
 class ModelType(InputFile):
-    """Parameter type of language models: a file, a name, or the URL of a completions endpoint."""
+    """Parameter type for language models: a file, a name, or the URL of a completions endpoint."""
 
     def is_file(self, name: str) -> bool:
         """Return whether a value is a file or a name, rather than the URL of an endpoint."""

@@ -37,7 +37,7 @@ def writes(
 
 
 class ListType(click.ParamType):
-    """Parameter type of lists of values, which are converted to tuples.
+    """Parameter type for lists of values, which are converted to tuples.
 
     Args:
         parse: Function that converts one value; it raises ValueError if the value is invalid.

@@ -24,7 +24,7 @@ MAX_SCALES = 10_000  # per option
 
 
 class Numbers(click.ParamType):
-    """Parameter type of numbers and integer ranges, separated by commas; ``7:17`` includes 17."""
+    """Parameter type for numbers and integer ranges, separated by commas; ``7:17`` includes 17."""
 
     name = "numbers"
 
@@ -48,7 +48,7 @@ class Numbers(click.ParamType):
 
 
 class NumbersOrHeader(Numbers):
-    """Parameter type of numbers, or ``header`` for the scales in HTK lattice headers."""
+    """Parameter type for numbers, or ``header`` for the scales in HTK lattice headers."""
 
     name = "numbers|header"
 

@@ -190,7 +190,7 @@ def _refuse_output_as_source(names: tuple[str, ...]) -> None:
 
 
 class LmScale(click.ParamType):
-    """Parameter type of LM scales: a number, or ``header`` for the scales in HTK lattice headers."""
+    """Parameter type for LM scales: a number, or ``header`` for the scales in HTK lattice headers."""
 
     name = "number|header"
 

@@ -120,8 +120,8 @@ def tune(
     probability that the words are correct. `ninja mbr-decode --confidence` and other commands read this model.
 
     With --correct, the threshold of `ninja correct` is tuned instead. Corrections should not change utterances whose
-    references contain no phrases. With 95 % confidence, the chosen threshold limits the changes in a new set of the
-    same size to the fraction --max-false-corrections of these utterances; it is the lowest threshold that does so.
+    references contain no phrases. The lowest threshold is chosen at which, with 95 % confidence, corrections would
+    change at most the fraction --max-false-corrections of such utterances in a new set of the same size.
     --letters-only, --lexicon and --confusion apply to the corrections, and are written with the threshold.
 
     \b

@@ -146,8 +146,8 @@ class PartFile(io.RawIOBase):
     link is replaced, not its target. A remote file is first written on this machine, and uploaded when it is complete;
     if the upload fails, the local file is kept.
 
-    If an interrupt occurs after the file is opened, and before the block that finishes or abandons it, the file is
-    abandoned when it is garbage-collected.
+    If an interrupt occurs after the file is opened, but before the block that finishes or abandons it is entered, the
+    file is abandoned when it is garbage-collected.
 
     Args:
         path: Path or URL of the file.
@@ -474,7 +474,7 @@ def remove_facts(place: str) -> None:
 
 
 def dumped(facts: Facts) -> bytes:
-    """Encode facts as JSON, in ASCII even if paths are not valid UTF-8."""
+    """Encode facts as ASCII JSON, even if paths are not valid UTF-8."""
     import json  # for outputs with facts only
 
     return json.dumps(facts, indent=1).encode() + b"\n"

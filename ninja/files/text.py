@@ -1,4 +1,4 @@
-"""Read text files, given by paths or Kaldi rspecifiers, and TOML files."""
+"""Read TOML files, and text files given by paths or Kaldi rspecifiers."""
 
 from __future__ import annotations
 

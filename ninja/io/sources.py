@@ -140,7 +140,7 @@ class SourceFile:
 
     @cached_property
     def kind(self) -> Kind:
-        """Whether the source is an archive, a script file, a file list or a folder.
+        """Type of the source: archive, script file, file list or folder.
 
         Pipes and files that cannot be read count as archives; the reader reports the error.
         """

@@ -121,7 +121,7 @@ class OutputWords:
         return path
 
     def _agrees(self, table: SymbolTable | None) -> bool:
-        """Return whether lattices with this table need no comparison of their words."""
+        """Return whether the words of lattices with this table need not be compared."""
         return table is self._common or not self._is_settled or (table is None and self._has_table)
 
     def _check_storable(self, lattice: Lattice) -> None:

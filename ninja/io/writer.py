@@ -422,7 +422,7 @@ class ScalesOutput:
                 self._parts[-1].write(toml_text(self._chosen.values(), [_COMMENT]).encode())
 
     def finish(self) -> None:
-        """Rename the scale files to their final names, after the output was renamed to its final name."""
+        """Give the scale files their final names, once the output has its final name."""
         for part in self._parts:
             part.finish()
             self.path = self.path or part.name

@@ -73,7 +73,7 @@ SUFFIX = ".shards"  # suffix of the folder of the shards of an output
 
 
 def shard_folder_of(output: str) -> str:
-    """Return the folder of the shards of an output; the output is a path or a Kaldi wspecifier."""
+    """Return the shard folder of an output, given as a path or a Kaldi wspecifier."""
     return target(output).archive + SUFFIX
 
 

@@ -20,7 +20,7 @@ class Prompts:
 
     @classmethod
     def from_table(cls, path: str | os.PathLike[str], column: int | str = 2) -> Prompts:
-        r"""Read a tab-separated table whose first column is the utterance id.
+        r"""Read a tab-separated table whose first column contains utterance ids.
 
         In a prompt, ``\n``, ``\t`` and ``\\`` mean a line break, a tab and a backslash.
 

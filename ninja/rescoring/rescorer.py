@@ -53,7 +53,7 @@ class _Pass:
     queue: RecordingQueue
 
     def engine(self, source: Source, first: Utterance, report: RescoreReport, num_threads: int) -> Engine:
-        """Return the engine of the selected algorithm, or the default for the type of the first lattice."""
+        """Return the engine of the selected algorithm, or the default engine for the type of the first lattice."""
         self.options = options = self.options.for_lattice(first.result or first.lattice)
         refuse_words(self.lm, options)
         engine: Engine = options.record.make_engine(source, self.models, options, self.queue, report, num_threads)
@@ -282,7 +282,7 @@ class Rescorer:
 
     @property
     def report(self) -> RescoreReport:
-        """Counts and notes for the submitted lattices, without errors, which the futures raise instead."""
+        """Counts and notes for the submitted lattices; the futures raise their errors."""
         report = self._opened(None).report
         if self._sessions is None:
             return report

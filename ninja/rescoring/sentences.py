@@ -340,7 +340,7 @@ def _best(unfolded: Unfolded, source: Lattice, graph: Floats, final_graph: Float
 
 
 class NBestEngine(SentenceEngine):
-    """Score the n best sentences."""
+    """Engine that scores the n best sentences."""
 
     def unfold(self, utterance: Utterance, lattice: Lattice, lm_word: Int32s, extra: Floats) -> Unfolding:
         """See `SentenceEngine.unfold`."""
@@ -353,7 +353,7 @@ class NBestEngine(SentenceEngine):
 
 
 class CoverEngine(SentenceEngine):
-    """Score each arc with the history of the best path through it."""
+    """Engine that scores each arc with the history of the best path through it."""
 
     def unfold(self, utterance: Utterance, lattice: Lattice, lm_word: Int32s, extra: Floats) -> Unfolding:
         """See `SentenceEngine.unfold`."""
@@ -364,7 +364,7 @@ class CoverEngine(SentenceEngine):
 
 
 class TrieEngine(SentenceEngine):
-    """Score the best word prefixes."""
+    """Engine that scores the best word prefixes."""
 
     def unfold(self, utterance: Utterance, lattice: Lattice, lm_word: Int32s, extra: Floats) -> Unfolding:
         """See `SentenceEngine.unfold`."""
