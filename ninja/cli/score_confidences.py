@@ -23,7 +23,7 @@ def score_file_confidences(
     forms: LexicalForms,
     plot: str | None,
 ) -> evaluate.ErrorRate:
-    """Print the word error rate of hypotheses and measures of their confidences, and optionally plot the reliability.
+    """Print the word error rate and confidence measures of hypotheses, and optionally plot the reliability.
 
     Returns:
         The word error rate.

@@ -254,7 +254,7 @@ def scales(function: Command) -> Command:
 
 
 def completes_scales(function: Command) -> Command:
-    """Read the scales that the user does not set from scale files next to the lattices, without adding options."""
+    """Use the scales in scale files next to the lattices unless the user sets scales, without adding options."""
 
     @click.pass_context
     @functools.wraps(function)
@@ -272,7 +272,7 @@ def as_scales(values: dict[str, Any]) -> Scales:
 
 
 def complete(context: click.Context, values: dict[str, Any], names: tuple[str, ...]) -> CompletedScales:
-    """Read scales that the user did not set from files next to the lattices, and print them.
+    """If the user did not set a scale, read it from a file next to the lattices, and print it.
 
     Args:
         values: Value of each option, by option name.

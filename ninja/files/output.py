@@ -463,12 +463,12 @@ def write_facts(place: str, facts: Facts, guard: Guard | None = None) -> None:
 
 
 def has_facts(place: str) -> bool:
-    """Return whether an output has a file of facts about its run."""
+    """Return whether an output has a file with facts about its run."""
     return os.path.lexists(facts_path(place))
 
 
 def remove_facts(place: str) -> None:
-    """Remove the file of facts about the run of an output."""
+    """Remove the file with the facts about an output's run."""
     with reported(path := facts_path(place)), contextlib.suppress(FileNotFoundError):
         os.remove(path)
 
@@ -481,7 +481,7 @@ def dumped(facts: Facts) -> bytes:
 
 
 def facts_path(place: str) -> str:
-    """Return the path of the file of facts about the run of an output."""
+    """Return the path of the file with the facts about an output's run."""
     return part_of(place).removesuffix(".part") + ".run"
 
 

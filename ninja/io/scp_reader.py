@@ -18,7 +18,7 @@ EntriesOf = Callable[[Stream, Place], Entries | None]
 
 
 class ScpReader:
-    """Reader that keeps the last file open for later script lines that list the same file, except Kaldi archives.
+    """Reader for files in script files; it keeps the last file, unless it is a Kaldi archive, open for later lines.
 
     Args:
         entries_of: Function that returns the entries of an open file, or None for a Kaldi archive.

@@ -230,7 +230,7 @@ class LatticeWriter:
             self.lost.update(lost)
 
     def _words_for(self, lattice: Lattice) -> OutputWords | None:
-        """Return the symbol table of the output, which `lattice` must agree with; None while no lattice has words.
+        """Return the symbol table of the output, with which `lattice` must agree; None while no lattice has words.
 
         Raises:
             OptionError: The output has no symbol table, but an existing file would be mistaken for one.

@@ -28,7 +28,7 @@ _KEY = re.compile(rb"[\0\s]([^\0\s]{1,4096}[ \t])\Z")
 
 
 def next_lattice_begin(path: str, offset: int, *, text: bool) -> int:
-    """Return the position of the first lattice in a Kaldi archive that begins at or after an offset.
+    """Return the position of the first lattice that begins at or after an offset in a Kaldi archive.
 
     Args:
         path: An uncompressed file.

@@ -1,4 +1,4 @@
-"""Write one output per input file: to a folder, under the name of the input, or to a file name with its number."""
+"""Write one output per input file, in a folder or under a file name that contains the number of the input."""
 
 from __future__ import annotations
 

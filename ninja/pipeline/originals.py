@@ -14,7 +14,7 @@ LINES = ".jsonl"
 
 
 def as_it_came(output: Output, inputs: Inputs) -> Output:
-    """Return an output in the format of the inputs if they are recogniser results with the extension of the output.
+    """Return the output in the format of the inputs if these are recogniser results with the same file extension.
 
     Formats of recogniser results keep all fields of the input files. Files that contain a single JSON document are not
     joined into one output.

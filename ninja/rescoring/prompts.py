@@ -12,7 +12,7 @@ from ninja.files.text import read_named
 
 @dataclass(frozen=True, slots=True)
 class Prompts:
-    """One prompt for all utterances, or one per utterance; models without prompts ignore it."""
+    """One prompt for all utterances, or one per utterance; models that do not support prompts ignore it."""
 
     text: str = ""  # prompt of all utterances, if `by_key` is None
     by_key: Mapping[str, str] | None = None  # prompt of each utterance; an empty text is no prompt

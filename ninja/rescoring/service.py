@@ -1,4 +1,4 @@
-"""`Service`: batches the lattices of concurrent callers and rescores them in a separate thread."""
+"""`Service`, which batches the lattices of concurrent callers and rescores them in a separate thread."""
 
 from __future__ import annotations
 
