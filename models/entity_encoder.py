@@ -107,7 +107,7 @@ class Decoder(nn.Module):
             pooled: The bottleneck of each phrase, float [batch, bottleneck].
             symbol: The symbols, int64 [time, batch].
             state: States to attend to, float [states, batch, 2 * hidden]; only for decoders with attention.
-            valid: Whether each state is not padding, bool [states, batch].
+            valid: True for states that are not padding, bool [states, batch].
         """
         end = torch.full_like(symbol[:1], END)
         previous = torch.cat([end, symbol])  # [time + 1, batch]

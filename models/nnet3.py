@@ -125,7 +125,7 @@ class _Sum:
 
 @dataclass(slots=True)
 class _Memory:
-    """Columns of a node stored in a row: the block of k steps ago begins at ``place + (k - 1) * width``."""
+    """Columns of a node stored in a row: the block from k steps ago begins at ``place + (k - 1) * width``."""
 
     first: int
     last: int

@@ -71,7 +71,7 @@ class PhrasePointer(nn.Module):
         Args:
             vector: The vector of each phrase, float [n, vector].
             first_word: The language model's vector of the first word of each phrase, float [n, state]; 0 if unknown.
-            num_words: The number of words of each phrase, float [n].
+            num_words: The number of words in each phrase, float [n].
         """
         known = (first_word != 0).any(1).to(vector.dtype)
         return self.key(torch.cat([vector, first_word * self.word_scale, known[:, None], num_words.log()[:, None]], 1))

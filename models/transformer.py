@@ -125,7 +125,7 @@ class TransformerLanguageModel(nn.Module):
         return self.dropout(self.embedding(word) * self.config.embedding**0.5)
 
     def turns(self, position: Tensor) -> Tensor:
-        """Return the rotations of the pairs of a head at some positions, complex64 [..., 1, head width / 2].
+        """Return the rotations of a head's element pairs at given positions, complex64 [..., 1, head width / 2].
 
         Args:
             position: Number of words before each word, including ``<s>``, int64 [...]; 0 for ``<s>`` itself.

@@ -101,7 +101,7 @@ class LexicalBinding:
         return self._lexical.matches(self.tracker, lists, words)
 
     def in_table(self, lattice: Lattice) -> Lattice:
-        """Convert a lattice with another symbol table to the table of results."""
+        """Convert a lattice from another symbol table to the table of results."""
         return self._lexical.written.in_table(lattice)
 
     def _follow_words(self) -> None:

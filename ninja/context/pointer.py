@@ -27,7 +27,7 @@ class PointerStage:
     Args:
         path: The model or its path; it is loaded on first use.
         options: Weights of the model.
-        lm_weight: LM weight of the rescoring.
+        lm_weight: LM weight for rescoring.
     """
 
     def __init__(self, path: Name | ContextPointer, options: ContextOptions, lm_weight: float | None) -> None:
@@ -71,5 +71,5 @@ class PointerStage:
         )
 
     def phrases_of(self, lists: Sequence[PhraseList]) -> PhraseSet | None:
-        """Return the phrases of lists, with the id that the language model reads; None if the lists are empty."""
+        """Return the phrases in the lists, with the id that the language model reads; None if the lists are empty."""
         return self._ids.of(lists)

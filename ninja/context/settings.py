@@ -25,7 +25,7 @@ DEFAULT_MODEL = "default"  # the shipped context model
 
 @dataclass(frozen=True, slots=True)
 class Augmentation:
-    """Files and options for adding phrases that sound like words of lattices."""
+    """Files and options for adding phrases that sound like words in lattices."""
 
     options: AugmentOptions = field(default_factory=AugmentOptions)
     lexicon: Name | None = None  # pronunciations that take precedence over the CMU dictionary

@@ -71,15 +71,15 @@ class Contextual:
 
     @classmethod
     def before(cls, context: Context, models: ModelFiles, options: RescoreOptions) -> Contextual:
-        """Return the stage that adds context before rescoring, with the options and the old model of the rescoring.
+        """Create the stage that adds context before rescoring, using the old model and the options for rescoring.
 
         Args:
             context: Files and options of the context.
-            models: Language models of the rescoring.
-            options: Options of the rescoring.
+            models: Language models for rescoring.
+            options: Options for rescoring.
 
         Raises:
-            OptionError: The rescoring iterates, or uses a backward model.
+            OptionError: The options request iterations or a backward model.
         """
         if models.directions or options.backward:
             raise OptionError("context needs a single forward pass; omit iterate and backward")
@@ -209,7 +209,7 @@ class Contextual:
         return self._pointer.phrases_of((*self.entities.of(lattice.key), *more))
 
     def with_weights(self, prior: float, weight: float) -> Contextual:
-        """Return a copy with another `context_prior` and `context_weight`, which shares the loaded files."""
+        """Return a copy that shares the loaded files and uses another `context_prior` and `context_weight`."""
         other = copy.copy(self)
         options = replace(self.context.options, context_prior=prior, context_weight=weight)
         other.context = replace(self.context, options=options)
@@ -223,7 +223,7 @@ class Contextual:
         return self._binding.files.matches(self.entities.of(key), words)
 
     def bind(self, words: SymbolTable, log: Log, largest: int = 0) -> Tracker:
-        """Load the files for a symbol table, unless the stage is bound to it already.
+        """Load the files for a symbol table, unless the stage is already bound to it.
 
         Notes about suspicious content of the files are added when the stage is bound for the first time.
 
@@ -276,7 +276,7 @@ class Contextual:
         )
 
     def class_maps(self, words: SymbolTable, log: Log) -> Sequence[WordMap]:
-        """Return the map from a symbol table to the words of the class model, or no map if there is no class model."""
+        """Return a list with the map from a symbol table to the class model; empty if there is no class model."""
         tracker = self.bind(words, log, len(words) - 1 if words.grows else 0)
         return [] if tracker.class_map is None else [self._written_map(words, tracker.class_map)]
 

@@ -1,4 +1,4 @@
-"""Convert models of other toolkits to Ninja checkpoints, and Ninja's LSTM to other formats."""
+"""Convert models from other toolkits to Ninja checkpoints, and Ninja's LSTM to other formats."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ninja.lm.stored_network import ENDING, read_network
 
 
 def convert(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
-    """Convert a model to another format, with the same scores.
+    """Convert a model to another format without changing its scores.
 
     Args:
         source: A Kaldi RNNLM (its directory or its network, ``final.raw``), or a checkpoint.

@@ -18,7 +18,7 @@ def chosen_device(name: str) -> str:
 
 
 def describe_devices(requested: str, used: Iterable[str | None]) -> str | None:
-    """Describe the devices in use in one line.
+    """Return a one-line description of the devices in use.
 
     Args:
         requested: The device option.

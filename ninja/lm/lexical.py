@@ -137,7 +137,7 @@ class UnitLM(LanguageModel, ABC):
     def _unit_trie(
         self, parent: npt.NDArray[np.int32], word: npt.NDArray[np.int32], is_first: npt.NDArray[np.bool_]
     ) -> tuple[Trie, Callable[[npt.NDArray[np.float32]], npt.NDArray[np.float32]]]:
-        """Build the trie of the units of a trie of words.
+        """Convert a trie of words to a trie of their units.
 
         Args:
             parent: Parent of each word, [n].
@@ -278,7 +278,7 @@ class LexicalLM(UnitLM, locks=False):
 
     @exclusive
     def _last_references(self, slots: np.ndarray) -> Ids:
-        """Release references to slots, and return the slots that have no references any more."""
+        """Release references to slots, and return the slots that no longer have references."""
         last = []
         for slot in slots.tolist():
             if self._shared[slot] > 0:

@@ -186,7 +186,10 @@ def is_endpoint(name: str) -> bool:
 
 
 def place_of(path: str | os.PathLike[str] | None) -> str:
-    """Return the path of a model; None and, unless such a file exists, names in `SHIPPED` refer to shipped models."""
+    """Return the path of a model.
+
+    None refers to the default model. Names in `SHIPPED` refer to shipped models, unless a file of that name exists.
+    """
     name = "english" if path is None else os.fspath(path)
     return name if name not in SHIPPED or os.path.exists(name) else os.fspath(SHIPPED[name])
 
@@ -300,7 +303,7 @@ def _is_caffe2(candidate: Candidate) -> bool:
 
 
 def _describe(head: bytes, unpacked: bytes) -> str:
-    """Describe the type of a file that is not a model, by its first bytes."""
+    """Describe the type of a file that is not a model, based on its first bytes."""
     if not head:
         return "an empty file"
     if head[0] == 0x80:

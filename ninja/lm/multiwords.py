@@ -45,7 +45,7 @@ class MultiwordLM(UnitLM):
 
 
 class _Multiwords(SymbolTable):
-    """Symbol table of a model's words, to which multiwords are added when they are first looked up."""
+    """Symbol table of a model's words; a multiword is added when it is first looked up."""
 
     __slots__ = ("_inner", "_multi_char", "_numbering", "_split")
 

@@ -103,7 +103,7 @@ def measure(lm: LanguageModel, sentences: Iterable[Sequence[str]], path: str | N
         path: Path of the text, for messages.
 
     Raises:
-        FormatError: There is no sentence.
+        FormatError: The text contains no sentences.
         VocabularyError: A word is unknown, and the model has no <unk>.
     """
     result = Perplexity(skips_unknown=lm.oov_score == "skip")

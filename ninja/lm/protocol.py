@@ -76,7 +76,7 @@ class LanguageModel(Protocol):
         slot ──advance(word)──► new slot        the old slot stays valid until it is released
           └────logprob(word)──► ln P(word | history)
 
-    Several threads may use one model, each with its own slots; a call waits while another thread calls the model.
+    Several threads can use one model, each with its own slots; a call waits while another thread calls the model.
     """
 
     vocabulary: SymbolTable  # the model's words and ids; all word ids below refer to it
@@ -139,7 +139,10 @@ class LanguageModel(Protocol):
         return None
 
     def for_threads(self, count: int) -> list[LanguageModel]:
-        """Return a model for each thread: the replicas if any, else up to `count` twins; empty for one thread."""
+        """Return a model for each thread: the replicas if there are any, else up to `count` twins.
+
+        For a single thread, the twins are not needed, so the list contains only replicas.
+        """
         twins = (self.twin() for _ in range(count if count > 1 else 0))
         return list(self.replicas) or [twin for twin in twins if twin is not None]
 

@@ -18,12 +18,12 @@ Ninja's own networks are stored in half precision, or with int8 matrices: row r 
 
 The safetensors format:
 
-    uint64               length of the header, in bytes; little-endian, as all numbers
+    uint64               length of the header, in bytes; little-endian, like all numbers
     JSON                 {"__metadata__": {"NAME": "STRING", …}, "NAME": {"dtype": "F16", "shape": [2, 3],
                          "data_offsets": [0, 12]}, …}; spaces at the end
     bytes                of the arrays, without gaps; offsets count from here
 
-Arrays are views of the mapped file. Unlike the library ``safetensors``, which copies each array, this module reports
+Arrays are views of the mapped file, whereas the library ``safetensors`` copies each array. This module also reports
 where a file is damaged. The format has no checksum: Ninja adds one to the metadata (``crc32``, over names, strings and
 arrays), and verifies it if it is present.
 

@@ -1,4 +1,4 @@
-"""Language model scores of decoded sentences, which are features of confidence models."""
+"""Language model scores of decoded sentences, which confidence models use as features."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ninja.lm.trie import word_logprobs
 
 
 class WordSurprise:
-    """Callable that scores the words of sentences with a language model; threads may share it.
+    """Callable that scores the words of sentences with a language model; threads can share it.
 
     An unknown word is scored as ``<unk>``. If the model has no ``<unk>``, the word is skipped, and its score is 0.
 

@@ -89,7 +89,7 @@ def score_by_levels(
 
 
 def below(parent: Int32s, root: npt.NDArray[np.integer]) -> list[tuple[int, Int64s, Int32s]]:
-    """Divide a trie into the tries below some of its top nodes.
+    """Divide a trie into subtries: one below each of the given top nodes, and the rest.
 
     Args:
         parent: Parent of each node; see `score_trie`.
@@ -203,7 +203,7 @@ class _Descent:
             self.score[child[batch]] = score
 
     def _advance(self) -> None:
-        """Advance the next children of the histories at the top of the stack."""
+        """Extend the histories at the top of the stack by their next children."""
         top = self.stack[-1]
         batch = slice(top.entered, top.entered + self.max_histories)
         child, above = top.inner[batch], top.above[batch]

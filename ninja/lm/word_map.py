@@ -47,7 +47,7 @@ class Coverage:
     other_case: frozenset[str] = frozenset()  # unknown words that the model has in lower or upper case
 
     def __add__(self, other: Coverage) -> Coverage:
-        """Return the coverage of both parts of a run by the same model."""
+        """Return the combined coverage of two parts of a run by the same model."""
         mapped = tuple((how, words | dict(other.mapped).get(how, frozenset())) for how, words in self.mapped)
         return replace(
             other,
@@ -128,7 +128,7 @@ def added(before: Sequence[Coverage], more: Sequence[Coverage]) -> tuple[Coverag
 
 
 class WordMap:
-    """Language model id and out-of-vocabulary penalty of every word of a symbol table.
+    """Language model id and out-of-vocabulary penalty of every word in a symbol table.
 
     Args:
         words: The symbol table.
@@ -138,7 +138,7 @@ class WordMap:
             this number is not known, the number of unknown words in the table is used; a growing table is completed
             before they are counted.
         map_words: Fallbacks for unknown words: ``"case"`` looks them up in lower and upper case; ``"unk"`` maps the
-            usual spellings of <unk> to the model's <unk>, which may also have any of these spellings.
+            usual spellings of <unk> to the model's <unk>, which can also have any of these spellings.
         name: Name of the model in messages.
     """
 
@@ -166,7 +166,7 @@ class WordMap:
         self._cover_table()
 
     def grown(self) -> WordMap:
-        """Return a map that includes the new words of a table that has grown; it equals a new `WordMap`."""
+        """Return a map that includes the new words of a table that has grown; the result equals a new `WordMap`."""
         if not self._has_fixed_ids:
             return WordMap(self.words, self.lm, self._chosen_penalty, map_words=tuple(self.mapped), name=self.name)
         other = copy.copy(self)
@@ -242,7 +242,7 @@ class WordMap:
         return f"{OOV_SCORE}, or {MAP_WORDS}" if self.lm.takes_oov_score else MAP_WORDS
 
     def coverage(self, lattices: Iterable[Lattice]) -> Coverage:
-        """Return the coverage of the words of lattices."""
+        """Return the coverage of the words in lattices."""
         count = np.zeros(self._listed.size, np.int64)
         for lattice in lattices:
             count += np.bincount(lattice.word[lattice.word < count.size], minlength=count.size)

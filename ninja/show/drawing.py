@@ -212,7 +212,7 @@ def _labels(lattice: Lattice) -> list[str]:
 
 
 def _costs(values: npt.NDArray[np.float32], known: Sequence[bool] | None = None) -> list[float | None]:
-    """Return costs with the digits of single precision, and None where `known` is False."""
+    """Round costs to the digits of single precision, and replace costs with None where `known` is False."""
     listed = [float(f"{value:.7g}") for value in values.tolist()]
     return (
         [*listed]

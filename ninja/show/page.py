@@ -34,7 +34,7 @@ def lattice_page(drawing: Drawing) -> str:
 def render(
     template: str, styles: tuple[str, ...], scripts: tuple[str, ...], data: dict[str, Any], **values: Any
 ) -> str:
-    """Render a template to a self-contained page.
+    """Render a template into a self-contained page.
 
     The template escapes text from lattices and transcripts, and the data is in a block that is not executed. The
     content security policy allows only `scripts`, and no requests.

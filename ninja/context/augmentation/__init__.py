@@ -1,1 +1,1 @@
-"""Arcs for phrases that sound like words of a lattice."""
+"""Arcs for phrases that sound like words in a lattice."""

@@ -1,4 +1,4 @@
-"""Changes of first-pass language model costs when words are replaced."""
+"""Changes in first-pass language model costs when words are replaced."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Change = tuple[int, int, npt.NDArray[np.int64], Sequence[int]]  # start state, e
 
 
 class OldCosts:
-    """Changes of first-pass language model costs when words are replaced; see `WordMap` for the arguments."""
+    """Changes in first-pass language model costs when words are replaced; see `WordMap` for the arguments."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class OldCosts:
         self._context = max(lm.order - 1, 0)
 
     def changes(self, lattice: Lattice, acoustic_scale: float, changes: Sequence[Change]) -> npt.NDArray[np.float64]:
-        """Return the cost of new words minus the cost of the path that they replace, nats, float64 [changes].
+        """Return the cost of new words minus the cost of the path that they replace, in nats, float64 [changes].
 
         The words before and after the path are taken from the best sentence through it, up to the n-gram order.
         """

@@ -125,7 +125,7 @@ class Corrector:
         return self.decision.confident_threshold if has_confidences else self.decision.threshold
 
     def transcript(self, words: Sequence[str], confidences: Sequence[float] | None = None) -> Transcript:
-        """Return a transcript with the lexical words of written words."""
+        """Create a transcript from written words, and determine their lexical words."""
         forms = self.normalizer.forms(words)
         index = [number for number, form in enumerate(forms) for _ in form]
         lexical = [word for form in forms for word in form]
@@ -155,7 +155,7 @@ class Corrector:
         return text, part.phrases[text][0]
 
     def rarity(self, word: str) -> float:
-        """Return the cost of a lexical word without context, nats."""
+        """Return the cost of a lexical word without context, in nats."""
         return self._surprise.word(word)
 
     @property
@@ -215,8 +215,8 @@ class Corrector:
     ) -> list[Change]:
         """Return changes to phrases that occur in the transcript but are spelled differently in their lists.
 
-        A phrase is not changed if lists have several spellings of it, if no list has capitals, or if all its words are
-        common words, such as "may" and "will".
+        A phrase is not changed if lists contain several spellings of it, if no list contains capitals, or if all its
+        words are common words, such as "may" and "will".
         """
         changes: list[Change] = []
         end_of_last = 0
@@ -259,7 +259,7 @@ def _change(
 def _written(transcript: Transcript, phrase: Sequence[str], begin: int, end: int, *, is_cased: bool) -> tuple[str, ...]:
     """Return the words of a phrase with the punctuation and the initial capital of the words that it replaces.
 
-    A phrase of a list without capitals is capitalised if all the replaced words are capitalised.
+    A phrase from a list without capitals is capitalised if all the replaced words are capitalised.
     """
     words = transcript.written
     before = [word for word in words[:begin] if any(map(str.isalnum, word))]

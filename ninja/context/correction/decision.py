@@ -19,7 +19,7 @@ Doubles = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Decision:
-    """A conditional logit model, in which overlapping candidates compete with each other and with no change."""
+    """A conditional logit model, in which overlapping candidates compete with each other and with making no change."""
 
     weights: Doubles  # [features]
     bias: float
@@ -32,7 +32,7 @@ class Decision:
         """Read a TOML file with the content that `values` returns.
 
         Raises:
-            FormatError: The file has another format, or a weight is missing.
+            FormatError: The file has a different format, or a weight is missing.
         """
         table = read_toml(path)
         if table.get("format") != FORMAT:

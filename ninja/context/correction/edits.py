@@ -48,7 +48,7 @@ def read_edits(path: str | os.PathLike[str]) -> Edits:
             or the JSON file that the page of ``ninja correct --report`` saves.
 
     Raises:
-        FormatError: The file has another format.
+        FormatError: The file has a different format.
         InputError: The file cannot be read.
     """
     name = os.fspath(path)

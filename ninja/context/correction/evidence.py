@@ -60,7 +60,7 @@ class Surprise:
         self._empty = lm.advance(lm.advance(self._start, unknown), unknown)
 
     def word(self, word: str) -> float:
-        """Return the cost of a word without context, nats."""
+        """Return the cost of a word without context, in nats."""
         cost = self._unigram.get(word)
         if cost is None:
             number = self._id(word)
@@ -106,7 +106,7 @@ def evidence(
         words: Lexical words of the transcript.
         confidences: Confidence of each word in [0, 1]; None if they are unknown.
         candidates: Phrases and the words that they would replace.
-        num_phrases: Number of phrases of the utterance.
+        num_phrases: Number of phrases in the utterance's lists.
         surprise: Costs of words.
     """
     if not candidates:

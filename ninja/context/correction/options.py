@@ -10,7 +10,7 @@ from ninja.errors import check_range, described, documented
 @documented
 @dataclass(frozen=True, slots=True)
 class CorrectOptions:
-    """Threshold of corrections, and the symbols by which words and phrases are compared."""
+    """Threshold for corrections, and whether phones or letters are compared."""
 
     threshold: float | None = described(
         None,

@@ -1,4 +1,4 @@
-"""Search of a transcript for words that sound like phrases."""
+"""Search a transcript for words that sound like phrases."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def matches(words: Sequence[str], lists: Sequence[Sequence[SymbolStrings]]) -> l
 
     Args:
         words: Lexical words of a transcript.
-        lists: The pronunciations of the phrases of each list.
+        lists: The pronunciations of the phrases in each list.
     """
     if not words:
         return []

@@ -56,7 +56,8 @@ class PhraseEncoder:
 
         Args:
             texts: Spelling of each phrase; "" if only its phones are known.
-            phones: Phones of each phrase; empty if only its spelling is known. Ignored by encoders of letters.
+            phones: Phones of each phrase; empty if only its spelling is known. Ignored if the encoder reads only
+                letters.
 
         Returns:
             float32 [phrases, size]; zeros for phrases without a known letter or phone.

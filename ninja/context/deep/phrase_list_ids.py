@@ -29,7 +29,7 @@ class PhraseSet:
 
 
 def texts_of(lists: Sequence[PhraseList], normalizer: Normalizer = NONE) -> list[str]:
-    """Return the distinct texts, in lexical words, of the phrases with a weight >= 0, in alphabetical order."""
+    """Return the distinct normalised texts of the phrases with a weight >= 0, in alphabetical order."""
     phrases = (phrase for phrase_list in lists for members in phrase_list.classes.values() for phrase in members)
     texts = {phrase.text for phrase in phrases if phrase.weight >= 0}
     if not normalizer.is_identity:
@@ -47,7 +47,7 @@ class PhraseListIds:
         self._last = FIRST_MARK + 1
 
     def of(self, lists: Sequence[PhraseList]) -> PhraseSet | None:
-        """Return the phrase set of lists; None if they contain no phrases."""
+        """Return the phrase set for these lists; None if they contain no phrases."""
         lists = tuple(phrases for phrases in lists if phrases.num_phrases)
         if not lists:
             return None
@@ -63,5 +63,5 @@ class PhraseListIds:
         return phrase_set
 
     def numbered(self, number: int) -> PhraseSet:
-        """Return the phrase set of an id that is in use."""
+        """Return the phrase set with this id, which must be in use."""
         return self._in_use[number]

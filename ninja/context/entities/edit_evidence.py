@@ -31,7 +31,7 @@ _AFTER_NO_NEWLINE = '{"after": "no newline", '  # beginning of a run whose file 
 
 @dataclass(frozen=True, slots=True)
 class PhraseEvidence:
-    """Evidence from edits about a phrase."""
+    """Evidence about one phrase, collected from edits."""
 
     phrase: str  # as written in its list or in the corrected text
     cls: str = ""  # class, "" for no class
@@ -153,7 +153,7 @@ def merged(items: Iterable[PhraseEvidence]) -> tuple[PhraseEvidence, ...]:
 
 
 def divide(text: str, path: str) -> tuple[str, list[Run]]:
-    """Divide an entity file into its text, in which marked lines are empty, and the runs.
+    """Split an entity file into its text, in which marked lines are replaced with empty lines, and its runs.
 
     Raises:
         FormatError: A marked line is damaged.
@@ -226,11 +226,11 @@ class _Row:
 
     @property
     def begins_run(self) -> bool:
-        """Whether the line is the first one of a run."""
+        """Whether the line is the first line of a run."""
         return "phrase" not in self.content
 
     def evidence(self) -> PhraseEvidence:
-        """Return the evidence in a line about a phrase."""
+        """Return the evidence about a phrase from this line."""
         phrase, cls = self.content["phrase"], self.content.get("class", "")
         if not isinstance(phrase, str) or not phrase.strip():
             self.refuse(f'"phrase" must be a non-empty string, not {phrase!r}')

@@ -1,4 +1,4 @@
-"""`Entities`, the phrase lists of utterances; lists may be shared between utterances."""
+"""`Entities`, the phrase lists of utterances; utterances can share lists."""
 
 from __future__ import annotations
 
@@ -271,7 +271,7 @@ class _Scope:
 
 @dataclass(slots=True)
 class _Builder:
-    """Builder of the phrase lists of sections, which records duplicates."""
+    """Builder that creates the phrase lists of sections, and records duplicates."""
 
     spell: Normaliser
     edit_evidence: EditEvidence

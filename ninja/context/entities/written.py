@@ -93,11 +93,11 @@ class WrittenWords:
         self._lock = threading.Lock()
 
     def lattice(self, lattice: Lattice) -> LexicalLattice:
-        """Return the lattice of the lexical forms of a lattice's words."""
+        """Convert a lattice of written words to a lattice of their lexical forms."""
         return lexical_lattice(lattice, self.table)
 
     def in_table(self, lattice: Lattice) -> Lattice:
-        """Convert a lattice with another symbol table to this table."""
+        """Convert a lattice from another symbol table to this table."""
         if lattice.words is None or lattice.words is self.words:
             return lattice
         used, index = np.unique(lattice.word, return_inverse=True)

@@ -20,7 +20,7 @@ Spell = Callable[[Sequence[str]], Sequence[int]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CompiledList:
-    """A phrase list as acceptors."""
+    """A phrase list that is compiled into acceptors."""
 
     boosted: dict[str, _context.Phrases]  # the phrases with a weight ≥ 0, by class
     suppressed: tuple[_context.Phrases, ...]  # the phrases with a negative weight, of all classes

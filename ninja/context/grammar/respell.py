@@ -113,7 +113,7 @@ class Respelling:
         return backward.result()
 
     def spell(self, word: int) -> str:
-        """Return the written word with an id."""
+        """Return the written word with this id."""
         return self._table.words.word(word)
 
     def id(self, word: str) -> int:

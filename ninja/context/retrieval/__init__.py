@@ -1,1 +1,1 @@
-"""Retrieval of the phrases in long lists that sound like parts of a lattice, by vector similarity."""
+"""Retrieval, by vector similarity, of the phrases in long lists that sound like parts of a lattice."""

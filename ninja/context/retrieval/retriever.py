@@ -21,7 +21,7 @@ LONG_LIST = 1000  # lists of at least this many phrases are not searched exhaust
 
 @dataclass(frozen=True, slots=True)
 class RetrievalOptions:
-    """Bounds of retrieval."""
+    """Limits for retrieval."""
 
     from_phrases: int = LONG_LIST  # minimum number of phrases in a list that is searched by vectors
     phrases: int = 200  # number of phrases retrieved from a list
@@ -81,7 +81,7 @@ def likely_spans(
         unit: Unit of each arc, int32 [num_arcs].
         pronunciations: Phones of each unit; spans do not contain units whose phones are None.
         acoustic_scale: Factor applied to acoustic costs.
-        options: Bounds.
+        options: Limits.
     """
     both = forward_backward(lattice, Scales(acoustic=acoustic_scale))
     cost = lattice.graph.astype(np.float64) + acoustic_scale * lattice.acoustic.astype(np.float64)

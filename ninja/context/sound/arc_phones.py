@@ -55,7 +55,7 @@ class ArcPhones:
         """Return the phones of each arc as indices into ``known``.
 
         Raises:
-            LatticeError: The lattice has no alignments, or alignments that do not fit the model.
+            LatticeError: The lattice has no alignments, or its alignments do not fit the model.
         """
         if lattice.num_arcs and not lattice.ali.size:
             raise LatticeError(
@@ -77,7 +77,7 @@ class ArcPhones:
         if _SILENT.fullmatch(plain) or _SILENT.fullmatch(name):
             return NO_PHONE
         raise VocabularyError(
-            f"the phone {name!r} is neither silence nor a phone of the pronunciations; specify a lexicon and confusion "
+            f"the phone {name!r} is neither silence nor a phone in the pronunciations; specify a lexicon and confusion "
             "costs with the phones of the recogniser",
             path,
         )

@@ -105,9 +105,9 @@ class Confusion:
 
         These are Kondrak's ALINE similarities, converted to distances. ALINE scores a substitution by
         ``35 − δ(p, q) − V(p) − V(q)``, where δ is the sum of feature differences weighted by their saliences and V is
-        10 for a vowel, and a skip by ``−10``. The distance of two strings, ``(s(x, x) + s(y, y)) / 2 − s(x, y)``, is
-        then the sum of ``δ(p, q)`` over substitutions and ``35 / 2 − V(p) + 10`` over skips, divided here by 35. The
-        features of a diphthong are the mean of its two halves.
+        10 for a vowel, and a skip by ``−10``. The distance between two strings, ``(s(x, x) + s(y, y)) / 2 − s(x, y)``,
+        is then the sum of ``δ(p, q)`` over substitutions and ``35 / 2 − V(p) + 10`` over skips, divided here by 35.
+        The features of a diphthong are the mean of its two halves.
 
         Source: G. Kondrak 2002, "Algorithms for Language Reconstruction", section 4.5 (features, saliences), as given
         in NLTK, nltk/metrics/aline.py, except for the changes noted there; alineR, raw.alignment (the saliences).
@@ -131,7 +131,7 @@ class Confusion:
         """Read a JSON file written by `write`.
 
         Raises:
-            FormatError: The file is damaged or has another format.
+            FormatError: The file is damaged or has a different format.
         """
         try:
             content = json.loads(text_of(path))
@@ -161,7 +161,7 @@ class Confusion:
             file.write("{" + ",\n ".join(parts) + "}\n")
 
     def distance(self, reference: Sequence[str], hypothesis: Sequence[str]) -> float:
-        """Return the weighted edit distance of two phone strings."""
+        """Return the weighted edit distance between two phone strings."""
         rows, columns = self.numbers(reference), self.numbers(hypothesis)
         before: list[float] = [0.0, *np.cumsum(self.insertion[columns], dtype=np.float64).tolist()]
         for row in rows:
@@ -187,7 +187,7 @@ class Confusion:
 
 
 def _difference(reference: str, hypothesis: str) -> float:
-    """Return Kondrak's δ of two phones, the sum of their feature differences weighted by salience."""
+    """Return Kondrak's δ for two phones, the sum of their feature differences weighted by salience."""
     if reference in _VOWELS and hypothesis in _VOWELS:
         differences = np.abs(np.subtract(_VOWELS[reference], _VOWELS[hypothesis]))
         rhotic = _RHOTIC * ((reference == "ER") != (hypothesis == "ER"))

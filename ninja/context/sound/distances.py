@@ -1,4 +1,4 @@
-"""Confusion-weighted edit distances of many phone strings at once."""
+"""Confusion-weighted edit distances between many phone strings at once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NO_PHONE = -1  # padding of shorter strings
 
 
 def distances(reference: Phones, hypothesis: Phones, confusion: Confusion) -> Costs:
-    """Return the weighted edit distances of phone strings; see `Confusion.distance`.
+    """Return the weighted edit distances between phone strings; see `Confusion.distance`.
 
     Args:
         reference: Phone indices, padded with `NO_PHONE`, int64 [..., phones].

@@ -82,7 +82,7 @@ class Pronouncer:
 
     @property
     def dictionary(self) -> Mapping[str, Sequence[str]]:
-        """The dictionary."""
+        """Pronunciations of words in the dictionary."""
         return self._dictionary
 
     def of(self, word: str) -> tuple[Phones, ...]:

@@ -155,7 +155,7 @@ class AttentionLM(StatePoolLM):
             embedding: Output embedding, [words, width].
             bias: Output bias, [words].
             cache: Number of cached values per word.
-            gathered: Number of cached values of a word that attention gathers at once.
+            gathered: Number of a word's cached values that attention gathers at once.
             options: Load options.
         """
         super().__init__(words, embedding, bias, cache + embedding.shape[1], cache, options)
@@ -240,7 +240,7 @@ class AttentionLM(StatePoolLM):
     def _score_below(
         self, root: Root, parent: npt.NDArray[np.int32], word: npt.NDArray[np.int32]
     ) -> npt.NDArray[np.float32]:
-        """Score the words of a trie below a history; see `score_trie`."""
+        """Score the words of a trie after a history; see `score_trie`."""
         num_nodes = len(parent)
         has_children = np.zeros(num_nodes, np.bool_)
         has_children[parent[parent >= 0]] = True

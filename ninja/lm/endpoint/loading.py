@@ -1,4 +1,4 @@
-"""Open the model of a completions endpoint as a language model."""
+"""Open the model behind a completions endpoint as a language model."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ninja.lm.protocol import LanguageModel, LoadOptions
 
 
 def open_endpoint(url: str, options: LoadOptions) -> LanguageModel:
-    """Open the model of a server.
+    """Open a server's model as a language model.
 
     Args:
         url: URL that ends in ``/v1/completions`` (vLLM, and servers that score prompts) or ``/completion`` (llama.cpp).

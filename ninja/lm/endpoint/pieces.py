@@ -40,7 +40,7 @@ class EndpointPieces(LanguageModel):
 
     @property
     def normalized(self) -> bool:
-        """True: servers return normalised probabilities."""
+        """Always True, because servers return normalised probabilities."""
         return True
 
     @property

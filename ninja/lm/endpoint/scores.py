@@ -47,7 +47,7 @@ class ScoreCache:
         return {text: float(value) for text, value in known.items() if isinstance(value, float) and value <= 0.01}
 
     def put_scores(self, scores: Mapping[tuple[int, ...], float]) -> None:
-        """Store the finite scores of sequences."""
+        """Store the scores of sequences, except infinite scores."""
         rows = ((self._key(np.array(text, np.int32).tobytes()), value) for text, value in scores.items())
         self._put("score", [row for row in rows if row[1] > -np.inf])
 

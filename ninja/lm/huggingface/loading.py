@@ -76,7 +76,7 @@ def wrap(
     max_batch: int | None = None,
     text_transform: TextTransform | None = None,
 ) -> LanguageModel:
-    """Create a language model from a network in memory and its tokenizer, both of the transformers library.
+    """Create a language model from a network in memory and its tokenizer, both from the transformers library.
 
     Any torch module that takes ``input_ids`` and returns ``logits`` works, including quantised and adapted (PEFT)
     models. It stays on its device and is set to evaluation mode. A masked model can score only whole sentences.

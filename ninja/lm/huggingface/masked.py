@@ -44,7 +44,7 @@ class MaskedLM(LanguageModel):
 
         Args:
             model: The network.
-            spelling: Maps words to pieces.
+            spelling: Map from words to pieces.
             marks: Ids of the pieces before and after a sentence, and of the mask.
             longest: Maximum number of pieces per input, including `marks`.
             max_batch: Maximum number of inputs per pass of the network; None for no limit.

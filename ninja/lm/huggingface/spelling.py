@@ -195,7 +195,7 @@ class Spelling:
 
 
 class _Words(SymbolTable):
-    """Symbol table of the words that pieces can spell, which are added when they are first looked up."""
+    """Symbol table of the words that pieces can spell; a word is added when it is first looked up."""
 
     __slots__ = ("_refused", "_spelling")
 

@@ -95,7 +95,7 @@ def runner(operator: Operator, weights: Mapping[str, torch.Tensor]) -> Callable[
 
 
 def _matmul(operator: Operator, inputs: Tensors) -> Tensors:
-    """MatMul, whose inputs are flattened to matrices, and BatchMatMul."""
+    """MatMul, which flattens its inputs into matrices, and BatchMatMul."""
     left, right = inputs
     if operator.type == "MatMul":
         left, right = (

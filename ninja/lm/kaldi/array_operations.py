@@ -1,6 +1,6 @@
 """The components of nnet3 networks on NumPy: functions that compute one step for a batch of rows.
 
-They are the same functions as in `ninja.models.nnet3_operations`, which cites the sources.
+`ninja.models.nnet3_operations` implements the same functions on torch and cites the sources.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ def read_classes(path: str | os.PathLike[str]) -> Expansions:
     """Read class definitions with lines ``CLASS [probability] word …``; the default probability is 1.
 
     Raises:
-        FormatError: An expansion has no words or occurs twice, or a probability is not in [0, 1].
+        FormatError: An expansion is empty or occurs twice, or a probability is not in [0, 1].
 
     Source: SRILM, classes-format(5).
     """
@@ -136,7 +136,7 @@ class ClassLM(LanguageModel):
         return np.array([logprob for logprob, _ in self._steps(slots, words)], np.float32)
 
     def release(self, slots: npt.NDArray[np.int64]) -> None:
-        """Do nothing, as slots are never freed."""
+        """Do nothing, because slots are never freed."""
 
     def _steps(self, slots: npt.NDArray[np.int64], words: npt.NDArray[np.int32]) -> Iterable[tuple[float, int]]:
         pairs = list(zip(slots.tolist(), words.tolist(), strict=True))

@@ -77,7 +77,7 @@ class Tagger:
                 self._shared[" ".join(words)] = node
 
     def tag(self, sentence: Sequence[str]) -> list[str]:
-        """Replace the phrases of a sentence with class tokens."""
+        """Replace the phrases in a sentence with class tokens."""
         tagged: list[str] = []
         begin = 0
         first = self._root.after

@@ -64,7 +64,7 @@ def encode(
     never replaced.
 
     Raises:
-        FormatError: There is no sentence, a sentence contains ``<s>`` or ``</s>``, or a word is empty or contains white
+        FormatError: The text is empty, a sentence contains ``<s>`` or ``</s>``, or a word is empty or contains white
             space or a lone surrogate.
         OptionError: A sentence is a string instead of a sequence of words, or the text is too long.
         VocabularyError: All words were replaced with ``<unk>``.

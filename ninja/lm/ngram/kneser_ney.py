@@ -200,7 +200,7 @@ def train_ngram(
         progress: Called with progress messages.
 
     Raises:
-        FormatError: There is no sentence, a sentence contains ``<s>`` or ``</s>``, or a word is empty or contains white
+        FormatError: The text is empty, a sentence contains ``<s>`` or ``</s>``, or a word is empty or contains white
             space.
         OptionError: An option is out of range, `vocabulary` and `min_count` are both specified, or `unk_share` leaves
             probability 0 for a word that does not occur in the text.

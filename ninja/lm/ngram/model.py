@@ -94,7 +94,7 @@ class NgramLM(LanguageModel):
         return self.model.step(*_batch(slots, words))
 
     def release(self, slots: npt.NDArray[np.int64]) -> None:
-        """Do nothing, as slots are never freed."""
+        """Do nothing, because slots are never freed."""
 
 
 def _batch(
