@@ -1,4 +1,4 @@
-"""The names of the package: `lazy_loader` imports them as this file says, and type checkers and editors read it."""
+"""Public names of the package; `lazy_loader`, type checkers and editors read this file."""
 
 from .entities import Entities as Entities, Phrase as Phrase, PhraseList as PhraseList
 from .grammar.tracker import Match as Match, Tracker as Tracker, add_context as add_context

@@ -1,4 +1,4 @@
-"""The names of the package: `lazy_loader` imports them as this file says, and type checkers and editors read it."""
+"""Public names of the package; `lazy_loader`, type checkers and editors read this file."""
 
 from .beam_search import BeamOptions as BeamOptions, beam_search as beam_search
 from .ctc import ctc_lattice as ctc_lattice, ctc_nbest as ctc_nbest, from_ctc as from_ctc

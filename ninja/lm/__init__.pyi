@@ -1,4 +1,4 @@
-"""The names of the package: `lazy_loader` imports them as this file says, and type checkers and editors read it."""
+"""Public names of the package; `lazy_loader`, type checkers and editors read this file."""
 
 from .endpoint.options import EndpointOptions as EndpointOptions
 from .huggingface.loading import wrap as wrap

@@ -1,3 +1,3 @@
-"""The names of the package: `lazy_loader` imports them as this file says, and type checkers and editors read it."""
+"""Public names of the package; `lazy_loader`, type checkers and editors read this file."""
 
 from .recipe import Progress as Progress, Trained as Trained, TrainOptions as TrainOptions

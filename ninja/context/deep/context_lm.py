@@ -340,7 +340,10 @@ class ContextLM(MixtureLM):
         return encoded
 
     def _encoded_list(self, phrases: PhraseList) -> _EncodedList:
-        """Return the encoded phrases of a list; encode them on first use, or again if words were added."""
+        """Return the encoded phrases of a list.
+
+        They are encoded on first use, and again if a word that was unknown may have been added.
+        """
         encoded = self._encoded.lists.get(phrases)
         if encoded is None or (encoded.num_known != len(self.vocabulary) and (encoded.words == UNKNOWN).any()):
             normalizer = NONE if self._forms is None else self._forms.normalizer(None)

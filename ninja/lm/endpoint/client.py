@@ -46,7 +46,8 @@ class Client:
         """Store the server's address and the options, without connecting to the server.
 
         Raises:
-            OptionError: The URL has no host or an invalid port, or contains a user name, a query or a fragment.
+            OptionError: The URL is not an HTTP URL with a host and a valid port, or contains a user name, a query or a
+                fragment; or the key contains invalid characters.
         """
         try:
             parts = urlsplit(url)

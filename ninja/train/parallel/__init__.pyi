@@ -1,4 +1,4 @@
-"""The names of the package: `lazy_loader` imports them as this file says, and type checkers and editors read it."""
+"""Public names of the package; `lazy_loader`, type checkers and editors read this file."""
 
 from .block_momentum import BlockMomentum as BlockMomentum
 from .pairwise import PairwiseAveraging as PairwiseAveraging
