@@ -1,4 +1,4 @@
-"""Public names of the package; `lazy_loader`, type checkers and editors read this file."""
+"""Public names of the package, read by `lazy_loader`, type checkers and editors."""
 
 from .entities import Entities as Entities, Phrase as Phrase, PhraseList as PhraseList
 from .grammar.tracker import Match as Match, Tracker as Tracker, add_context as add_context

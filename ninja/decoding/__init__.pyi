@@ -1,4 +1,4 @@
-"""Public names of the package; `lazy_loader`, type checkers and editors read this file."""
+"""Public names of the package, read by `lazy_loader`, type checkers and editors."""
 
 from .beam_search import BeamOptions as BeamOptions, beam_search as beam_search
 from .ctc import ctc_lattice as ctc_lattice, ctc_nbest as ctc_nbest, from_ctc as from_ctc

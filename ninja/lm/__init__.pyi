@@ -1,4 +1,4 @@
-"""Public names of the package; `lazy_loader`, type checkers and editors read this file."""
+"""Public names of the package, read by `lazy_loader`, type checkers and editors."""
 
 from .endpoint.options import EndpointOptions as EndpointOptions
 from .huggingface.loading import wrap as wrap

@@ -1,3 +1,3 @@
-"""Public names of the package; `lazy_loader`, type checkers and editors read this file."""
+"""Public names of the package, read by `lazy_loader`, type checkers and editors."""
 
 from .recipe import Progress as Progress, Trained as Trained, TrainOptions as TrainOptions
