@@ -1,4 +1,4 @@
-"""Detect file lists, script files and lattice files by their first bytes and their names."""
+"""Detect file lists, script files and lattice files from their first bytes and their names."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Holds = Literal["lattices", "results", "nothing", "damage", "companion"]
 
 
 def other_kind(head: bytes) -> str | None:
-    """Return a message with advice about a file without lattices, or None if it may be a damaged archive."""
+    """Return advice for a file that contains no lattices, or None if the file may be a damaged archive."""
     if (kind := kind_of(head)) is not None:
         return f"this is {kind}, not lattices{_NAMED_BY.get(kind, '')}"
     rows = [row.split() for row in first_rows(head)]
@@ -53,7 +53,7 @@ def other_kind(head: bytes) -> str | None:
 
 
 def advice(head: bytes, name: str) -> str | None:
-    """Return a message with advice about a text file in an unknown format, or None if there is no advice."""
+    """Return advice for a text file in an unknown format, or None if there is no advice."""
     rows = first_rows(head)
     if not rows:
         return None
@@ -69,7 +69,7 @@ def advice(head: bytes, name: str) -> str | None:
 
 
 def names_in(content: bytes, listed_in: str) -> tuple[list[Table], list[NinjaError]]:
-    """Return the files in a file list, and an error for each file name that is not allowed.
+    """Return ``(files, errors)`` for a file list, with one error for each file name that is not allowed.
 
     Args:
         content: Content of the file list, with one file name per line.
@@ -90,7 +90,7 @@ def names_in(content: bytes, listed_in: str) -> tuple[list[Table], list[NinjaErr
 
 
 def below(folder: str) -> list[str]:
-    """Return the paths of subfolders with a trailing slash, except hidden folders and folders of Kaldi's recipes."""
+    """List subfolders, each with a trailing slash, except hidden folders and folders that Kaldi's recipes create."""
     if is_remote(folder):
         paths = listing(folder)[1]
     else:
@@ -101,11 +101,11 @@ def below(folder: str) -> list[str]:
 
 
 def describe_skipped(folder: str, others: list[str], results: list[str]) -> str:
-    """Return a message about the files in a folder that were skipped.
+    """Return a message about the files that were skipped in a folder.
 
     Args:
         folder: Path of the folder.
-        others: Files without lattices, and subfolders.
+        others: Skipped subfolders and files without lattices.
         results: Recogniser result files, which are skipped if the folder also contains lattices.
     """
     messages = []
@@ -117,19 +117,19 @@ def describe_skipped(folder: str, others: list[str], results: list[str]) -> str:
 
 
 def is_companion(path: str) -> bool:
-    """Return whether a file only accompanies lattices, judging by its name; for example, an archive's script file."""
+    """Return whether a file only accompanies lattices, judging by its name, such as the script file of an archive."""
     if re.fullmatch(COMPANIONS, os.path.basename(path)):
         return True
     return path.endswith(".scp") and is_file(path.removesuffix(".scp") + ".ark")
 
 
 def holds_by_name(path: str) -> Holds:
-    """Detect the content of a file in a folder by its name alone, because the user has set the format."""
+    """Detect the content type of a file in a folder from its name alone, for use if the user has set the format."""
     return "companion" if is_companion(path) else "lattices"
 
 
 def holds(head: bytes, name: str) -> Holds:
-    """Detect the content of a file by its first bytes and its name; "damage" means a damaged lattice file."""
+    """Detect the content type of a file from its first bytes and its name; "damage" means a damaged lattice file."""
     format = by_mark(head)
     if format is not None:
         if format.in_folder is not None and not format.in_folder(head.removeprefix(BOM)):
@@ -139,21 +139,21 @@ def holds(head: bytes, name: str) -> Holds:
 
 
 def seems_damaged(head: bytes, name: str) -> bool:
-    """Return whether a file in an unknown format is a damaged lattice file, judging by its encoding or name."""
+    """Return whether a file in an unknown format is probably a damaged lattice file, by its encoding or name."""
     if is_utf_16(head) or (not head and needs_content(name)):
         return True
     return _is_named(name if refusal(head) is None else re.sub(_PACKED, "", name)) and not re.match(_KALDI_OBJECT, head)
 
 
 def needs_content(name: str) -> bool:
-    """Return whether an empty file with this name is damaged; an empty Kaldi archive is not."""
+    """Return whether an empty file with this name is invalid; only an empty Kaldi archive is valid."""
     if _is_named(name) and not name.removesuffix(".gz").endswith(".ark"):
         return True
     return name.endswith(".gz") and os.path.isfile(name) and os.path.getsize(name) == 0
 
 
 def _is_named(name: str) -> bool:
-    """Return whether the extension of a file belongs to a lattice or n-best format."""
+    """Return whether a file name has the extension of a lattice or n-best format."""
     if name.removesuffix(".gz").lower().endswith(_SHARED):
         return False
     return bool(by_extension(name))

@@ -18,13 +18,13 @@ def read_folder(
     *,
     by_name: bool,
 ) -> Iterator[Batch]:
-    """Yield the batches of the lattice files in a folder, or of recogniser result files if there are no lattices.
+    """Yield batches from the lattice files in a folder, or from its recogniser result files if it has no lattices.
 
     Args:
-        folder: The folder.
-        read_file: Function that yields the batches of a file.
-        on_note: Called with a note about skipped files.
-        by_name: Whether files are recognised by their names only, not by their first bytes.
+        folder: Folder to read.
+        read_file: Function that yields the batches in a file.
+        on_note: Function that is called with a note about skipped files.
+        by_name: Detect the content types of files from their names only, not from their first bytes.
 
     Raises:
         FormatError: The folder contains no lattices.

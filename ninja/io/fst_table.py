@@ -21,7 +21,7 @@ def opened_table(name: str) -> Iterator[tuple[Bytes, bool]]:
             ``ark:FILE`` or ``ark,t:FILE``.
 
     Returns:
-        The output, and whether its entries must be written as text.
+        ``(output, is_text)``, where `is_text` is True if the entries must be written as text.
 
     Raises:
         OptionError: The name is invalid.

@@ -1,4 +1,4 @@
-"""Inputs and outputs of a run with their options, and file states, which show whether files have changed."""
+"""Inputs and outputs of a run, their options, and file states for detecting changed files."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ class Inputs:
         names: A file, folder, pattern, file list, Kaldi rspecifier or ``-``, or several of these; see ``ninja.read``.
         words: Symbol table or its path. None uses the words that the sources contain as text. If the sources contain
             word ids and `spells_words` is set, None uses the table next to the sources.
-        format: Format of the sources, with its options; None detects it from the content.
+        format: Format of the sources and its options; None detects the format from the content.
         encoding: Encoding of text in formats other than Kaldi's.
         allow_pipes: Run shell commands given as sources.
-        log: Log for notes and failures. If it has an ``on_error``, lattices with errors are skipped; otherwise the
-            first error is raised.
+        log: Log for notes and failures. If it has an ``on_error`` function, lattices with errors are skipped; otherwise
+            the first error is raised.
         read_ahead: Read in a thread, ahead of the caller.
         beside: Additional sources whose words must be known before the first lattice is read.
         are_lattices: Whether the sources contain lattices, whose words can form a symbol table.
         spells_words: Whether the caller needs words even if the sources contain word ids.
-        guard: Registers each file that is read, so that no output replaces it.
+        guard: Registers each file that is read, to prevent outputs from replacing it.
     """
 
     names: Name | Sequence[Name]
@@ -89,22 +89,22 @@ class Inputs:
             self.sources = Sources(self.places, allow_pipes=self.allow_pipes, guard=self.guard)
 
     def with_names(self, names: Sequence[str]) -> Inputs:
-        """Return inputs with other names and the same options and symbol table."""
+        """Return a copy with the names replaced; the options and the symbol table are kept."""
         return replace(self, names=names, sources=self.sources.select(names), tables=None, _begun=None, _current=None)
 
     @property
     def places(self) -> tuple[str, ...]:
-        """The names, as strings."""
+        """Names of the sources as strings."""
         return self.names  # type: ignore[return-value]
 
     @property
     def on_failure(self) -> Callable[[NinjaError], None] | None:
-        """Function that is called with each failure, or None if the first failure is raised."""
+        """Function that is called with each failure; None if the first failure is raised."""
         return self._fail if self.log.on_error is not None else None
 
     @cached_property
     def scales(self) -> ChosenScales | None:
-        """Scales in a file next to the lattices, or None if there is no such file.
+        """Scales from the scale file next to the lattices; None if there is no such file.
 
         Raises:
             OptionError: The sources have different scales.
@@ -122,7 +122,7 @@ class Inputs:
         return None if self._current is None else self._current.file
 
     def single_scores(self) -> str | None:
-        """Describe the lattices for a message if each path has a single score; return None otherwise.
+        """Return a description of the lattices for a message if their paths have only a single score, else None.
 
         Only the first lattices are examined. N-best lists always count as having a single score.
         """
@@ -177,12 +177,12 @@ class Inputs:
         return self._table_path
 
     def lattices(self) -> Iterator[tuple[str, Lattice]]:
-        """Yield the key and the lattice of each entry, in the order of the sources."""
+        """Yield ``(key, lattice)`` for each entry, in the order of the sources."""
         lattices = self._watched(self._start())
         return lattices if self.digest is None else self._digested(lattices)
 
     def batches(self) -> Iterator[Batch]:
-        """Yield the lattices in batches; failures are added to the log, and ``faults`` of the batches are empty."""
+        """Yield the lattices in batches without ``faults``; failures are reported to the log instead."""
         batches = self._start().batches()
         return batches if self.digest is None else self._digested_batches(batches)
 
@@ -191,11 +191,11 @@ class Inputs:
         return self._watched(self._reading(on_error))
 
     def lookup(self, name: str) -> Lookup:
-        """Open another source in order to look up its lattices by key."""
+        """Open a different source for looking up lattices by key."""
         return Lookup(self.sources.select((name,)), self._options(), on_error=self.on_failure)
 
     def like(self, names: Sequence[str], log: Log) -> Inputs:
-        """Return inputs with other names and another log, but the same options and symbol table."""
+        """Return a copy with the names and the log replaced; the options and the symbol table are kept."""
         self.table()
         sources = self.sources.select(tuple(names))
         other = replace(self, names=names, log=log, sources=sources, tables=None, digest=None)
@@ -203,7 +203,7 @@ class Inputs:
         return other
 
     def part(self, name: str, file: SourceFile) -> Inputs:
-        """Return inputs for a single file, with the same symbol table and log."""
+        """Return inputs for a single file that share the symbol table and the log."""
         self._options()  # sets the symbol table, which all parts share
         part = replace(self, names=(name,), is_part=True, sources=Sources(file))
         part._begun = part._table_path = None
@@ -270,7 +270,7 @@ class Inputs:
         return words_in(sources.reopened(), self.format, self.encoding) or ()
 
     def _table_of_ids(self) -> SymbolTable | None:
-        """Return the symbol table next to a source of word ids if the caller needs words, else None."""
+        """Return the symbol table next to a source that contains word ids if the caller needs words, else None."""
         if not self.spells_words:
             return None
         try:
@@ -317,12 +317,12 @@ class Output:
             object.__setattr__(self, "form", format_of(self.name, self.to))
 
     def with_settings(self, settings: Mapping[str, object], states: Sequence[State]) -> Output:
-        """Return a copy with other `settings` and `other_states`."""
+        """Return a copy with `settings` and `other_states` replaced."""
         return replace(self, settings=settings, other_states=tuple(states))
 
     @property
     def resolved(self) -> OutputFormat:
-        """The name and format of the output."""
+        """Resolved name and format of the output."""
         assert self.form is not None
         return self.form
 
@@ -355,7 +355,7 @@ class Output:
             return None
 
     def facts(self, inputs: Inputs) -> Facts | None:
-        """Return the version, command, options and sources, which must be equal in an interrupted and a resumed run.
+        """Return the version, command, options and sources, which must be the same in an interrupted and a resumed run.
 
         Return None if the output has no `settings`.
 
@@ -386,7 +386,7 @@ class Output:
 
 
 class TextOutput(NamedTuple):
-    """A text file for the lines that a stage returns for each lattice; ``-`` is stdout."""
+    """A text file to which the lines that a stage returns for each lattice are written; ``-`` is stdout."""
 
     name: str
 
@@ -397,12 +397,12 @@ class TextOutput(NamedTuple):
 
 
 def names_job(name: str) -> bool:
-    """Return whether a file name contains ``JOB`` instead of a number, as in Kaldi's scripts."""
+    """Return whether a file name contains the placeholder ``JOB`` for a number, as in Kaldi's scripts."""
     return _JOB.search(os.path.basename(name)) is not None
 
 
 def _check_exists(sources: Sources) -> None:
-    """Raise `InputError` if the only source does not exist; several sources are read even if one does not exist."""
+    """Raise `InputError` if there is only one source file and it does not exist."""
     files = sources.resolvable_files
     if (
         len(files) == 1
@@ -431,7 +431,7 @@ def state_of(path: str) -> State:
 
 
 def states_of(sources: Sources, format: str | None = None) -> list[State]:
-    """Return the states of source files, and of the files that are listed in script files.
+    """Return the states of source files and of the files that script files list.
 
     Raises:
         NinjaError: See `source_files`.
@@ -448,11 +448,11 @@ def states_of(sources: Sources, format: str | None = None) -> list[State]:
 
 
 def source_files(sources: Sources, format: str | None) -> Iterator[SourceFile]:
-    """Yield the lattice files of sources; a folder is yielded as a whole if its format consists of several files.
+    """Yield the lattice files in sources; a folder is yielded as one item if its format consists of several files.
 
     Raises:
         OptionError: A source is a pipe.
-        NinjaError: A list of files is invalid.
+        NinjaError: A file list is invalid.
     """
     for file in sources.files:
         if file.is_pipe:
@@ -475,7 +475,7 @@ def source_files(sources: Sources, format: str | None) -> Iterator[SourceFile]:
 
 
 def script_rows(file: SourceFile) -> list[tuple[int, Place]] | None:
-    """Return the offset and the listed file of each line of a script file; None if it is compressed or unreadable."""
+    """Return ``(offset, file)`` for each line of a script file, or None if it is compressed or unreadable."""
     try:
         if not file.inspect().seekable:
             return None
@@ -492,7 +492,7 @@ def script_rows(file: SourceFile) -> list[tuple[int, Place]] | None:
 
 
 def _listed(name: str, script: str) -> Place:
-    """Resolve the file name in a line of a script file; return a `Place` with an empty path if this is impossible."""
+    """Resolve a file name in a script file; return a `Place` with an empty path if the name is invalid."""
     try:
         places = resolve_listed(name, script)
     except NinjaError:

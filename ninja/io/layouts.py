@@ -1,4 +1,4 @@
-"""Writers for formats other than Kaldi's, which write a single file, a file per lattice, or files with fixed names."""
+"""Writers for non-Kaldi formats, which write a single file, one file per lattice, or files with fixed names."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Plain:
         return self._encode(item, self._settings)
 
     def end(self) -> bytes:
-        """Return the end of the file, which is empty."""
+        """Return the bytes that end a file: none for these formats."""
         return b""
 
 
@@ -56,7 +56,7 @@ class OneFile(LatticeWriter):
 
     @property
     def _sink(self) -> Bytes:
-        """The stream to which entries are written."""
+        """Stream to which entries are written."""
         assert self._file is not None
         return self._packed or self._file
 
@@ -115,7 +115,7 @@ class OneLattice(OneFile):
 
 
 class Folder(LatticeWriter):
-    """Writer for a folder with one file per lattice, named after its key; each file is written atomically."""
+    """Writer for a folder with one file per lattice, named after the lattice's key; each file is written atomically."""
 
     def __init__(self, output: OutputSettings) -> None:
         super().__init__(output)
@@ -164,7 +164,7 @@ class Folder(LatticeWriter):
             self._written[identity] = path
 
     def _finish(self) -> None:
-        """Raise `OutputError` if another process has replaced a file, because the folder would then mix two outputs."""
+        """Raise `OutputError` if another process has replaced a file, since the folder would then mix two outputs."""
         for identity, path in self._written.items():
             if identity_of(path) != identity:
                 message = "another process also wrote this file; run again with a separate folder for each process"
@@ -215,7 +215,7 @@ class NamedFiles(Folder):
 
 
 def writer_of(output: OutputSettings) -> LatticeWriter:
-    """Return the writer for an output that is not a Kaldi archive.
+    """Return the writer for an output in a non-Kaldi format.
 
     Raises:
         OptionError: The output is a folder or stdout, and the format cannot be written to it.
@@ -234,7 +234,7 @@ def writer_of(output: OutputSettings) -> LatticeWriter:
 
 
 def _is_file(path: str, format: Format) -> bool:
-    """Return whether an output is a single file in a format, rather than a folder."""
+    """Return whether a format writes a single file, rather than a folder, to this path."""
     if path == STDOUT or path.endswith(os.sep) or os.path.isdir(path):
         return path == STDOUT
     if os.path.exists(path) and not os.path.isfile(path):  # /dev/null, a named pipe
@@ -243,6 +243,6 @@ def _is_file(path: str, format: Format) -> bool:
 
 
 def _stem(path: str, extensions: tuple[str, ...]) -> str:
-    """Return the name of a file without its extension."""
+    """Return a file name without its extension."""
     name = os.path.basename(path).removesuffix(".gz")
     return next((name[: -len(end)] for end in extensions if name.lower().endswith(end)), name)

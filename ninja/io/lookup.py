@@ -1,4 +1,4 @@
-"""Lookup by key in lattice archives and in tables of other values, which are read in order."""
+"""Look up lattices and other table entries by key while their files are read in order."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ Value = TypeVar("Value")
 
 
 class Lookup:
-    """On-demand lookup of the lattices of a source by key.
+    """On-demand lookup of lattices in a source by key.
 
     The source is read only as far as necessary, so two archives in the same order can be joined in one pass. Lattices
-    that are skipped on the way are stored in encoded form, on disk if they are large. If a key occurs several times,
-    each lookup returns the next lattice with this key.
+    that are read before the requested one are stored in encoded form, on disk if they are large. If a key occurs
+    several times, each lookup returns the next lattice with this key.
 
     Args:
         source: See ``ninja.read``.
         options: Options for reading; None uses the defaults of ``ninja.read``.
-        on_error: Called with the error of each invalid lattice, which then counts as missing; with None, the error is
-            raised.
+        on_error: Function that is called with the error of each invalid lattice, which then counts as missing; with
+            None, the error is raised.
 
     Raises:
         InputError: A file of the source cannot be opened.
@@ -81,7 +81,7 @@ class Lookup:
         return None if last is None else last[1]
 
     def rest(self) -> Iterator[str]:
-        """Yield the keys that were not looked up, and read the source to its end."""
+        """Read the source to its end, and yield the keys that were not looked up."""
         yield from self._skipped.keys()
         if self._last is not None:
             yield self._last[0]
@@ -99,7 +99,7 @@ class Lookup:
         return entry
 
     def _report(self, failure: NinjaError) -> None:
-        """Pass the error of a lattice to `on_error`; raise an error of the source, such as a failed command."""
+        """Pass an error in a lattice to `on_error`; raise an error in the whole source, such as a failed command."""
         if isinstance(failure, InputError) and not failure.key:
             raise failure
         self._first_error = self._first_error or failure
@@ -171,8 +171,8 @@ class _SkippedLattices:
 class KeyedTable(Generic[Value]):
     """A table that is read only as far as necessary to look up keys.
 
-    Entries that are skipped are stored until they are looked up. If several entries have the same key, the first is
-    used. The table can be shared by threads.
+    Skipped entries are stored until they are looked up. If several entries have the same key, the first is used.
+    Threads can share the table.
     """
 
     def __init__(self, entries: Iterable[tuple[str, Value]]) -> None:
@@ -181,7 +181,7 @@ class KeyedTable(Generic[Value]):
         self._lock = Lock()
 
     def get(self, key: str) -> Value | None:
-        """Remove the entry of a key and return its value, or None if there is no entry."""
+        """Remove the entry with a key and return its value, or None if there is no such entry."""
         with self._lock:
             if key in self._skipped:
                 return self._skipped.pop(key)

@@ -1,4 +1,4 @@
-"""Convert lattices to the fields that a format can store, and list the fields that are lost."""
+"""Convert lattices to the type that a format stores, and list the fields that are lost."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ASSUMED_SHIFT = 0.01  # seconds, the default of all readers
 
 
 def lost_of_lattice(lattice: Lattice, keeps: frozenset[Field]) -> list[str]:
-    """Return the names of the fields of a lattice that a format does not store.
+    """Return the names of the lattice fields that a format does not store.
 
     Times do not count as lost if alignments are stored. The frame shift does not count as lost if neither alignments
     nor times are stored.
@@ -56,7 +56,7 @@ def lost_of_lattice(lattice: Lattice, keeps: frozenset[Field]) -> list[str]:
 
 
 def lost_of_list(nbest: NBest, keeps: frozenset[Field]) -> list[str]:
-    """Return the names of the fields of an n-best list that a format does not store; see `lost_of_lattice`."""
+    """Return the names of the n-best list fields that a format does not store; see `lost_of_lattice`."""
     lost = []
     if nbest.record is not None and nbest.record.others and "fields" not in keeps:
         lost.append(FIELDS["fields"])
@@ -92,7 +92,7 @@ def _lost_costs(keeps: frozenset[Field], *, graph: bool, acoustic: bool, apart: 
         keeps: Fields that the format stores.
         graph: Whether any graph cost is nonzero.
         acoustic: Whether any acoustic cost is nonzero.
-        apart: Whether graph and acoustic costs can no longer be separated unless the format stores both.
+        apart: Whether the graph and acoustic costs cannot be separated again unless the format stores both.
     """
     lost = [FIELDS["graph"]] if graph and "graph" not in keeps else []
     if acoustic and "acoustic" not in keeps:
@@ -120,10 +120,10 @@ def converted(item: Item, format: Format, settings: WriteSettings, *, with_names
         item: A lattice, or an object of the type that the format stores.
         format: The format.
         settings: Options of the format, such as the number of hypotheses in a list, and the scales.
-        with_names: Add words and times to hypotheses; set this unless the format stores ids and alignments.
+        with_names: Add words and times to the hypotheses; set this unless the format stores ids and alignments.
 
     Returns:
-        The converted item, and the names of the fields that are lost.
+        ``(converted item, names of the lost fields)``.
 
     Raises:
         OptionError: The item is neither a lattice nor of the type that the format stores.
@@ -190,7 +190,7 @@ def _timed(lattice: Lattice) -> Lattice:
 def lost_fields(
     item: Item, output_item: Any, keeps: frozenset[Field], write: Write, settings: WriteSettings
 ) -> list[str]:
-    """Return the names of the fields, except the key, that an output does not store.
+    """Return the names of the fields that an output does not store, except the key.
 
     Args:
         item: The item to write.
@@ -208,7 +208,7 @@ def lost_fields(
 
 
 def describe_losses(lost: Counter[str]) -> str:
-    """Describe how many lattices lose which fields."""
+    """Describe for each lost field how many lattices lose it."""
     fields: dict[int, list[str]] = {}
     for field, count in sorted(lost.items()):
         fields.setdefault(count, []).append(field)
@@ -219,7 +219,7 @@ def describe_losses(lost: Counter[str]) -> str:
 
 
 def with_scales(form: OutputFormat, scales: Scales) -> tuple[Mapping[str, str], str | None]:
-    """Add scales to the options of a format, and return a note about them.
+    """Add scales to the options of a format; return the new options and a note about the scales.
 
     Scales that are already among the options take precedence. If the format has no option for the LM scale, the
     acoustic scale is divided by the LM scale.

@@ -31,7 +31,7 @@ _PAIR = np.dtype([("size", "u1"), ("label", "<i4"), ("width", "u1"), ("posterior
 
 
 def read_integers(source: Source, *, allow_pipes: bool = False) -> Iterator[tuple[str, Integers]]:
-    """Yield the key and the integers (int32) of each entry of a table, such as alignments or word ids.
+    """Yield ``(key, integers)`` for each entry of a table of int32 vectors, such as alignments or word ids.
 
     Args:
         source: See ``ninja.read``; each entry can be binary or text.
@@ -46,7 +46,7 @@ def read_integers(source: Source, *, allow_pipes: bool = False) -> Iterator[tupl
 
 
 def read_floats(source: Source, *, allow_pipes: bool = False) -> Iterator[tuple[str, float]]:
-    """Yield the key and the number of each entry of a table; for arguments and errors, see ``read_integers``."""
+    """Yield ``(key, number)`` for each entry of a table of floats; for arguments and errors, see ``read_integers``."""
     return _read(source, _float, allow_pipes)
 
 
@@ -72,7 +72,7 @@ class NumberWriter:
         self._size = 0  # bytes in `_pending`
 
     def integers(self, key: str, values: Integers) -> None:
-        """Append an entry of integers."""
+        """Append an entry that contains integers."""
         if self.text:
             self.fields(key, [str(value) for value in values.tolist()])
             return
@@ -81,7 +81,7 @@ class NumberWriter:
         self._append(_name(key) + b" \0B\4" + struct.pack("<i", len(values)) + items.tobytes())
 
     def number(self, key: str, value: float) -> None:
-        """Append an entry of one number; in a text table, it has the precision of Kaldi's floats."""
+        """Append an entry that contains one number; a text table stores it with the precision of Kaldi's floats."""
         if self.text:
             self.fields(key, [f"{np.float32(value):.7g}"])
         else:
@@ -90,7 +90,7 @@ class NumberWriter:
     def posteriors(
         self, key: str, begin: npt.NDArray[np.int64], label: Integers, posterior: npt.NDArray[np.float64]
     ) -> None:
-        """Append an entry of the labels and posteriors of each frame; frame t has items ``begin[t] : begin[t + 1]``."""
+        """Append the labels and posteriors of all frames as an entry; frame t has items ``begin[t] : begin[t + 1]``."""
         value = posterior.astype(np.float32)
         if self.text:
             pairs = [f"{number} {share:.7g} " for number, share in zip(label.tolist(), value.tolist(), strict=True)]
@@ -106,7 +106,7 @@ class NumberWriter:
         self._append(b"".join(pieces))
 
     def fields(self, key: str, fields: Sequence[str]) -> None:
-        """Append an entry as text: a key and its fields, separated by spaces.
+        """Append a text entry: a key and its fields, separated by spaces.
 
         Raises:
             OptionError: The table is binary.
@@ -201,7 +201,7 @@ def _read_script(place: Place, lines: str, decode: Decode[Value]) -> Iterator[tu
 
 
 def open_tables(source: Source, *, allow_pipes: bool = False) -> Iterator[tuple[Table, Stream]]:
-    """Open the tables of a source one by one; a file list is replaced by the files that it lists."""
+    """Open the tables in a source one by one, including those in file lists."""
     for table in tables(source, allow_pipes=allow_pipes):
         with closing(open_stream(table.place)) as stream:
             kind = kind_of(table, stream)

@@ -37,10 +37,10 @@ class Words:
     Args:
         table: Symbol table. If it grows, the words that files contain as text are added to it; otherwise it must
             contain them. None creates a growing table for the first file that contains words as text.
-        of_ids: Function that finds the symbol table of sources that contain ids; it is called when the first such
+        of_ids: Function that finds the symbol table for sources that contain ids; it is called when the first such
             source is read. None uses `table`, unless it grows.
-        others: Function that returns the entries of all words in the sources, for a growing table that is created
-            here; see `SymbolTable.growing`.
+        others: Function that returns entries for all words in the sources, for a growing table created here; see
+            `SymbolTable.growing`.
         keep_tables: Whether a lattice keeps the symbol table that its file contains, and whether some files may contain
             ids while others contain words.
     """
@@ -87,7 +87,7 @@ class Words:
         return self._vocabulary
 
     def check_ids(self, batches: Iterator[Batch], name: str) -> Iterator[Batch]:
-        """Yield batches of Kaldi lattices; raise `OptionError` if they contain ids, but another file contains words."""
+        """Yield batches of Kaldi lattices; raise `OptionError` if they contain ids and another file contains words."""
         for batch in batches:
             if self._grows and not self._keep_tables and not self._ids_in and any(map(self._has_ids, batch)):
                 self._ids_in = name
@@ -98,11 +98,11 @@ class Words:
         return (lattice.words is None or lattice.words is not self._table) and bool(lattice.word.any())
 
     def attach(self, lattice: Lattice, name: str = "") -> Lattice:
-        """Return a lattice with the word ids of the table.
+        """Return the lattice with word ids that match the table.
 
         Raises:
             SymbolError: A word of the lattice is not in the table.
-            OptionError: One file contains ids, but another contains words.
+            OptionError: One file contains ids, and another contains words.
         """
         if lattice.words is None:
             if lattice.word.any():
@@ -128,7 +128,7 @@ class Words:
             raise OptionError(f"{self._ids_in} {message} --words (words=)")
 
     def _ids_of(self, other: SymbolTable) -> Array:
-        """Map each id of another table to the id of its word in this table, or to -1; int32 [largest id + 2]."""
+        """Return this table's id, or -1, for the word of each id in another table; int32 [largest id + 2]."""
         if self._last is None or self._last[0] is not other:
             if self._grows:
                 self.table.merge(other)
@@ -143,7 +143,7 @@ class Words:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReadOptions:
-    """Options for reading files."""
+    """Options for reading lattice files."""
 
     words: Words
     format: str | None = None  # format with its options; None detects it from the content
@@ -156,15 +156,15 @@ class ReadOptions:
 
 
 class Reading:
-    """One pass over the lattices of sources.
+    """One pass over the lattices in sources.
 
     If a file cannot be read further, that error is the last one reported for it, and reading continues with the next
     file.
 
     Args:
-        sources: The sources.
+        sources: Sources to read.
         options: Options for reading.
-        on_error: Called with the error of each lattice that fails; with None, the first error is raised.
+        on_error: Callback for the error of each lattice that fails; with None, the first error is raised.
     """
 
     def __init__(
@@ -201,7 +201,7 @@ class Reading:
         return self.options.words.known
 
     def lattices(self) -> Iterator[tuple[str, Lattice]]:
-        """Yield the key and the lattice of each entry."""
+        """Yield ``(key, lattice)`` for each entry."""
         try:
             for batch in self._batches:
                 step = max(0.0, batch.position - self._position) / max(1, len(batch) + len(batch.faults))
@@ -238,14 +238,14 @@ class Reading:
         self._batches.close()  # type: ignore[attr-defined]
 
     def _read_all(self, files: Sequence[SourceFile]) -> Iterator[Batch]:
-        """Yield the batches of all files, and add a note if times of words were changed."""
+        """Yield the batches in all files, and add a note if word times were changed."""
         yield from self._read_files(files)
         if self._num_overlaps:
             words = counted(self._num_overlaps, "word overlaps", "words overlap")
             self.options.on_note(f"{words} with the preceding word; start times were moved to the end of that word")
 
     def _read_files(self, files: Sequence[SourceFile]) -> Iterator[Batch]:
-        """Yield the batches of files, with positions counted from the start of the first file."""
+        """Yield the batches in files, with positions counted from the start of the first file."""
         sizes = [file.size for file in files]
         self._size = None if self._size is None or None in sizes else self._size + sum(filter(None, sizes))
         for file, size in zip(files, sizes, strict=True):
@@ -318,7 +318,7 @@ class Reading:
         yield from self._moved(batches if read.single or (options.late and read.lazy) else self._ahead(batches))
 
     def _moved(self, batches: Iterator[Batch]) -> Iterator[Batch]:
-        """Yield the batches of a file with positions counted from the start of the first file."""
+        """Yield the batches in a file, with positions counted from the start of the first file."""
         for batch in batches:
             batch.position += self._previous if batch.position else 0
             yield batch
@@ -328,7 +328,7 @@ class Reading:
         yield from self.options.words.check_ids(batches, stream.name)
 
     def _read_content(self, content: Content, format: Reader) -> Iterator[Batch]:
-        """Read a file that is not a Kaldi archive."""
+        """Read the content of a file that is not a Kaldi archive."""
         entries: list[Entry] = []
         size = position = 0
         try:
@@ -370,7 +370,7 @@ class Reading:
         return recognised(stream.head(HEAD), stream.name, self.options.encoding)
 
     def _script_entries(self, stream: Stream, place: Place) -> Iterator[Entry] | None:
-        """Return the entries of a file that is listed in a script file, or None if it is a Kaldi archive."""
+        """Return the entries in a file that a script file lists, or None if it is a Kaldi archive."""
         format = self._reader_of(stream)
         self.options.formats.setdefault(KALDI if format is None else format.format.name, 1)
         return None if format is None else self._entries(Content(stream, place.path), format)
@@ -405,7 +405,7 @@ def recognised(head: bytes, name: str, encoding: str = "utf-8") -> Reader | None
 
 
 def words_in(sources: Sources, format: str | None, encoding: str) -> SymbolTable | None:
-    """Read sources, and return a table of the words that they contain as text, or None if they contain no words."""
+    """Read sources and return a symbol table of the words they contain as text, or None if they contain no words."""
     words = SymbolTable.growing()
     options = ReadOptions(Words(words), format, encoding, read_ahead=False, on_note=lambda _: None)
     spells = False
@@ -449,7 +449,7 @@ def read(
     allow_pipes: bool = False,
     read_ahead: bool = True,
 ) -> Iterator[tuple[str, Lattice]] | Iterator[Batch]:
-    """Yield the key and the lattice of each entry of one or more files in any format, in order.
+    """Yield ``(key, lattice)`` for each entry of one or more files in any format, in order.
 
     Each file is opened once; its format and compression are detected from its content. As in Kaldi's tools, states that
     cannot be reached from the start are removed, and the others are sorted topologically if necessary. Costs in double
@@ -471,10 +471,10 @@ def read(
             docs/formats.md. None detects the format of each file; formats without a signature are detected by the
             extension.
         encoding: Encoding of text in formats other than Kaldi's.
-        on_error: Called with the error of each invalid lattice, which is skipped; with None, the first error is raised.
-            Lattices in Ninja's own format are read from the file, and their errors raised, when they are used. Errors
-            that apply to all lattices (``error.of_run``) are always raised. After damage in a binary archive, the rest
-            of the archive cannot be read.
+        on_error: Callback for the error of each invalid lattice, which is skipped; with None, the first error is
+            raised. Lattices in Ninja's own format are read from the file, and their errors raised, when they
+            are used. Errors that apply to all lattices (``error.of_run``) are always raised. After damage in a binary
+            archive, the rest of the archive cannot be read.
         allow_pipes: Run shell commands in `source`. By default, only ``gunzip -c``, ``zcat`` and ``cat`` are accepted,
             and they are emulated. Commands in script files are never run.
         read_ahead: Read in a thread, ahead of the caller: up to 2 MB of an uncompressed file if there are several
@@ -482,7 +482,7 @@ def read(
 
     Raises:
         FormatError: A file is damaged or contains something other than lattices, or a folder contains no lattices.
-        LatticeError: A lattice is empty, has a cycle, no final state, or a cost or an id that is out of range.
+        LatticeError: A lattice is empty, has a cycle, no final state, or a cost or id that is out of range.
         SymbolError: A word is not in `words`.
         TableError: A word id is not in `words`, so the table belongs to other lattices.
         InputError: A file cannot be read, no file matches a pattern, or a command failed.

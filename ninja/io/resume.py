@@ -1,8 +1,8 @@
-"""Resume Kaldi archives: find the complete entries of an earlier attempt, and compare the facts about its run.
+"""Resume Kaldi archives: find the complete entries from an earlier attempt, and compare the facts about the two runs.
 
 The facts are stored next to the output in ``.NAME.run`` while the output is incomplete, and with ``--resume`` also
 afterwards. They are a JSON object with ``version``, ``command``, ``options`` by name, and ``sources``, a list of
-``State``. The value of an option that specifies files is a list of their states.
+``State``. The value of an option that specifies files is a list of the states of these files.
 """
 
 from __future__ import annotations
@@ -140,16 +140,16 @@ class ResumePoint:
 
 
 def resume_point(target: Target, file: PartFile, run: Facts | None, scales: ChosenScales | None) -> ResumePoint:
-    """Return the point from which to continue the output of an earlier attempt.
+    """Return the point from which the output of an earlier attempt can be continued.
 
     Args:
         target: Names of the output.
         file: The open temporary file.
-        run: Facts on which the lattices depend.
+        run: Facts about the run on which the lattices depend; see the module.
         scales: Scales chosen for the lattices.
 
     Raises:
-        OptionError: The existing output belongs to another run or has other scales; it is kept.
+        OptionError: The existing output belongs to a different run or has different scales; it is kept.
         FormatError: The finished output is damaged, or in another format.
         OutputError: The finished output cannot be copied.
     """
@@ -203,7 +203,7 @@ def complete_entries(chosen: Target, file: PartFile) -> ResumePoint:
 
 
 def _take(reader: TableReader, point: ResumePoint) -> bool:
-    """Parse the bytes read so far, and add the entries to `point`; return False if the bytes are damaged."""
+    """Parse the bytes read so far, and add their entries to `point`; return False if the bytes are damaged."""
     items, faults = reader.parse(1 << 62)
     if reader.broken or faults:
         return False
@@ -262,7 +262,7 @@ def _packed(path: str) -> ResumePoint:
 
 
 def refuse_other_facts(place: str, facts: Facts) -> None:
-    """Raise `OptionError` if an output belongs to a run with other facts; the message describes the difference."""
+    """Raise `OptionError` if an output belongs to a run with different facts; the message describes the difference."""
     advice = "omit --resume to start again"
     path = facts_path(place)
     try:
@@ -284,7 +284,7 @@ def refuse_other_facts(place: str, facts: Facts) -> None:
 
 
 def difference(before: Facts, now: Facts) -> str:
-    """Describe the first difference between the facts of two runs, or of two plans for shards."""
+    """Describe the first difference between the facts about two runs or two shard plans."""
     for name, text in (("command", "another command, {}"), ("shards", "{} shards"), ("version", "version {}")):
         if before.get(name) != now.get(name):
             return text.format(before.get(name))
@@ -301,7 +301,7 @@ def difference(before: Facts, now: Facts) -> str:
 
 
 def _changed_file(before: Any, now: Any) -> str | None:
-    """Return the path of the first file whose states in two lists differ, or None if there is none."""
+    """Return the path of the first file that has different states in two lists, or None if there is no such file."""
     if not isinstance(before, list) or not isinstance(now, list):
         return None
     states = {state[0]: state for state in before if isinstance(state, list)}
@@ -310,7 +310,7 @@ def _changed_file(before: Any, now: Any) -> str | None:
 
 
 def parsed(content: bytes) -> dict[str, Any]:
-    """Parse facts; raise ValueError if the content is not a JSON object."""
+    """Parse facts about a run; raise ValueError if the content is not a JSON object."""
     try:
         facts = json.loads(content)
     except RecursionError as error:

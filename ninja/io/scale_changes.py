@@ -11,7 +11,7 @@ from ninja.io.sources import ChosenScales, read_scales, scales_path
 
 
 def refuse_other_scales(place: str, chosen: ChosenScales | None) -> None:
-    """Raise `OptionError` if an output cannot be resumed because its lattices have different scales.
+    """Raise `OptionError` if an output cannot be resumed because different scales were chosen for its lattices.
 
     Args:
         place: Path of a complete or partial output; an output without a scale file is accepted.

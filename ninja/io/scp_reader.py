@@ -1,4 +1,4 @@
-"""Read lattices from files in formats other than Kaldi's that are listed in Kaldi script files."""
+"""Read lattices in non-Kaldi formats from the files that a Kaldi script file lists."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ EntriesOf = Callable[[Stream, Place], Entries | None]
 
 
 class ScpReader:
-    """Reader for files in script files; it keeps the last file, unless it is a Kaldi archive, open for later lines.
+    """Reader for files that script files list; the last file stays open for later lines, unless it is a Kaldi archive.
 
     Args:
-        entries_of: Function that returns the entries of an open file, or None for a Kaldi archive.
+        entries_of: Function that returns the entries in an open file, or None for a Kaldi archive.
     """
 
     def __init__(self, entries_of: EntriesOf) -> None:
@@ -29,12 +29,12 @@ class ScpReader:
         self._last: _File | None = None
 
     def again(self, place: Place, key: str) -> Lattice | NinjaError | None:
-        """Return the lattice with a key if ``place`` is the location of the last file, else None.
+        """Return the lattice with this key if ``place`` is the location of the last file, else None.
 
         If the file contains a single lattice, it is returned for any key.
 
         Raises:
-            NinjaError: The file cannot be read as far as the key.
+            NinjaError: The file cannot be read up to the entry with the key.
         """
         return self._last.get(key) if self._last is not None and self._last.place == place else None
 

@@ -1,4 +1,4 @@
-"""Lists of keys, and their division into parts."""
+"""Read lists of keys, and divide them into parts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ninja.formats.kaldi.tables import read_fields
 
 
 def read_keys(path: str | os.PathLike[str]) -> list[str]:
-    """Read the first field of each line of a list of keys or any Kaldi text table; ``.gz`` files are decompressed.
+    """Read keys, the first field of each line, from a list or any Kaldi text table; ``.gz`` files are decompressed.
 
     Returns:
         The keys without duplicates, in the order of the file.
@@ -33,7 +33,7 @@ def part_of(keys: Sequence[str], num_parts: int, group_of: Mapping[str, str] | N
 
     Args:
         keys: The keys.
-        num_parts: Number of parts, ≥ 1; each part has at least one key.
+        num_parts: Number of parts, ≥ 1; each part contains at least one key.
         group_of: Group (speaker) of each key; all keys of a group are put into the part of its first key.
 
     Returns:

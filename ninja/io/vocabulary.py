@@ -1,4 +1,4 @@
-"""Keys and words of sources."""
+"""Read the keys and the words in sources."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from ninja.lattice.symbols import SymbolTable
 def keys(
     source: Source, *, on_error: Callable[[NinjaError], None] | None = None, allow_pipes: bool = False
 ) -> Iterator[str]:
-    """Yield the keys of one or more sources; for arguments and errors, see ``read``."""
+    """Yield the keys in one or more sources; for arguments and errors, see ``read``."""
     return (key for key, _ in read(source, on_error=on_error, allow_pipes=allow_pipes))
 
 
 def vocabulary(
     source: Source, *, format: str | None = None, encoding: str = "utf-8", allow_pipes: bool = False
 ) -> SymbolTable | None:
-    """Return a symbol table of the words that files contain as text, not as ids, in order of first occurrence.
+    """Return a symbol table for the words that files contain as text, not as ids, in order of first occurrence.
 
     All files are read completely, so use this only if all words must be known before the first lattice is processed.
     Lattices with errors are skipped. For arguments and other errors, see ``read``.

@@ -1,4 +1,4 @@
-"""The symbol table of an output, and its file next to the lattices."""
+"""Check and write the symbol table of an output, which is stored next to the lattices."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _BLANK = re.compile(r"[ \t\n\v\f\r]")  # ASCII white space, which separates the 
 
 
 def write_table(table: SymbolTable, path: str, guard: Guard | None = None) -> None:
-    """Write a symbol table in the format of Kaldi's ``words.txt``, omitting words that contain white space."""
+    """Write a symbol table in the format of Kaldi's ``words.txt``, omitting words that contain whitespace."""
     with opened_as_text(path, guard) as file:
         file.writelines(f"{word} {number}\n" for word, number in table if is_one_field(word))
 
 
 def is_one_field(word: str) -> bool:
-    """Return whether a symbol table file can store a word, which must not be empty or contain white space."""
+    """Return whether a symbol table file can store a word, which must not be empty or contain whitespace."""
     return bool(word) and _BLANK.search(word) is None
 
 
@@ -77,10 +77,10 @@ class OutputWords:
         """Check that a lattice agrees with the symbol table of the output, and that its words can be stored.
 
         Raises:
-            OptionError: The words would be lost, or the output folder has another symbol table. This error also applies
-                to all later lattices.
-            SymbolError: A word of the lattice is empty or contains white space, or an id has a different word in the
-                table of the output.
+            OptionError: The words would be lost, or the output folder contains a different symbol table. This error
+                also applies to all later lattices.
+            SymbolError: A word in the lattice is empty or contains whitespace, or the output's table maps an id to a
+                different word.
         """
         self._check_storable(lattice)
         table = lattice.words
@@ -92,7 +92,7 @@ class OutputWords:
             raise SymbolError(message + "--words (words=), for example words=ninja.vocabulary(source)", key=key)
 
     def fit(self, first: Lattice) -> bool:
-        """Return whether all lattices with the first lattice's symbol table can be written without further checks.
+        """Return whether lattices that share the first lattice's symbol table can be written without further checks.
 
         Raises:
             OptionError: See `check`.
@@ -121,11 +121,11 @@ class OutputWords:
         return path
 
     def _agrees(self, table: SymbolTable | None) -> bool:
-        """Return whether the words of lattices with this table need not be compared."""
+        """Return whether lattices with this table are known to agree with the output, without comparing their words."""
         return table is self._common or not self._is_settled or (table is None and self._has_table)
 
     def _check_storable(self, lattice: Lattice) -> None:
-        """Check that the file of the output's symbol table can store the words of a lattice."""
+        """Check that the output's symbol table file can store the words in a lattice."""
         words = lattice.words
         if not self._needed and self._words_out is None:
             return
@@ -158,7 +158,7 @@ class OutputWords:
             raise OptionError(f"{self._existing.path} {message}")
 
     def _begin(self, words: SymbolTable | None) -> None:
-        """Read the table that already exists at the path of the output's table."""
+        """Read the table that already exists at the path where the output's table will be written."""
         self._is_begun = True
         path = self._path(words)
         if path is None or self._words_out is not None:

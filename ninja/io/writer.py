@@ -1,4 +1,4 @@
-"""Writers for lattices: the base class, the writer for Kaldi archives, and the scale files next to an output."""
+"""Lattice writers: the base class, the writer for Kaldi archives, and the writer for scale files next to an output."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Self = TypeVar("Self", bound="LatticeWriter")
 
 
 class OutputSettings(NamedTuple):
-    """Settings of an output."""
+    """Settings for writing an output."""
 
     target: Target
     format: Format
@@ -56,10 +56,10 @@ class OutputSettings(NamedTuple):
         originals: Sequence[str] = (),
         **others: Any,
     ) -> OutputSettings:
-        """Return the settings of an output whose name and format are resolved.
+        """Return the settings for an output with a resolved name and format.
 
         Args:
-            form: Name and format.
+            form: Name and format of the output.
             words: See ``ninja.write``.
             encoding: See ``ninja.write``.
             scales: See ``ninja.write``; None uses the scales of `chosen`.
@@ -88,7 +88,7 @@ class OutputSettings(NamedTuple):
 
     @property
     def place(self) -> str:
-        """Path, URL or ``-``."""
+        """Path or URL of the output, or ``-``."""
         return self.target.archive
 
     @property
@@ -105,8 +105,8 @@ class LatticeWriter:
     cannot continue.
 
     Attributes:
-        keys_done: Number of lattices of each key that are already in a resumed output.
-        lost: Number of lattices that lost each field.
+        keys_done: Number of lattices with each key that a resumed output already contains.
+        lost: For each lost field, the number of lattices that lost it.
         resumed: Description of the earlier attempt, if the output was resumed.
         num_saved: Number of lattices of a failed output that were saved for the next attempt.
         words_path: Path of the symbol table, if it was written.
@@ -170,7 +170,7 @@ class LatticeWriter:
             self.words_path = self._words.write()
 
     def _give_up(self) -> None:
-        """Remove the output, or save it for the next attempt."""
+        """Remove the unfinished output, or save it for the next attempt."""
         self._scales.abandon(keep=self._is_kept())
         self._abandon()
 
@@ -233,7 +233,7 @@ class LatticeWriter:
         """Return the symbol table of the output, with which `lattice` must agree; None while no lattice has words.
 
         Raises:
-            OptionError: The output has no symbol table, but an existing file would be mistaken for one.
+            OptionError: The output has no symbol table, but an existing file would be mistaken for its table.
         """
         output = self._output
         sources = lattice.words, output.settings.words, output.words_out
@@ -268,7 +268,7 @@ class LatticeWriter:
         """Write encoded batches on a thread from now on, if the format supports it."""
 
     def notes(self) -> list[str]:
-        """Return messages for the user, once the output is complete."""
+        """Return messages to show to the user once the output is complete."""
         notes = []
         if self.words_path is not None and self._output.words_out is None:
             notes.append(f"wrote the symbol table to {self.words_path}")
@@ -287,7 +287,7 @@ class LatticeWriter:
 
     @property
     def repeated(self) -> bool:
-        """Whether a key was written more than once."""
+        """Whether more than one lattice was written with the same key."""
         return self._keys.total() > len(self._keys)
 
     def _keeps_key(self, key: str) -> bool:
@@ -309,16 +309,16 @@ class LatticeWriter:
         raise NotImplementedError
 
     def _finish(self) -> None:
-        """Complete the files and give them their final names."""
+        """Complete the files, and give them their final names."""
         raise NotImplementedError
 
     def _abandon(self) -> None:
-        """Remove the files, even after ``_finish`` failed."""
+        """Remove the files, even if ``_finish`` has failed."""
         raise NotImplementedError
 
 
 class KaldiWriter(LatticeWriter):
-    """Writer for a Kaldi archive, binary or text.
+    """Writer for a binary or text Kaldi archive.
 
     Raises:
         OptionError: The output is a folder.
@@ -386,7 +386,7 @@ class KaldiWriter(LatticeWriter):
             self._remove_facts()
 
     def _write_facts(self) -> None:
-        """Write the facts about the run next to the archive, until it is complete."""
+        """Write the facts about the run next to the archive, in a file that is removed when the archive is complete."""
         file, facts = self._archive.file, self._output.run
         if isinstance(file, PartFile) and not file.is_direct and facts is not None:
             write_facts(self.name, facts, self._output.guard)
@@ -397,10 +397,10 @@ class KaldiWriter(LatticeWriter):
 
 
 class ScalesOutput:
-    """The scale files of an output, which have temporary names until the output is complete.
+    """Writer for the scale files of an output, which have temporary names until the output is complete.
 
     Args:
-        places: Files of the output, or its folder.
+        places: Paths of the output files, or of the output folder.
         chosen: The scales; None removes existing scale files of the output.
         guard: Protects the inputs from being replaced.
     """
@@ -413,7 +413,7 @@ class ScalesOutput:
         self.path: str | None = None  # path of the first scale file, once it is written
 
     def begin(self) -> None:
-        """Write the scale files under temporary names, replacing those of an earlier attempt."""
+        """Write the scale files under temporary names, replacing the temporary files from an earlier attempt."""
         for path in map(scales_path, self._places):
             if self._chosen is None:
                 _remove(part_of(path))
@@ -444,13 +444,13 @@ def _remove(path: str) -> None:
 
 
 def check_field(key: str) -> None:
-    """Raise `LatticeError` if a key is empty or contains white space."""
+    """Raise `LatticeError` if a key is empty or contains whitespace."""
     if not key or key.split() != [key]:
         raise LatticeError(f"the key {key!r} is empty or contains white space; use another key", key=key)
 
 
 def check_key(key: str, write: Write, encoding: str) -> None:
-    """Raise `LatticeError` if a format cannot store a key in an output with this text encoding."""
+    """Raise `LatticeError` if a format cannot store a key in this text encoding."""
     if write.key_is_field:
         check_field(key)
     if 4 * len(key) > LONGEST_KEY and len(os.fsencode(key)) > LONGEST_KEY:

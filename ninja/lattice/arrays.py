@@ -12,7 +12,7 @@ from ninja.lattice.lattice import Array, frozen
 
 
 def offsets(length: npt.ArrayLike) -> npt.NDArray[np.int64]:
-    """Return the offsets of runs of the given lengths, int64 [num_runs + 1], read-only."""
+    """Return the offsets of runs with these lengths, int64 [num_runs + 1], read-only."""
     length = np.asarray(length)
     begin = np.zeros(length.size + 1, np.int64)
     np.cumsum(length, out=begin[1:], dtype=np.int64)
@@ -41,7 +41,7 @@ def ranges(begin: Array, length: Array) -> npt.NDArray[np.int64]:
 
 
 def gather(pool: Array, begin: Array, length: Array) -> tuple[npt.NDArray[np.int64], Array]:
-    """Copy runs of a pool into a new pool; return its offsets, int64 [num_runs + 1], and the pool itself."""
+    """Copy runs of a pool into a new pool; return ``(offsets, pool)``, with the offsets as int64 [num_runs + 1]."""
     return offsets(length), frozen(pool[ranges(begin, length)])
 
 
@@ -49,11 +49,11 @@ def gather_labels(pool: Array, begin: Array, indices: Array, with_labels: Array 
     """Copy the labels of some arcs or states into a new pool, in the order of `indices`.
 
     Args:
-        begin: Offsets of the labels of all arcs or states.
+        begin: Offsets of each arc's or state's labels in the pool.
         indices: Indices of arcs or states.
-        with_labels: Mask over `indices`; labels are omitted where it is False.
+        with_labels: Mask over `indices`; labels are omitted where the mask is False.
 
     Returns:
-        The offsets, int64 [len(indices) + 1], and the pool.
+        ``(offsets, pool)``, with the offsets as int64 [len(indices) + 1].
     """
     return gather(pool, begin[indices], np.where(with_labels, begin[indices + 1] - begin[indices], 0))

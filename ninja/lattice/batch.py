@@ -1,4 +1,4 @@
-"""``Batch``, the lattices that an operation processes in one call, and threads that read and process batches."""
+"""``Batch``, a sequence of lattices that are processed in one call, and threads that read and process batches."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ Result = TypeVar("Result")
 
 
 class Batch:
-    """A sequence of lattices, with the errors of lattices that could not be read or processed.
+    """A sequence of lattices, with errors for the lattices that could not be read or processed.
 
     ``ninja.read(source, batches=True)`` yields batches. Iterating creates `Lattice` objects without copying arrays.
 
     Attributes:
-        faults: For each failed lattice, the number of lattices of the batch that precede it, and its error.
-        size: Number of bytes of the lattices in their file.
-        position: Byte offset of the end of the last lattice in the file; 0 if unknown.
+        faults: ``(number of preceding lattices in the batch, error)`` for each failed lattice.
+        size: Size of the lattices in their file, in bytes.
+        position: Byte offset in the file at which the last lattice ends; 0 if unknown.
         words: Symbol table for lattices without a symbol table.
     """
 
@@ -69,14 +69,14 @@ class Batch:
 
     @classmethod
     def of(cls, lattices: Iterable[Lattice]) -> Batch:
-        """Create a batch of lattices."""
+        """Create a batch from lattices."""
         return cls(None, origins=tuple(lattices))
 
     @classmethod
     def of_entries(
         cls, entries: Iterable[tuple[str, Lattice | NinjaError]], *, size: int = 0, position: int = 0
     ) -> Batch:
-        """Create a batch of ``(key, lattice or error)`` pairs; errors become faults."""
+        """Create a batch from ``(key, lattice or error)`` pairs; errors become faults."""
         lattices: list[Lattice] = []
         faults: list[Fault] = []
         for key, lattice in entries:
@@ -88,7 +88,7 @@ class Batch:
 
     @property
     def items(self) -> object:
-        """The lattices as arguments of the C++ kernels.
+        """The lattices in the form that the C++ kernels accept as an argument.
 
         Raises:
             LatticeError: The arrays of a lattice are inconsistent.
@@ -166,17 +166,17 @@ class Batch:
             yield error.key or "", error
 
     def map(self, function: Callable[[Lattice], Lattice]) -> Batch:
-        """Apply a function to each lattice and keep the faults."""
+        """Return a batch in which a function is applied to each lattice; faults are kept."""
         return Batch(
             None, origins=tuple(map(function, self)), faults=self.faults, size=self.size, position=self.position
         )
 
     def first(self, number: int) -> Batch:
-        """Return a batch of the first `number` lattices, without faults."""
+        """Return a batch that contains only the first `number` lattices, without faults."""
         return Batch.of([self[index] for index in range(number)])
 
     def without(self, indices: Collection[int]) -> Batch:
-        """Return a batch without faults and without the lattices at these indices."""
+        """Return a batch without the lattices at these indices, and without faults."""
         return Batch.of([lattice for index, lattice in enumerate(self) if index not in indices])
 
     def without_faults(self) -> Batch:
@@ -188,7 +188,7 @@ class Batch:
         return batch
 
     def made(self, result: KernelResult, *, several: bool = False) -> Batch:
-        """Create a batch from the result of a kernel for these lattices; lattices that failed become faults.
+        """Create a batch from the result that a kernel computed for these lattices; lattices that failed become faults.
 
         Args:
             result: The result of the kernel.
@@ -214,7 +214,7 @@ class Batch:
         return batch
 
     def like(self, items: object) -> Batch:
-        """Create a batch with the same keys and faults from a kernel's arrays for these lattices."""
+        """Create a batch with the same keys and faults from the arrays that a kernel computed for these lattices."""
         batch = self._with(items, self.faults)
         batch._keys = self._keys
         return batch
@@ -237,7 +237,7 @@ def pairs(lattices: Iterable[Keyed]) -> Iterator[Keyed]:
     """Check and yield ``(key, lattice)`` pairs.
 
     Raises:
-        OptionError: The argument is not an iterable (raised immediately), or an item is not a key and a lattice.
+        OptionError: The argument is not an iterable (raised immediately), or an item is not a ``(key, lattice)`` pair.
     """
     if isinstance(lattices, Lattice):
         advice = "pass [(lattice.key, lattice)]"
@@ -252,7 +252,7 @@ def bare(lattices: Iterable[Lattice]) -> Iterator[Lattice]:
     """Check and yield lattices.
 
     Raises:
-        OptionError: An item is a pair of a key and a lattice.
+        OptionError: An item is a ``(key, lattice)`` pair.
     """
     for lattice in lattices:
         refuse_pair(lattice)
@@ -262,7 +262,7 @@ def bare(lattices: Iterable[Lattice]) -> Iterator[Lattice]:
 def collect_batches(
     lattices: Iterable[Keyed], max_arcs: int = MAX_ARCS, max_lattices: int = MAX_LATTICES
 ) -> Iterator[Batch]:
-    """Collect lattices into batches of at most `max_lattices` lattices and `max_arcs` arcs in total.
+    """Group lattices into batches of at most `max_lattices` lattices and at most `max_arcs` arcs.
 
     A lattice with more than `max_arcs` arcs forms a separate batch.
     """
@@ -286,7 +286,7 @@ def collect_batches(
 
 
 def refuse_pair(lattice: object) -> None:
-    """Raise OptionError for a pair of a key and a lattice."""
+    """Raise OptionError for a ``(key, lattice)`` pair."""
     if isinstance(lattice, tuple):
         raise OptionError(
             "expected a lattice, but got a (key, lattice) pair; pass only the lattice, which contains its key"
@@ -303,7 +303,7 @@ def _check_pairs(lattices: Iterable[Keyed]) -> Iterator[Keyed]:
 
 
 def _type_name(value: object) -> str:
-    """Return the name of a value's type with an indefinite article."""
+    """Return the name of a value's type, preceded by an indefinite article."""
     name = type(value).__name__
     return f"{'an' if name[:1] in 'AEIOUaeiou' else 'a'} {name}"
 
@@ -319,7 +319,7 @@ def num_cores() -> int:
 
 
 def _quota() -> float | None:
-    """Return the CPU quota of the cgroup in cores, or None if there is no limit."""
+    """Return the CPU quota of this process's cgroup in cores, or None if there is no limit."""
     for path in _QUOTAS:
         try:
             with open(path) as file:
@@ -335,7 +335,7 @@ def _quota() -> float | None:
 
 
 def in_order(work: Callable[[Task], Result], tasks: Iterable[Task], jobs: int) -> Iterator[Result]:
-    """Compute the results of tasks on several threads, and yield them in the order of the tasks.
+    """Run tasks on several threads, and yield their results in the order of the tasks.
 
     Tasks are drawn from the iterable on the caller's thread, at most `AHEAD` per thread in advance. When the generator
     is closed, threads end after their current task.
@@ -438,7 +438,7 @@ def _cost(batch: Batch) -> int:
 
 
 class RowThreads:
-    """Up to `count` threads, by default one for each core, that compute separate rows of a batch.
+    """A pool of up to `count` threads, one per core by default, that compute separate rows of a batch.
 
     The calling thread is one of these threads.
     """
@@ -480,7 +480,7 @@ class RowThreads:
         self._run_on(min(self.count, num_pieces), work)
 
     def _run_on(self, count: int, work: Callable[[], None]) -> None:
-        """Call a function in `count` threads at once, and raise its first error."""
+        """Call a function in `count` threads concurrently, and raise its first error."""
         helpers = [self._started().submit(work) for _ in range(count - 1)]
         try:
             work()

@@ -1,4 +1,4 @@
-"""Lexical forms of written English: the rules of Whisper's evaluation, with numbers spelled out."""
+"""Lexical forms for written English: the normalization rules of Whisper's evaluation, with numbers spelled out."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def english_forms(words: Sequence[str]) -> list[Form]:
 
 @cache
 def _rules() -> Callable[[str], str]:
-    """Return Whisper's normalizer without its conversion of spelled numbers to digits."""
+    """Return Whisper's normalizer without the rule that converts spelled-out numbers to digits."""
     with needed_for("the normalizer english"):
         from whisper_normalizer.english import EnglishTextNormalizer
 
@@ -56,7 +56,7 @@ def _with_numbers(words: list[str]) -> Form:
 
 
 def _spelled(word: str) -> list[str]:
-    """Spell out the numbers of a word that contains digits; letters around them are kept."""
+    """Spell out the numbers in a word that contains digits; letters around the numbers are kept."""
     match = _NUMBER.fullmatch(word)
     if match is None:  # letters before digits
         head = re.match(r"[^0-9]+", word)

@@ -1,4 +1,4 @@
-"""Number the lexical forms of written words, so that lattices can be compared without creating lexical lattices."""
+"""Assign numbers to the lexical forms of written words, so that lattices can be compared by their lexical words."""
 
 from __future__ import annotations
 
@@ -27,34 +27,35 @@ class FormFunction(Protocol):
         """Return the lexical form of a word."""
 
     def changes(self, words: Iterable[str]) -> list[tuple[int, str, Form]]:
-        """Return the index, the word and the form of each word that differs from its form."""
+        """Return ``(index, word, lexical form)`` for each word that differs from its lexical form."""
 
     def irregular(self, table: SymbolTable) -> list[str] | None:
-        """Return the words of a symbol table that may differ from their forms, or None if a search would be slow."""
+        """Return the words in a symbol table that can differ from their lexical forms; None if the search is slow."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NumberedLattices:
-    """Lattices whose word ids are replaced by the numbers of lexical words."""
+    """Lattices in which word ids are replaced with the numbers of lexical words."""
 
     lattices: Lattice | Batch
     changed: npt.NDArray[np.int64]  # indices of the lattices whose words were replaced
     items: object | None  # all lattices as arguments of kernels, if some are changed; they borrow the arrays
 
     def forms(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-        """Return the written form of each arc of the changed lattices, and the parts.
+        """Return ``(forms, parts)``, with the written form of each arc in the changed lattices.
 
-        A form is a word id, or -1 - n for the n-th part. A part is a word id and the index of one of its lexical words.
+        A form is a word id, or -1 - n for the n-th part. A part is a word id and the index of a lexical word in the
+        form of this word.
         """
         form, word, piece = _core.arc_forms(self.lattices, Lattice, self.items, self.changed)
         return form, np.stack((word, piece), axis=1).astype(np.int64)
 
 
 class FormNumbers:
-    """Numbers of the lexical words of a symbol table; equal lexical words have equal numbers.
+    """Numbers of the lexical words in a symbol table; equal lexical words have equal numbers.
 
     The number of a lexical word is its id if the table contains it. Each word is normalised when it first occurs,
-    unless its spelling shows that it equals its form.
+    unless its spelling shows that it equals its lexical form.
     """
 
     def __init__(self, words: SymbolTable, normalizer: FormFunction) -> None:
@@ -72,11 +73,11 @@ class FormNumbers:
     def lattices(
         self, lattices: Lattice | Batch, *, all_changed: bool = False, labels: bool = True
     ) -> NumberedLattices:
-        """Replace words with the numbers of lexical words, unless all forms in a lattice are distinct single words.
+        """Replace words with lexical word numbers, except in lattices in which all forms are distinct single words.
 
         Args:
-            all_changed: Replace words in all lattices with a word that differs from its form, so that they can be
-                compared with other words.
+            all_changed: Also replace words in all lattices that contain a word that differs from its form, so that they
+                can be compared with other words.
             labels: Whether lattices keep their labels if arcs are added for words with several lexical words.
 
         Raises:
@@ -91,12 +92,12 @@ class FormNumbers:
         return NumberedLattices(lattices, changed, items)
 
     def of(self, words: Iterable[str]) -> list[int]:
-        """Return the numbers of lexical words, for example of a reference."""
+        """Return the numbers of lexical words, for example in a reference."""
         with self._lock:
             return self._numbers_of(list(words))
 
     def of_written(self, ids: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-        """Return the numbers of the lexical words of a sequence of written words, given as ids."""
+        """Return the numbers of the lexical words for a sequence of written word ids."""
         names = self._words.words_of(ids[ids != EPSILON].tolist())
         return np.array(self.of(part for name in names for part in self._normalizer(name)), np.int32)
 
@@ -108,7 +109,7 @@ class FormNumbers:
         ]
 
     def _learn_regular(self) -> None:
-        """Number the words whose spelling shows that they equal their forms; only other words are normalised later."""
+        """Number the words whose spelling shows that they equal their lexical forms; others are normalised later."""
         with self._lock:
             irregular = None if self._words.grows else self._normalizer.irregular(self._words)
             if not self._is_started and irregular is not None:
@@ -121,7 +122,7 @@ class FormNumbers:
             self._is_started = True
 
     def _learn(self, ids: npt.NDArray[np.int32]) -> None:
-        """Number the forms of words, given as ids.
+        """Number the lexical forms of the words with these ids.
 
         Raises:
             SymbolError: An id is not in the symbol table.
@@ -141,7 +142,7 @@ class FormNumbers:
             self._code[ids] = code
 
     def _code_of(self, form: Form, numbers: list[int]) -> int:
-        """Return the code of a form, given the numbers of its words."""
+        """Return the code of a lexical form from the numbers of its words."""
         if len(form) < 2:
             return numbers[0] if form else NO_WORD
         code = self._several.get(form)
@@ -156,7 +157,7 @@ class FormNumbers:
         return [self._number_of(name, number) for name, number in zip(lexical, self._words.ids(lexical), strict=True)]
 
     def _number_of(self, form: str, number: int) -> int:
-        """Return the number of a lexical word, whose id in the table is `number` or -1."""
+        """Return the number of a lexical word; `number` is its id in the table, or -1 if it is not in the table."""
         other = self._other.get(form)
         if other is None and number >= 0:
             return number
@@ -166,7 +167,7 @@ class FormNumbers:
         return other
 
     def _extend(self, size: int) -> None:
-        """Extend the arrays to all ids below a size."""
+        """Extend the arrays to cover all ids below `size`."""
         with self._lock:
             if size > len(self._code):
                 spare = np.full(size - len(self._code), UNKNOWN, np.int32)

@@ -1,4 +1,4 @@
-"""``Fst``: a weighted transducer as flat arrays, such as a grammar, a lexicon or a lattice with one cost."""
+"""``Fst``: a weighted transducer stored in flat arrays, such as a grammar, a lexicon or a lattice with one cost."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fst:
-    """A weighted transducer, possibly cyclic. Arcs are stored state by state, as in a lattice."""
+    """A weighted transducer, which can be cyclic. Arcs are stored state by state, as in a lattice."""
 
     arc_begin: npt.NDArray[np.int64]  # [num_states + 1]; arcs of state s are arc_begin[s] : arc_begin[s + 1]
     dst: npt.NDArray[np.int32]  # [num_arcs]

@@ -1,4 +1,4 @@
-"""``Lattice``, the central type of this package, with ``ListLattice`` for n-best lists and ``Scales`` for costs.
+"""``Lattice``, the central type of this package; ``ListLattice`` for n-best lists; and ``Scales`` for costs.
 
 This module contains no algorithms; functions in other modules accept a lattice and return a new lattice.
 """
@@ -82,7 +82,7 @@ class Lattice:
         frame_shift: float | None = None,
         words: SymbolTable | None = None,
     ) -> Lattice:
-        """Create a lattice from arrays and check every invariant.
+        """Create a lattice from arrays, and check every invariant.
 
         The arguments are the fields of the class. Alignments default to empty, and ``final_acoustic`` defaults to 0 for
         final states.
@@ -176,16 +176,16 @@ class Lattice:
         return copy
 
     def with_costs(self, graph: npt.NDArray[np.float32], acoustic: npt.NDArray[np.float32] | None = None) -> Lattice:
-        """Return a copy with other arc costs, float32 [num_arcs] each; the acoustic costs are optional."""
+        """Return a copy with the arc costs replaced, float32 [num_arcs] each; the acoustic costs are optional."""
         changed = self.replace(graph=frozen_copy(graph, np.float32))
         return changed if acoustic is None else changed.replace(acoustic=frozen_copy(acoustic, np.float32))
 
     def with_key(self, key: str) -> Lattice:
-        """Return a copy with another key."""
+        """Return a copy with the key replaced."""
         return self.replace(key=key)
 
     def with_words(self, words: SymbolTable | None) -> Lattice:
-        """Return a copy with another symbol table."""
+        """Return a copy with the symbol table replaced."""
         return self.replace(words=words)
 
     def identical(self, other: Lattice) -> bool:
@@ -197,7 +197,7 @@ class Lattice:
         )
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle the fields; unpickled arrays are read-only again."""
+        """Pickle the fields; the arrays are read-only again after unpickling."""
         return _restore, tuple(getattr(self, slot.name) for slot in fields(self))
 
     def __repr__(self) -> str:
@@ -211,7 +211,7 @@ _STORES = tuple((slot.__name__, slot.__set__) for slot in SLOTS)
 
 
 def check(lattice: Lattice) -> None:
-    """Check every invariant of a lattice. The results of readers and kernels satisfy the invariants by construction.
+    """Check every invariant of a lattice. Lattices from readers and kernels satisfy the invariants by construction.
 
     Raises:
         LatticeError: An invariant is broken; the message names the first offending arc or state and its value.
@@ -305,7 +305,7 @@ def has_graph_costs(lattice: Lattice) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Scales:
-    """Weights of a path's total cost, ``acoustic * acoustic cost + lm * graph cost + word_penalty * words``.
+    """Weights of the terms in a path cost: ``acoustic * acoustic cost + lm * graph cost + word_penalty * words``.
 
     Raises:
         OptionError: A weight, or the sum of all weights, is not finite.
@@ -335,7 +335,7 @@ class Scales:
 
 
 def check_finite(name: str, value: float) -> None:
-    """Raise OptionError unless a number is finite."""
+    """Raise OptionError if a number is not finite."""
     if not math.isfinite(value):
         raise OptionError(f"{name} is {value}, but must be finite")
 
@@ -367,7 +367,7 @@ class Origin(NamedTuple):
 
 
 class ListRecord(NamedTuple):
-    """Additional fields of an utterance and its hypotheses, which a writer of the same format writes again.
+    """Additional fields of an utterance and its hypotheses, which a writer of the same format writes back.
 
     Hypotheses are identified by their words.
     """
@@ -411,14 +411,14 @@ class ListLattice(Lattice):
 
 
 def as_list_of(source: Lattice, lattice: Lattice) -> Lattice:
-    """Convert `lattice` to a ``ListLattice`` with the record of `source` if `source` is a ``ListLattice``."""
+    """If `source` is a ``ListLattice``, convert `lattice` to a ``ListLattice`` with the same record."""
     if isinstance(source, ListLattice) and not isinstance(lattice, ListLattice):
         return ListLattice.of(lattice, source.num_hypotheses, source.record)
     return lattice
 
 
 def frozen(array: Array, dtype: npt.DTypeLike | None = None) -> Array:
-    """Return a contiguous, read-only array of a dtype; the caller must not keep writable references to the values."""
+    """Return a contiguous, read-only array with a dtype; the caller must not keep writable references to the values."""
     array = np.ascontiguousarray(array, dtype)
     array.flags.writeable = False
     return array

@@ -59,13 +59,13 @@ def sentence(
     acoustic_cost: float = 0.0,
     line: int | None = None,
 ) -> Hypothesis:
-    """Create a hypothesis from the costs of the whole sentence, which are assigned to the sentence end."""
+    """Create a hypothesis from the costs of the whole sentence, which are assigned to the end of the sentence."""
     none = (0.0,) * len(words)
     return Hypothesis(tuple(words), (*none, graph_cost), (*none, acoustic_cost), line=line)  # type: ignore[arg-type]
 
 
 def with_silence(nbest: NBest) -> NBest:
-    """Add an empty hypothesis of cost 0 to a list without hypotheses, for which the recogniser output no words."""
+    """Add an empty hypothesis with cost 0 if a list has no hypotheses because the recogniser output no words."""
     return nbest if nbest.hypotheses else replace(nbest, hypotheses=(sentence(()),))
 
 

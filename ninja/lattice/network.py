@@ -1,4 +1,4 @@
-"""``ConfusionNetwork``: bins of words with posteriors and times in seconds."""
+"""``ConfusionNetwork``: bins of alternative words with posteriors and times in seconds."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ class SymbolTable:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> SymbolTable:
-        """Read a ``words.txt``: a word and its id per line, separated by white space; gzip files are decompressed.
+        """Read a ``words.txt``: a word and its id per line, separated by whitespace; gzip files are decompressed.
 
         Raises:
             FormatError: A line is not a word and an integer, the file is not UTF-8, or its gzip stream is damaged.
@@ -150,7 +150,7 @@ class SymbolTable:
             self.merge(others())
 
     def since(self, count: int) -> tuple[list[str], list[int]]:
-        """Return the words and the ids of the entries after the first `count` entries."""
+        """Return ``(words, ids)`` for all entries after the first `count`."""
         with _interning:
             return list(islice(self._id, count, None)), list(islice(self._id.values(), count, None))
 
@@ -175,7 +175,7 @@ class SymbolTable:
         return number
 
     def word(self, number: int) -> str:
-        """Return the word of an id.
+        """Return the word with an id.
 
         Raises:
             SymbolError: The id is not in the table.
@@ -187,7 +187,7 @@ class SymbolTable:
             raise SymbolError(message, self.path) from None
 
     def words_of(self, numbers: Iterable[int]) -> list[str]:
-        """Return the words of ids.
+        """Return the words with these ids.
 
         Raises:
             SymbolError: An id is not in the table.
@@ -211,7 +211,7 @@ class SymbolTable:
         return largest + 1
 
     def spell(self, numbers: Iterable[int]) -> list[str]:
-        """Return the words of ids, without epsilons.
+        """Return the words with these ids, omitting epsilons.
 
         Raises:
             SymbolError: An id is not in the table.
@@ -220,7 +220,7 @@ class SymbolTable:
 
     @property
     def names(self) -> Collection[str]:
-        """The words in the order of the table."""
+        """Words in the order of the table."""
         return list(self._id) if self.grows else self._id.keys()
 
     def irregular(self) -> list[str]:

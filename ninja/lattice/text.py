@@ -1,6 +1,6 @@
 """Written and lexical forms of words: `Normalizer` and `LexicalTable`.
 
-A word of a lattice is written text, such as ``Clendenin,``. Its lexical form is the sequence of spoken words in lower
+A word in a lattice is written text, such as ``Clendenin,``. Its lexical form is the sequence of spoken words in lower
 case: ``clendenin``; no words for ``,``; ``twenty three`` for ``twenty-three``.
 """
 
@@ -60,7 +60,7 @@ class Normalizer:
     """A function from a written word to its lexical form; equal words always have equal forms.
 
     Args:
-        name: Name for messages.
+        name: Name of the normalizer in messages.
         forms: Function that returns the lexical form of each word; it must leave the words of a form unchanged.
     """
 
@@ -92,7 +92,7 @@ class Normalizer:
         return [known[word] for word in words]
 
     def changes(self, words: Iterable[str]) -> list[tuple[int, str, Form]]:
-        """Return the index, the word and the form of each word that differs from its form."""
+        """Return ``(index, word, lexical form)`` for each word that differs from its lexical form."""
         irregular = irregular_words(words) if self.name == "basic" else list(enumerate(words))
         if not irregular:
             return []
@@ -100,17 +100,17 @@ class Normalizer:
         return [(index, word, form) for (index, word), form in zip(irregular, forms, strict=True) if form != (word,)]
 
     def irregular(self, table: SymbolTable) -> list[str] | None:
-        """Return the words of a symbol table that may differ from their forms, or None if a search would be slow."""
+        """Return the words in a symbol table that can differ from their lexical forms; None if the search is slow."""
         return table.irregular() if self.name == "basic" else None
 
     def changed(self, table: SymbolTable) -> list[tuple[str, Form]]:
-        """Return the words of a symbol table that differ from their forms, and these forms."""
+        """Return ``(word, lexical form)`` for each word in a symbol table that differs from its lexical form."""
         irregular = self.irregular(table)
         names = list(table.names) if irregular is None else irregular
         return [(word, form) for word, form in zip(names, self.forms(names), strict=True) if form != (word,)]
 
     def parts_among(self, words: Collection[str], table: SymbolTable) -> set[str]:
-        """Return which of `words` occur in the lexical form of a different word of a symbol table."""
+        """Return the members of `words` that occur in the lexical form of a different word in a symbol table."""
         names: Collection[str] = table.names
         if (irregular := self.irregular(table)) is not None:  # forms of printable ASCII words consist of their parts
             pieces = set(_PIECE.findall("\n".join(irregular).lower()))
@@ -123,11 +123,11 @@ class Normalizer:
         return {part for _, _, form in self.changes(names) for part in form}.intersection(words)
 
     def words(self, text: Iterable[str]) -> list[str]:
-        """Return the lexical words of a sequence of written words."""
+        """Return the lexical words for a sequence of written words."""
         return self.concatenated(list(text))[0]
 
     def concatenated(self, words: list[str]) -> tuple[list[str], list[int]]:
-        """Return the concatenated lexical forms of words, and the number of lexical words of each word."""
+        """Return ``(concatenated lexical forms, number of lexical words of each word)``."""
         lexical: list[str] = []
         sizes = [1] * len(words)
         begin = 0
@@ -140,7 +140,7 @@ class Normalizer:
         return lexical, sizes
 
     def text(self, text: str) -> str:
-        """Return the lexical words of a text, joined by single spaces."""
+        """Return the lexical words for a text, joined by single spaces."""
         if self.name == "basic" and _PLAIN_TEXT.fullmatch(text):
             return text
         return " ".join(self.words(text.split()))
@@ -153,13 +153,13 @@ class Normalizer:
 
 
 def make_normalizer(name: str | os.PathLike[str] | Normalizer) -> Normalizer:
-    """Return the normalizer that a name selects; a normalizer is returned unchanged.
+    """Return the normalizer with a name; if `name` is already a normalizer, return it unchanged.
 
     Args:
         name: ``none`` compares words unchanged. ``basic`` applies Unicode NFKC and case folding, strips punctuation and
             symbols from both ends, and splits words at hyphens. ``english`` applies the rules of Whisper's evaluation
             for English and spells out numbers. Any other name is the path of a table: each line contains a written word
-            and its lexical words (possibly none), separated by white space; other words are unchanged.
+            and its lexical words (possibly none), separated by whitespace; other words are unchanged.
 
     Raises:
         OptionError: The name is neither a normalizer nor an existing file.
@@ -233,7 +233,7 @@ def _basic_form(word: str) -> Form:
 
 
 def _is_changed(letters: str) -> bool:
-    """Return whether case-folded letters include compatibility characters or a modifier apostrophe."""
+    """Return whether case-folded letters include compatibility characters or a modifier-letter apostrophe."""
     return not unicodedata.is_normalized("NFKC", letters) or "\u02bc" in letters
 
 
@@ -281,7 +281,7 @@ def looks_written(words: Collection[str]) -> bool:
 
 
 def unknown_forms(words: Iterable[str], table: SymbolTable, normalizer: Normalizer) -> list[str]:
-    """Return the words with a lexical word that occurs in none of the lexical forms of a symbol table."""
+    """Return the words that have a lexical word that does not occur in any lexical form in a symbol table."""
     form_of = dict(normalizer.changed(table))
     parts = {part for form in form_of.values() for part in form}
     return [
@@ -292,7 +292,7 @@ def unknown_forms(words: Iterable[str], table: SymbolTable, normalizer: Normaliz
 
 
 class LexicalTable:
-    """The lexical forms of the words of a symbol table; a word is normalised when it is first used.
+    """Lexical forms of the words in a symbol table; a word is normalised when it is first used.
 
     Args:
         words: Symbol table of the written words; it may grow.
@@ -315,7 +315,7 @@ class LexicalTable:
         self._forms: dict[int, npt.NDArray[np.int32]] = {}  # word id -> lexical ids, for words with several
 
     def learn(self, ids: npt.NDArray[np.integer]) -> None:
-        """Compute the lexical forms of word ids.
+        """Compute the lexical forms of the words with these ids.
 
         Raises:
             SymbolError: An id is not in the symbol table.
@@ -340,14 +340,14 @@ class LexicalTable:
             self._length[new] = sizes  # last, because other threads read it without the lock
 
     def form(self, number: int) -> list[int]:
-        """Return the lexical ids of a written word id."""
+        """Return the ids of the lexical words for a written word id."""
         if number >= len(self._length) or self._length[number] < 0:
             self.learn(np.array([number], np.int64))
         length = int(self._length[number])
         return self._forms[number].tolist() if length > 1 else [int(self._first[number])][:length]
 
     def ids(self, words: Iterable[str]) -> list[int]:
-        """Return the concatenated lexical ids of written words, such as a reference; new lexical words are added."""
+        """Return the concatenated lexical ids for written words, such as a reference; new lexical words are added."""
         return self.lexical.intern(self.normalizer.words(words))
 
     def written_ids(self, words: Iterable[str]) -> list[int]:
@@ -373,7 +373,7 @@ class LexicalTable:
         return SymbolTable((added.get(number) or self.words.word(number), number) for number in numbers)
 
     def numbers_of(self, lexical: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-        """Return the number of the form of each lexical id (see `FormNumbers`); negative ids are returned unchanged."""
+        """Map each lexical id to the number of its form (see `FormNumbers`); negative ids are returned unchanged."""
         with self._lock:
             size = len(self.lexical)
             if size > len(self._number):
@@ -383,7 +383,7 @@ class LexicalTable:
         return np.where(lexical < 0, lexical, number[lexical])
 
     def missing(self, lexical: Sequence[int]) -> list[int]:
-        """Return the lexical words that do not occur in the form of any word of the symbol table."""
+        """Return the lexical words that do not occur in the lexical form of any word in the symbol table."""
         ids = self.words.ids(self.lexical.words_of(lexical))
         others = [one for one, number in zip(lexical, ids, strict=True) if number < 0]
         if not others:
@@ -398,17 +398,17 @@ class LexicalTable:
             return [one for one in others if not self._is_part[one]]
 
     def lexical_ids(self, numbers: Iterable[int]) -> list[int]:
-        """Return the concatenated lexical ids of written word ids."""
+        """Return the concatenated lexical ids for written word ids."""
         return [lexical for number in numbers for lexical in self.form(number)]
 
     def columns(self, lattice: Lattice) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-        """Return the number of lexical words of each arc and its first lexical word (or 0), both int32 [num_arcs]."""
+        """Return ``(number of lexical words, first lexical word or 0)`` of each arc, both int32 [num_arcs]."""
         self.learn(lattice.word)
         return self._length[lattice.word], self._first[lattice.word]
 
 
 class LexicalForms:
-    """The normalizer of a run, with a lexical table per symbol table.
+    """The normalizer of a run, and a lexical table for each symbol table.
 
     Args:
         name: See `make_normalizer`; or ``auto``, which applies ``none`` until a symbol table looks like written
@@ -431,7 +431,7 @@ class LexicalForms:
 
     @property
     def are_identical(self) -> bool:
-        """Whether the normalizer ``none`` was requested, which leaves words unchanged."""
+        """Whether the requested normalizer is ``none``, which leaves words unchanged."""
         return self._normalizer is not None and self._normalizer.is_identity
 
     @property
@@ -440,7 +440,7 @@ class LexicalForms:
         return self._normalizer is not None
 
     def normalizer(self, words: SymbolTable | None) -> Normalizer:
-        """Return the normalizer for lattices with a symbol table."""
+        """Return the normalizer for lattices that use a symbol table."""
         unwritten, size = self._unwritten
         if self._normalizer is None and words is not None and not (words is unwritten and len(words) == size):
             self._unwritten = words, len(words)
@@ -462,7 +462,7 @@ class LexicalForms:
         """Return the lexical table for a lattice; None if every word equals its form.
 
         Raises:
-            VocabularyError: The lattice has no symbol table, but a normalizer other than ``none`` was requested.
+            VocabularyError: A normalizer other than ``none`` was requested, and the lattice has no symbol table.
         """
         table = self.table_of(lattice.words)
         if table is None and lattice.words is None and not self.normalizer(None).is_identity:

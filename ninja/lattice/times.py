@@ -1,4 +1,4 @@
-"""Times: the frame of each state, the length of a lattice and the number of arcs that cross each frame."""
+"""Compute the frame of each state, the length of a lattice, and the number of arcs that cross each frame."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FRAMES_PER_ARC = 1 << 10  # ... plus this for each arc and each label
 def state_times(lattice: Lattice) -> npt.NDArray[np.int32]:
     """Return the frame of each state.
 
-    This is the field ``time`` of the lattice if it is set, else the number of labels on any path to the state.
+    The frame is the lattice's ``time`` field if it is set, else the number of labels on any path to the state.
 
     Returns:
         Frames, int32 [num_states]; -1 for unreachable states.
@@ -89,7 +89,7 @@ def depth_per_frame(lattice: Lattice) -> npt.NDArray[np.int32]:
 
 
 def crossings(lattice: Lattice) -> tuple[int, int]:
-    """Return the sum over ``depth_per_frame``, and the number of frames, which is not limited."""
+    """Return ``(sum of depth_per_frame, number of frames)``; the number of frames is not limited."""
     time = state_times(lattice)
     frames = _core.num_frames(lattice)
     return _core.num_crossings(lattice, time, frames), frames

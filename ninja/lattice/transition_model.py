@@ -1,4 +1,4 @@
-"""``TransitionModel``: phone, HMM state and density of each transition id."""
+"""``TransitionModel``: the phone, HMM state and density (pdf) of each transition id."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ class TransitionModel:
 
     @property
     def num_pdfs(self) -> int:
-        """Number of densities."""
+        """Number of densities (pdfs)."""
         return int(self.pdf.max(initial=NO_PDF)) + 1
 
     @property
     def phones(self) -> Ints:
-        """Phones with transitions, in increasing order."""
+        """Phones that have transitions, in increasing order."""
         return np.unique(self.phone[1:])
 
     def non_self_loop_log_prob(self) -> npt.NDArray[np.float32]:

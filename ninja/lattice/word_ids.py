@@ -1,4 +1,4 @@
-"""Distinct words of lattices, and comparison of symbol tables."""
+"""Collect the distinct words in lattices, and compare symbol tables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DENSE = 1_000_000  # largest word id for which marking ids in an array is cheape
 
 
 def used_words(lattice: Lattice) -> list[int]:
-    """Return the distinct word ids of a lattice in increasing order, without epsilon."""
+    """Return the distinct word ids in a lattice in increasing order, without epsilon."""
     largest = int(lattice.word.max(initial=0))
     if largest > DENSE:
         return [word for word in np.unique(lattice.word).tolist() if word != EPSILON]
@@ -28,7 +28,7 @@ def used_words(lattice: Lattice) -> list[int]:
 
 
 def used_names(item: Lattice | NBest | ConfusionNetwork, words: SymbolTable | None) -> set[str]:
-    """Return the distinct words of an item; ids are ignored if there is no symbol table or any id is not in the table.
+    """Return the distinct words in an item; ids are ignored if there is no symbol table or any id is not in the table.
 
     Args:
         words: Symbol table for the ids.  [default: the table of the lattice]
@@ -49,7 +49,7 @@ def used_names(item: Lattice | NBest | ConfusionNetwork, words: SymbolTable | No
 
 
 def agree(one: SymbolTable, other: SymbolTable, lattice: Lattice) -> bool:
-    """Return whether two tables map the word ids of a lattice to the same words."""
+    """Return whether two tables map the word ids in a lattice to the same words."""
     try:
         return all(one.word(word) == other.word(word) for word in used_words(lattice))
     except SymbolError:
@@ -59,10 +59,10 @@ def agree(one: SymbolTable, other: SymbolTable, lattice: Lattice) -> bool:
 def check_one_table(lattices: Iterable[Lattice]) -> None:
     """Check that the symbol tables of lattices map their word ids to the same words.
 
-    A lattice without a table is assumed to have the same table as the others.
+    A lattice without a table is assumed to use the same table as the other lattices.
 
     Raises:
-        SymbolError: Two tables have different words for an id.
+        SymbolError: Two tables contain different words for an id.
     """
     first: Lattice | None = None
     for lattice in lattices:

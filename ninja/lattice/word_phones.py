@@ -1,4 +1,4 @@
-"""Phones of words: alignment lexicons, and the word-boundary types of phones."""
+"""Alignment lexicons, which map words to phones, and the word-boundary types of phones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KINDS = {"begin": 1, "end": 2, "singleton": 3, "internal": 4, "nonword": 5}
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class AlignLexicon:
-    """Alignment lexicon whose entries contain a word, its replacement and its phones; word 0 is silence or noise."""
+    """Alignment lexicon; each entry contains a word, its replacement and its phones, and word 0 is silence or noise."""
 
     entries: npt.NDArray[np.int32]  # concatenation of all entries
     begin: npt.NDArray[np.int64]  # [num_entries + 1]; entry i is ``entries[begin[i] : begin[i + 1]]``
@@ -28,7 +28,7 @@ class AlignLexicon:
 
     @property
     def replacements(self) -> npt.NDArray[np.int32]:
-        """Replacement of the word of each entry, int32 [num_entries]."""
+        """Replacement for the word in each entry, int32 [num_entries]."""
         return self.entries[self.begin[:-1] + 1]
 
     def __repr__(self) -> str:
