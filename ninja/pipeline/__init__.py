@@ -1,4 +1,4 @@
-"""Apply a stage to lattices in input order, on threads or in shards; an output is written completely or not at all."""
+"""Apply a stage to lattices in input order, on threads or in shards. An output is written completely or not at all."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -52,7 +52,7 @@ def next_lattice_begin(path: str, offset: int, *, text: bool) -> int:
 
 
 def _binary_begins(file: Any, offset: int) -> Iterator[int]:
-    """Yield the positions of keys that are followed by a lattice header."""
+    """Yield the positions of keys that precede a lattice header."""
     for begin, block in _blocks(file, max(0, offset - 1)):
         head = block.find(MAGIC)
         while head >= 0:

@@ -19,7 +19,7 @@ def run(
     gpus: float = 0,
     on_record: Callable[[Record], None] = lambda record: None,
 ) -> list[Record]:
-    """Run the shards of a plan that are not complete; `ninja.pipeline.join.join_shards` joins their outputs.
+    """Run the incomplete shards of a plan; `ninja.pipeline.join.join_shards` joins their outputs.
 
     On a cluster, each actor calls `start` once, which loads the models, and then runs shards. If a worker dies, or a
     shard fails with an error that may be temporary, the shard is run again on any node, at most three times in total.
@@ -33,13 +33,13 @@ def run(
             a local one. None runs the shards in this process.
         cores: Number of cores per actor, which is the number of threads that it should use.
         gpus: Number of GPUs per actor.
-        on_record: Called with the record of each completed shard.
+        on_record: Function that is called with the record of each completed shard.
 
     Returns:
         The records of all shards, in order.
 
     Raises:
-        OptionError: The folder contains shards of another plan, or the cluster cannot be reached.
+        OptionError: The folder contains shards of a different plan, or the cluster cannot be reached.
         WorkerError: Shards failed repeatedly; the message lists them. All other shards are complete.
         NinjaError: An error applies to all shards, or a shard that runs in this process failed.
         DependencyError: Ray is not installed.

@@ -1,4 +1,4 @@
-"""Apply a stage to the lattices of inputs in order, and write the results."""
+"""Apply a stage to the lattices in inputs in order, and write the results."""
 
 from __future__ import annotations
 
@@ -52,21 +52,22 @@ def run(
     progress: Progress | None = None,
     may_be_empty: bool = False,
 ) -> Summary:
-    """Apply a stage to the lattices of inputs, and write the results.
+    """Apply a stage to the lattices in inputs, and write the results.
 
     The output is written completely or not at all. If the log of the inputs has an ``on_error``, lattices with errors
     are skipped and reported in the summary; otherwise the first error is raised.
 
     Args:
         inputs: Sources of lattices, read once and in order.
-        stage: `OnBatches` or `OnLattices` of a function, ``ninja.Rescorer``, or any other stage.
+        stage: A function wrapped in `OnBatches` or `OnLattices`, a ``ninja.Rescorer``, or any other stage.
         output: An output for lattices (one file, or one for each input file), or for lines if the results are strings.
         jobs: Number of threads, ≥ 1; None uses all cores.
-        read: Function that yields the key and the lattice of each entry to process, given the inputs or one of their
-            files; None reads all lattices with ``Inputs.lattices``.
-        on_result: Called in order with each result, a lattice or a string of lines, after it is passed to the output.
-        progress: Called with the last key, the number of lattices done, and the fraction of the inputs read, in [0, 1],
-            or None if it is unknown.
+        read: Function that yields ``(key, lattice)`` for each entry to process; its argument is the inputs, or inputs
+            for one of their files. None reads all lattices with ``Inputs.lattices``.
+        on_result: Function that is called in order with each result, a lattice or a string of lines, after the result
+            is passed to the output.
+        progress: Function that is called with the last key, the number of lattices done, and the fraction of the inputs
+            read, in [0, 1] or None if unknown.
         may_be_empty: Write an empty output instead of raising an error if the inputs contain no lattices.
 
     Returns:
@@ -111,7 +112,7 @@ def run(
 
 
 def reading(stage: object, log: Log, read: Read | None) -> AbstractContextManager[Read | None]:
-    """Return a context manager that yields the function for reading lattices, and checks words against the models.
+    """Return a context manager that provides the function for reading lattices, and checks words against the models.
 
     Words are not checked if the stage has no models, or if the caller passes a `read` function.
     """
@@ -120,7 +121,7 @@ def reading(stage: object, log: Log, read: Read | None) -> AbstractContextManage
 
 @dataclass(slots=True)
 class RunLoop:
-    """Options, counts and main loop of a run."""
+    """The options, the counts and the main loop of a run."""
 
     jobs: int | None
     read: Read | None
@@ -140,7 +141,7 @@ class RunLoop:
         return self.jobs or num_cores()
 
     def results(self, inputs: Inputs, stage: Stage[Result], done: Collection[str] = ()) -> Iterator[tuple[str, Result]]:
-        """Yield the key and the result of each lattice, except for lattices with keys in `done`."""
+        """Yield ``(key, result)`` for each lattice, except for lattices with keys in `done`."""
         log = inputs.log
         counts = _counts(log)
         with closing(self._chunks(inputs, stage, Counter(done), None)) as chunks:
@@ -171,7 +172,7 @@ class RunLoop:
                 _refuse_nothing(inputs, counts, may_be_empty=may_be_empty)
 
     def _write_chunk(self, chunk: _Chunk, log: Log, sink: LatticeSink) -> int:
-        """Write the results of a chunk, and return the number of lattices written."""
+        """Write the results in a chunk, and return the number of lattices written."""
         batch = chunk.results
         if not isinstance(batch, Batch):
             lattice: Lattice = batch[0][1]
@@ -201,7 +202,7 @@ class RunLoop:
         done: Counter[str],
         sink: LatticeSink | None,
     ) -> Generator[_Chunk, None, None]:
-        """Yield the results of batches, or of single lattices, in input order."""
+        """Yield the results for batches, or for single lattices, in input order."""
         source = _Source(inputs, self.read, done, None if sink is None else sink.note_source)
         log = inputs.log
         if not isinstance(stage, BatchStage):
@@ -245,7 +246,7 @@ class RunLoop:
 
 
 def _counts(log: Log) -> tuple[int, int]:
-    """Return the number of lattices done, including skipped ones, and the number of failed lattices."""
+    """Return ``(number of lattices done, including skipped ones; number of failed lattices)``."""
     return log.lattices + log.skipped, len(log.failures)
 
 
@@ -261,11 +262,11 @@ def _refuse_nothing(inputs: Inputs, before: tuple[int, int], *, may_be_empty: bo
 
 
 def _keep(error: NinjaError) -> None:
-    """Do nothing, so that the log stores a failure instead of raising it."""
+    """Do nothing, which makes the log store a failure instead of raising it."""
 
 
 class _Chunk(NamedTuple):
-    """The results of a batch or of one lattice."""
+    """The results for a batch or for one lattice."""
 
     results: Any  # a batch, or pairs of key and result or error
     prepared: Any  # content of the output, see LatticeWriter.prepared
@@ -278,7 +279,7 @@ class _Chunk(NamedTuple):
 
 
 class _Source:
-    """Input lattices that are not done yet; duplicate keys are added to the log."""
+    """Source of the input lattices that are not done yet; duplicate keys are added to the log."""
 
     def __init__(
         self, inputs: Inputs, read: Read | None, done: Counter[str], on_lattice: Callable[[Lattice], None] | None
@@ -352,7 +353,7 @@ class OnBatches:
     """Batch stage that applies a function to batches.
 
     Args:
-        function: Function that takes a batch, and returns a batch or a sequence with a result for each lattice. If it
+        function: Function that accepts a batch, and returns a batch or a sequence with a result for each lattice. If it
             raises an error, it is called again for each lattice separately, so that errors affect only the lattices
             that cause them.
         is_expanding: Whether the function can return any number of lattices for each input lattice.
@@ -394,7 +395,7 @@ class LatticeSink:
     """An open output; lattices that cannot be written are added to the failures of the run.
 
     Args:
-        writer: The writer of the output.
+        writer: Writer for the output.
         inputs: Inputs of the run; failures are added to their log.
         has_originals: Whether the output is a copy of the input files in which only the words are replaced.
     """

@@ -1,4 +1,4 @@
-"""Write one output per input file, in a folder or under a file name that contains the number of the input."""
+"""Write one output per input file, either in a folder or with the number of the input file in the output's name."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _NUMBER = r"(?<![A-Za-z0-9])[0-9]+(?![A-Za-z0-9])"
 
 
 class WriteOne(Protocol):
-    """Function that writes the results of inputs to one output."""
+    """Function that writes the results for inputs to one output."""
 
     def __call__(self, inputs: Inputs, output: Output, *, may_be_empty: bool) -> None:
         """Write the results; raise `LatticeError` if there are none, unless the output may be empty."""
 
 
 def write_each(output: Output, inputs: Inputs, write: WriteOne, *, may_be_empty: bool) -> None:
-    """Write the results of each input file to a separate output.
+    """Write the results for each input file to a separate output.
 
-    If all lattices of a file fail, its output is not written, but the other outputs are.
+    If all lattices in a file fail, no output is written for this file; the other outputs are still written.
 
     Raises:
         LatticeError: There are no results.
@@ -61,10 +61,10 @@ def write_each(output: Output, inputs: Inputs, write: WriteOne, *, may_be_empty:
 
 
 def outputs_of(output: Output, inputs: Inputs) -> list[tuple[Output, Inputs]]:
-    """Return an output and inputs for each input file.
+    """Pair each input file with its output; return ``(output, inputs)`` for each file.
 
-    ``JOB`` in the name of the output is replaced with the number in the name of each input file. Outputs in a folder
-    have the names of the input files, and also their formats unless the output specifies a format.
+    ``JOB`` in the name of the output is replaced with the number in the name of each input file. If the output is a
+    folder, each file in it takes the name of its input file, and its format too unless the output specifies one.
 
     Raises:
         OptionError: An input has no number or no name, two inputs have the same output, the folder does not exist, an
@@ -99,7 +99,7 @@ def outputs_of(output: Output, inputs: Inputs) -> list[tuple[Output, Inputs]]:
 
 @contextmanager
 def output_folder(output: Output) -> Iterator[None]:
-    """Create the folder of several outputs for a ``with`` block, and remove it afterwards if it is empty.
+    """Create a folder for multiple outputs on entering a ``with`` block, and remove it on exit if it is empty.
 
     Raises:
         OutputError: The folder cannot be created.
@@ -120,7 +120,7 @@ def output_folder(output: Output) -> Iterator[None]:
 
 
 def _input_files(inputs: Inputs) -> Iterator[tuple[str, SourceFile, re.Pattern[str]]]:
-    """For each input file, yield the name of its source, the file, and a pattern for the number in the file name."""
+    """Yield ``(source name, file, pattern for the number in the file name)`` for each input file."""
     for name in inputs.places:
         before, job, after = os.path.basename(name).partition("JOB")
         shape = re.compile(f"(?<=^{re.escape(before)})[0-9]+(?={re.escape(after)}$)" if job else _NUMBER)
@@ -139,7 +139,7 @@ def _input_files(inputs: Inputs) -> Iterator[tuple[str, SourceFile, re.Pattern[s
 
 
 def _listed_files(parent: SourceFile, inputs: Inputs) -> list[SourceFile]:
-    """Return the readable files in a file list; add errors for the other files to the failures of the run."""
+    """Return the readable files in a file list; add errors for unreadable files to the failures of the run."""
     files, failures = parent.listed
     readable = []
     for file in files:
@@ -155,7 +155,7 @@ def _listed_files(parent: SourceFile, inputs: Inputs) -> list[SourceFile]:
 
 
 def _with_number(pattern: str, path: str, shape: re.Pattern[str]) -> str:
-    """Replace ``JOB`` in the name of an output with the number of an input."""
+    """Replace ``JOB`` in the name of an output with the number in the name of an input file."""
     numbers = shape.findall(os.path.basename(path))
     if not numbers:
         raise OptionError(f"{path} has no number that could replace JOB in {pattern}; specify a folder with -o instead")
@@ -163,9 +163,9 @@ def _with_number(pattern: str, path: str, shape: re.Pattern[str]) -> str:
 
 
 def _with_extension(file: SourceFile, output: Output) -> tuple[str, str | None]:
-    """Return the name and the format of an output in a folder.
+    """Return ``(name, format)`` for an output in a folder.
 
-    The name is taken from the input, and gets the extension of the output format.
+    The name consists of the name of the input file and the extension of the output format.
     """
     path = file.path
     name = os.path.basename(path)

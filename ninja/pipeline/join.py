@@ -1,4 +1,4 @@
-"""Join the outputs of shards into the outputs of one run."""
+"""Join the outputs from shards into the outputs of one run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ROW = re.compile(rb"(\S+) [^ ].*:([0-9]{1,18})")  # line of a script file: key,
 
 @dataclass(frozen=True, slots=True)
 class JoinedRun:
-    """The plan, records and outputs of a run after its shards were joined."""
+    """The plan, the records and the outputs of a run with joined shards."""
 
     plan: Plan
     records: tuple[Record, ...]
@@ -32,22 +32,22 @@ class JoinedRun:
 
     @property
     def lattices(self) -> int:
-        """Number of lattices with a result."""
+        """Number of lattices that have a result."""
         return sum(record.lattices for record in self.records)
 
 
 def join_shards(name: str) -> JoinedRun:
     """Check the files of all shards, and join them in the order of the sources.
 
-    Archives and text files are concatenated, compressed or not; script files refer to the joined archive; symbol tables
-    and scale files, which must be equal in all shards, are copied. Each output is written completely or not at all,
-    next to the folder of the shards, which is kept.
+    Archives and text files, compressed or not, are concatenated; script files refer to the joined archive; symbol
+    tables and scale files, which must be equal in all shards, are copied. Each output is written completely or not at
+    all, next to the shard folder, which is kept.
 
     Args:
-        name: Output that was set with ``-o``, or the folder of its shards.
+        name: Output that was set with ``-o``, or the shard folder of this output.
 
     Returns:
-        The plan, the record of each shard, and the paths of the joined files.
+        A `JoinedRun` with the plan, the record of each shard, and the paths of the joined files.
 
     Raises:
         FormatError: Shards are missing, or files differ from their records; the message lists the shards to run again.
@@ -86,7 +86,7 @@ def join_shards(name: str) -> JoinedRun:
 
 
 def remove_shards(run: JoinedRun) -> None:
-    """Remove the folder of the shards, with their files, their records and the plan."""
+    """Remove the shard folder with all files, records and the plan."""
     folder = run.plan.folder
     if is_remote(folder):
         ShardFolder(folder).remove_all()
@@ -96,7 +96,7 @@ def remove_shards(run: JoinedRun) -> None:
 
 
 def _refuse_unnamed(plan: Plan, path: str) -> None:
-    """Raise `OutputError` if a file exists, but its name does not begin with the name of the specified output."""
+    """Raise `OutputError` if a file exists and its name does not begin with the name of the specified output."""
     stem = os.path.basename(plan.folder).partition(".")[0]
     if os.path.basename(path).partition(".")[0] != stem and is_file(path):
         message = "already exists and would be overwritten, because plan.json lists it as an output; move it elsewhere"
@@ -114,7 +114,7 @@ def _records(plan: Plan) -> list[Record]:
 
 
 def _join(plan: Plan, output: PartOutput, records: list[Record], file: Output) -> None:
-    """Concatenate the files of an output, and check their checksums."""
+    """Concatenate the shard files for an output, and verify their checksums."""
     archive = os.path.basename(target(output.name).archive)
     first: str | None = None  # checksum of the first part
     for record in records:
@@ -154,7 +154,7 @@ def _script(plan: Plan, output: PartOutput, records: list[Record]) -> Iterator[b
 
 
 def _shared_files(plan: Plan, records: list[Record]) -> dict[str, bytes]:
-    """Return the path and content of each symbol table and scale file; they must be equal in all shards."""
+    """Map the path of each symbol table and scale file to its content, which must be equal in all shards."""
     contents: dict[str, bytes] = {}
     folder = os.path.dirname(target(plan.outputs[0].name).archive)
     for record in records:

@@ -1,4 +1,4 @@
-"""Fields of input lattices that a stage can lose: times, and the other fields of n-best lists."""
+"""Input lattice fields that a stage can lose: times and the additional fields of n-best lists."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ninja.lattice.lattice import ListLattice, as_list_of
 
 
 class LostFields:
-    """Fields that the lattices of one run lose; fields of n-best lists are restored if the output stores them.
+    """Fields that lattices lose in a run; n-best list fields are restored if the output stores them.
 
     Args:
         format: Format of the output.
@@ -26,7 +26,7 @@ class LostFields:
         self._num_unrecorded = 0  # n-best lists that lost their other fields
 
     def note_source(self, lattice: Lattice) -> None:
-        """Record the fields of an input lattice and, if necessary, its position in its file."""
+        """Record the fields of an input lattice and, if necessary, its position in the file."""
         key = lattice.key
         if lattice.time is not None:
             self._timed.add(key)
@@ -37,7 +37,7 @@ class LostFields:
                 self._sources[key] = None if key in self._sources else lattice
 
     def restored(self, lattice: Lattice) -> Lattice:
-        """Return a result with the other fields of its input, if the output stores them."""
+        """Return a result with the additional fields of its input lattice, if the output stores them."""
         source = self._sources.pop(lattice.key, None)
         return lattice if source is None else as_list_of(source, lattice)
 

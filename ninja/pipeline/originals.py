@@ -14,7 +14,7 @@ LINES = ".jsonl"
 
 
 def as_it_came(output: Output, inputs: Inputs) -> Output:
-    """Return the output in the format of the inputs if these are recogniser results with the same file extension.
+    """Return the output in the format of the inputs if the inputs are recogniser results with the same file extension.
 
     Formats of recogniser results keep all fields of the input files. Files that contain a single JSON document are not
     joined into one output.
@@ -53,7 +53,7 @@ def as_it_came(output: Output, inputs: Inputs) -> Output:
 
 
 def plain_files(inputs: Inputs) -> list[SourceFile]:
-    """Return the files of the inputs, including files in folders and lists."""
+    """Return the files in the inputs, including files in folders and file lists."""
     files: list[SourceFile] = []
     for file in inputs.sources.resolvable_files:
         if file.kind == "folder":

@@ -1,9 +1,9 @@
-"""Plan of a run in shards, which divides the sources into consecutive parts of about equal size.
+"""Plan for a run in shards, which divides the sources into consecutive parts of about equal size.
 
-Uncompressed Kaldi archives are divided where lattices begin, and script files between lines, by the sizes of their
-lattices; compressed files and files in other formats are not divided. The parts depend only on the sources and the
-number of shards, so each worker can compute its part, and the concatenated results of all shards equal the results of
-one run.
+Uncompressed Kaldi archives are divided at the beginnings of lattices. Script files are divided between lines, based on
+the sizes of the listed lattices; compressed files and files in other formats are not divided. The parts depend only on
+the sources and the number of shards, so each worker can compute its part, and the concatenated results of all shards
+equal the results of one run.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MAX_SHARDS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One of ``of`` parts of about equal size into which sources are divided; ``number`` is 1-based."""
+    """Shard ``number`` (1-based) of the ``of`` shards of about equal size into which sources are divided."""
 
     number: int
     of: int
@@ -54,13 +54,13 @@ class Shard:
 
     @property
     def name(self) -> str:
-        """Prefix of the names of the shard's files, such as ``00003-of-00008``."""
+        """Prefix of the shard's file names, such as ``00003-of-00008``."""
         return f"{self.number:05d}-of-{self.of:05d}"
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A file of the sources."""
+    """A source file, as a unit that can be divided between shards."""
 
     table: Table
     size: int  # in bytes; for a script file, the total size of its lattices
@@ -73,16 +73,16 @@ SUFFIX = ".shards"  # suffix of the folder of the shards of an output
 
 
 def shard_folder_of(output: str) -> str:
-    """Return the shard folder of an output, given as a path or a Kaldi wspecifier."""
+    """Return the shard folder for an output that is specified by a path or a Kaldi wspecifier."""
     return target(output).archive + SUFFIX
 
 
 def renamed(name: str, new_path: Callable[[str], str]) -> str:
-    """Replace the paths in the name of an output, given as a path or a Kaldi wspecifier.
+    """Replace the paths in an output name, which is a path or a Kaldi wspecifier.
 
     Args:
         name: Name of the output.
-        new_path: Function that returns the new path of a file, given its path.
+        new_path: Function that maps the path of a file to its new path.
     """
     files = target(name)
     if not is_specifier(name):
@@ -100,7 +100,7 @@ OutputKind = Literal["lattices", "text", "same"]  # "same": equal in all shards
 
 @dataclass(frozen=True, slots=True)
 class PartOutput:
-    """An output of a command."""
+    """An output of the command that is run in shards."""
 
     option: str  # name of the option that sets it
     name: str  # a path or a Kaldi wspecifier
@@ -108,7 +108,7 @@ class PartOutput:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the files, without their folder."""
+        """Names of the output files, without their folder."""
         files = target(self.name)
         return tuple(os.path.basename(path) for path in (files.archive, files.script) if path is not None)
 
@@ -121,7 +121,7 @@ class Plan:
         folder: Folder for the files and records of the shards.
         shards: Number of shards.
         command: Name of the command.
-        options: Value of each option by name; files are represented by checksums.
+        options: Values of the options by name; files are represented by checksums.
         version: Version of Ninja.
         outputs: Outputs of the command.
         states: States of the source files, of files that are listed in script files, and of other lattice files.
@@ -156,7 +156,7 @@ class Plan:
         }
 
     def tables(self, shard: Shard) -> tuple[Table, ...]:
-        """Return the files and parts of files that a shard reads, possibly none, in the order of the sources.
+        """Return the files and file sections that a shard reads, possibly none, in the order of the sources.
 
         Raises:
             InputError: A file cannot be read.
@@ -188,7 +188,7 @@ class Plan:
         return next(size for path, size, _ in self.states if path == unit.table.place.path) if unit.lines else unit.size
 
     def _cut(self, number: int, ends: list[int]) -> tuple[int, int]:
-        """Return the index of the unit, and the offset in it, at which shard ``number`` ends."""
+        """Return ``(index of the unit, offset in the unit)`` at which shard ``number`` ends."""
         assert self.units is not None
         if number == self.shards:
             return len(self.units), 0
@@ -210,7 +210,7 @@ class Plan:
 
 
 def units(source: Source | Sources, *, format: str | None = None) -> tuple[list[Unit], list[State]]:
-    """Return the files of a source, and the states of these files and of files that are listed in script files.
+    """Return ``(units, states)``: the files in a source, and their states and those of files in script files.
 
     Args:
         source: See `ninja.read`.
@@ -236,7 +236,7 @@ def units(source: Source | Sources, *, format: str | None = None) -> tuple[list[
 
 
 def _script(file: SourceFile, table: Table, file_sizes: Mapping[str, int]) -> Unit | None:
-    """Return a script file with the sizes of its lattices; None if it is compressed.
+    """Return a unit for a script file with the sizes of the listed lattices; None if the script file is compressed.
 
     A lattice is assumed to end where the next lattice in the script file begins, or at the end of its archive.
     """

@@ -46,7 +46,7 @@ class ShardActor:
 
     @ray.method(max_task_retries=-1)  # type: ignore[untyped-decorator]  # waits until Ray has restarted the actor
     def ready(self) -> None:
-        """Return as soon as the actor runs."""
+        """Return as soon as the actor is running."""
 
 
 @dataclass(slots=True)
@@ -81,7 +81,7 @@ def run_on_ray(
 
 @contextmanager
 def connected(address: str | None) -> Iterator[None]:
-    """Connect to a cluster for a ``with`` block, unless this process is already connected.
+    """Connect to a Ray cluster in a ``with`` block, unless this process is already connected.
 
     Args:
         address: ``HOST:PORT``. None connects to the cluster that runs on this machine, or starts a local one.
@@ -126,7 +126,7 @@ def _connect(address: str | None) -> None:
 
 
 def num_actors(cores: int, gpus: float) -> int:
-    """Return the number of actors that fit on the nodes of the cluster.
+    """Return the number of actors for which the nodes of the cluster have enough resources.
 
     Args:
         cores: Number of cores per actor.
@@ -205,7 +205,7 @@ def _run_shards(shards: list[Shard], actors: list[Any], on_record: Callable[[Rec
 
 
 def _next(waiting: deque[Shard], calls: dict[Any, _Call], mean: float) -> Shard | None:
-    """Return the next waiting shard, or else one that has run for too long, because its node may have died."""
+    """Return the next waiting shard, else a shard that has run for so long that its node may have died."""
     if waiting:
         return waiting.popleft()
     patience = max(SPARE_AFTER, SPARE_FACTOR * mean)

@@ -1,4 +1,4 @@
-"""Records of completed shards, and their plan, as JSON files in the folder of the shards.
+"""Read and write the plan and the records of completed shards, which are JSON files in the shard folder.
 
 The first attempt writes ``plan.json``; a completed shard writes a record such as ``00003-of-00008.json``. A record is
 valid if it belongs to the same plan and its files have the recorded sizes.
@@ -28,7 +28,7 @@ _RECORD = re.compile(r"\d+-of-\d+\.json")
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A lattice that failed."""
+    """A failed lattice and its error."""
 
     key: str | None
     path: str | None
@@ -64,7 +64,7 @@ def read_record(plan: Plan, shard: Shard) -> Record | None:
     """Return the record of a completed shard, or None if the shard must run.
 
     Raises:
-        OptionError: The record belongs to another plan.
+        OptionError: The record belongs to a different plan.
     """
     parts = ShardFolder(plan.folder)
     try:
@@ -91,7 +91,7 @@ def write_record(plan: Plan, record: Record, temporary: str) -> None:
 
 
 def settle_plan(plan: Plan) -> None:
-    """Write the plan to its folder, or check that the folder contains the same plan.
+    """Write the plan to its shard folder, or check that the folder already contains the same plan.
 
     A different plan is replaced if none of its shards is complete.
 
@@ -122,7 +122,7 @@ def _write_plan(plan: Plan, *, replace: bool) -> None:
 
 
 def read_plan(folder: str) -> Plan:
-    """Read the plan of a folder of shards.
+    """Read the plan in a shard folder.
 
     Raises:
         FormatError: The plan is missing or damaged.
@@ -218,7 +218,7 @@ def _record(plan: Plan, shard: Shard, facts: dict[str, Any]) -> Record:
 
 
 def _load(parts: ShardFolder, name: str) -> dict[str, Any] | None:
-    """Return the content of a JSON file in a folder, or None if the file does not exist."""
+    """Return the content of a JSON file in a shard folder, or None if the file does not exist."""
     size = parts.size(name)
     if size is None:
         return None

@@ -1,15 +1,15 @@
 """Run one shard, as each worker of a job array or a cluster does.
 
-A `Plan` describes the sources, the command and its options, the number of shards, the outputs, and the folder of the
-shards. The work is a function of a `Part`: it reads the tables of the part, writes its outputs under the names in the
-part, and returns an `Outcome`. Then
+A `Plan` describes the sources, the command and its options, the number of shards, the outputs, and the shard folder.
+The work is a function of a `Part`: it reads the tables of the part, writes its outputs under the names in the part, and
+returns an `Outcome`. Then
 
     record = run_shard(plan, Shard(3, 8), work)
 
-- returns the existing record without any work if the shard of the same plan is complete;
-- raises `OptionError` if the folder contains shards of another plan;
-- otherwise works in a folder named after host and process, moves the files to the folder of the shards, and writes the
-  record last. An attempt that fails or is terminated by a signal leaves no files. The files of a killed attempt are
+- returns the existing record without any work if this shard of the plan is already complete;
+- raises `OptionError` if the folder contains shards of a different plan;
+- otherwise works in a folder named after host and process, moves the files to the shard folder, and writes the record
+  last. An attempt that fails or is terminated by a signal leaves no files. The files of a killed attempt are
   removed by the next attempt at the shard on that host, or by `join_shards`.
 
 Several workers can run the same shard at once; their files are equal, and the last worker's files remain. A shard
@@ -58,7 +58,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Counts and failures of a part."""
+    """Counts and failures for a part."""
 
     lattices: int  # number of lattices with a result
     failures: tuple[Failure, ...] = ()
@@ -74,13 +74,13 @@ def run_shard(plan: Plan, shard: Shard, work: Work) -> Record:
     Args:
         plan: Plan of the run.
         shard: The shard.
-        work: Function that processes a part.
+        work: Function that processes the part.
 
     Returns:
         The record of the shard.
 
     Raises:
-        OptionError: The folder contains shards of another plan.
+        OptionError: The folder contains shards of a different plan.
         OutputError: An output or the record cannot be written.
         NinjaError: `work` raised this error.
     """
@@ -132,21 +132,21 @@ def run_shard(plan: Plan, shard: Shard, work: Work) -> Record:
 
 
 def missing(plan: Plan) -> list[Shard]:
-    """Return the shards that are not complete.
+    """Return the shards of a plan that are not complete.
 
     Raises:
-        OptionError: The folder contains shards of another plan.
+        OptionError: The folder contains shards of a different plan.
     """
     shards = (Shard(number, plan.shards) for number in range(1, plan.shards + 1))
     return [shard for shard in shards if read_record(plan, shard) is None]
 
 
 def remove_stale_attempts(folder: ShardFolder, shard: Shard | None = None) -> None:
-    """Remove the files of attempts that were killed.
+    """Remove the files that killed attempts left behind.
 
     Args:
-        folder: Folder of the shards.
-        shard: Remove only attempts at this shard, by processes of this host that no longer run. None removes all
+        folder: Shard folder.
+        shard: Remove only attempts at this shard by processes on this host that no longer run. None removes all
             attempts.
     """
     for entry in list(os.scandir(folder.attempts)) if os.path.isdir(folder.attempts) else ():
@@ -171,7 +171,7 @@ def checksum(path: str) -> str:
 
 
 def _files(plan: Plan, shard: Shard, attempt: str) -> dict[str, ShardFile]:
-    """Return the files that an attempt wrote, by name."""
+    """Return a map from the names of the files that an attempt wrote to their sizes and checksums."""
     options: dict[str, str] = {}
     for output in plan.outputs:
         options |= {f"{shard.name}.{name}": output.option for name in output.names}

@@ -1,4 +1,4 @@
-"""Folder for the files of a run in shards, on a file system that all workers share or in an object store."""
+"""Folder for the files of a run in shards, either on a file system that all workers share or in an object store."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ class ShardFolder:
 
     @property
     def attempts(self) -> str:
-        """Local folder for the files of attempts; the folder itself unless it is remote."""
+        """Local folder for the files of attempts: the folder itself, unless it is remote."""
         if not is_remote(self.path):
             return self.path
         digest = hashlib.sha256(self.path.encode()).hexdigest()[:16]
         return os.path.join(os.path.dirname(remote.part_of(self.path)), f"{digest}.shards")
 
     def place(self, name: str) -> str:
-        """Return the path or the URL of a file."""
+        """Return the path or the URL of a file in the folder."""
         return f"{self.path}/{name}"
 
     def names(self) -> list[str]:
-        """Return the names of the files, except hidden ones; an empty list if the folder does not exist."""
+        """Return the names of the files, except hidden files; return an empty list if the folder does not exist."""
         if is_remote(self.path):
             try:
                 return [url.rpartition("/")[2] for url in remote.listing(self.path)[0]]
@@ -85,7 +85,7 @@ class ShardFolder:
         Args:
             path: File in `attempts`.
             name: New name.
-            replace: Replace an existing file of this name; otherwise keep it, and remove ``path``.
+            replace: Replace an existing file with this name; otherwise keep the existing file and remove ``path``.
         """
         place = self.place(name)
         if is_remote(place):
@@ -116,7 +116,7 @@ class ShardFolder:
             os.remove(place)
 
     def remove_all(self) -> None:
-        """Remove the folder and its files."""
+        """Remove the folder and all files in it."""
         shutil.rmtree(self.attempts, ignore_errors=True)
         for name in sorted(self.names(), reverse=True):  # the plan first; without it, the other files are not used
             self.remove(name)

@@ -30,20 +30,20 @@ class BatchStage(Protocol[Output]):
             log: Log for notes and counts; failures are returned instead.
 
         Returns:
-            If the results are lattices, a batch whose ``faults`` contain the failures; otherwise pairs of key and
-            result, or key and error, one per lattice.
+            If the results are lattices, a batch whose ``faults`` contain the failures; otherwise ``(key, result)`` or
+            ``(key, error)`` pairs, one per lattice.
         """
         ...
 
 
 class StreamStage(Protocol[Output]):
-    """A stage that iterates over lattices and can process several at once; results are in input order."""
+    """A stage that iterates over lattices and can process several concurrently; results are in input order."""
 
     def __call__(self, lattices: Pairs, log: Any) -> Iterator[tuple[str, Output]]:
-        """Yield the key and result of each lattice.
+        """Yield ``(key, result)`` for each lattice.
 
         Args:
-            lattices: Pairs of key and lattice.
+            lattices: ``(key, lattice)`` pairs.
             log: Log for failures and notes; a stage may require a subclass of `Log`.
         """
         ...
@@ -51,16 +51,16 @@ class StreamStage(Protocol[Output]):
 
 @runtime_checkable
 class WordCheckingStage(Protocol):
-    """A stage with language models, whose vocabularies may not cover the words of the lattices."""
+    """A stage with language models that can check how well their vocabularies cover the words in the lattices."""
 
     def vocabulary_check(self, log: RescoreReport) -> VocabularyCheck:
-        """Return a check of how well the vocabularies cover the words of lattices."""
+        """Return a check of how well the vocabularies cover the words in lattices."""
         ...
 
 
 @runtime_checkable
 class ThreadedStage(StreamStage[Output], Protocol[Output]):
-    """A stream stage that can start threads."""
+    """A stream stage that can run on several threads."""
 
     def on_threads(self, lattices: Pairs, log: Any, num_threads: int) -> Iterator[tuple[str, Output]]:
         """Yield the same results as `__call__`, computed on several threads."""
@@ -71,7 +71,7 @@ class OnLattices(Generic[Result]):
     """Batch stage that applies a function to single lattices.
 
     Args:
-        function: Function that takes a lattice and returns a lattice or any other result. It raises a `NinjaError` if
+        function: Function that accepts a lattice and returns a lattice or any other result. It raises a `NinjaError` if
             it cannot process the lattice.
     """
 
@@ -81,7 +81,7 @@ class OnLattices(Generic[Result]):
         self.function = function
 
     def apply(self, batch: Batch, log: Log) -> Batch | Sequence[tuple[str, Result | NinjaError]]:
-        """Call the function for each lattice of a batch."""
+        """Call the function for each lattice in a batch."""
         return as_batch_of([(lattice.key, call_safely(self.function, lattice)) for lattice in batch])
 
 
@@ -104,7 +104,7 @@ def as_batch_of(results: Sequence[tuple[str, Any]]) -> Batch | Sequence[tuple[st
 
 
 def call_safely(function: Callable[[Lattice], Result], lattice: Lattice) -> Result | NinjaError:
-    """Return the result of a function for a lattice, or the error that it raises.
+    """Call a function with a lattice; return its result, or the error that it raises.
 
     Raises:
         OptionError: The function raised this error, which applies to the whole run.

@@ -22,15 +22,15 @@ def stream(
     progress: Progress | None = None,
     may_be_empty: bool | None = None,
 ) -> Iterator[tuple[str, Result]]:
-    """Apply a stage to lattices, and yield the key and the result of each lattice, in input order.
+    """Apply a stage to lattices, and yield ``(key, result)`` for each lattice, in input order.
 
     Args:
-        inputs: `Inputs`, or pairs of key and lattice, which are read lazily.
+        inputs: `Inputs`, or ``(key, lattice)`` pairs, which are read lazily.
         stage: See `run`.
         jobs: See `run`.
         read: See `run`.
-        log: Log for pairs, to which entries are added while results are read; not allowed for `Inputs`, which have a
-            log.
+        log: Log to use with pairs; entries are added to it while results are read. Not allowed with `Inputs`, which
+            have a log.
         done: Keys of lattices to skip; a key that occurs n times here skips n lattices.
         progress: See `run`.
         may_be_empty: See `run`; None also allows runs in which all lattices have errors.

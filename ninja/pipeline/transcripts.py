@@ -1,4 +1,4 @@
-"""Detection of text files with one transcript per line, and of sources without lattices."""
+"""Detect text files with one transcript per line, and sources without lattices."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _SCORED = re.compile(r".*\t[-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?")  # a line of NeMo'
 
 
 def detect_transcripts(inputs: Inputs) -> str | None:
-    """Return the transcript format if all inputs appear to be transcripts rather than another format, else None.
+    """Return the transcript format if all inputs appear to be transcripts, else None.
 
-    The lines of transcripts begin with keys if the first words of all lines look like keys (see `has_keys`).
+    The lines are assumed to begin with keys if the first words of all lines look like keys (see `has_keys`).
     """
     rows: list[str] = []
     for file in inputs.sources.resolvable_files:
@@ -47,7 +47,7 @@ def detect_transcripts(inputs: Inputs) -> str | None:
 
 
 def holds_lattices(file: SourceFile) -> bool:
-    """Return whether a file contains lattices rather than transcripts, judging by its first bytes."""
+    """Return whether a file contains lattices rather than transcripts, based on its first bytes."""
     if file.table.kind == "folder":
         return True
     if file.place.command is not None or (file.is_pipe and file.place.plain):

@@ -1,4 +1,4 @@
-"""Rescoring with language models: an engine that batches calls of the language model, and the search algorithms.
+"""Rescoring with language models: the search algorithms, and an engine that batches language model calls.
 
 Names are imported on first use; ``__init__.pyi`` lists them.
 """

@@ -1,4 +1,4 @@
-"""Context carry-over: the words of earlier utterances of a recording become the history of its next utterance."""
+"""Context carry-over: the words of earlier utterances in a recording become the history of the next utterance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Report the changes that rescoring makes to best paths, with the paths and their scores."""
+"""Report the best paths that rescoring changes, with their words and scores."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ Record = dict[str, Any]  # JSON
 
 
 class ReportingRescorer:
-    """Pipeline stage that rescores lattices and reports those whose best word sequence changes.
+    """Pipeline stage that rescores lattices and reports each lattice in which the best word sequence changes.
 
     Args:
-        rescorer: Rescores the lattices.
-        scales: Scales of the costs, before and after rescoring.
-        take: Called with the record of each changed lattice, in input order; see `changes`.
+        rescorer: Stage that rescores the lattices.
+        scales: Scales of the costs, both before and after rescoring.
+        take: Function that is called with the record of each changed lattice, in input order; see `changes`.
     """
 
     def __init__(self, rescorer: Rescorer, scales: Scales, take: Callable[[Record], None]) -> None:
@@ -70,7 +70,7 @@ class ReportingRescorer:
 
 
 def changes(before: Lattice, after: Lattice, scales: Scales) -> Record | None:
-    """Return the changes to the best path of a lattice, or None if the words of the path are the same.
+    """Return the changes to the best path of a lattice, or None if its words do not change.
 
     Args:
         before: Lattice with the costs of the first pass.
@@ -79,8 +79,8 @@ def changes(before: Lattice, after: Lattice, scales: Scales) -> Record | None:
 
     Returns:
         A record with the key (``utt``), the list of ``changes``, and the best paths ``before`` and ``after`` rescoring.
-        Each change contains the words before (``from``) and after (``to``); if the lattices have times, it also
-        contains ``begin`` and ``end`` in seconds. Each path contains its ``text`` and its costs in both lattices
+        Each change contains the replaced words (``from``) and the new words (``to``); if the lattices have times, it
+        also contains ``begin`` and ``end`` in seconds. Each path contains its ``text`` and its costs in both lattices
         (``first_pass`` and ``rescored``): the unscaled ``graph`` and ``acoustic`` costs, and the ``total``, which is
         their scaled sum with word penalties. The costs are None if the lattice does not contain the path.
     """
@@ -111,7 +111,7 @@ def _spelled(lattice: Lattice, ids: Any) -> list[str]:
 
 
 def _cited(words: list[str], before: Lattice, after: Lattice, scales: Scales) -> Record:
-    """Return the text and the costs of a word sequence in both lattices."""
+    """Return a record with the text of a word sequence and its costs in both lattices."""
     return {
         "text": " ".join(words),
         "first_pass": _costs(before, words, scales),
@@ -120,7 +120,7 @@ def _cited(words: list[str], before: Lattice, after: Lattice, scales: Scales) ->
 
 
 def _costs(lattice: Lattice, words: list[str], scales: Scales) -> Record | None:
-    """Return the costs of the best path with a word sequence, or None if no path has these words."""
+    """Return the costs of the best path with these words, or None if no path has these words."""
     ids = [int(word) for word in words] if lattice.words is None else lattice.words.ids(words)
     if -1 in ids:
         return None
@@ -133,7 +133,7 @@ def _costs(lattice: Lattice, words: list[str], scales: Scales) -> Record | None:
 
 
 def _times(lattice: Lattice, arcs: Any) -> list[tuple[float, float]] | None:
-    """Return the start and end of each word on a path in seconds; None if the lattice has no times."""
+    """Return ``(start, end)`` in seconds for each word on a path; None if the lattice has no times."""
     if not is_timed(lattice):
         return None
     time, shift = state_times(lattice), lattice.frame_shift or ASSUMED_SHIFT

@@ -1,9 +1,9 @@
-"""The engine, which rescores many utterances at once, and its searches: arc-beam and push-forward.
+"""The engine, which rescores many utterances concurrently, and the arc-beam and push-forward searches.
 
 Results are returned in input order, and do not depend on the other utterances in flight. With several threads, each
-thread takes the next utterance when its batch has capacity. It calls its own copy of the model, which shares the
-weights. The lattices of a search are divided into two halves: while the language model scores one half in a separate
-thread, the other half is expanded; then they swap.
+thread takes the next utterance when its batch has capacity. Each thread calls a separate copy of the model; the copies
+share the weights. The lattices in a search are divided into two halves: while the language model scores one half in a
+separate thread, the other half is expanded; then they swap.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Result = TypeVar("Result")
 
 
 class Engine(Source):
-    """One pass of a model over the utterances of a source; subclasses implement the algorithms."""
+    """One pass of a model over the utterances from a source; subclasses implement the algorithms."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Engine(Source):
         self._steps: Generator[None, None, None] | None = None
 
     def _poll(self) -> Utterance | None:
-        """Return the next rescored utterance in input order, skipping utterances that were delivered to a future."""
+        """Return the next rescored utterance in input order, skipping utterances delivered through futures."""
         if self._steps is None:
             ahead = self.source.read_ahead(self.options.batch_arcs)
             if not ahead:
@@ -101,7 +101,7 @@ class Engine(Source):
 
     @abstractmethod
     def steps(self, lm: BatchedLM) -> Generator[None, None, None]:
-        """Rescore with a model, yielding whenever utterances may be done."""
+        """Rescore with a model, yielding whenever utterances may have been completed."""
 
     def next_utterance(self, most_arcs: float) -> Utterance | None:
         """Return the next utterance to rescore; None if none is available yet or too many arcs are in flight."""
@@ -128,7 +128,7 @@ class Engine(Source):
                 self.fail(utterance, error)
 
     def finish(self, utterance: Utterance, result: Lattice, words: Sequence[int] = ()) -> None:
-        """Set the result of an utterance, and carry its words over to the recording's next utterance."""
+        """Set the result of an utterance, and carry its words over to the next utterance in the recording."""
         result = as_list_of(utterance.lattice, reverse(result) if self.options.backward else result)
         with self.in_flight.lock:
             if utterance.future is not None:
@@ -139,7 +139,7 @@ class Engine(Source):
                 utterance.release()
 
     def finish_early(self, utterance: Utterance) -> None:
-        """Finish an utterance whose deadline has expired, with the lattice of the first pass as its result."""
+        """Finish an utterance whose deadline has expired; its result is the first-pass lattice."""
         lattice = utterance.lattice
         if self.options.output == "best":
             lattice = path_lattice(lattice, best_path(lattice, self.options.scales))
@@ -148,7 +148,7 @@ class Engine(Source):
         self.finish(utterance, reverse(lattice) if self.options.backward else lattice)
 
     def fail(self, utterance: Utterance, error: NinjaError) -> None:
-        """Set the error of an utterance, and report it unless the utterance was submitted with a future."""
+        """Set the error of an utterance, and report it unless the utterance has a future."""
         with self.in_flight.lock:
             if utterance.future is None:
                 self.report.fail(error, utterance.key)
@@ -165,7 +165,7 @@ class Engine(Source):
 
 
 def on_threads(jobs: Sequence[Generator[None, None, None]], in_flight: InFlight) -> Generator[None, None, None]:
-    """Run each generator to completion in its own thread.
+    """Run each generator to completion in a separate thread.
 
     Yields whenever a generator yields or finishes, and raises the first error. While the generators run, torch is
     limited to one thread per generator.
@@ -218,14 +218,14 @@ def on_threads(jobs: Sequence[Generator[None, None, None]], in_flight: InFlight)
 
 
 class _Ended(BaseException):
-    """Event that signals that a thread has finished."""
+    """Event to signal that a thread has finished."""
 
 
 class InThisThread:
     """A `concurrent.futures` executor that calls functions immediately, in the calling thread."""
 
     def submit(self, function: Callable[..., Result], *arguments: Any) -> Future[Result]:
-        """Call a function and return a completed future with its result or error."""
+        """Call a function, and return a completed future with its result or error."""
         future: Future[Result] = Future()
         try:
             future.set_result(function(*arguments))
@@ -241,7 +241,7 @@ class InThisThread:
 
 
 class _HalfBatch:
-    """Half of the lattices of a search, which are scored in the same calls of the language model."""
+    """Half of the lattices in a search; they are scored in the same calls to the language model."""
 
     def __init__(self, expander: _search.Expander) -> None:
         self.expander = expander
@@ -251,14 +251,14 @@ class _HalfBatch:
 
 
 class SearchEngine(Engine):
-    """Search in which hypotheses compete in each state."""
+    """Engine for a search in which the hypotheses in each state compete."""
 
     competes_on_arcs: ClassVar[bool] = False
     is_pruned: ClassVar[bool] = False  # all hypotheses of a lattice compete; see `ninja.rescoring.pruned`
 
     @property
     def growth(self) -> tuple[int, float]:
-        """Maximum number of arcs in an expanded lattice, and the growth ratio between updates of pruned composition."""
+        """``(maximum number of arcs in an expanded lattice, growth ratio between updates in pruned composition)``."""
         return MAX_ARCS, 1.0
 
     def steps(self, lm: BatchedLM) -> Generator[None, None, None]:
@@ -379,7 +379,7 @@ class SearchEngine(Engine):
     def _result(
         self, expander: _search.Expander, number: int, status: int, utterance: Utterance
     ) -> tuple[Lattice, Sequence[int]]:
-        """Return the result of a search, and the words to carry over to the next utterance."""
+        """Return ``(lattice, words to carry over to the next utterance)`` for a finished search."""
         source = expander.source(number)
         if status == _search.NO_PATH:
             raise LatticeError("no final state can be reached from the start state", key=source.key)
@@ -416,7 +416,7 @@ def _too_large(key: str) -> LatticeError:
 
 
 class ArcBeamEngine(SearchEngine):
-    """Search in which hypotheses compete on each arc."""
+    """Engine for a search in which the hypotheses on each arc compete."""
 
     competes_on_arcs = True
 

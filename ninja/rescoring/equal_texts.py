@@ -24,7 +24,7 @@ def merge_equal_texts(lattice: Lattice, scales: Scales, forms: LexicalTable | No
         forms: Lexical forms to compare instead of the words.  [default: compare the words as they are written]
 
     Returns:
-        The lattice, and the number of hypotheses that were removed.
+        ``(lattice, number of removed hypotheses)``.
     """
     if not isinstance(lattice, ListLattice) or np.unique(lattice.dst).size < lattice.num_arcs:
         return lattice, 0  # not an n-best list, or no longer a tree
@@ -51,7 +51,7 @@ def merge_equal_texts(lattice: Lattice, scales: Scales, forms: LexicalTable | No
 
 
 def _paths_by_words(lattice: Lattice, forms: LexicalTable | None) -> list[tuple[list[int], list[float], list[float]]]:
-    """Group the paths of a tree by their words; return each group's final states, graph costs and acoustic costs."""
+    """Group the paths in a tree by words; return ``(final states, graph costs, acoustic costs)`` for each group."""
     arrays = (lattice.src, lattice.dst, lattice.word, lattice.graph, lattice.acoustic)
     arcs = zip(*(array.tolist() for array in arrays), strict=True)
     history = [0] * lattice.num_states  # id of the word sequence that leads to each state

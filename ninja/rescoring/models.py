@@ -1,4 +1,4 @@
-"""The language models of a run: loading them, binding them to symbol tables, and checking for unknown words."""
+"""Load the language models for a run, bind them to symbol tables, and check for unknown words."""
 
 from __future__ import annotations
 
@@ -63,13 +63,13 @@ class ModelFiles:
         """Load the models.
 
         Args:
-            options: Options of every pass; `weights` and `directions` override its `lm_weight` and `backward`.
+            options: Options for every pass; `weights` and `directions` override its `lm_weight` and `backward`.
             words: The lattices' symbol table, for models without a vocabulary.
-            log: Receives notes about the devices and about models that use this table.
+            log: Log for notes about the devices and about models that use this table.
             old_lm: The old model, if it is already loaded.
 
         Returns:
-            The model and the options of each pass, and the old model.
+            ``(passes, old model)``, with a pair ``(model, options)`` for each pass.
 
         Raises:
             NinjaError: A model cannot be loaded, or a weight is out of range.
@@ -119,7 +119,7 @@ def load_model(
 
 
 def refuse_words(lm: Model, options: EngineOptions) -> None:
-    """Refuse a model that scores only whole sentences if the selected algorithm scores words.
+    """Reject a model that scores only whole sentences if the selected algorithm scores words.
 
     Raises:
         ModelError: The algorithm scores words, but the model can score only whole sentences.
@@ -134,7 +134,7 @@ def refuse_words(lm: Model, options: EngineOptions) -> None:
 
 
 class BoundModels:
-    """The new and the old language model, bound to the words of the lattices.
+    """The new and the old language model, bound to the words in the lattices.
 
     The new graph cost of an arc, with the LM weight λ, is
 
@@ -151,7 +151,7 @@ class BoundModels:
         maps: Sequence[WordMap] = (),
         prompts: Prompts | None = None,
     ) -> None:
-        """Combine the new model with the old model, whose weight is -1; reuse the combination's word map in `maps`."""
+        """Combine the new model with the old model, which gets weight -1; reuse the combined word map from `maps`."""
         self._prompts = prompts
         self.graph_share = 1.0 - options.lm_weight if old_lm is None else 1.0
         self.lm_scale = options.lm_weight
@@ -187,11 +187,11 @@ class BoundModels:
         return self._lm
 
     def of(self, lattice: Lattice) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
-        """Map the arcs of a lattice to words of the model.
+        """Map the arcs of a lattice to words in the model.
 
         Returns:
-            The model's word id of each arc, -1 for no word, int32 [num_arcs]; and the cost of each arc in addition to
-            the model's score, float32 [num_arcs].
+            ``(ids, costs)``: the model's word id of each arc, -1 for no word, int32 [num_arcs]; and the cost of each
+            arc in addition to the model's score, float32 [num_arcs].
 
         Raises:
             SymbolError: An arc's word id is not in the symbol table.
@@ -205,7 +205,7 @@ class BoundModels:
         return words_and_costs
 
     def prompt_ids(self, key: str) -> tuple[int, ...]:
-        """Return the id of the prompt of an utterance; an empty tuple if it has none.
+        """Return a tuple that contains the id of the utterance's prompt; empty if it has no prompt.
 
         Raises:
             LatticeError: The utterance is missing from the prompts.
@@ -244,12 +244,12 @@ class BoundModels:
         self._bound(max(alike, key=lambda lattice: int(lattice.word.max(initial=0))), named[0].words)
 
     def named_models(self) -> list[tuple[str, LanguageModel]]:
-        """Return the models with their names; a mixture is split into its components."""
+        """Return ``(name, model)`` for each model; a mixture is split into its components."""
         unbound = self._unbound
         return [*unbound.named_models()] if isinstance(unbound, Mixture) else [(NEW, unbound)]
 
     def _bound(self, lattice: Lattice, words: SymbolTable) -> WordMap:
-        """Return the map from a symbol table that contains all words of a lattice to the model's words."""
+        """Return the map to the model's words from a symbol table that contains all words in a lattice."""
         if self._map is not None and self._map.words is words and self._map.covers(lattice):
             return self._map
         options = self._options
@@ -280,11 +280,11 @@ class BoundModels:
 
 
 def coverage(lattices: Iterable[Lattice], lm: LanguageModel, unk_penalty: float | None = None) -> Coverage:
-    """Count the arcs whose words are unknown to a language model.
+    """Count arcs with words that are unknown to a language model.
 
     Args:
         lattices: Lattices that share one symbol table.
-        unk_penalty: As in ``RescoreOptions``.
+        unk_penalty: See ``RescoreOptions``.
 
     Raises:
         VocabularyError: A lattice has no symbol table.
@@ -299,17 +299,17 @@ def coverage(lattices: Iterable[Lattice], lm: LanguageModel, unk_penalty: float 
 
 
 class VocabularyCheck:
-    """Counter of the words unknown to the models, per file and per run, which rejects files with too many of them.
+    """Counter for words that are unknown to the models, per file and per run; rejects files with too many of them.
 
-    A file is rejected if the words of too many of its arcs are unknown to a model. This is tested after the first
+    A file is rejected if too many arcs have words that are unknown to a model. This is tested after the first
     hundred lattices and at the end of the file. Files that contain a single lattice are tested together, because
     one lattice may contain many rare words.
 
     Args:
-        word_maps: Returns the map from a symbol table to the words of each model.
-        max_unknown: The largest allowed fraction of arcs, 0 to 1.
-        cover: Called after each file with the coverage of its words by each model.
-        other_maps: Returns additional maps; their coverage is reported, but not tested.
+        word_maps: Function that returns the map from a symbol table to the words of each model.
+        max_unknown: Maximum fraction of arcs with unknown words, 0 to 1.
+        cover: Function that is called after each file with each model's coverage of the words in the file.
+        other_maps: Function that returns additional maps; their coverage is reported, but not tested.
     """
 
     def __init__(
@@ -345,7 +345,7 @@ class VocabularyCheck:
         self.end_file()
 
     def read(self, inputs: Inputs) -> Iterator[Keyed]:
-        """Yield the lattices of inputs, testing each file.
+        """Yield the lattices in the inputs, testing each file.
 
         Raises:
             VocabularyError: Too many words are unknown to a model.
@@ -358,7 +358,7 @@ class VocabularyCheck:
             self.close()
 
     def close(self) -> None:
-        """Test the files that contain a single lattice.
+        """Test the files that contain a single lattice each.
 
         Raises:
             VocabularyError: Too many of their words are unknown to a model.
@@ -366,7 +366,7 @@ class VocabularyCheck:
         self._refuse(self._of_single)
 
     def add(self, lattice: Lattice, file: str | None = None) -> None:
-        """Count the words of a lattice; test the previous file if this lattice begins another file.
+        """Count the words in a lattice; test the previous file if this lattice begins a new file.
 
         Raises:
             VocabularyError: Too many words are unknown to a model.
@@ -393,7 +393,7 @@ class VocabularyCheck:
             self._refuse_without_unk(self._of_file)
 
     def _sum_up(self) -> None:
-        """Add the counts to each model's coverage of the file."""
+        """Add the counts for the file to each model's coverage."""
         if self._words is not None and self._count.any():
             judged = self._word_maps(self._words)
             self._num_judged = len(judged)
@@ -424,14 +424,14 @@ class VocabularyCheck:
                 raise unknown_words(coverage, self._max_unknown, file)
 
     def _refuse_without_unk(self, coverages: Sequence[Coverage]) -> None:
-        """Refuse a model without <unk> if it cannot score any lattice of the file."""
+        """Reject a model without <unk> if it cannot score any lattice in the file."""
         for coverage in coverages[: self._num_judged] if self._all_fail else ():
             if coverage.lacking and not coverage.has_unk:
                 raise VocabularyError(f"{coverage.facts}; the model has no <unk>: {coverage.advice}", self._file)
 
 
 def unknown_words(coverage: Coverage, max_unknown: float, file: str | None = None) -> VocabularyError:
-    """Return the error for lattices with too many words that are unknown to a model."""
+    """Return the error for lattices in which too many words are unknown to a model."""
     return VocabularyError(
         f"{coverage.facts}; this is more than max_unknown = {max_unknown:.0%}: check that the model and the symbol "
         "table match the lattices, or raise max_unknown",

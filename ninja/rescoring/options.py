@@ -1,4 +1,4 @@
-"""Options shared by the rescoring algorithms, the `Algorithm` record, and the default weights per type of input."""
+"""Options shared by the rescoring algorithms, the `Algorithm` record, and default weights for each type of input."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def option(
 
 @dataclass(frozen=True)
 class ScoreOptions:
-    """Options that determine the new scores; all costs are natural-log costs at LM scale 1."""
+    """Options that determine the new scores; all costs are in natural logarithms at LM scale 1."""
 
     section: ClassVar[str] = "Models"
 
@@ -176,7 +176,7 @@ class EngineOptions(SearchOptions, ScoreOptions):
 
     @property
     def history_words(self) -> int:
-        """Number of final words in which two histories must agree to be merged; 0 compares whole histories."""
+        """Number of final words that two histories must share to be merged; 0 compares whole histories."""
         return self.record.history_words(self)
 
     @property
@@ -186,19 +186,19 @@ class EngineOptions(SearchOptions, ScoreOptions):
 
     @property
     def search_beam(self) -> float:
-        """Beam of the search: the maximum cost of a hypothesis relative to the best one."""
+        """Search beam: the maximum cost difference between a hypothesis and the best one."""
         return self.record.beam if self.beam is None else self.beam
 
     @property
     def first_pass_beam(self) -> float:
-        """Beam on first-pass costs; arcs outside it are dropped before the search."""
+        """First-pass beam: arcs with first-pass costs outside this beam are dropped before the search."""
         if self.prune_beam is not None:
             return self.prune_beam
         return self.search_beam + 2.0 if self.record.prune_beam is None else self.record.prune_beam
 
 
 def merge_order(options: EngineOptions) -> int:
-    """Return the number of final words in which histories must agree to be merged; 0 compares whole histories."""
+    """Return the number of final words that histories must share to be merged; 0 compares whole histories."""
     if options.merge_order is not None:
         return options.merge_order
     return DEFAULT_MERGE_ORDER if options.hypotheses else 0
@@ -241,7 +241,7 @@ LISTS = UsualWeights("n-best lists without graph costs", 0.15, -1.0)
 
 
 def usual_weights(lattice: Lattice) -> UsualWeights | None:
-    """Return the default weights for a lattice; None for a type without default weights, such as CTC lattices."""
+    """Return the default weights for a lattice; None if there are none for its type, such as CTC lattices."""
     is_list = isinstance(lattice, ListLattice)
     if has_graph_costs(lattice):
         return None if is_list else LATTICES

@@ -1,4 +1,4 @@
-"""`Prefetch`, a source of utterances that reads a possibly slow iterable in a thread."""
+"""`Prefetch`, a source of utterances that reads an iterable, which can be slow, in a thread."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ SECONDS_TO_STOP = 0.5  # how long to wait for the reading thread when a source i
 
 
 class Prefetch(Source):
-    """The utterances of a possibly slow iterable, which is read in a thread.
+    """Source of the utterances from an iterable, which is read in a thread because it can be slow.
 
     The thread reads one lattice per request and never reads ahead. It ends when the iterable ends or raises an error,
-    or on `close`. Errors of the iterable are raised by `wait`.
+    or on `close`. `wait` raises the errors of the iterable.
     """
 
     def __init__(self, lattices: Iterable[Keyed]) -> None:
@@ -72,11 +72,11 @@ class Prefetch(Source):
 
 
 class _End(Exception):
-    """Marker of the end of the iterable."""
+    """Marker for the end of the iterable."""
 
 
 def _read(lattices: Iterator[Keyed], requests: SimpleQueue[bool], items: SimpleQueue[Keyed | BaseException]) -> None:
-    """Put a lattice into a queue for each request, and finally `_End` or the error."""
+    """For each request, put a lattice into a queue; at the end of the iterable, put `_End` or the error."""
     try:
         while requests.get():
             items.put(next(lattices))

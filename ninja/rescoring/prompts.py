@@ -1,4 +1,4 @@
-"""Prompts: texts that a language model reads before the words of an utterance, such as its topic or previous turns."""
+"""Prompts: texts that a language model reads before the words of an utterance, such as a topic or previous turns."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ninja.files.text import read_named
 
 @dataclass(frozen=True, slots=True)
 class Prompts:
-    """One prompt for all utterances, or one per utterance; models that do not support prompts ignore it."""
+    """One prompt for all utterances, or one per utterance; models without prompt support ignore prompts."""
 
     text: str = ""  # prompt of all utterances, if `by_key` is None
     by_key: Mapping[str, str] | None = None  # prompt of each utterance; an empty text is no prompt
@@ -25,7 +25,7 @@ class Prompts:
         In a prompt, ``\n``, ``\t`` and ``\\`` mean a line break, a tab and a backslash.
 
         Args:
-            path: The file, which may be compressed with gzip.
+            path: Path of the file, which can be compressed with gzip.
             column: Column of the prompts: its 1-based number, at least 2, or its name in the header line.
 
         Raises:
@@ -60,7 +60,7 @@ class Prompts:
         return cls(by_key=by_key, path=name)
 
     def of(self, key: str) -> str:
-        """Return the prompt of an utterance, or an empty text if it has none.
+        """Return the prompt for an utterance, or an empty string if it has none.
 
         Raises:
             LatticeError: The table has no line for the utterance.

@@ -11,7 +11,7 @@ from ninja.rescoring.options import LARGEST, MAX_ARCS, Algorithm, EngineOptions,
 
 @dataclass(frozen=True)
 class PrunedOptions(EngineOptions):
-    """Options of Kaldi's pruned composition."""
+    """Options for Kaldi's pruned composition."""
 
     section: ClassVar[str] = "Search: pruned"
 

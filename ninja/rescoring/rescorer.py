@@ -45,7 +45,7 @@ Pass = tuple[Model, RescoreOptions]
 
 @dataclass(slots=True)
 class _Pass:
-    """A rescoring pass: a model that is bound to the words of the lattices, its options, and its recording queue."""
+    """A rescoring pass: a model that is bound to the words in the lattices, its options, and its recording queue."""
 
     lm: Model
     models: BoundModels
@@ -53,7 +53,7 @@ class _Pass:
     queue: RecordingQueue
 
     def engine(self, source: Source, first: Utterance, report: RescoreReport, num_threads: int) -> Engine:
-        """Return the engine of the selected algorithm, or the default engine for the type of the first lattice."""
+        """Return the engine for the selected algorithm, or the default engine for the type of the first lattice."""
         self.options = options = self.options.for_lattice(first.result or first.lattice)
         refuse_words(self.lm, options)
         engine: Engine = options.record.make_engine(source, self.models, options, self.queue, report, num_threads)
@@ -61,7 +61,7 @@ class _Pass:
 
 
 class Rescorer:
-    """Rescorer for lattices from threads, coroutines or an iterable.
+    """Rescorer for lattices that are submitted by threads or coroutines, or read from an iterable.
 
         with ninja.Rescorer(lm, options) as rescorer:
             future = rescorer.submit(lattice)         from any thread; future.result() is the rescored lattice
@@ -70,14 +70,15 @@ class Rescorer:
 
     Lattices that are submitted concurrently are rescored in one batch by a thread of the Rescorer. Do not use the
     models elsewhere at the same time. A submitted lattice is rejected if more than the fraction ``max_unknown`` of its
-    words is unknown to a model; the lattices of an iterable are tested together, as in `rescore`.
+    words is unknown to a model; lattices from an iterable are tested together, as in `rescore`.
 
     Args:
         lm: A language model (see ``ninja.lm.load``), a mixture, or None to only subtract the old model; or model
             files, which are loaded when the first lattice arrives.
         old_lm: The first-pass language model (see `rescore`); not allowed with model files.
-        carry_over: Recordings of the utterances, for a model that reads the words of a recording's earlier utterances.
-        prompts: Texts that the model reads before the words of utterances, for causal Hugging Face models.
+        carry_over: Recording of each utterance, for a model that reads the words of earlier utterances in the same
+            recording.
+        prompts: Texts that the model reads before the words of each utterance, for causal Hugging Face models.
         context: Stage that runs before rescoring, such as ``ninja.context.Contextual``.
         max_latency: Seconds, >= 0, that a lattice waits for other lattices if it is submitted while none is in flight.
         max_waiting: Maximum number of lattices in flight, >= 1; `submit` blocks while this many are in flight.
@@ -174,10 +175,10 @@ class Rescorer:
             deadline: Seconds, > 0, after which the search is stopped.  [default: no limit]
 
         Returns:
-            A future of the rescored lattice. If the deadline expires first, ``is_complete`` of the future is False and
+            A future for the rescored lattice. If the deadline expires first, ``is_complete`` of the future is False and
             the result is the best answer so far: the best hypothesis of the search, completed by the first pass, or the
-            lattice with its first-pass costs if the search has no hypothesis yet. Errors of the lattice are raised by
-            this future only. Cancelling the future before rescoring begins drops the lattice.
+            lattice with its first-pass costs if the search has no hypothesis yet. Only this future raises errors in the
+            lattice. Cancelling the future before rescoring begins drops the lattice.
 
         Raises:
             BusyError: ``max_waiting`` lattices were in flight for as long as `timeout`.
@@ -213,7 +214,7 @@ class Rescorer:
         return await asyncio.wrap_future(future)
 
     def session(self, options: StreamOptions | None = None, *, entities: Any = None) -> Session:
-        """Return a session for an utterance whose lattice grows; this method can be called from any thread.
+        """Return a session for an utterance with a growing lattice; this method can be called from any thread.
 
         All sessions share a cache of language model histories and one batch, which `submit` does not use.
 
@@ -235,7 +236,7 @@ class Rescorer:
         return Session(partial(sessions.submit, entities=entities), self.options.scales, options or StreamOptions())
 
     def _of_sessions(self) -> Rescorer:
-        """Return the Rescorer for the lattices of sessions; its models keep histories between lattices."""
+        """Return the Rescorer for lattices from sessions; its models keep histories between lattices."""
         lm, old_lm = self._originals
         if self.carry_over is not None:
             raise OptionError("a session cannot carry words over from earlier utterances; omit carry_over")
@@ -257,7 +258,7 @@ class Rescorer:
         return sessions
 
     def close(self, timeout: float | None = None) -> None:
-        """Refuse further lattices and finish those in flight; leaving the ``with`` block calls this.
+        """Reject further lattices, and finish the lattices in flight; called on leaving the ``with`` block.
 
         Args:
             timeout: Seconds after which the futures of unfinished lattices fail with ``ClosedError``.
@@ -272,7 +273,7 @@ class Rescorer:
 
     @property
     def in_flight(self) -> tuple[int, int]:
-        """Number of submitted lattices that wait for the batch, and number of lattices in the batch."""
+        """``(number of submitted lattices that wait for the batch, number of lattices in the batch)``."""
         service = self._service
         waiting, running = (0, 0) if service is None else (service.num_waiting, service.num_running)
         if self._sessions is not None:
@@ -282,7 +283,7 @@ class Rescorer:
 
     @property
     def report(self) -> RescoreReport:
-        """Counts and notes for the submitted lattices; the futures raise their errors."""
+        """Counts and notes for the submitted lattices; their errors are raised by the futures."""
         report = self._opened(None).report
         if self._sessions is None:
             return report
@@ -386,13 +387,13 @@ class Rescorer:
         )
 
     def _forms_of(self, lattice: Lattice, report: RescoreReport) -> LexicalTable | None:
-        """Return the lexical forms of a lattice's words; None if a model reads the words as they are written."""
+        """Return the lexical forms of a lattice's words; None if a model reads the written words."""
         forms = self._read_forms(report)
         lms = [model for lm, _ in self._models for model in models_of(lm)]
         return forms.table(lattice) if all(isinstance(lm, LexicalLM) for lm in lms) else None
 
     def _read_forms(self, report: RescoreReport) -> LexicalForms:
-        """Make the models read lexical forms where needed, and return the normalizer of the run."""
+        """Make models read lexical forms where necessary, and return the normalizer of the run."""
         forms, text = self._run_forms(report), self.options.lm_text
         if not forms.are_identical:
             self._models = [(with_lexical_forms(lm, forms, text), options) for lm, options in self._models]

@@ -1,4 +1,4 @@
-"""`rescore` and `iterate`, which rescore the lattices of an iterable."""
+"""`rescore` and `iterate`, which rescore the lattices from an iterable."""
 
 from __future__ import annotations
 
@@ -39,9 +39,10 @@ def rescore(
             lattice, all earlier lattices are rescored and returned.
         lm: A language model (see ``ninja.lm.load``), a mixture, or None to only subtract the old model.
         old_lm: The first-pass language model.
-        carry_over: Recordings of the utterances, for a model that reads the words of a recording's earlier utterances.
-        prompts: Texts that the model reads before the words of utterances, for causal Hugging Face models.
-        report: Filled during the run with counts, notes and the coverage of the words. If its ``on_error`` is set,
+        carry_over: Recording of each utterance, for a model that reads the words of earlier utterances in the same
+            recording.
+        prompts: Texts that the model reads before the words of each utterance, for causal Hugging Face models.
+        report: Report that is filled during the run with counts, notes and word coverage. If its ``on_error`` is set,
             failed lattices are reported and omitted; otherwise the first failure is raised.
 
     Returns:
@@ -55,7 +56,7 @@ def rescore(
             score only whole sentences.
         OptionError: No model is specified, carry-over or prompts are used with a model that reads backward, or prompts
             are specified and no model reads prompts.
-        NinjaError: The first failure of a lattice, if ``on_error`` is not set.
+        NinjaError: A lattice failed and ``on_error`` is not set.
 
     Source: arc-beam after Kumar et al. 2017, arXiv:1711.05448, which does not define it exactly; push-forward after
     Sundermeyer et al. 2014; look-ahead calibration after Xu et al. 2018 (Kaldi's pruned composition).
@@ -80,7 +81,7 @@ def iterate(
 
     Args:
         lattices: See `rescore`.
-        passes: The model and the options of each pass. After ``output="best"``, later passes see only one path.
+        passes: Pairs ``(model, options)``, one per pass. After ``output="best"``, later passes see only one path.
         old_lm: The language model of the recogniser; the first pass subtracts its scores.
         carry_over: See `rescore`; applies to every pass.
         report: See `rescore`; covers all passes together.

@@ -1,6 +1,6 @@
-"""Algorithms that select sentences or prefixes by first-pass costs and score them all at once: nbest, cover and trie.
+"""The algorithms nbest, cover and trie, which select sentences or prefixes by first-pass costs and score them together.
 
-The lattices of a batch are unfolded, i.e. states are copied so that each arc has a single word history; the algorithms
+The lattices in a batch are unfolded: states are copied so that each arc has a single word history. The algorithms
 differ in which histories they keep. The words of all lattices are joined into one trie, which the language model
 scores. The scores of a lattice do not depend on the other lattices in the batch.
 """
@@ -44,7 +44,7 @@ Floats = npt.NDArray[np.float32]
 
 @dataclass(frozen=True)
 class SentenceOptions(EngineOptions):
-    """Options of the algorithms that score whole sentences: nbest, cover, trie."""
+    """Options for the algorithms that score whole sentences: nbest, cover and trie."""
 
     section: ClassVar[str] = "Search: nbest, cover, trie"
 
@@ -60,7 +60,7 @@ class SentenceOptions(EngineOptions):
     )
 
     def sentences_of(self, lattice: Lattice) -> int:
-        """Return the maximum number of sentences of a lattice that ``nbest`` scores."""
+        """Return the maximum number of sentences that ``nbest`` scores in a lattice."""
         if self.num_best is not None:
             return self.num_best
         return max(lattice.num_hypotheses, 1) if isinstance(lattice, ListLattice) else DEFAULT_NUM_BEST
@@ -68,7 +68,7 @@ class SentenceOptions(EngineOptions):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Unfolded:
-    """A lattice unfolded into copies of its states and arcs, and the word trie that scores the copied arcs."""
+    """A lattice unfolded into copies of its states and arcs, and the word trie for scoring the copied arcs."""
 
     state_map: Int32s  # [num_states], source state of each copy
     arc_begin: Int64s  # [num_states + 1]
@@ -80,14 +80,14 @@ class Unfolded:
     word: Int32s  # [num_nodes], word ids of the language model
 
     def lattice(self, source: Lattice, graph: Floats, final_graph: Floats, *, labels: bool = True) -> Lattice:
-        """Return the copies as a lattice with new graph costs; see ``copied_lattice``."""
+        """Return the copied states and arcs as a lattice with new graph costs; see ``copied_lattice``."""
         return copied_lattice(
             source, self.state_map, self.arc_begin, self.dst, self.arc_map, graph, final_graph, labels=labels
         )
 
 
 def unfold_prefixes(lattice: Lattice, lm_word: Int32s, eos: int, options: SentenceOptions) -> Unfolded:
-    """Unfold a lattice into the trie of its best word prefixes.
+    """Unfold a lattice into a trie of its best word prefixes.
 
     Args:
         lm_word: The language model's word id of each arc, -1 for no word, int32 [num_arcs].
@@ -143,7 +143,7 @@ def _unfolded(lattice: Lattice, unfold: Callable[[], Any]) -> Unfolded:
 
 
 def unfold_best_paths(lattice: Lattice, lm_word: Int32s, eos: int, num_best: int, scales: Scales) -> Unfolded:
-    """Unfold the n best paths with distinct word sequences into the tree of their arcs; see `unfold_prefixes`."""
+    """Unfold the n best paths with distinct word sequences into a tree; see `unfold_prefixes`."""
     paths = nbest(lattice, num_best, scales)
     begin = np.cumsum([0, *(path.arcs.size for path in paths)])
     arcs = np.concatenate([path.arcs for path in paths]).astype(np.int32)
@@ -180,7 +180,7 @@ def unfold_best_paths(lattice: Lattice, lm_word: Int32s, eos: int, num_best: int
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Unfolding:
-    """An utterance of the batch with its unfolded lattice."""
+    """An utterance in the batch and its unfolded lattice."""
 
     utterance: Utterance
     source: Lattice  # the lattice before unfolding
@@ -189,7 +189,7 @@ class Unfolding:
 
 
 class SentenceEngine(Engine):
-    """Base of the engines that score unfolded lattices."""
+    """Base class for engines that score unfolded lattices."""
 
     options: SentenceOptions
 
@@ -232,18 +232,18 @@ class SentenceEngine(Engine):
         """Unfold a lattice so that each arc has a single word history.
 
         Args:
-            utterance: The utterance.
-            lattice: Its lattice, reversed if the model reads backward.
+            utterance: Utterance to score.
+            lattice: Lattice of the utterance, reversed if the model reads backward.
             lm_word: The model's word id of each arc, -1 for no word, int32 [num_arcs].
             extra: Cost of each arc in addition to the model's score, float32 [num_arcs].
         """
 
     def prune(self, result: Lattice) -> Lattice:
-        """Remove states of a result that are not on a path from the start to a final state."""
+        """Remove the states in a result that are not on a path from the start to a final state."""
         return connect(result)
 
     def _rescore(self, batch: list[Unfolding], lm: BatchedLM) -> None:
-        """Score the words of a batch and rescore its lattices; halve the batch if memory runs out."""
+        """Score the words in a batch and rescore its lattices; halve the batch if memory runs out."""
         forest = WordTrie()
         nodes = [
             forest.add_trie(unfolding.unfolded.parent, unfolding.unfolded.word, self._below(forest, unfolding))
@@ -285,7 +285,7 @@ class SentenceEngine(Engine):
             self.report.calls += 1
 
     def _result(self, unfolding: Unfolding, score: Floats) -> tuple[Lattice, list[int]]:
-        """Return a lattice with its new costs, and the words to carry over to the next utterance."""
+        """Return ``(lattice with new costs, words to carry over to the next utterance)``."""
         options, unfolded, source = self.options, unfolding.unfolded, unfolding.source
         if not np.isfinite(score).all():
             raise ModelError("the language model returned NaN or probability zero for a word", key=source.key)
@@ -307,7 +307,7 @@ class SentenceEngine(Engine):
         return self.prune(unfolded.lattice(source, graph, final_graph)), words
 
     def _costs(self, unfolding: Unfolding, score: Floats) -> tuple[Floats, Floats]:
-        """Return the new graph costs of the unfolded arcs and final states."""
+        """Return the new graph costs as ``(costs of the unfolded arcs, costs of the unfolded final states)``."""
         share, scale = self.models.graph_share, self.models.lm_scale
         unfolded, source = unfolding.unfolded, unfolding.source
         spoken = unfolded.arc_node != NO_NODE

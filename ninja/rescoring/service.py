@@ -1,4 +1,4 @@
-"""`Service`, which batches the lattices of concurrent callers and rescores them in a separate thread."""
+"""`Service`, which batches lattices from concurrent callers and rescores them in a separate thread."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class Service(Source):
     The service is itself the `Source` that `run` reads.
 
     Args:
-        run: Rescores the utterances of a source and sets the results of their futures.
-        reset: Called when a run has failed, before its utterances are rescored one by one.
+        run: Function that rescores the utterances from a source and sets the results of their futures.
+        reset: Function that is called when a run has failed, before its utterances are rescored one by one.
         batch_arcs: Number of arcs at which a waiting batch starts immediately.
-        max_latency: Seconds that a batch waits for more lattices if none is in flight.
+        max_latency: Time in seconds that a batch waits for more lattices if none is in flight.
         max_waiting: Number of slots.
     """
 
@@ -88,7 +88,7 @@ class Service(Source):
 
     @property
     def num_waiting(self) -> int:
-        """Number of lattices that are submitted but not in the batch yet."""
+        """Number of lattices that have been submitted, but are not in the batch yet."""
         return len(self._waiting)
 
     @property
@@ -97,7 +97,7 @@ class Service(Source):
         return len(self._running)
 
     def slot(self) -> Future[None]:
-        """Return a future that is done when a slot is reserved; then `put` an utterance, or `release` the slot.
+        """Return a future that is done once a slot is reserved; then `put` an utterance or `release` the slot.
 
         Raises:
             ClosedError: The service is closed, or was created before this process was forked.
@@ -164,7 +164,7 @@ class Service(Source):
         raise ClosedError(CLOSED)
 
     def shut(self, timeout: float | None) -> None:
-        """Refuse further lattices and finish those in flight; after `timeout` seconds, unfinished futures fail."""
+        """Reject further lattices and finish those in flight; unfinished futures fail after `timeout` seconds."""
         if os.getpid() != self._process:  # the lattices belong to the parent process; the lock's state is undefined
             return
         with self._changed:
@@ -233,7 +233,7 @@ class Service(Source):
             return bool(self._waiting)
 
     def _finish(self, source: Source) -> None:
-        """Rescore the utterances of a source; the engine sets their futures."""
+        """Rescore the utterances from a source; the engine sets the results of their futures."""
         run = self._run(source, self.report)
         with closing(run):  # type: ignore[type-var]
             for _ in run:
@@ -246,7 +246,7 @@ class Service(Source):
             return bool(self._waiting)
 
     def _poll(self) -> Utterance | None:
-        """Return the utterance that has waited longest; None if none is waiting."""
+        """Return the utterance that has waited longest, or None if no utterance is waiting."""
         with self._changed:
             if not self._running:
                 self._gather()
@@ -261,7 +261,7 @@ class Service(Source):
         return None
 
     def _gather(self) -> None:
-        """Wait until the batch is large enough, or its first lattice has waited for `max_latency`."""
+        """Wait until the batch is large enough, or until its first lattice has waited for `max_latency`."""
 
         def is_enough() -> bool:
             if not self._waiting or self._closed or self._free <= 0:
@@ -273,7 +273,7 @@ class Service(Source):
             self._changed.wait_for(is_enough, max(0.0, submitted + self._max_latency - time.monotonic()))
 
     def _rescore_alone(self, error: BaseException) -> None:
-        """Rescore the utterances of a failed run one by one, so that an error affects only its own utterance."""
+        """Rescore the utterances from a failed run one by one, so that an error affects only one utterance."""
         with self._changed:
             unfinished = [*self._running.items()]
         for future, utterance in unfinished:
@@ -290,7 +290,7 @@ class Service(Source):
 
 
 class _Single(Source):
-    """Source that contains a single utterance of a failed run."""
+    """Source that contains a single utterance from a failed run."""
 
     def __init__(self, utterance: Utterance) -> None:
         super().__init__()

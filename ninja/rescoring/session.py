@@ -23,7 +23,7 @@ HISTORIES = 50_000  # maximum number of histories per language model that are ca
 @documented
 @dataclass(frozen=True, slots=True)
 class StreamOptions:
-    """Conditions under which words are stable; with larger values, words become stable later and change less often."""
+    """Conditions for treating words as stable; with larger values, words become stable later and change less often."""
 
     agreement: int = described(
         5, "A word can become stable once it and all words before it are the same in this many consecutive updates."
@@ -39,7 +39,7 @@ class StreamOptions:
 
 @dataclass(frozen=True, slots=True)
 class Partial:
-    """The answer to an update: the best words of the lattice so far."""
+    """The answer to an update: the best words in the current lattice."""
 
     words: tuple[str, ...]
     num_stable: int  # words[:num_stable] are stable; the others may change
@@ -48,26 +48,27 @@ class Partial:
 
     @property
     def stable(self) -> tuple[str, ...]:
-        """The stable words."""
+        """Stable words at the beginning of the utterance."""
         return self.words[: self.num_stable]
 
     @property
     def tail(self) -> tuple[str, ...]:
-        """The words after the stable ones."""
+        """Words after the stable words, which can still change."""
         return self.words[self.num_stable :]
 
 
 class Session:
-    """The lattices of an utterance that is still being spoken; created by `Rescorer.session`.
+    """Session for an utterance that is still being spoken; created by `Rescorer.session`.
 
-    Each update contains the whole lattice so far. It is rescored like any other lattice, except that the language model
-    computes only histories and words that no earlier lattice contained. The answer to the last update equals the result
-    of `Rescorer.submit`. A session is not thread-safe, but different threads can use different sessions.
+    Each update contains the whole lattice up to that time. It is rescored like any other lattice, except that the
+    language model computes only histories and words that no earlier lattice contained. The answer to the last update
+    equals the result of `Rescorer.submit`. A session is not thread-safe, but different threads can use different
+    sessions.
 
     Args:
-        submit: Submits a lattice for rescoring.
+        submit: Function that submits a lattice for rescoring.
         scales: Scales of the total cost.
-        options: Conditions under which words are stable.
+        options: Conditions for treating words as stable.
     """
 
     def __init__(self, submit: Callable[[Lattice], Submission], scales: Scales, options: StreamOptions) -> None:
@@ -103,10 +104,10 @@ class Session:
         return self._submit(lattice)
 
     def observe(self, rescored: Lattice, *, final: bool = False) -> Partial:
-        """Return the words of a rescored lattice, and which of them are stable.
+        """Return the words in a rescored lattice, divided into stable words and the rest.
 
         Args:
-            rescored: The result of an update, in the order of the updates.
+            rescored: Result of an update; results must be passed in the order of the updates.
             final: Whether the lattice is complete.
         """
         words, probable = probable_prefix(rescored, self._scales, 0.0 if final else self._options.min_posterior)
@@ -123,7 +124,7 @@ class Session:
 
 
 def probable_prefix(lattice: Lattice, scales: Scales, least: float) -> tuple[tuple[str, ...], int]:
-    """Return the words of the best path, and the length of the longest prefix whose posterior is at least `least`.
+    """Return ``(words of the best path, length of the longest prefix with a posterior of at least `least`)``.
 
     The posterior of a prefix is the total probability of the paths that begin with it.
 
@@ -147,7 +148,7 @@ def prefix_posteriors(lattice: Lattice, words: Sequence[int], scales: Scales) ->
 
     Args:
         lattice: A lattice.
-        words: Word ids without epsilon.
+        words: Word ids, without epsilons.
         scales: Scales of the total cost.
     """
     paths = forward_backward(lattice, scales)

@@ -1,4 +1,4 @@
-"""Utterances in flight: the sources that yield them, their preparation and admission, and the report of a run."""
+"""Utterances in flight, the sources that yield them, their preparation and admission, and the report on a run."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ ADVICE = (
 
 
 class Submission(Future[Lattice]):
-    """The future of a submitted lattice; once it is done, `is_complete` is True if its search was complete."""
+    """The future for a submitted lattice; once it is done, `is_complete` is True if the search was complete."""
 
     is_complete = True  # False if the deadline expired before the search ended
 
 
 @dataclass(slots=True, eq=False)
 class Utterance:
-    """A lattice in flight, from when it is read or submitted until its result is returned."""
+    """A lattice in flight: it has been read or submitted, and its result has not been returned yet."""
 
     lattice: Lattice
     entities: Any = None  # phrases of this utterance, for the context stage
@@ -73,7 +73,7 @@ class Utterance:
 
     @property
     def is_expired(self) -> bool:
-        """Whether the deadline has passed."""
+        """Whether the deadline of the utterance has passed."""
         return self.deadline < math.inf and time.monotonic() >= self.deadline
 
     def finish(self, result: Lattice | None = None, error: BaseException | None = None) -> None:
@@ -89,7 +89,7 @@ class Utterance:
                 self.future.set_result(result)
 
     def release(self) -> None:
-        """Free the lattices of a delivered utterance, which stays in the queue until earlier utterances are done."""
+        """Free the lattices of a delivered utterance; the utterance stays in the queue until earlier ones are done."""
         self.lattice, self.result, self.phrases, self.future = RELEASED, None, None, None
 
 
@@ -106,11 +106,11 @@ class Source(ABC):
         """Return the next utterance; None if it is not available yet or `has_ended` is true."""
 
     def wait(self) -> bool:
-        """Wait until `poll` can return an utterance; return False if none will follow."""
+        """Wait until `poll` can return an utterance; return False if no utterance will follow."""
         return not self.has_ended
 
     def close(self) -> None:
-        """Free the resources of the source."""
+        """Free the resources that the source uses."""
         return
 
     def poll(self) -> Utterance | None:
@@ -134,7 +134,7 @@ class Source(ABC):
         return self._ahead
 
     def first(self) -> Utterance | None:
-        """Wait for the next utterance and return it without consuming it; None if none will follow."""
+        """Wait for the next utterance and return it without consuming it; return None if no utterance will follow."""
         while not self.read_ahead():
             if self.has_ended or not self.wait():
                 return None
@@ -151,7 +151,7 @@ class Source(ABC):
 
 
 class IterableSource(Source):
-    """The utterances of an iterable; `poll` blocks until the next one is available."""
+    """Source of the utterances from an iterable; `poll` blocks until the next utterance is available."""
 
     def __init__(self, lattices: Iterable[Keyed]) -> None:
         super().__init__()
@@ -166,7 +166,7 @@ class IterableSource(Source):
 
 @dataclass(slots=True)
 class RescoreReport(Log):
-    """Log of a rescoring run: failures, notes and counts."""
+    """Log for a rescoring run: failures, notes and counts."""
 
     arcs: int = 0  # arcs read
     arcs_written: int = 0
@@ -183,20 +183,20 @@ class RescoreReport(Log):
     vocabulary: VocabularyCheck | None = None  # set by the caller, as stages do not know the files
 
     def cover(self, coverages: Sequence[Coverage]) -> None:
-        """Add the language models' coverage of the words of a file."""
+        """Add the language models' coverage of the words in a file."""
         self.coverages = added(self.coverages, coverages)
 
     def tell_coverage(self) -> None:
-        """Add notes about the coverage of the words of all lattices."""
+        """Add notes about the coverage of the words in all lattices."""
         for coverage in self.coverages:
             if self.on_note is not None:
                 self.on_note(f"vocabulary: {coverage}")
 
     @contextmanager
     def checking_words(self, stage: Any) -> Iterator[Callable[[Inputs], Iterator[Keyed]]]:
-        """Return a context manager that checks how well the models of a stage cover the words of the lattices.
+        """Return a context manager that checks how well the models of a stage cover the words in the lattices.
 
-        Its value is a function that reads the lattices of inputs.
+        On entry, the context manager returns a function that reads the lattices in inputs.
 
         Raises:
             VocabularyError: Too many words are unknown to a model.
@@ -226,7 +226,7 @@ class RescoreReport(Log):
         )
 
     def merge(self, part: Log) -> None:
-        """Add the log of a thread."""
+        """Add the entries of a thread's log."""
         if isinstance(part, RescoreReport) and self.vocabulary is None:
             self.cover(part.coverages)
         Log.merge(self, part)
@@ -259,7 +259,7 @@ class InFlight:
         self.num_arcs += utterance.num_arcs
 
     def pop_done(self) -> Utterance | None:
-        """Remove and return the next utterance in input order, if it is done."""
+        """Remove and return the next utterance in input order if it is done, else return None."""
         with self.lock:
             if not self._utterances or not self._utterances[0].is_done:
                 return None
@@ -268,7 +268,7 @@ class InFlight:
             return self._utterances.popleft()
 
     def wait_for_more(self, most_arcs: int) -> bool:
-        """Block an idle thread until fewer than `most_arcs` arcs are in flight.
+        """Block the calling thread, which is idle, until fewer than `most_arcs` arcs are in flight.
 
         Returns:
             False if no more utterances will come, or if there is only one thread.
@@ -298,7 +298,7 @@ class RecordingQueue:
         self._ready: deque[Utterance] = deque()
 
     def enter(self, utterance: Utterance) -> bool:
-        """Return whether an utterance may be rescored now; if not, `ready` returns it later.
+        """Return whether an utterance can be rescored now; if not, `ready` returns it later.
 
         Raises:
             LatticeError: The recording of the utterance is unknown, or the utterance begins before the previous one.
@@ -330,7 +330,7 @@ class RecordingQueue:
             del self._waiting[utterance.recording]
 
     def ready(self) -> Utterance | None:
-        """Return an utterance whose predecessor in the recording is done, or None if there is none."""
+        """Return an utterance that no longer waits for its predecessor in the recording, or None if there is none."""
         return self._ready.popleft() if self._ready else None
 
     def _recording(self, carry_over: CarryOver, key: str) -> str:
@@ -352,7 +352,7 @@ class RecordingQueue:
 
 
 class ContextStage(Protocol):
-    """A stage that makes phrases more probable before lattices are rescored, such as ``ninja.context.Contextual``."""
+    """A stage, such as ``ninja.context.Contextual``, that makes phrases more probable before lattices are rescored."""
 
     forms: LexicalForms | None  # the normalizer of the run; set by `Rescorer`
 
@@ -364,7 +364,7 @@ class ContextStage(Protocol):
         """Add the context to the lattice of an utterance, and set its ``phrases``."""
 
     def bind(self, words: SymbolTable, log: RescoreReport) -> Any:
-        """Load the models for the words of the lattices."""
+        """Load the models for the words in the lattices."""
 
     def class_maps(self, words: SymbolTable, log: RescoreReport) -> Sequence[WordMap]:
         """Return the maps from a symbol table to the words of class models, whose coverage is not tested."""
@@ -374,12 +374,13 @@ class ContextStage(Protocol):
 
 
 class Preparation(Source):
-    """Source that prepares utterances: merges equal texts, checks the words, and adds the context.
+    """Source that prepares utterances: it merges equal texts, checks the words, and adds the context.
 
     Args:
-        check: Checks the words of all lattices; None if the caller checks them.
-        refuse: Called with each submitted lattice; raises an error if too many of its words are unknown to a model.
-        forms: Returns the lexical forms of a lattice's words, or None to compare texts as they are written.
+        check: Check for the words in all lattices; None if the caller checks them.
+        refuse: Function that is called with each submitted lattice, and raises an error if too many of its words are
+            unknown to a model.
+        forms: Function that returns the lexical forms of a lattice's words, or None to compare the written texts.
     """
 
     def __init__(
