@@ -138,7 +138,7 @@ cdef inline object result_of(object lattices, Results& results, object lattice_t
     Failures become faults of the batch; the failure of a single lattice is raised.
     """
     if not isinstance(lattices, lattice_type):
-        return lattices.made((capsule_of(results.items), failures_of(results.failures)))
+        return lattices.with_result((capsule_of(results.items), failures_of(results.failures)))
     if not results.failures.empty():
         raise lattice_error(lattices, results.failures[0].message.decode())
     return lattice_like(lattices, results.items[0], lattice_type.__new__(lattice_type), slots)

@@ -106,7 +106,7 @@ cdef object lattices_of(object batch, const Items& items, const c.Paths& paths, 
     cdef Results results
     with nogil:
         results = c.path_lattices(items, paths, several)
-    return batch.made((capsule_of(results.items), failures_of(results.failures)), several=several)
+    return batch.with_result((capsule_of(results.items), failures_of(results.failures)), several=several)
 
 
 def best_path(lattices not None, scales not None):

@@ -121,7 +121,7 @@ def learn(
         entities = Entities.parsed(result.content, path=lists or "", groups=groups, normalizer=corrector.normalizer)
         after = Correction(replace(stage.correcting, entities=entities))
         comparison = compare_lists(_lists_of(inputs, dev), read_text(ref), stage, after, console.log)
-        console.say(comparison.story)
+        console.say(comparison.summary)
         if comparison.is_worse:
             raise click.ClickException(
                 "the development set has more errors with the learned phrases, so nothing is written"

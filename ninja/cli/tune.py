@@ -201,13 +201,13 @@ def _tune_weights(
             carry_over=carry_over,
             report=log,
         )
-    comments = [f"ninja tune {shlex.join(inputs.places)} --ref {shlex.quote(ref)}", f"{tuned.story} ({tuned.basis})"]
+    comments = [f"ninja tune {shlex.join(inputs.places)} --ref {shlex.quote(ref)}", f"{tuned.summary} ({tuned.basis})"]
     history = {} if carry_over is None else {"carry_over": True, "carry_words": carry_over.max_words}
     write_config(output_file, _weights(tuned, models, options) | history, [*comments, tuned.evidence])
     for edge in tuned.edges:
         log.note(edge)
     current_console().say(tuned.evidence)
-    current_console().close(f"{tuned.story}: {tuned.weights}; {tuned.basis}, {current_console().seconds:.1f} s")
+    current_console().close(f"{tuned.summary}: {tuned.weights}; {tuned.basis}, {current_console().seconds:.1f} s")
 
 
 def _tune_first_pass(
@@ -224,14 +224,14 @@ def _tune_first_pass(
         forms=LexicalForms(options.normalizer, inputs.log.note),
         log=inputs.log,
     )
-    comments = [f"ninja tune {shlex.join(inputs.places)} --ref {shlex.quote(ref)} --rnnlm {NO_MODEL}", tuned.story]
+    comments = [f"ninja tune {shlex.join(inputs.places)} --ref {shlex.quote(ref)} --rnnlm {NO_MODEL}", tuned.summary]
     values = {"acoustic_scale": tuned.scales.acoustic, "word_penalty": tuned.scales.word_penalty}
     write_config(output_file, values, [*comments, tuned.tuned.evidence])
     for note in (*(f"note: {edge}" for edge in tuned.edges), tuned.tuned.evidence):
         current_console().say(note)
     chosen = ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in values.items())
     current_console().close(
-        f"{tuned.story}: {chosen}; {counted(tuned.num_lattices, 'lattice')}, {current_console().seconds:.1f} s"
+        f"{tuned.summary}: {chosen}; {counted(tuned.num_lattices, 'lattice')}, {current_console().seconds:.1f} s"
     )
 
 

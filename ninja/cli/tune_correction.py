@@ -74,10 +74,10 @@ def tune_threshold(
             inputs.lattices(), read_text(ref), Correction(correcting), max_false_corrections, inputs.log
         )
     if tuned.bound is None:
-        current_console().say(f"{tuned.story}; no options are written")
+        current_console().say(f"{tuned.summary}; no options are written")
         click.get_current_context().exit(1)
     arguments = [*inputs.places, "--ref", ref, "--entities", str(context.entities), "--correct"]
     command = shlex.join(["ninja", "tune", *arguments, "--max-false-corrections", f"{max_false_corrections:g}"])
     values = {"threshold": tuned.bound.threshold, **changed_options(sounds, PRONUNCIATIONS)}
-    write_config(output_file, values, [command, tuned.story])
-    current_console().close(f"{tuned.story}, {current_console().seconds:.1f} s")
+    write_config(output_file, values, [command, tuned.summary])
+    current_console().close(f"{tuned.summary}, {current_console().seconds:.1f} s")

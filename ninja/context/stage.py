@@ -135,7 +135,7 @@ class Contextual:
             yield from self.unchecked(lattices, log)
             return
         yield from self.unchecked(self.vocabulary_check(log)(lattices), log)
-        log.tell_coverage()
+        log.note_coverage()
 
     def unchecked(self, lattices: Iterable[Keyed], log: RescoreReport) -> Iterator[Keyed]:
         """Yield the lattices with their context, without counting the words that are unknown to the models."""
@@ -164,7 +164,7 @@ class Contextual:
             log.merge(part)
             yield from ((key, self._in_table(lattice)) for key, lattice in results)
         if log.vocabulary is None:
-            log.tell_coverage()
+            log.note_coverage()
 
     def prepare(self, utterance: Utterance, log: Log) -> None:
         """Add the context to the lattice of an utterance, using the utterance's phrases and the phrases in the files.

@@ -187,7 +187,7 @@ class Batch:
         batch.faults = ()
         return batch
 
-    def made(self, result: KernelResult, *, several: bool = False) -> Batch:
+    def with_result(self, result: KernelResult, *, several: bool = False) -> Batch:
         """Create a batch from the result that a kernel computed for these lattices; lattices that failed become faults.
 
         Args:

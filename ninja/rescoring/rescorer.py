@@ -348,7 +348,7 @@ class Rescorer:
                 yield utterance.key, utterance.result
         report.seconds = time.perf_counter() - start
         if report.vocabulary is None:
-            report.tell_coverage()
+            report.note_coverage()
 
     def _rescored(
         self, source: Source, report: RescoreReport, passes: list[_Pass], num_threads: int = 1

@@ -186,7 +186,7 @@ class RescoreReport(Log):
         """Add the language models' coverage of the words in a file."""
         self.coverages = added(self.coverages, coverages)
 
-    def tell_coverage(self) -> None:
+    def note_coverage(self) -> None:
         """Add notes about the coverage of the words in all lattices."""
         for coverage in self.coverages:
             if self.on_note is not None:
@@ -204,7 +204,7 @@ class RescoreReport(Log):
         self.vocabulary = check = stage.vocabulary_check(self)
         yield check.read
         check.close()
-        self.tell_coverage()
+        self.note_coverage()
 
     def summary(self, seconds: float, frame_shift: float) -> str:
         """Return a one-line summary of the run.

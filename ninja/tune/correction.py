@@ -25,7 +25,7 @@ class TunedCorrection:
     num_after: int  # number of these phrases that the corrected hypotheses contain
 
     @property
-    def story(self) -> str:
+    def summary(self) -> str:
         """A one-line summary of the result."""
         if self.bound is None:
             return f"no threshold keeps the rate of false corrections below {self.max_rate:g}"
@@ -108,7 +108,7 @@ class ListComparison:
         return self.after.errors > self.before.errors
 
     @property
-    def story(self) -> str:
+    def summary(self) -> str:
         """A one-line summary of the result."""
         utterances = counted(self.num_utterances, "utterance")
         rates = f"WER {self.before.wer:.2f} before, {self.after.wer:.2f} after"

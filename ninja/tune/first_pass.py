@@ -52,7 +52,7 @@ class TunedScales:
         return self.tuned.num_lattices
 
     @property
-    def story(self) -> str:
+    def summary(self) -> str:
         """Word error rates before and after tuning, as text."""
         return f"WER {self.wer_before:.2f} with the initial scales, {self.wer:.2f} with these"
 

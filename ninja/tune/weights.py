@@ -69,7 +69,7 @@ class Tuned:
         return self.choice.expected_difference
 
     @property
-    def story(self) -> str:
+    def summary(self) -> str:
         """Word error rates before and after tuning, as text."""
         searched = "" if f"{self.wer:.2f}" == f"{self.wer_rescored:.2f}" else f" ({self.wer:.2f} among the sentences)"
         return (

@@ -113,5 +113,5 @@ def lmrescore(
     check = VocabularyCheck(lambda words: [mapped(model, words, len(words), unk_penalty)], max_unknown, log.cover)
     arcs = write(OnLattices(function), inputs, destination, read=lambda part: _advised(check.read(part), log)).arcs
     check.close()
-    log.tell_coverage()
+    log.note_coverage()
     current_console().close_counting(f", {counted(arcs, 'arc')}")
