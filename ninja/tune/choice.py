@@ -144,7 +144,7 @@ def explain(choice: Choice, candidate: str, num_words: int, unit: str, default: 
     advice = f"; about {rounded_up(needed or 0):,} words would show such a difference" if is_small else ""
     if choice.reason == "better":
         small = f"; {num_words} words are too few to be certain" if is_small else ""
-        return f"difference to the {default}: {difference}{small}{advice}"
+        return f"difference from the {default}: {difference}{small}{advice}"
     return (
         f"the {default} are kept: {num_words} words do not show that other values ({candidate}) are better; "
         f"difference {difference}{advice}"

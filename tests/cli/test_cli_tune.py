@@ -151,7 +151,7 @@ def test_the_first_pass_is_tuned_alone(ninja, large_bed, tmp_path):
     assert sorted(values) == ["acoustic_scale", "word_penalty"]
     before, after = re.search(r"WER ([\d.]+) with the initial scales, ([\d.]+) with these", errors).groups()
     assert float(after) < float(before)
-    evidence = re.search(r"difference to the initial weights: .*cross-validated by speaker\)", errors)
+    evidence = re.search(r"difference from the initial weights: .*cross-validated by speaker\)", errors)
     assert evidence is not None, errors
     assert evidence[0] in weights.read_text()
     score = ("score", large_bed / "text", large_bed / "lat.ark", "--words", large_bed / "words.txt")

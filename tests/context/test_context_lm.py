@@ -332,7 +332,7 @@ def test_weights_are_chosen_for_the_fewest_errors(prior):
     assert initial.evidence.endswith(f"{len(lattices)} words are too few to choose other weights")
     assert initial.chosen.wer == (100.0 if prior < 0 else 0.0)
     assert tuned("w8").chosen.wer == min(trial.wer for trial in tuned("w8").trials) == 0.0
-    assert ("difference to the initial weights" in tuned("w8").evidence) == (prior < 0)
+    assert ("difference from the initial weights" in tuned("w8").evidence) == (prior < 0)
 
 
 def test_a_trained_pointer_expects_phrases_where_the_text_has_them_however_long_the_list():

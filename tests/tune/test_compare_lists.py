@@ -33,5 +33,5 @@ def test_a_lattice_that_fails_costs_only_itself() -> None:
     )
     assert [error.key for error in failures] == ["b"]
     assert (comparison.before.errors, comparison.after.errors, comparison.num_utterances) == (1, 0, 1)
-    with pytest.raises(OptionError, match="no utterance of the development set has a reference"):
+    with pytest.raises(OptionError, match="no processed utterance of the development set has a reference"):
         compare_lists([("other", "other")], references, before, after)
