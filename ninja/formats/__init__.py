@@ -1,10 +1,10 @@
-"""Lattice file formats, which are detected by content.
+"""Readers and writers for lattice file formats, which are detected from the content of a file.
 
 ``read_X(content, key, path, words, options)`` reads one lattice. Its arguments are the decompressed bytes of a file,
 the utterance id of the lattice, the file name for messages, a symbol table that must contain the words of the file, and
-the options of the format. By default, a new symbol table with epsilon 0 is created from the words of the file.
-Readers for files with several lattices accept a whole file, or blocks of complete lines, and yield each lattice or its
-error.
+the options of the format. By default, a new symbol table, in which epsilon is 0, is created from the words in the file.
+Readers for files with several lattices accept either a whole file or blocks of complete lines, and yield each lattice
+or its error.
 
 ``write_X(lattice, words, options, encoding)`` encodes one lattice. By default, `words` is the symbol table of the
 lattice.

@@ -15,7 +15,7 @@ from ninja.lattice.symbols import SymbolTable
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """A column of names, stored as indices into the distinct names."""
+    """A column of names, stored as indices into an array of distinct names."""
 
     names: Sequence[str]
     number: npt.NDArray[np.int32]  # [num_rows], index into `names`
@@ -23,7 +23,7 @@ class Names:
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """A column with a list of integers in each row."""
+    """A column in which each row is a list of integers."""
 
     pool: npt.NDArray[np.int32]
     begin: npt.NDArray[np.int64]  # [num_rows + 1]; the integers of row r are pool[begin[r] : begin[r + 1]]
@@ -35,14 +35,14 @@ Column = npt.NDArray[np.integer] | npt.NDArray[np.floating] | Names | Runs
 
 
 def row_texts(prefixes: Sequence[str], begin: npt.NDArray[np.int64], columns: Sequence[Column]) -> list[str]:
-    """Return one string per prefix, with a tab-separated line (prefix and columns) for each row of the prefix.
+    """Return one string per prefix, which contains a tab-separated line for each row: the prefix, then the columns.
 
     Integers must fit into 32 bits. Floats are printed as ``%.7g``, as in Kaldi.
 
     Args:
-        prefixes: Prefixes of lines, such as keys.
+        prefixes: Line prefixes, such as keys.
         begin: Offsets of the rows, [num_prefixes + 1]; rows ``begin[i] : begin[i + 1]`` belong to prefix i.
-        columns: The columns, each with the values of all rows.
+        columns: The columns; each contains the values of all rows.
     """
     rows = _tables.Rows(int(begin[-1]))
     for column in columns:

@@ -1,4 +1,4 @@
-"""Access to the content of a file as a whole, in blocks of lines, or through a window; conversion of words to ids."""
+"""Access to file contents (whole, in blocks of lines, or through a window), and conversion of words to ids."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ Entry = tuple[str, Lattice | NinjaError]  # a key with its lattice or its error
 
 
 class Content:
-    """The content of a file, which is read or mapped on first use.
+    """The content of a file, which is read or memory-mapped on first use.
 
     Args:
         stream: The file, positioned at its start.
         path: File name; "-" is standard input.
-        late: Whether readers may defer the checks of a lattice, and thus its error, until the lattice is first used.
+        late: Whether readers may check a lattice, and raise its error, only when the lattice is first used.
     """
 
     def __init__(self, stream: Stream, path: str, *, late: bool = False) -> None:
@@ -54,7 +54,7 @@ class Content:
         self._whole: bytes | None = None
 
     def numbered(self, number: int) -> str:
-        """Return the utterance id of a lattice in a file without keys, given its 1-based number."""
+        """Return the utterance id for the lattice with the given 1-based number in a file without keys."""
         return f"{self._before_number}{number}"
 
     def note_overlaps(self, count: int) -> None:
@@ -64,8 +64,8 @@ class Content:
     def whole(self) -> bytes:
         """Return all bytes, decompressed and without a byte order mark.
 
-        The limit is 16 GB. For a gzip file, it is 256 MB or 100 times the compressed size, whichever is larger, unless
-        the compressed size is unknown, as for standard input and command output. The bytes are cached.
+        The size limit is 16 GB. For a gzip file with a known compressed size (not standard input or command output), it
+        is 256 MB or 100 times the compressed size, whichever is larger. The bytes are cached.
 
         Raises:
             FormatError: The limit is exceeded, or the gzip stream is damaged.
@@ -96,9 +96,9 @@ class Content:
         return b""
 
     def readings(self) -> Callable[[], Iterable[bytes]]:
-        """Return a function that iterates over all blocks of complete lines each time it is called.
+        """Return a function that returns a new iterable over all blocks of complete lines on each call.
 
-        A file is read again on each call; the content of a pipe is kept in memory.
+        A file is read again for each call; the content of a pipe is kept in memory.
         """
         if self._whole is None and os.path.isfile(self.path):
             return self._read_again
@@ -159,7 +159,7 @@ class Content:
 
 
 def key_of(path: str) -> str:
-    """Return the utterance id of a lattice without a key: the file name without .gz and its extension.
+    """Return the utterance id for a lattice without a key: the file name without ``.gz`` and the extension.
 
     The result is "stdin" for standard input, and for ``<(command)``, because its file name changes with each run.
     """
@@ -196,7 +196,7 @@ def keyed(results: Iterable[Lattice | NinjaError]) -> Iterator[Entry]:
 
 
 def is_list(head: bytes) -> bool:
-    """Return whether most of the first lines of a file are names of existing files."""
+    """Return whether most of the first lines in a file are names of existing files."""
     rows = first_rows(head)
     return 2 * sum(map(names_file, rows)) >= len(rows) > 0
 
@@ -208,14 +208,14 @@ def names_script(head: bytes) -> bool:
 
 
 def first_rows(head: bytes) -> list[bytes]:
-    """Return the complete first lines, stripped of white space; an empty list for binary data."""
+    """Return the complete first lines, with whitespace stripped; return an empty list for binary data."""
     rows = head.split(b"\n")
     rows = rows[:-1] if len(head) >= LIST_HEAD else rows
     return [] if b"\0" in head else [row.strip() for row in rows[:_ROWS] if row.strip()]
 
 
 def names_file(name: bytes) -> bool:
-    """Return whether a line of a file list is the name of an existing file, or a URL without white space."""
+    """Return whether a line in a file list is the name of an existing file, or a URL without whitespace."""
     if len(name) > _LONGEST_NAME:
         return False
     return os.path.isfile(name) or (is_remote(os.fsdecode(name)) and len(name.split()) == 1)
@@ -227,7 +227,7 @@ LEAST = 64  # minimum number of bytes by which a window grows; readers never loo
 
 
 def numbered_lines(content: Pieces) -> Iterator[tuple[int, bytes, bool]]:
-    """Yield the 1-based number of each line, the line without its newline, and whether it ended with a newline."""
+    """Yield ``(1-based number, line without its newline, whether it ended with a newline)`` for each line."""
     number = 0
     for block in _pieces(content):
         lines = block.split(b"\n")
@@ -240,7 +240,7 @@ def numbered_lines(content: Pieces) -> Iterator[tuple[int, bytes, bool]]:
 
 
 class Window:
-    """A window into a file, which grows at its end and drops the bytes before the next entry.
+    """A window into a file that grows at its end, and drops the bytes before the next entry.
 
     Args:
         pieces: The content of the file, in chunks of any size.
@@ -253,7 +253,7 @@ class Window:
         self._pieces = iter(_pieces(pieces))
 
     def grow(self) -> bool:
-        """Drop the bytes before the next entry, and read until the rest has doubled; return False at the end."""
+        """Drop the bytes before the next entry, and read until the rest has doubled; return False at the file's end."""
         size, least = 0, max(len(self.content) - self.at, LEAST)
         pieces: list[bytes] = []
         while size < least and (piece := next(self._pieces, None)) is not None:
@@ -305,7 +305,7 @@ class Naming(NamedTuple):
     encoding: str = "utf-8"
 
     def decoded(self, name: bytes, line: int | None = None) -> str:
-        """Decode bytes of the file."""
+        """Decode bytes from the file."""
         try:
             return name.decode(self.encoding)
         except UnicodeDecodeError as error:
@@ -315,7 +315,7 @@ class Naming(NamedTuple):
             raise FormatError(message, self.path, key=self.key, line=line) from error
 
     def table(self, entries: list[tuple[bytes, int]]) -> tuple[npt.NDArray[np.int32], SymbolTable]:
-        """Look up the words of a file.
+        """Look up the words in a file.
 
         Args:
             entries: ``(word, line number)`` pairs, as returned by a kernel.
@@ -366,7 +366,7 @@ class Naming(NamedTuple):
 
 
 def first_line(head: bytes) -> bytes:
-    """Return the first line that is neither empty nor a '#' comment, stripped; b"" if there is no such line."""
+    """Return the first line that is neither empty nor a '#' comment, stripped, or b"" if there is none."""
     begin = 0
     while begin < len(head):
         end = head.find(b"\n", begin)
@@ -379,9 +379,7 @@ def first_line(head: bytes) -> bytes:
 
 
 def unended_line(content: bytes, comment: bytes = b"#") -> int:
-    """Return the 1-based number of an unterminated last line, or 0.
-
-    The result is 0 if the last line ends with a newline, is blank, or is a comment.
+    """Return the 1-based number of the last line if it lacks a newline, else 0; blank lines and comments also give 0.
 
     Args:
         content: The whole file, or its end.
@@ -401,7 +399,7 @@ def cut_short(path: str | None, key: str | None, line: int) -> FormatError:
 
 
 def refuse_unended(content: bytes, path: str | None, key: str | None, comment: bytes = b"#", line: int = 1) -> None:
-    """Raise FormatError if the last line lacks a newline, unless it is blank or a comment.
+    """Raise FormatError if the last line lacks a newline, unless the line is blank or a comment.
 
     Args:
         content: The whole file, or its end.

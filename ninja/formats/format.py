@@ -103,7 +103,7 @@ class Read(NamedTuple):
 
 
 class WriteSettings(NamedTuple):
-    """Options, symbol table and encoding of one output."""
+    """Options, symbol table and encoding for one output."""
 
     options: Any  # instance of the options class of the format
     words: SymbolTable | None  # [default: the table of each lattice]
@@ -112,7 +112,7 @@ class WriteSettings(NamedTuple):
 
 
 class Encoder(Protocol):
-    """Encoder that converts items to the bytes of one file."""
+    """Encoder that converts items to the bytes of a single file."""
 
     def add(self, item: Any) -> bytes:
         """Encode an item; return the next bytes of the file."""
@@ -125,7 +125,7 @@ class Encoder(Protocol):
 
 @runtime_checkable
 class NotingEncoder(Encoder, Protocol):
-    """An encoder that returns messages for the user."""
+    """Encoder that also returns messages for the user."""
 
     def notes(self) -> list[str]:
         """Return the messages; called when the file is complete."""
@@ -170,13 +170,13 @@ class Format(NamedTuple):
     write: Write | None = None
 
     def kept(self, options: Any) -> frozenset[Field]:
-        """Return the fields that a file can store with these options."""
+        """Return the lattice fields that a file written with these options can store."""
         assert self.write is not None
         return self.keeps if self.write.keeps is None else self.write.keeps(self.keeps, options)
 
 
 class Reader(NamedTuple):
-    """A format with options for reading."""
+    """A format, and the options for reading it."""
 
     format: Format
     options: Any
@@ -196,7 +196,7 @@ class Reader(NamedTuple):
 
         Args:
             content: The file.
-            words: Symbol table that must contain the words.  [default: a new table of the words in the file]
+            words: Symbol table, which must contain the words.  [default: a new table of the words in the file]
 
         Raises:
             NinjaError: The rest of the file cannot be read.
@@ -208,13 +208,13 @@ class Reader(NamedTuple):
 
 
 def formats() -> Iterator[Format]:
-    """Yield the formats in the order of detection."""
+    """Yield all formats in the order in which detection tries them."""
     for module in MODULES:
         yield from formats_of(module)
 
 
 def formats_of(name: str) -> tuple[Format, ...]:
-    """Return the formats defined by a module in ``MODULES``."""
+    """Return the formats that a module in ``MODULES`` defines."""
     module = import_module(f"ninja.formats.{name}")
     return getattr(module, "FORMATS", None) or (module.FORMAT,)
 
@@ -238,7 +238,7 @@ def by_name(name: str, purpose: Literal["read", "write"]) -> Format:
 def by_extension(path: str | os.PathLike[str]) -> list[Format]:
     """Return the formats with the longest extension that matches a file name, ignoring ``.gz``.
 
-    Formats that can only rewrite existing files are not returned, because they share the extensions of other formats.
+    Formats that can only rewrite existing files are excluded, because they share their extensions with other formats.
     """
     base = os.path.basename(os.fspath(path).rstrip(os.sep)).removesuffix(".gz").lower()
     if "." not in base:
@@ -284,7 +284,7 @@ def detect(head: bytes, name: str) -> Format | None:
 
 
 def of_folder(path: str, encoding: str = "utf-8") -> Reader | None:
-    """Return the reader for a folder that is a single source, or None if its files are separate sources."""
+    """Return the reader for a folder that forms a single source, or None if the files in it are separate sources."""
     with os.scandir(path) as entries:
         if not any(entry.is_dir() for entry in entries):
             return None
@@ -390,7 +390,7 @@ def split_options(text: str) -> tuple[str, dict[str, str]]:
 def fill_options(
     options: Callable[..., Options] | None, values: Mapping[str, str], name: str, **defaults: Any
 ) -> Options | None:
-    """Create an options dataclass from values given as text; return None if the format has no options.
+    """Create an options dataclass from values in text form; return None if the format has no options.
 
     List items are separated by ``+``, and ``none`` means None. `defaults` for fields that do not exist are ignored.
     """

@@ -1,4 +1,4 @@
-"""OpenFst binary files with the arc types standard, log and log64, as vector or (only for reading) const FSTs."""
+"""Reader and writer for OpenFst binary files: vector or (read only) const FSTs; arc types standard, log and log64."""
 
 from __future__ import annotations
 
@@ -45,12 +45,13 @@ def read_fst(content: bytes, key: str, path: str | None = None, options: Openfst
 
     By default, output labels become the words, and input labels are dropped. Weights become graph costs, and acoustic
     costs are 0. An output symbol table in the file becomes the symbol table of the lattice; so does an input symbol
-    table if both labels of every arc are equal. Arcs of infinite weight (the zero of the semiring) are dropped.
+    table if both labels of every arc are equal. Arcs with an infinite weight (the semiring's zero) are dropped.
 
     Raises:
         FormatError: The file is not a vector or const FST with the arc type standard, log or log64, is damaged, is
             incomplete, or continues after the FST.
-        LatticeError: The FST has a cycle, no start, no final state, a weight of NaN or -infinity, or a negative label.
+        LatticeError: The FST has a cycle, no start state, no final state, a NaN or -infinite weight, or a negative
+            label.
 
     Source: OpenFst 1.8.4, vector-fst.h (VectorFstImpl::Read), const-fst.h (ConstFstImpl::Read), fst.cc (FstHeader).
     """
@@ -68,7 +69,7 @@ def read_fst_at(content: bytes, begin: int, key: str, path: str | None = None) -
         The lattice or its error, and the offset at which the image ends.
 
     Raises:
-        FormatError: The image is damaged or not supported, so that its end is unknown.
+        FormatError: The image is damaged or not supported; its end is therefore unknown.
     """
     image, end = parse_image_at(content, begin, key, path)
     if isinstance(image, LatticeError):
@@ -146,7 +147,7 @@ def weights(
     """Compute one cost per arc and final state, and check that costs are within the range of the arc type.
 
     Returns:
-        Arc costs, float64 [num_arcs], and final costs, float64 [num_states], +inf for states that are not final.
+        Arc costs, float64 [num_arcs], and final costs, float64 [num_states], which are +inf for non-final states.
     """
     check_choice("arc_type", arc_type, "standard", "log", "log64")
     final = np.flatnonzero(lattice.is_final)
@@ -173,7 +174,7 @@ def _refuse_large(cost: Float64, arc_type: ArcType, name: Callable[[int], str], 
 
 
 def _symbols_image(lattice: Lattice, symbols: SymbolTable) -> bytes:
-    """Encode a symbol table in OpenFst's format, after checking that it contains all words of a lattice.
+    """Check that a symbol table contains all words of a lattice, and encode it in OpenFst's format.
 
     Source: OpenFst 1.8.4, symbol-table.cc (SymbolTableImpl::Write).
     """

@@ -17,7 +17,7 @@ Symbols = list[tuple[bytes, int]]  # names and ids
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """An acyclic FST that was parsed from an image."""
+    """An acyclic FST parsed from an OpenFst image."""
 
     fst: Fst  # with states in topological order
     end: int  # byte offset of the end of the image
@@ -40,7 +40,7 @@ def parse_image(content: bytes, key: str = "", path: str | None = None, begin: i
 
     Raises:
         FormatError: The image is damaged or not supported.
-        LatticeError: The FST has a cycle, no start, a weight of NaN or -infinity, or a negative label.
+        LatticeError: The FST has a cycle, no start state, a weight of NaN or -infinity, or a negative label.
     """
     image, _ = parse_image_at(content, begin, key, path)
     if isinstance(image, LatticeError):
@@ -49,7 +49,7 @@ def parse_image(content: bytes, key: str = "", path: str | None = None, begin: i
 
 
 def parse_image_at(content: bytes, begin: int, key: str, path: str | None) -> tuple[Image | LatticeError, int]:
-    """Parse an image as `parse_image` does; return the image or its LatticeError, and the byte offset of its end."""
+    """Parse an image as `parse_image` does; return ``(image or LatticeError, byte offset of its end)``."""
     error, byte, size, fields = _core.parse_image(content, begin)
     if error and byte >= 0:
         raise FormatError(error, path, key=key or None, byte=begin + byte)
@@ -66,7 +66,7 @@ def parse_transducer(content: bytes, path: str | None = None) -> Fst:
     Raises:
         FormatError: The file is not a vector or const FST with the arc type standard, log or log64, is damaged, is
             incomplete, or continues after the FST.
-        LatticeError: The FST has no start, a NaN or infinite weight, or a negative label.
+        LatticeError: The FST has no start state, a NaN or infinite weight, or a negative label.
     """
     error, byte, fields = _core.parse_machine(content)
     if error and byte >= 0:

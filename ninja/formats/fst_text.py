@@ -1,6 +1,6 @@
-"""OpenFst's text format, as printed by fstprint and compiled by fstcompile, with or without symbol tables.
+"""Reader and writer for OpenFst's text format (of fstprint and fstcompile), with or without symbol tables.
 
-The input labels of a transducer are not read.
+Input labels of transducers are ignored.
 """
 
 from __future__ import annotations
@@ -61,15 +61,15 @@ def read_fst_text(
     """Read a lattice from an FST in text format.
 
     Output labels become the words, and input labels are dropped. Weights become graph costs, and acoustic costs are 0.
-    The source state of the first line is the start. If states are not in topological order, the reachable states are
-    sorted. Without `words` (``--osymbols``), integer labels are used as ids, and a new symbol table is created for
+    The source state in the first line is the start state. If states are not in topological order, the reachable states
+    are sorted. Without `words` (``--osymbols``), integer labels are used as ids, and a new symbol table is created for
     names.
 
     The format has no end mark. A truncated file is detected only if its last line lacks a newline, or if an arc enters
     a state that has no line (fstprint writes at least one line per state).
 
     Args:
-        content: The whole file, or a part of it.
+        content: The whole file, or a section of it.
         key: Utterance id.
         path: File name for messages.
         words: Symbol table of the output labels.
@@ -114,9 +114,9 @@ def _error(fault: int, line: int, field: bytes, count: int, naming: Naming, kind
 
 
 def _is_acceptor(content: bytes, naming: Naming, options: FstTextOptions, line: int) -> bool:
-    """Return whether arcs have a single label, according to the options or, if unspecified, the lines.
+    """Return whether arcs have a single label, as the options specify or, without such an option, as the lines show.
 
-    Arcs with four fields are ambiguous: they have two labels, or a label and a weight.
+    Lines with four fields are ambiguous: they can contain two labels, or a label and a weight.
     """
     if options.acceptor is not None:
         return options.acceptor
@@ -230,7 +230,7 @@ def _digits(cost: npt.NDArray[np.float64]) -> list[str]:
 def begins_fst_text(head: bytes) -> bool:
     """Return whether the first line of a file is an arc, or its only line is a state.
 
-    A line with four fields that ends with a pair of costs is an arc of a Kaldi lattice, not of an FST.
+    A line with four fields, the last of which is a pair of costs, is an arc of a Kaldi lattice, not of an FST.
     """
     rows = [fields for row in head.split(b"\n", 100) if (fields := row.split())][:2]
     if not rows or not _fits(rows[0]):
@@ -242,7 +242,7 @@ def begins_fst_text(head: bytes) -> bool:
 
 
 def all_fst_text(head: bytes) -> bool:
-    """Return whether all lines are arcs or states, to distinguish an FST from other tables of numbers."""
+    """Return whether all lines are arcs or states, which distinguishes an FST from other tables of numbers."""
     head = head[: head.rfind(b"\n") + 1] if len(head) == HEAD else head
     rows = [fields for row in head.split(b"\n") if (fields := row.split())]
     return len(rows[0]) > 2 and all(map(_fits, rows))
@@ -270,7 +270,7 @@ def _kept(keeps: frozenset[Field], options: FstTextWriteOptions) -> frozenset[Fi
 
 
 def _misread(lattice: Lattice, settings: WriteSettings) -> list[str]:
-    """Report a loss if all words are numbers, because readers would interpret them as ids."""
+    """Report a loss if all words are numbers, because a reader would interpret them as ids."""
     if settings.options.labels == "ids":
         return []
     names = used_names(lattice, settings.words)

@@ -1,4 +1,4 @@
-"""k2 lattices: an Fsa or FsaVec saved by ``torch.save(fsa.as_dict(), FILE)``, read and written without k2.
+"""Reader and writer for k2 lattices (``torch.save(fsa.as_dict(), FILE)`` of an Fsa or FsaVec), without using k2.
 
 Only scores, words, symbol tables and the attribute that Ninja writes are read; other attributes are ignored.
 """
@@ -59,7 +59,7 @@ def read_k2s(
 
     Costs are negated scores: lm_scores become the graph cost, and the rest of the score becomes the acoustic cost. Arcs
     into the final state become final costs. If states are not in topological order, the reachable states are sorted. An
-    arc with several words (ragged aux_labels) becomes several arcs; the first one has the costs. Keys are taken
+    arc with several words (ragged aux_labels) becomes several arcs, the first of which has the costs. Keys are taken
     from Ninja's attribute, or else from ``key_of``, which is called with the 1-based number of the FSA.
 
     Raises:
@@ -144,7 +144,7 @@ class _Reader:
 
 
 def _arcs(lattice: Lattice) -> tuple[Int32, Int32, Float32, Float32]:
-    """Return the arcs of an Fsa, int32 [num_arcs, 4], and their words, LM scores and acoustic scores."""
+    """Return ``(arcs, words, LM scores, acoustic scores)`` for an Fsa; the arcs are int32 [num_arcs, 4]."""
     final = np.flatnonzero(lattice.is_final)
     if not len(final):
         raise LatticeError("no state is final, so there is nothing to write", key=lattice.key)
@@ -170,7 +170,7 @@ def _arcs(lattice: Lattice) -> tuple[Int32, Int32, Float32, Float32]:
 
 
 def _labels(lattice: Lattice) -> Int32:
-    """Return k2's labels: the alignment of a raw lattice, else the words."""
+    """Return k2's labels: the alignment for a raw lattice, the words for any other."""
     length = np.diff(lattice.ali_begin)
     if lattice.kind != "raw" or not len(lattice.ali) or length.max(initial=0) > 1 or lattice.ali.min() < 0:
         return lattice.word
@@ -195,11 +195,11 @@ class K2WriteOptions:
 
 
 class K2Encoder:
-    """Encoder of an FsaVec. All lattices are kept in memory, because the file begins with their sizes.
+    """Encoder that writes an FsaVec; all lattices are kept in memory, because the file begins with their sizes.
 
     Scores are ``-(graph + acoustic)``, lm_scores are ``-graph`` and am_scores are ``-acoustic``. The aux_labels are the
-    words; the labels are the alignment of a raw lattice, else the words. Final costs become arcs with label -1 into the
-    final state.
+    words; the labels are the alignment for a raw lattice, else the words. Final costs become arcs with label -1 into
+    the final state.
     """
 
     def __init__(self, settings: WriteSettings) -> None:
@@ -208,7 +208,7 @@ class K2Encoder:
         self._tables: list[tuple[Int32, Int32, Float32, Float32]] = []
 
     def add(self, lattice: Lattice) -> bytes:
-        """Convert a lattice, to be written by `end`; return no bytes."""
+        """Convert a lattice, which `end` will write; return no bytes."""
         self._tables.append(_arcs(lattice))
         self._lattices.append(lattice)
         return b""
@@ -224,7 +224,7 @@ class K2Encoder:
 
 
 def k2_attributes(lattices: Sequence[Lattice]) -> dict[str, npt.NDArray[Any]]:
-    """Convert lattices to the arrays of an FsaVec, by the names that ``k2.Fsa.from_dict`` expects; see `K2Encoder`.
+    """Convert lattices to the arrays of an FsaVec, keyed as ``k2.Fsa.from_dict`` expects; see `K2Encoder`.
 
     Raises:
         LatticeError: A lattice has no final state, or costs or counts exceed the range of k2's types.
@@ -236,7 +236,7 @@ def k2_attributes(lattices: Sequence[Lattice]) -> dict[str, npt.NDArray[Any]]:
 def _joined(
     lattices: Sequence[Lattice], tables: Sequence[tuple[Int32, Int32, Float32, Float32]]
 ) -> tuple[Int32, dict[str, npt.NDArray[Any]]]:
-    """Return the arcs of lattices as the tensor of an FsaVec, and the attributes of these arcs."""
+    """Return ``(arcs, attributes)`` for lattices: the tensor of arcs of an FsaVec, and the arc attributes."""
     empty = np.zeros((0, 4), np.int32)
     arcs = np.concatenate([empty, *(table[0] for table in tables)])
     columns = {
@@ -257,7 +257,7 @@ def _kept(keeps: frozenset[Field], options: K2WriteOptions) -> frozenset[Field]:
 
 @dataclass(frozen=True, slots=True)
 class _Extras:
-    """Ninja's attribute of a file, checked against the arcs of the file."""
+    """Ninja's attribute in a file, checked against the arcs in the file."""
 
     keys: Sequence[str]
     kinds: Sequence[str]
@@ -272,13 +272,13 @@ class _Extras:
     time: Int32  # [total number of states]; empty if no lattice has times
 
     def fits(self, number: int, arrays: _formats.K2Arrays) -> bool:
-        """Return whether a lattice has as many arcs and states as when it was written."""
+        """Return whether a lattice has the same number of arcs and states as when it was written."""
         arcs = self.arc_first[number + 1] - self.arc_first[number]
         states = self.state_first[number + 1] - self.state_first[number]
         return bool(len(arrays[1]) == arcs and len(arrays[5]) == states)
 
     def lattice(self, number: int, key: str, arrays: _formats.K2Arrays, words: SymbolTable | None) -> Lattice:
-        """Create a lattice with its alignment, times and kind."""
+        """Create a lattice with the alignment, times and kind from the attribute."""
         first, last = self.arc_first[number], self.arc_first[number + 1]
         first_state, last_state = self.state_first[number], self.state_first[number + 1]
         begin = self.ali_begin[first : last + 1]
@@ -298,7 +298,7 @@ class _Extras:
 
 
 def _extras(lattices: Sequence[Lattice], arcs: Int32) -> dict[str, Any]:
-    """Return Ninja's attribute for lattices, given their arcs in k2's format, int32 [num_arcs, 4]."""
+    """Create Ninja's attribute for lattices, given their arcs in k2's format, int32 [num_arcs, 4]."""
 
     def joined(pieces: list[npt.NDArray[Any]]) -> Int32:
         return np.concatenate([NO_LABELS, *pieces]).astype(np.int32)
@@ -321,7 +321,7 @@ def _extras(lattices: Sequence[Lattice], arcs: Int32) -> dict[str, Any]:
 
 
 def _read_extras(machines: Machines, path: str | None) -> _Extras | None:
-    """Return Ninja's attribute of a file; None if it is missing, or if the arcs have changed since it was written."""
+    """Return Ninja's attribute from a file, or None if it is missing or the arcs have changed since it was written."""
     fields = machines.others.get(EXTRAS)
     if not isinstance(fields, dict) or fields.get("version") != VERSION:
         return None
@@ -389,7 +389,7 @@ def _checked_extras(fields: dict[str, Any], machines: Machines) -> _Extras:
 
 
 def _fingerprint(arcs: Int32) -> int:
-    """Return a checksum of the states and labels of arcs, int32 [num_arcs, 4], without the scores."""
+    """Return a checksum of the states and labels, but not the scores, of arcs, int32 [num_arcs, 4]."""
     from isal import isal_zlib
 
     ends = np.ascontiguousarray(np.ascontiguousarray(arcs).view(np.int64)[:, 0])  # source and destination at once

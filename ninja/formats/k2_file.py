@@ -1,4 +1,4 @@
-"""k2 FSAs as arrays, read without k2 or torch from dictionaries of tensors that ``torch.save`` wrote."""
+"""Reader and writer, without k2 or torch, for k2 FSAs that ``torch.save`` wrote as dictionaries of tensors."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Ragged:
 
 @dataclass(frozen=True, slots=True)
 class Machines:
-    """FSAs with concatenated states and arcs."""
+    """FSAs whose states and arcs are concatenated."""
 
     arcs: Int32  # [4 * num_arcs], source, destination, label and bits of the score of each arc
     state_begin: Int64  # [num_fsas + 1], offsets of the states of each FSA
@@ -127,7 +127,7 @@ def from_fsa(fsa: Any) -> Machines:
 
 
 def _machines(arcs: Array, entries: Mapping[str, Any], refuse: Refuse) -> Machines:
-    """Check the tensor of arcs, and the length of each arc attribute."""
+    """Create FSAs after checking the arc tensor and the length of each arc attribute."""
     arcs, state_begin, arc_begin = _split_arcs(arcs, refuse)
     attributes: dict[str, Array | Ragged] = {}
     others: dict[str, Any] = {}
@@ -143,7 +143,7 @@ def _machines(arcs: Array, entries: Mapping[str, Any], refuse: Refuse) -> Machin
 
 
 def _numbers(value: Any, name: str, refuse: Refuse) -> Array:
-    """Copy a torch tensor on any device to an array."""
+    """Copy a torch tensor from any device to an array."""
     array = np.array(value.detach().cpu().numpy() if hasattr(value, "detach") else value)
     if array.dtype.kind not in "if":
         raise refuse(f"{name} is not a tensor of numbers")
@@ -151,7 +151,7 @@ def _numbers(value: Any, name: str, refuse: Refuse) -> Array:
 
 
 def _array(tensor: Any, name: str, size: int, refuse: Refuse) -> Array:
-    """Return a tensor as an array; refuse a tensor that strides of 0 make larger than the file."""
+    """Convert a tensor to an array; refuse a tensor that is larger than the file because of strides of 0."""
     if not isinstance(tensor, Tensor):
         raise refuse(f"{name} is not a plain tensor")
     if tensor.size * tensor.storage.itemsize > size:
@@ -160,7 +160,7 @@ def _array(tensor: Any, name: str, size: int, refuse: Refuse) -> Array:
 
 
 def _split_arcs(arcs: Array, refuse: Refuse) -> tuple[Int32, Int64, Int64]:
-    """Return the rows of all arcs, and the offsets of the states and arcs of each FSA."""
+    """Return ``(rows, state offsets, arc offsets)``: the rows of all arcs, and the offsets for each FSA."""
     if arcs.dtype != np.int32:
         raise refuse(f"arcs are {arcs.dtype}, but must be int32")
     if arcs.ndim == 2 and arcs.shape[1] == 4:
@@ -212,10 +212,10 @@ def scores(machines: Machines, name: str, path: str | None) -> npt.NDArray[np.fl
 
 
 def one_word_each(machines: Machines, words: Array | Ragged | None, path: str | None) -> tuple[Machines, Int32 | None]:
-    """Split each arc with several words into several arcs; the first one gets the scores.
+    """Split each arc with several words into one arc per word, the first of which gets the scores.
 
     Returns:
-        The FSAs, and the word of each of their arcs, int32 [num_arcs], or None without `words`.
+        The FSAs, and the word of each arc, int32 [num_arcs], or None if `words` is None.
 
     Raises:
         FormatError: Words are not integers.
@@ -275,7 +275,7 @@ def _split(machines: Machines, words: Int32, arc: Int64) -> tuple[Machines, Int3
 
 
 def write(arcs: Int32, columns: Mapping[str, Array], others: Mapping[str, Any]) -> bytes:
-    """Encode arcs, arc attributes and other attributes as a file; arrays become tensors."""
+    """Encode arcs, arc attributes and other attributes as the bytes of a file; arrays become tensors."""
     with needed_for("writing a k2 file"):
         import torch
 

@@ -1,7 +1,7 @@
-"""SRILM word meshes (confusion networks), read as lattices.
+"""Reader and writer for SRILM word meshes (confusion networks), which are read as lattices.
 
-Reference words, n-best hypotheses, posteriors of transitions, times of positions, and scores and phones of words are
-not read. Word times are ignored if the times of the words at a position disagree, or if a word has no times.
+Reference words, n-best hypotheses, transition posteriors, times of positions, word scores and phones are ignored. Word
+times are also ignored if the times of the words at a position disagree, or if a word has no times.
 """
 
 from __future__ import annotations
@@ -71,12 +71,12 @@ def read_mesh_lattices(
     words: SymbolTable | None = None,
     options: MeshOptions = MeshOptions(),
 ) -> Iterator[Lattice | NinjaError]:
-    """Read the lattices of a file of word meshes.
+    """Read the word meshes in a file as lattices.
 
     The boundaries of positions become states, and words become arcs from one boundary to the next. Graph costs are
     negative logarithms of posteriors; ``*DELETE*`` becomes epsilon. States have times if all words have consistent
     times. A mesh without positions represents the empty sentence. An unnamed mesh gets the key, followed by its 1-based
-    number among the unnamed meshes if the file has several meshes.
+    number among the unnamed meshes if the file contains several meshes.
 
     Yields:
         The lattice of each mesh, or its error: FormatError for an unknown line or a last line without a newline,
@@ -183,7 +183,7 @@ class Mesh:
         return bins
 
     def add(self, row: str, line: int) -> None:
-        """Parse a line of the file."""
+        """Parse a line from the file."""
         self.line = line
         fields = [text for text in row.replace("\t", " ").rstrip("\r ").split(" ") if text]
         if not fields:
@@ -258,7 +258,7 @@ class Mesh:
 
 
 def whole_blocks(content: Pieces) -> Iterator[tuple[Block, bool]]:
-    """Yield the numbered lines of each mesh, and whether its last line has a newline."""
+    """Yield ``(numbered lines, whether the last line has a newline)`` for each mesh."""
     block: Block = []
     has_size = False
     last_ends = True
@@ -277,7 +277,7 @@ def whole_blocks(content: Pieces) -> Iterator[tuple[Block, bool]]:
 
 
 def filled_times(frame: Sequence[int | None]) -> list[int]:
-    """Replace unknown frames with the preceding frame or, at the start, the first known frame, which must exist."""
+    """Replace unknown frames with the preceding frame or, at the start, the first known frame; one must be known."""
     current = next(at for at in frame if at is not None)
     filled = []
     for at in frame:
@@ -299,8 +299,8 @@ def write_mesh(mesh: ConfusionNetwork | Lattice) -> str:
 
     Raises:
         LatticeError: The state times are inconsistent.
-        SymbolError: A word is missing from the symbol table, is ``*DELETE*``, or contains white space, or the key
-            contains white space.
+        SymbolError: A word is missing from the symbol table, is ``*DELETE*``, or contains whitespace, or the key
+            contains whitespace.
 
     Source: SRILM, wlat-format(5); lm/src/WordMesh.cc and NBest.cc (NBestWordInfo::write).
     """
@@ -324,7 +324,7 @@ def _info_line(place: int, name: str, start: str, duration: str) -> str:
 
 
 def _row_text(lattice: Lattice) -> str:
-    """Encode a lattice in which each arc leads to the next state."""
+    """Encode a lattice in which each arc leads to the next state as a word mesh."""
     table = lattice.words
     frame_shift = lattice.frame_shift or MeshOptions().frame_shift
     arcs = list(zip(lattice.word.tolist(), lattice.graph.tolist(), strict=True))
@@ -359,7 +359,7 @@ def _row_text(lattice: Lattice) -> str:
 
 
 def _words_give_times(columns: list[Column], time: list[int]) -> bool:
-    """Return whether the times of words determine the times of all boundaries."""
+    """Return whether the word times determine the times of all boundaries."""
     frame: list[int | None] = [None] * len(time)
     for place, column in enumerate(columns):
         if any(word != EPSILON for word, _ in column):
@@ -368,7 +368,7 @@ def _words_give_times(columns: list[Column], time: list[int]) -> bool:
 
 
 def _posterior(cost: float) -> str:
-    """Return the posterior for a cost as the shortest decimal number that is read back as the same float32 cost."""
+    """Convert a cost to a posterior, as the shortest decimal number that is read back as the same float32 cost."""
     posterior = math.exp(-cost)
     text = "0"
     for digits in range(1, MAX_DIGITS + 1 if posterior else 0):
@@ -399,7 +399,7 @@ def _number(value: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class MeshWriteOptions:
-    """Scales for computing the network of a lattice."""
+    """Scales for computing the confusion network of a lattice."""
 
     acoustic_scale: float = 1.0
     lm_scale: float = 1.0

@@ -1,8 +1,8 @@
-"""The native format: lattices as rows of a memory-mapped Arrow file.
+"""Reader and writer for the native format: lattices as rows of a memory-mapped Arrow file.
 
 Each array of ``Lattice`` is a column of lists. Lattices are read as views of the file, and can be accessed by
-key. Arrow tools (pyarrow, Polars, DuckDB, pandas) read the same columns. The column ``word`` is dictionary-encoded with
-the symbol table, so that other tools show words; Ninja uses their ids.
+key. Other Arrow tools (pyarrow, Polars, DuckDB, pandas) can read the columns. The column ``word`` is dictionary-encoded
+with the symbol table: other tools show words, and Ninja uses their ids.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ _NO_KEY = re.compile(r"(?:.*[\x00-\x1f\x7f-\x9f].*)?", re.DOTALL)
 
 
 class NativeFile:
-    """The lattices of a mapped file. It can be used as a context manager.
+    """The lattices in a memory-mapped file; this class can be used as a context manager.
 
     Lattices stay valid after the file is closed, but not if it is truncated: like any mapped file, it must be replaced,
     not overwritten.
 
-    By default, the invariants and the checksum of each lattice are checked, so that kernels never access memory outside
-    its arrays even for untrusted files, and flipped bits are detected. Keys must not be empty or contain control
-    characters.
+    By default, the invariants and the checksum of each lattice are checked. Kernels therefore never access memory
+    outside its arrays, even if a file is not trusted, and flipped bits are detected. Keys must not be empty or contain
+    control characters.
 
     Args:
-        source: The path of a file, which is mapped, or the bytes of a file.
+        source: The path of a file, which is memory-mapped, or the bytes of a file.
         path: File name for messages, if the source is not a path.
         check: When to check a lattice: "use" (when one of its arrays is first used), "all" (when it is read) or "none"
-            (never; for trusted files only). The extents of its lists are always checked.
+            (never; for trusted files only). The extents of the lists are always checked.
 
     Raises:
         FormatError: The file has another format or a newer version, or is damaged.
@@ -83,14 +83,14 @@ class NativeFile:
         self.close()
 
     def close(self) -> None:
-        """Release the file, which stays mapped as long as its lattices are in use."""
+        """Release the file, which stays mapped until its lattices are no longer in use."""
         self._batches = [None] * len(self._batches)
 
     def __len__(self) -> int:
         return sum(self._batch(number).size for number in range(len(self._batches)))
 
     def keys(self) -> Iterator[str]:
-        """Yield the keys of the lattices in file order."""
+        """Yield the lattice keys in file order."""
         for number in range(len(self._batches)):
             yield from self._batch(number).keys()
 
@@ -98,11 +98,11 @@ class NativeFile:
         return key in self._index()
 
     def __getitem__(self, key: str) -> Lattice:
-        """Return the first lattice with a key.
+        """Return the first lattice with the given key.
 
         Raises:
             KeyError: No lattice has this key.
-            LatticeError: The lattice breaks an invariant.
+            LatticeError: The lattice violates an invariant.
             FormatError: The lattice or its record batch is damaged, or its key is invalid.
         """
         number, row = self._index()[key]
@@ -113,7 +113,7 @@ class NativeFile:
         """Yield the lattices in file order.
 
         Raises:
-            LatticeError: A lattice breaks an invariant.
+            LatticeError: A lattice violates an invariant.
             FormatError: A lattice or a record batch is damaged.
         """
         for number in range(len(self._batches)):
@@ -178,7 +178,7 @@ def _mapped(pyarrow: Any, path: str) -> Any:
 
 
 def _columns(table: Any, schema: native_schema.Schema, num_words: int, path: str | None) -> Columns:
-    """Return the columns of a record batch; only keys and scalars are read, to avoid page faults."""
+    """Return the columns of a record batch; to avoid page faults, read only keys and scalars."""
     strings, rows = [], len(table.column("key"))
     for name in ("key", "kind"):
         column = _whole(table.column(name), path)
@@ -221,7 +221,7 @@ def _columns(table: Any, schema: native_schema.Schema, num_words: int, path: str
 
 
 def _whole(column: Any, path: str | None) -> Any:
-    """Check that the null mask of a column is complete, so that Arrow can count nulls."""
+    """Check that the null mask of a column is complete, as Arrow requires to count nulls."""
     missing = column.buffers()[0]
     if missing is not None and 8 * missing.size < len(column):
         raise FormatError("a column is truncated", path)
@@ -236,7 +236,7 @@ def _entries(content: Content, words: SymbolTable | None, options: None) -> Iter
 class NativeEncoder:
     """Encoder that writes lattices as record batches.
 
-    The symbol table comes first in the file. Lattices are therefore kept in memory as long as the table grows.
+    The symbol table precedes the lattices in the file, so lattices are kept in memory while the table still grows.
     """
 
     def __init__(self, settings: WriteSettings) -> None:

@@ -1,4 +1,4 @@
-"""The schema of Arrow lattice files, version 1, and checks of a file before Arrow reads it."""
+"""The schema of Arrow lattice files (version 1), and the checks of a file before Arrow reads it."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def arrow() -> Any:
 
 
 class MappedTable(SymbolTable):
-    """A symbol table that is converted from an Arrow array of words on first use; unused word ids are null.
+    """A symbol table, converted on first use from an Arrow array of words in which unused word ids are null.
 
     Raises (on first use):
         FormatError: The words do not match their checksum.
@@ -111,7 +111,7 @@ class MappedTable(SymbolTable):
 
 
 def strings(values: Any) -> Strings:
-    """Return the offsets of the strings of a validated Arrow array, int32 [num_strings + 1], and the bytes, uint8."""
+    """Return ``(offsets, bytes)`` for the strings in a validated Arrow array: int32 [num_strings + 1] and uint8."""
     if not len(values):
         return np.zeros(1, np.int32), np.zeros(0, np.uint8)
     _, offsets, content = values.buffers()
@@ -120,7 +120,7 @@ def strings(values: Any) -> Strings:
 
 
 def present(values: Any) -> npt.NDArray[np.uint8]:
-    """Return a mask of the non-null elements of a validated Arrow array, uint8."""
+    """Return a mask of the non-null elements in a validated Arrow array, uint8."""
     if not values.null_count:
         return np.ones(len(values), np.uint8)
     bits = np.unpackbits(np.frombuffer(values.buffers()[0], np.uint8), bitorder="little")
@@ -128,7 +128,7 @@ def present(values: Any) -> npt.NDArray[np.uint8]:
 
 
 def plain(values: Any, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """Return the numbers of a validated Arrow array; the values of null elements are undefined."""
+    """Return the numbers in a validated Arrow array; the values of null elements are undefined."""
     content = values.buffers()[1]
     if not len(values):
         return np.zeros(0, dtype)
@@ -136,7 +136,7 @@ def plain(values: Any, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
 
 
 def words_sum(values: Any) -> int:
-    """Return the CRC-32 of the offsets of words (int32), the bytes of words, and the mask of used ids (bytes)."""
+    """Return the CRC-32 of the word offsets (int32), the bytes of the words, and the mask of used ids (bytes)."""
     begin, content = strings(values)
     checksum = isal_zlib.crc32(np.ascontiguousarray(begin - begin[0]))
     checksum = isal_zlib.crc32(content[begin[0] : begin[-1]], checksum)
@@ -144,10 +144,10 @@ def words_sum(values: Any) -> int:
 
 
 def schema(words: SymbolTable | None) -> tuple[Any, Any]:
-    """Return the schema of a file, and the Arrow dictionary of words, indexed by word id.
+    """Return ``(schema, Arrow dictionary of words)`` for a file; the dictionary is indexed by word id.
 
-    The dictionary is None if there is no symbol table, or if word ids have large gaps; in the latter case, the metadata
-    of the schema contain the words.
+    The dictionary is None if there is no symbol table, or if word ids have large gaps. In the latter case, the schema
+    metadata contains the words.
     """
     pyarrow = arrow()
     metadata = {NAME: str(VERSION).encode()}
@@ -226,7 +226,7 @@ def checked(schema: Any, path: str | None) -> Schema:
 def is_table(head: bytes) -> bool:
     """Return whether the first bytes belong to an Arrow file that is not a lattice file.
 
-    The result is False if the schema exceeds these bytes, because only lattice files have such large schemas, which
+    The result is False if the schema is longer than these bytes: only lattice files have such large schemas, which can
     contain a symbol table.
     """
     if not head.startswith(MAGIC) or len(head) < 16:
@@ -237,7 +237,7 @@ def is_table(head: bytes) -> bool:
 
 
 def check_layout(content: memoryview, path: str | None) -> None:
-    """Check the layout of an Arrow file: no compressed columns, and blocks that cover the file without gaps."""
+    """Check that an Arrow file contains no compressed columns, and that its blocks cover the file without gaps."""
     if bytes(content[:6]) != MAGIC or bytes(content[-6:]) != MAGIC or len(content) < 24:
         raise FormatError("not an Arrow file, or truncated: it does not begin and end with ARROW1", path)
     try:
@@ -292,7 +292,7 @@ def _number(form: str, content: memoryview, at: int) -> int:
 
 
 def _field(content: memoryview, table: int, number: int) -> int | None:
-    """Return the offset of a field of a FlatBuffers table, or None if it is absent."""
+    """Return the offset of a field in a FlatBuffers table, or None if the field is absent."""
     entries = table - _number("<i", content, table)
     if 4 + 2 * number >= _number("<H", content, entries):
         return None

@@ -1,4 +1,4 @@
-"""Confusion networks as JSON lines; each line is an object with ``key`` and ``bins``."""
+"""Writer for confusion networks as JSON lines; each line is an object with ``key`` and ``bins``."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from ninja.lattice.network import ConfusionNetwork
 
 
 def write_network(network: ConfusionNetwork, others: Mapping[str, Any] | None = None) -> str:
-    """Encode a network, and additional fields of the utterance, as one line of JSON.
+    """Encode a confusion network, with additional fields for the utterance, as one line of JSON.
 
-    Each bin is a list of entries ``{"word", "posterior", "start", "duration"}``, the most probable one first. ``word``
-    is null in the entry for the absence of a word; times are in seconds, and are omitted if unknown.
+    Each bin is a list of entries ``{"word", "posterior", "start", "duration"}``, sorted by decreasing posterior. In
+    the entry for no word, ``word`` is null. Times are in seconds, and are omitted if unknown.
     """
     bins = []
     for place in range(network.num_bins):

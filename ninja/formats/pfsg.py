@@ -51,7 +51,7 @@ def read_pfsg(
 ) -> Lattice:
     """Read a lattice from the bytes of a PFSG file.
 
-    Nodes become states, and transitions become arcs with the word of the node they enter. The cost of a transition
+    Nodes become states, and transitions become arcs with the word of the node that they enter. The cost of a transition
     becomes the graph cost. The lattice has no times.
 
     Raises:
@@ -76,7 +76,7 @@ def read_pfsgs(
     words: SymbolTable | None = None,
     options: PfsgOptions = PfsgOptions(),
 ) -> Iterator[Lattice | NinjaError]:
-    """Yield the lattices of a PFSG file, or their errors. Keys are the names without the durations that SRILM appends.
+    """Yield the lattices in a PFSG file, or their errors. Keys are the names without the durations that SRILM appends.
 
     Raises:
         FormatError: The file is damaged (see ``read_pfsg``), and the rest of the file cannot be read.
@@ -117,7 +117,7 @@ def _parse_next(window: Window, line: int, path: str | None, options: PfsgOption
 
 
 def _skip(window: Window, error: LatticeError, options: PfsgOptions) -> int:
-    """Skip a lattice, set the key of its error, and return its number of lines."""
+    """Skip an invalid lattice, set the key of its error, and return the number of lines skipped."""
     header = _FIRST.match(window.content, window.at)
     if header is not None:
         error.key = _DURATION.sub("", header[1].decode(options.encoding, "replace"))
@@ -151,7 +151,7 @@ def write_pfsg(
     reproduces the PFSG.
 
     Raises:
-        LatticeError: No state is final, a cost exceeds 32 bits, or moving words to nodes needs too many transitions.
+        LatticeError: No state is final, a cost exceeds 32 bits, or moving words to nodes requires too many transitions.
 
     Source: SRILM, pfsg-format(5).
     """

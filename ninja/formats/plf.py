@@ -1,6 +1,6 @@
 """Reader and writer for Moses lattices (PLF, the Python lattice format), one per line.
 
-Scores of an arc that ``PlfOptions`` does not select are not read.
+Arc scores that ``PlfOptions`` does not select are ignored.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def read_plf(
     *,
     line: int = 1,
 ) -> Lattice:
-    """Read the lattice of one PLF line.
+    """Read a lattice from one line of a PLF file.
 
     The columns become states, and a final state follows the last one. The first score of an arc becomes its graph cost;
     other scores are ignored unless ``options`` selects them. By default, scores are probabilities, as in Moses, if all
@@ -68,7 +68,7 @@ def read_plf(
         content: The line, with or without its newline.
         key: Utterance id.
         path: File name for messages.
-        words: Symbol table that must contain the words.  [default: a new table]
+        words: Symbol table, which must contain the words.  [default: a new table]
         options: Options of the format.
         line: Line number for messages.
 
@@ -105,7 +105,7 @@ def read_plfs(
     options: PlfOptions = PlfOptions(),
     key_of: Callable[[int], str] = str,
 ) -> Iterator[Lattice | NinjaError]:
-    """Yield the lattices of a PLF file, or their errors; ``key_of`` returns the key for a 1-based line number."""
+    """Yield the lattices in a PLF file, or their errors; ``key_of`` returns the key for a 1-based line number."""
     for number, line, _ in numbered_lines(content):
         key = key_of(number)
         try:
@@ -134,10 +134,10 @@ def write_plf(
     options: PlfWriteOptions = PlfWriteOptions(),
     encoding: str = "utf-8",
 ) -> bytes:
-    """Encode a lattice as one PLF line.
+    """Encode a lattice as one line of a PLF file.
 
     Scores are natural logarithms, written as the shortest decimal numbers that are read back as the same cost. Final
-    costs become *EPS* arcs to an additional last state, unless the last state is the only final state and has no cost.
+    costs become *EPS* arcs to an additional last state, unless the last state is the only final one and has no cost.
     Times and alignments are not written.
 
     Raises:

@@ -1,8 +1,9 @@
-"""HTK's standard lattice format (SLF).
+"""Reader and writer for HTK's standard lattice format (SLF).
 
-Sizes, base, dir, start, end, key, words, times, sub-lattices and the scores that ``SlfOptions`` selects are read.
-Scales, penalties and all other fields of the header, nodes and links are ignored. Links with probability 0 are dropped,
-and times are rounded to frames. A lattice has no times if a node has none, or if sub-lattices are expanded.
+The reader uses sizes, base, dir, start, end, key, words, times, sub-lattices, and the scores selected by
+``SlfOptions``. It ignores scales, penalties and all other fields of the header, nodes and links. Links
+with probability 0 are dropped, and times are rounded to frames. A lattice has no times if a node has none, or if
+sub-lattices are expanded.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ class SlfOptions:
             raise OptionError("each field can be used only once, for one of the costs")
 
     def costs(self) -> list[tuple[bytes, int, bool]]:
-        """Return ``(field, list index or -1, is acoustic)`` for each name of a field that is part of a cost."""
+        """Return ``(field, list index or -1, is acoustic)`` for each field that is part of a cost."""
         result = []
         for names, acoustic in (
             (self.graph or ("l", "r", "language"), False),
@@ -114,10 +115,10 @@ def read_slf(
     other fields, such as ``("n",)``, ``("l", "n")`` or ``("i[0]",)``, the first number of a list. Scales and penalties
     of the header are not applied. Sub-lattices replace the nodes that refer to them. Unknown fields are ignored.
 
-    Missing words and scores are errors: if some links have words, each link or its node must have a word (``W=``);
-    if some links have a score that is part of a cost, each link with a word, or its node, must have this score. Only
-    the null word and the words of ``options.silent`` may lack scores, because SRILM does not write them. Nor does SRILM
-    write scores for words that it has split or inserted (``-split-multiwords``, ``-insert-pause``), because their
+    Missing words and scores are errors. If some links have words, each link or its node must have a word (``W=``).
+    If some links have a score that is part of a cost, each link with a word, or its node, must have this score. Only
+    the null word and the words in ``options.silent`` may lack scores, because SRILM does not write them. SRILM also
+    omits the scores of words that it has split or inserted (``-split-multiwords``, ``-insert-pause``), because their
     probability is 1; read such files with ``missing_score=0``. The first and last node need no word. Links into the
     first node or out of the last node are errors.
 
@@ -144,7 +145,7 @@ def is_slf(head: bytes) -> bool:
 
 
 def header_scales(head: bytes) -> Scales:
-    """Return the scales in the header of an HTK file, which the recogniser applied; ``read_slf`` does not apply them.
+    """Return the scales in an HTK file header. The recogniser applied these scales; ``read_slf`` does not apply them.
 
     Args:
         head: The first decompressed bytes of the file, or all bytes.
@@ -293,7 +294,7 @@ def _quoted(text: bytes) -> bytes:
 
 
 def _misread(lattice: Lattice, settings: WriteSettings) -> list[str]:
-    """Report a loss if there are words that would be read as silence."""
+    """Report a loss if a reader would interpret some words as silence."""
     return [SILENCES] if {*SILENT, EPSILON_NAME} & used_names(lattice, settings.words) else []
 
 

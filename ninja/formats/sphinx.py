@@ -1,6 +1,6 @@
 """Reader and writer for CMU Sphinx lattices (Sphinx 3, PocketSphinx).
 
-Pronunciation numbers, and the frames in which words end, are not read; fillers become epsilon.
+Pronunciation numbers and the end frames of words are ignored; fillers become epsilon.
 """
 
 from __future__ import annotations
@@ -98,11 +98,11 @@ def write_sphinx(
 
     A state becomes one node for each word that begins there. Acoustic scores are rounded to integer logarithms to
     ``base`` (to about 0.0001 nats for base 1.0001). Graph costs and alignments are not written. Times come from the
-    lattice or its alignments, or are 0 if there are none. Writing a lattice that was read from Sphinx reproduces the
+    lattice or its alignments, or are 0 if it has neither. Writing a lattice that was read from Sphinx reproduces the
     Sphinx lattice.
 
     Raises:
-        SymbolError: A word is not in the symbol table, or contains white space.
+        SymbolError: A word is not in the symbol table, or contains whitespace.
         LatticeError: No state is final, a score exceeds 32 bits, or words on nodes would need too many edges.
 
     Source: pocketsphinx, src/ps_lattice.c (ps_lattice_write).
@@ -140,7 +140,7 @@ def write_sphinx(
 
 
 def _misread(lattice: Lattice, settings: WriteSettings) -> list[str]:
-    """Report a loss if there are words that would be read as fillers or pronunciations."""
+    """Report a loss if a reader would interpret some words as fillers or pronunciations."""
     names = used_names(lattice, settings.words)
     if any(name in SILENT or _FILLER.fullmatch(name) for name in names):
         return ["words that readers interpret as fillers or pronunciations ([NOISE] or to(2))"]

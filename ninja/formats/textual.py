@@ -1,4 +1,4 @@
-"""Functions shared by writers of text formats: conversion of ids to words, times, and combination of costs."""
+"""Functions shared by writers of text formats: convert ids to words, compute times, and combine costs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DENSE = 10_000_000  # largest word id for which an array indexed by id is cheape
 def spelled(
     lattice: Lattice, words: SymbolTable | None, null: str, encoding: str = "utf-8"
 ) -> tuple[npt.NDArray[np.int32], list[bytes]]:
-    """Return the index of the word of each arc, int32 [num_arcs], and the encoded words to which the indices refer.
+    """Return ``(indices, words)``: the word index for each arc, int32 [num_arcs], and the encoded words.
 
     Args:
         lattice: Any lattice.
@@ -64,7 +64,7 @@ def spelled(
 
 
 def frames(lattice: Lattice) -> npt.NDArray[np.int32] | None:
-    """Return the frame of each state, int32 [num_states], from times or alignments; None if the lattice has neither."""
+    """Return the frame of each state, int32 [num_states], from times or alignments; without both, return None."""
     if lattice.time is not None:
         return lattice.time
     if not lattice.has_labels:
@@ -74,7 +74,7 @@ def frames(lattice: Lattice) -> npt.NDArray[np.int32] | None:
 
 
 def end_frame(lattice: Lattice, time: npt.NDArray[np.int32]) -> int:
-    """Return the largest end time of a final state in frames."""
+    """Return the largest end frame of any final state, including its alignment."""
     final = lattice.is_final
     length = np.diff(lattice.final_ali_begin)
     return max(0, int((time[final] + length[final]).max(initial=0)))
@@ -121,7 +121,7 @@ class OneCost:
 
 
 def kept_costs(keeps: frozenset[Field], costs: str = "total", acoustic_scale: float = 1.0) -> frozenset[Field]:
-    """Return the fields that a format with one cost per arc can store."""
+    """Return the lattice fields that a format with one cost per arc can store."""
     if costs == "acoustic":
         keeps -= {"graph"}
     if costs == "graph" or acoustic_scale == 0.0:
@@ -130,7 +130,7 @@ def kept_costs(keeps: frozenset[Field], costs: str = "total", acoustic_scale: fl
 
 
 def kept_by_options(keeps: frozenset[Field], options: OneCost) -> frozenset[Field]:
-    """Return the fields that a format can store with these options."""
+    """Return the lattice fields that a format can store when written with these options."""
     return kept_costs(keeps, options.costs, options.acoustic_scale)
 
 
@@ -169,7 +169,7 @@ def refuse_empty(lattice: Lattice) -> None:
 
 
 def text_encoder(write: Callable[..., bytes]) -> Callable[[Lattice, WriteSettings], bytes]:
-    """Wrap the function ``write_X(lattice, words, options, encoding)`` of a format as its function ``encode``."""
+    """Wrap a format's function ``write_X(lattice, words, options, encoding)`` for use as its ``encode`` function."""
 
     def encode(lattice: Lattice, settings: WriteSettings) -> bytes:
         return write(lattice, settings.words, settings.options, settings.encoding)

@@ -1,8 +1,8 @@
-"""Reader for ``torch.save`` files that does not need torch: tensors, numbers, strings, lists, dictionaries.
+"""Reader for ``torch.save`` files (tensors, numbers, strings, lists, dictionaries) that does not need torch.
 
 Tensors are mapped. The opcodes of the pickle are interpreted here; nothing is called or imported, and the few allowed
 names are mapped to objects of this module. Unlike ``torch.load(weights_only=True, mmap=True)``, this reader checks the
-CRC-32 of every part that it uses, rejects compressed entries and tensors outside their storage, reads k2 objects
+CRC-32 of every entry that it uses, rejects compressed entries and tensors outside their storage, reads k2 objects
 without k2, and does not import torch, which takes about a second.
 """
 
@@ -37,7 +37,7 @@ _LOCAL_HEADER = 30  # bytes
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """A tensor; its elements stay in the file."""
+    """A tensor whose elements stay in the file."""
 
     storage: Array  # [num_elements], read-only
     begin: int  # index of the first element in the storage
@@ -103,7 +103,7 @@ class Saved:
     folder: str = ""  # folder of all entries, with a trailing slash
 
     def part(self, name: str) -> memoryview:
-        """Return the bytes of an entry; raise FormatError if it is missing or damaged."""
+        """Return the bytes of a zip entry; raise FormatError if it is missing or damaged."""
         entry = self.entries.get(self.folder + name)
         if entry is None:
             raise FormatError(f"the zip file has no {name}")
@@ -173,12 +173,12 @@ def load_arrays(image: bytes | memoryview, only: str) -> Any:
         only: Description of the allowed objects for messages.
 
     Raises:
-        FormatError: See ``load``; or the arrays together are larger than the file.
+        FormatError: ``load`` fails, or the arrays together are larger than the file.
     """
     bytes_left = len(image)
 
     def convert(value: Any, name: str) -> Any:
-        """Convert the tensors of nested containers to arrays; `name` is the path of a tensor for messages."""
+        """Convert the tensors in nested containers to arrays; `name` is the path of the value, for messages."""
         nonlocal bytes_left
         if isinstance(value, Tensor):
             bytes_left -= value.size * value.storage.itemsize
@@ -260,7 +260,7 @@ class _Interpreter:
         self._stack.append(_Name(name))
 
     def _persistent(self) -> None:
-        """Load a storage: ("storage", type, key, device, count)."""
+        """Load a storage from the tuple ("storage", type, key, device, count) on the stack."""
         tag, kind, key, _, count = self._stack.pop()
         if tag != "storage" or type(kind) is not _Name or type(key) is not str or type(count) is not int:
             raise ValueError("an invalid storage")

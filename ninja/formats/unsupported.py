@@ -1,4 +1,4 @@
-"""Recognition of unsupported files by their first bytes, with advice for the user."""
+"""Detection of unsupported files by their first bytes, and error messages that advise the user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The format ``ninja-words``: words with times and confidences as JSON."""
+"""Entries of the JSON format ``ninja-words``: words with times and confidences."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def word_entries(
     without_boosts: Sequence[float] | None = None,
     times: Sequence[Sequence[float]] | None = None,
 ) -> list[dict[str, Any]]:
-    """Return an object per word with ``word``, ``start``, ``end``, ``confidence`` and ``confidence_without_boosts``.
+    """Return one object per word, with ``word``, ``start``, ``end``, ``confidence`` and ``confidence_without_boosts``.
 
     Args:
         words: The words.

@@ -40,7 +40,7 @@ def word_nodes(lattice: Lattice, words: Literal["begin", "end"]) -> WordNodes:
         words: Whether words "begin" or "end" at their nodes.
 
     Raises:
-        LatticeError: The result would be too large, because many words end and many begin at the same states.
+        LatticeError: The result would be too large, because many words both end and begin at the same states.
     """
     final = np.flatnonzero(lattice.is_final)
     src, dst, word = lattice.src.astype(np.int64), lattice.dst.astype(np.int64), lattice.word.astype(np.int64)

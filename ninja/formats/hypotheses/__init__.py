@@ -1,1 +1,1 @@
-"""Hypothesis files written by recognisers: presets for reading, and writers that change only the words."""
+"""Hypothesis files written by recognisers: presets for reading them, and writers that change only their words."""

@@ -1,4 +1,4 @@
-"""Align the words of two versions of a text, for example before and after a correction."""
+"""Word alignment between two versions of a text, such as before and after a correction."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MOST_EDITS = 400  # maximum number of edits of an exact comparison, whose time g
 
 
 class Change(NamedTuple):
-    """Replacement of the old words ``begin : end`` with new words."""
+    """The replacement of the old words ``begin : end`` with new words."""
 
     begin: int
     end: int  # equal to ``begin`` if words are inserted
@@ -30,9 +30,9 @@ class Block(NamedTuple):
 
 
 def changed_words(old: Sequence[str], new: Sequence[str]) -> list[Change]:
-    """Return the changes from old words to new words, in order.
+    """Return the changes that turn old words into new words, in order.
 
-    A span with the same number of old and new words is returned as one change per word.
+    A changed span with equal numbers of old and new words is returned as one change per word.
 
     Args:
         old: Words before the correction.
@@ -63,11 +63,11 @@ def applied(old: Sequence[str], changes: Sequence[Change]) -> list[str]:
 
 
 class Correspondence:
-    """Correspondence between the words in two versions of a text.
+    """A mapping from the words of one version of a text to the words of another version.
 
     Args:
         words: The words of the text.
-        others: The words of the other version, for example without capitals and punctuation.
+        others: The words of the other version, which may, for example, be without capitals and punctuation.
         least_share: Minimum fraction of the words that must match in order; if fewer match, no words correspond.
     """
 
@@ -92,9 +92,9 @@ class Correspondence:
                 self._after[begin], self._before[end] = first, last
 
     def stretch(self, begin: int, end: int) -> tuple[int, int] | None:
-        """Return the start and the end of the other words that correspond to words `begin` to `end`; None if unknown.
+        """Return ``(start, end)`` of the other words that correspond to words `begin` to `end`, or None if unknown.
 
-        For an empty span, both are the boundary after the preceding word or, if that is unknown, before the next word.
+        For an empty span, start and end are the boundary after the preceding word or, if unknown, before the next word.
         """
         if begin == end:
             at = self._before[begin] if self._before[begin] is not None else self._after[begin]
@@ -105,7 +105,7 @@ class Correspondence:
 
 
 def lexical(word: str) -> str:
-    """Return a word in lower case and without punctuation at its ends."""
+    """Return a word in lower case, without leading and trailing punctuation."""
     folded = word.casefold()
     begin, end = 0, len(folded)
     while begin < end and _is_punctuation(folded[begin]):
@@ -139,11 +139,11 @@ def blocks(
 
 
 def _matches(old: list[Hashable], new: list[Hashable], begin: int, first: int) -> Iterator[tuple[int, int, int]]:
-    """Yield the start in each sequence and the length of each common span; spans may be adjacent.
+    """Yield ``(start in old, start in new, length)`` for each common span; spans may be adjacent.
 
     Args:
-        begin: Index of the first element of `old` in the whole sequence.
-        first: Index of the first element of `new` in its whole sequence.
+        begin: Index of the first element of `old` in the whole old sequence.
+        first: Index of the first element of `new` in the whole new sequence.
     """
     least = min(len(old), len(new))
     ahead = next((place for place in range(least) if old[place] != new[place]), least)
@@ -173,7 +173,7 @@ def _matches(old: list[Hashable], new: list[Hashable], begin: int, first: int) -
 
 
 def _shortest_script(old: list[Hashable], new: list[Hashable]) -> list[tuple[int, int]] | None:
-    """Return the index pairs of equal words with the fewest edits; None if more than ``MOST_EDITS`` are necessary.
+    """Return the index pairs of words matched by a shortest edit script, or None if it exceeds ``MOST_EDITS`` edits.
 
     Source: Myers 1986, "An O(ND) difference algorithm and its variations", the greedy algorithm.
     """
@@ -200,7 +200,7 @@ def _previous(furthest: dict[int, int], diagonal: int, edits: int) -> int:
 
 
 def _walked_back(trace: list[dict[int, int]], at: int, other: int) -> list[tuple[int, int]]:
-    """Trace the path that ends at two indices backwards, and return the index pairs of the equal words on it."""
+    """Trace a path back from its end at `at` and `other`, and return the index pairs of the equal words on it."""
     pairs: list[tuple[int, int]] = []
     for edits in range(len(trace) - 1, -1, -1):
         before = _previous(trace[edits], at - other, edits)
@@ -213,7 +213,7 @@ def _walked_back(trace: list[dict[int, int]], at: int, other: int) -> list[tuple
 
 
 def _anchors(old: list[Hashable], new: list[Hashable]) -> list[tuple[int, int]]:
-    """Return the index pairs of words that occur once in both sequences, reduced to the longest increasing sequence."""
+    """Return the longest increasing sequence of index pairs of words that occur exactly once in both sequences."""
     places, others = _unique(old), _unique(new)
     pairs = [(place, others[word]) for word, place in places.items() if word in others]
     least: list[int] = []  # for each length, the smallest last index of an increasing sequence
@@ -236,7 +236,7 @@ def _anchors(old: list[Hashable], new: list[Hashable]) -> list[tuple[int, int]]:
 
 
 def _unique(words: list[Hashable]) -> dict[Hashable, int]:
-    """Return the indices of words that occur once, in order."""
+    """Map the words that occur exactly once to their indices, in order."""
     places: dict[Hashable, int] = {}
     for place, word in enumerate(words):
         places[word] = -1 if word in places else place

@@ -1,4 +1,4 @@
-"""Rewrite files, changing only corrected words."""
+"""Rewriting of input files, in which only the corrected words change."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CHANGED = "the file has changed since it was read; run the command again"
 class Document:
     """An input file that will be rewritten with corrected words.
 
-    A file is a sequence of entries: its lines, or one entry for the whole file.
+    The file is a sequence of entries, which are its lines, or a single entry.
     """
 
     name: str  # for messages
@@ -38,8 +38,8 @@ class Document:
     def of(cls, content: Content, format: str, *, has_lines: bool = False, options: Any = None) -> Document:
         """Create the document for a file that will be read.
 
-        A file that consists of lines is read again when it is rewritten. If a file cannot be read twice, it is kept in
-        memory.
+        A file that consists of lines is read again when it is rewritten, or kept in memory if it cannot be read twice.
+        Any other file is kept in memory.
         """
         encoding = getattr(options, "encoding", "utf-8")
         document = cls(content.name, format, None, content.path, encoding, has_lines, options)
@@ -52,7 +52,7 @@ class Document:
         return replace(document, content=BOM + whole if has_mark else whole)
 
     def entries(self) -> Iterator[tuple[int, bytes]]:
-        """Yield the number and the bytes of each entry; concatenating the bytes restores the file.
+        """Yield ``(number, bytes)`` for each entry; the concatenated bytes are the file.
 
         Raises:
             InputError: The file cannot be read again.
@@ -78,7 +78,7 @@ def _lines(lines: Iterator[tuple[int, bytes, bool]]) -> Iterator[tuple[int, byte
 
 
 class Rewritten(NamedTuple):
-    """An entry of a document after corrections."""
+    """An entry of a document after correction."""
 
     content: bytes
     num_utterances: int  # number of utterances of the entry
@@ -93,7 +93,7 @@ Rewrite = Callable[[bytes, Corrections, Document], Rewritten]
 
 
 class DocumentEncoder:
-    """Encoder that rewrites documents with the words of the best hypotheses of their utterances.
+    """Encoder that rewrites documents, replacing the words of each utterance with its best hypothesis.
 
     Utterances that are not added keep their words. The utterances of an entry may be added in any order.
     """
@@ -111,12 +111,12 @@ class DocumentEncoder:
         self._num_kept = self._num_unmatched = 0
 
     def add(self, nbest: NBest) -> bytes:
-        """Add the hypotheses of an utterance, and return the bytes of the entries that precede its entry.
+        """Add the hypotheses of an utterance; return the unwritten entries that precede the entry of the utterance.
 
         Raises:
-            LatticeError: The lattice is not from a file of this format, or later entries of its file were already
+            LatticeError: The lattice was not read from a file in this format, or later entries in its file were already
                 written.
-            OutputError: The lattice is from a second file, and files of this format cannot be joined.
+            OutputError: The lattice is from a second file, and files in this format cannot be joined.
             InputError: The file has changed since it was read.
         """
         origin = origin_of(nbest, self._format)
@@ -135,7 +135,7 @@ class DocumentEncoder:
         return content
 
     def end(self) -> bytes:
-        """Return the rest of the file, followed by the remaining files, which are unchanged."""
+        """Return the rest of the current file, followed by the remaining files without changes."""
         return self._rest() + self._before(None)
 
     def notes(self) -> list[str]:
@@ -162,7 +162,7 @@ class DocumentEncoder:
         self._entry = next(self._entries, None)
 
     def _up_to(self, origin: Origin, key: str) -> bytes:
-        """Return the entries that precede the entry of an utterance."""
+        """Return the entries that precede the entry of an utterance and have not been written."""
         pieces = []
         while self._entry is not None and self._entry[0] < origin.entry:
             pieces.append(self._next())
@@ -174,7 +174,7 @@ class DocumentEncoder:
         return b"".join(pieces)
 
     def _next(self) -> bytes:
-        """Return the current entry with its corrections, and move on to the next one."""
+        """Return the current entry with its corrections applied, and advance to the next entry."""
         assert self._entry is not None
         assert self._document is not None
         content = self._entry[1]
@@ -198,7 +198,7 @@ class DocumentEncoder:
         return b"".join(pieces)
 
     def _before(self, document: Document | None) -> bytes:
-        """Return the contents of the unchanged files before a document, or of all remaining files."""
+        """Return the contents of the unchanged files that precede a document or, for None, of all remaining files."""
         pieces = []
         is_known = document is None or document.path in self._originals
         while is_known and self._originals:
@@ -213,10 +213,10 @@ class DocumentEncoder:
 
 
 def origin_of(nbest: NBest, format: str) -> Origin:
-    """Return the origin of an n-best list, which refers to the file from which it was read.
+    """Return the origin of an n-best list: the file and the entry from which it was read.
 
     Raises:
-        LatticeError: The list is not from a file of this format.
+        LatticeError: The list was not read from a file in this format.
     """
     origin = None if nbest.record is None else nbest.record.origin
     if origin is None or origin.document.format != format:
@@ -227,10 +227,10 @@ def origin_of(nbest: NBest, format: str) -> Origin:
 
 @dataclass(frozen=True, slots=True)
 class DocumentOptions(ListOptions):
-    """Options for writing documents: scales for selecting the best hypothesis."""
+    """Options for writing documents, such as the scales for selecting the best hypothesis."""
 
     def most(self, lattice: Lattice) -> int:
-        """Return the number of hypotheses to compute: `n`, or else the number of hypotheses in the file."""
+        """Return the number of hypotheses to compute: `n` or, if it is None, the number of hypotheses in the file."""
         if self.n is None:
             return max(lattice.num_hypotheses, 1) if isinstance(lattice, ListLattice) else 1
         return self.n

@@ -1,4 +1,4 @@
-"""Change words in lists of words with times."""
+"""Changes to words in lists of timed words."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _CORE = re.compile(r"[^\s▁](?:.*[^\s])?", re.DOTALL)  # the text of an item wi
 class ItemRevision:
     """Collector of the edits that change words in a list of timed items.
 
-    If words are replaced one for one and each has a separate item, only the text of the items changes. For other
-    replacements, the new items are copies of the old items and share the time of the old items equally. The item of an
-    inserted word is a copy of the preceding item, with the time between the preceding item and the next item.
+    If words are replaced one for one and each has a separate item, only the text of the items changes. For any other
+    replacement, the new items are copies of the old items, and divide the time of the old items equally. The item for
+    an inserted word is a copy of the preceding item, and spans the time between the preceding and the next item.
 
     Args:
         entries: The list.
         words: The words of the utterance before the changes; the list may spell them differently.
-        places: The positions of values in the document.
+        places: Locator for the positions of values in the document.
         least_share: Minimum fraction of the words that the list must contain in order; if it contains fewer, nothing is
             changed.
     """
@@ -52,7 +52,7 @@ class ItemRevision:
         self._least_share = least_share
 
     def change(self, changes: Sequence[Change]) -> None:
-        """Apply changes to the words of the utterance, in order."""
+        """Record the edits for changes to the words of the utterance; the changes must be in order."""
         matching = Correspondence(self._words, self._entries.words, self._least_share)
         for change in changes:
             stretch = matching.stretch(change.begin, change.end)
@@ -63,7 +63,7 @@ class ItemRevision:
                 self._change(*stretch, change.words, old if len(old) == len(change.words) else change.words)
 
     def _change(self, first: int, last: int, new: tuple[str, ...], old: Sequence[str]) -> None:
-        """Replace the words `first` to `last` of the list with new words; `old` are the old words in the text."""
+        """Replace words `first` to `last` in the list with new words; `old` contains the old words from the text."""
         bounds, items = self._entries.bounds, self._entries.items
         if first == last:
             self._insert(bounds[first - 1][1] if first else 0, new)
@@ -80,7 +80,7 @@ class ItemRevision:
             self._replace(begin, end, new)
 
     def _form(self, path: Path) -> Callable[[str], str]:
-        """Return the function that converts new words to the form in which a field of the items stores words."""
+        """Return a function that converts new words to the spelling used in an item field (such as lower case)."""
         name = next(part for part in reversed(path) if isinstance(part, str))
         if name not in self._forms:
             texts = [text for item in self._entries.items for place, text in item.texts if _is_named(place, name)]
@@ -91,7 +91,7 @@ class ItemRevision:
         return self._forms[name]
 
     def _set_word(self, item: Item, word: str, former: str | None = None) -> None:
-        """Change the word of an item, keeping the spaces around it; `former` is the old word in the text."""
+        """Change the word of an item, keeping the spaces around it; `former` is the old word from the text."""
         for path, text in item.texts:
             core = _CORE.search(text)
             begin, end = core.span() if core is not None else (len(text), len(text))
@@ -99,7 +99,7 @@ class ItemRevision:
             self.edits.strings[path] = [Splice(begin, end, self._form(path)(like))]
 
     def _change_within(self, begin: int, end: int, change: Change) -> None:
-        """Change some words of items that contain several words."""
+        """Change some of the words in items that contain several words."""
         entries = self._entries
         places = [place for place, bound in enumerate(entries.bounds) if begin <= bound[0] < end]
         words = [entries.words[place] for place in places]
@@ -113,7 +113,7 @@ class ItemRevision:
                 self.edits.strings.setdefault(texts[place][0], []).extend(string_splices)
 
     def _change_parts(self, begin: int, end: int, word: str) -> None:
-        """Change a word that consists of several items; items at its start and end that still match are kept."""
+        """Change a word that consists of several items, keeping the items at its start and end that still match."""
         items = self._entries.items
         texts = ["".join(split(piece_of(item.texts[0][1]))) for item in items[begin:end]]
         word = self._form(items[begin].texts[0][0])(word)
@@ -144,7 +144,7 @@ class ItemRevision:
             begin, new = begin + len(items), ()
 
     def _insert(self, at: int, new: Sequence[str]) -> None:
-        """Insert items."""
+        """Insert new words before the item at index `at`."""
         items = self._entries.items
         if not items:
             self.num_unmatched += 1
@@ -160,7 +160,7 @@ class ItemRevision:
         self._splice(at, at, [*zip([before or items[0]] * len(new), new, parts, strict=True)])
 
     def _splice(self, begin: int, end: int, new: Sequence[tuple[Item, str, Times | None]]) -> None:
-        """Replace items of a list with copies that have other words and times, or insert such copies after an item."""
+        """Replace items with copies that have new words and times or, for an empty range, insert such copies."""
         items = self._entries.items
         for number in range(len(items[0].paths)):
             path = items[max(begin - 1, 0) if begin == end else begin].paths[number]
@@ -170,7 +170,7 @@ class ItemRevision:
             self.edits.items.setdefault(path[:-1], []).append(ItemSplice(first, last, copies))
 
     def _copy(self, item: Item, number: int, word: str, times: Times | None) -> str:
-        """Return the JSON text of an item, or of its field in a list of fields, with another word and other times."""
+        """Return the JSON text of a copy of an item, or of its field in list `number`, with a new word and times."""
         path = item.paths[number]
         raw = self._places.raw(path)
         fields = self._entries.fields
@@ -204,13 +204,13 @@ def _is_named(path: Path, name: str | int) -> bool:
 
 
 def _span(items: Sequence[Item]) -> Times | None:
-    """Return the start and the end of consecutive items; None if no item has times."""
+    """Return ``(start, end)`` for consecutive items, or None if no item has times."""
     known = [item.times for item in items if item.times is not None]
     return (known[0][0], known[-1][1]) if known else None
 
 
 def spelled_time(old: Any, seconds: float, unit: float) -> str:
-    """Format a time as JSON text in the format of another time, with the same number of decimals."""
+    """Format a time as JSON text in the same format as `old`, with the same number of decimals."""
     if isinstance(old, dict):
         whole, rest = divmod(round(seconds * 1e9), 10**9)
         return json.dumps({SECONDS: str(whole), NANOS: rest})

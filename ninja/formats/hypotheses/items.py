@@ -1,4 +1,4 @@
-"""Lists of words with times, confidences and speakers in the JSON of recognisers."""
+"""Reading of the word lists (words, times, confidences, speakers) in JSON written by recognisers."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ class ItemList:
 
 
 def item_list(value: Any, begin: Path, fields: WordFields, words: Sequence[str] | None = None) -> ItemList | None:
-    """Return the list of words in a JSON value; None if it is missing.
+    """Return the list of words in a JSON value, or None if it is missing.
 
     Args:
         value: The hypothesis or the document.
         begin: Path of `value` in the document.
         fields: Path of the list in `value`, and the fields of its items.
-        words: Words of the text; an item may contain only a part of a word.  [default: unknown]
+        words: Words of the text, needed to join items that contain only a part of a word.  [default: unknown]
 
     Raises:
         FormatError: An item is invalid.
@@ -109,7 +109,7 @@ def _confidence(entry: Any, fields: WordFields) -> float | None:
 
 
 def _columns(value: Any, begin: Path, fields: WordFields, words: Sequence[str] | None) -> ItemList | None:
-    """Return the words of a hypothesis in which each field is a separate list."""
+    """Return the words of a hypothesis in which each field (words, start times, …) is a separate list."""
 
     def column(names: Sequence[str]) -> list[tuple[Path, Any]] | None:
         for name in names:
@@ -149,12 +149,12 @@ def _columns(value: Any, begin: Path, fields: WordFields, words: Sequence[str] |
 
 
 def _spelled_list(value: Any) -> Any:
-    """Parse a string with a list of numbers, as early sherpa-onnx versions write it; return other values unchanged."""
+    """Parse a list of numbers in a string, as early sherpa-onnx versions write it; return other values unchanged."""
     return json.loads(value) if isinstance(value, str) and _NUMBERS.fullmatch(value) else value
 
 
 def _with_words(entries: ItemList, words: Sequence[str] | None) -> ItemList:
-    """Combine the items of a list into words.
+    """Combine items into words.
 
     Args:
         words: The words of the text; parts of a word may be separate items.
@@ -186,7 +186,7 @@ def _with_words(entries: ItemList, words: Sequence[str] | None) -> ItemList:
 
 
 def _spelled_by(items: Sequence[Item], words: Sequence[str]) -> list[tuple[int, int]] | None:
-    """Return the range of items of each word; None if the items do not form these words.
+    """Return the range of items for each word, or None if the items do not form these words.
 
     The result is also None if an item contains parts of several words.
     """
@@ -207,17 +207,17 @@ def _spelled_by(items: Sequence[Item], words: Sequence[str]) -> list[tuple[int, 
 
 
 def piece_of(text: str) -> str:
-    """Return a subword piece with "▁" replaced by a space, and without its continuation mark."""
+    """Return a subword piece with "▁" replaced by a space and the continuation mark removed."""
     return text.replace(PIECE_MARK, " ").removesuffix(GOES_ON)
 
 
 def _whole(text: str) -> str:
-    """Join the bytes of characters that were split between subword pieces."""
+    """Join the bytes of characters that a recogniser split between subword pieces."""
     return text if text.isascii() else text.encode(errors="surrogateescape").decode(errors="surrogateescape")
 
 
 def item_times(entries: ItemList) -> list[Times | None]:
-    """Return the times of each word of a list; if an item has several words, they share its time equally."""
+    """Return the times of each word in a list; words in the same item divide its time equally."""
     times: list[Times | None] = []
     place = 0
     while place < len(entries.words):
@@ -235,6 +235,6 @@ def item_times(entries: ItemList) -> list[Times | None]:
 
 
 def divided(times: Times, count: int) -> list[Times]:
-    """Divide a time interval into equal parts."""
+    """Divide a time interval into `count` equal parts."""
     step = (times[1] - times[0]) / count
     return [*pairwise([times[0] + number * step for number in range(count)] + [times[1]])]

@@ -1,4 +1,4 @@
-"""Change single values in the text of a JSON document without changing any other characters."""
+"""Changes to single values in the text of a JSON document, with all other characters unchanged."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Splice(NamedTuple):
 
 
 class ItemSplice(NamedTuple):
-    """JSON texts that replace a range of items in a list."""
+    """A replacement for a range of items in a list, as JSON texts."""
 
     begin: int
     end: int
@@ -50,7 +50,7 @@ class Edits:
         self.items.update(others.items)
 
     def below(self, path: Path) -> Edits:
-        """Return the changes within a value, with paths relative to this value."""
+        """Return these changes, which are all within the value at `path`, with paths relative to that value."""
         depth = len(path)
         return Edits(
             {inner[depth:]: splices for inner, splices in self.strings.items()},
@@ -64,7 +64,7 @@ def rewritten(text: str, edits: Edits, *, ascii_only: bool) -> str:
 
     Args:
         text: A valid document.
-        edits: Changes; they must not be within a replaced item.
+        edits: Changes; they must not be inside an item that is replaced.
         ascii_only: Escape non-ASCII characters in new text.
     """
     places = spans(text, [*edits.strings, *edits.values, *edits.items])
@@ -95,7 +95,7 @@ class Locator:
 
     Args:
         text: A valid document.
-        bases: Paths of values that contain the values to locate; these containers are located in one pass.
+        bases: Paths of containers of the values to locate; all containers are located in one pass.
     """
 
     def __init__(self, text: str, bases: Iterable[Path]) -> None:
@@ -109,7 +109,7 @@ class Locator:
         return self.text[begin:end]
 
     def span(self, path: Path) -> tuple[int, int]:
-        """Return the start and the end of a value."""
+        """Return ``(start, end)`` of a value in the text."""
         if path in self._spans:
             return self._spans[path]
         *above, last = path
@@ -121,19 +121,19 @@ class Locator:
         return self._spans[path]
 
     def _items_of(self, path: Path) -> list[tuple[int, int]]:
-        """Return the start and the end of each item of a list."""
+        """Return ``(start, end)`` for each item in a list."""
         if path not in self._items:
             self._items[path] = [*item_spans(self.text, list_begin(self.text, self.span(path)[0]))]
         return self._items[path]
 
 
 def spans(text: str, paths: Iterable[Path], begin: int = 0) -> dict[Path, tuple[int, int]]:
-    """Return the start and the end of values in a JSON document.
+    """Return ``(start, end)`` in the text for each of several values in a JSON document.
 
     Args:
         text: A valid document without duplicate fields on the paths.
         paths: Paths of the values, which must exist.
-        begin: Start in `text` of the value to which the paths are relative.
+        begin: Index in `text` at which the value begins to which the paths are relative.
 
     Raises:
         KeyError: A value does not exist.
@@ -164,12 +164,12 @@ def spans(text: str, paths: Iterable[Path], begin: int = 0) -> dict[Path, tuple[
 
 
 def list_begin(text: str, begin: int) -> int:
-    """Return the start of a list, which may be in a string such as "[0.5, 1]"."""
+    """Return the start of a list; the list may be inside a string such as "[0.5, 1]"."""
     return _after_blank(text, begin + 1) if text[begin] == '"' else begin
 
 
 def item_spans(text: str, begin: int) -> Iterator[tuple[int, int]]:
-    """Yield the start and end of each item of the JSON list that begins at `begin`."""
+    """Yield ``(start, end)`` for each item in the JSON list that begins at `begin`."""
     return ((at, end_of_value(text, at)) for at in _item_begins(text, begin))
 
 
@@ -200,7 +200,7 @@ def _after_blank(text: str, at: int) -> int:
 
 
 def _fields(text: str, begin: int) -> Iterator[tuple[str, int]]:
-    """Yield the name and the start of each value of an object."""
+    """Yield ``(name, start of the value)`` for each field of an object."""
     at = _after_blank(text, begin + 1)
     while text[at] != "}":
         end = end_of_value(text, at)
@@ -213,7 +213,7 @@ def _fields(text: str, begin: int) -> Iterator[tuple[str, int]]:
 
 
 def _item_begins(text: str, begin: int) -> Iterator[int]:
-    """Yield the start of each item of a list."""
+    """Yield the start of each item in a list."""
     at = _after_blank(text, begin + 1)
     while text[at] != "]":
         yield at
@@ -223,7 +223,7 @@ def _item_begins(text: str, begin: int) -> Iterator[int]:
 
 
 def _string_splices(raw: str, begin: int, splices: Sequence[Splice], *, ascii_only: bool) -> Iterator[Splice]:
-    """Convert the splices of a string value to splices of the document.
+    """Convert splices of a string value to splices of the document.
 
     Args:
         raw: The string in the document, in quotes.
@@ -240,7 +240,7 @@ def _string_splices(raw: str, begin: int, splices: Sequence[Splice], *, ascii_on
 def _item_splices(
     text: str, items: Sequence[tuple[int, int]], splices: Sequence[ItemSplice], begin: int
 ) -> Iterator[Splice]:
-    """Convert the splices of the items of a list to splices of the document."""
+    """Convert splices of list items to splices of the document."""
     separator = text[items[0][1] : items[1][0]] if len(items) > 1 else ", "
     for first, last, new in splices:
         num_replaced = min(last - first, len(new))
@@ -277,7 +277,7 @@ def parsed_path(path: str) -> Path:
 
 
 def values_at(value: object, path: Path, begin: Path = ()) -> Iterator[tuple[Path, object]]:
-    """Yield the path and the value of each value that matches a path; missing fields and nulls match nothing.
+    """Yield ``(path, value)`` for each value that matches a path; missing fields and nulls do not match.
 
     Args:
         path: The path, in which -1 matches each item of a list.

@@ -1,4 +1,4 @@
-"""Detect the JSON of recognisers by the fields in the first bytes of a file."""
+"""Detection of JSON written by recognisers, based on the fields in the first bytes of a file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def has_marks(marks: tuple[tuple[str, ...], ...], head: bytes) -> bool:
     Args:
         marks: Tuples of field paths, such as ``segments[].words[].probability``. In JSON lines, paths are relative to
             the object of a line; in a list of objects, they begin with ``[]``.
-        head: The first bytes.
+        head: The first bytes of the file.
     """
     if _BEGIN.match(head) is None:
         return False

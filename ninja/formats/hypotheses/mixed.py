@@ -1,4 +1,4 @@
-"""Encoder that rewrites files of a format, or writes a new file for lists that were read from other formats."""
+"""Encoder that rewrites files in a format, or writes a new file with lists that were read from other formats."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ TIMES_OF_WORDS = "times of single words"  # name in messages about losses
 
 
 class MixedEncoder:
-    """Encoder that rewrites documents or writes a new file, depending on the first list.
+    """Encoder that rewrites documents or writes a new file, depending on the origin of the first list.
 
     Args:
         form: Name of the format.
-        documents: Encoder of lists from files of this format.
-        others: Encoder of other lists.
+        documents: Encoder for lists from files in this format.
+        others: Encoder for all other lists.
     """
 
     def __init__(self, form: str, documents: DocumentEncoder, others: Encoder) -> None:
@@ -29,7 +29,7 @@ class MixedEncoder:
         """Encode a list; return the next bytes of the file.
 
         Raises:
-            OutputError: The file would contain lists of this format and lists of other formats.
+            OutputError: The file would contain both lists from files in this format and lists from other files.
         """
         is_document = is_of(nbest, self._form)
         if self._is_document not in (None, is_document):

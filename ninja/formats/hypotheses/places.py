@@ -1,4 +1,4 @@
-"""The utterances of a recogniser's JSON document, with the paths of their texts and words."""
+"""The utterances in a recogniser's JSON document, with the paths of their texts and words."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from ninja.formats.nbest.text_rows import split
 
 @dataclass(slots=True)
 class PlacedHypothesis:
-    """A hypothesis, and the paths of its words in the document."""
+    """A hypothesis, with the paths of its words in the document."""
 
     path: Path
     words: list[str]
@@ -47,7 +47,7 @@ class PlacedHypothesis:
 
 @dataclass(slots=True)
 class PlacedUtterance:
-    """An utterance and its path in the document."""
+    """An utterance, with its path in the document."""
 
     path: Path
     key: str | None
@@ -65,7 +65,7 @@ class PlacedUtterance:
 
 @dataclass(slots=True)
 class PlacedDocument:
-    """The utterances of a document, or their errors, and the texts and word lists that span all utterances."""
+    """The utterances in a document (or their errors), and the texts and word lists that span all utterances."""
 
     utterances: list[PlacedUtterance | FormatError]
     texts: list[list[Text]]  # texts of all utterances
@@ -73,7 +73,7 @@ class PlacedDocument:
 
 
 def placed(document: Any, preset: Preset) -> PlacedDocument:
-    """Locate the utterances of a document.
+    """Locate the utterances in a document.
 
     Raises:
         FormatError: The document contains no list of utterances.
@@ -96,7 +96,7 @@ def placed(document: Any, preset: Preset) -> PlacedDocument:
 
 
 def _share(entries: ItemList, utterances: Sequence[PlacedUtterance]) -> None:
-    """Divide a list with the words of all utterances among the utterances."""
+    """Divide a list that contains the words of all utterances among the utterances."""
     hypotheses = [utterance.hypotheses[0] for utterance in utterances]
     if [word for one in hypotheses for word in map(lexical, one.words)] != [*map(lexical, entries.words)]:
         return
@@ -146,13 +146,13 @@ def _hypothesis(path: Path, value: Any, preset: Preset) -> PlacedHypothesis:
 def alternative_costs(
     hypotheses: Sequence[PlacedHypothesis], meaning: Meaning, missing_score: float | None
 ) -> list[float | None]:
-    """Return the cost of each alternative of an utterance, in nats; None for an alternative without a score.
+    """Return the cost in nats of each alternative of an utterance, or None for an alternative without a score.
 
     Services list the best alternative first, even if a later one has a higher confidence. If scores are confidences,
     each alternative therefore costs at least one float32 step more than the alternatives before it.
 
     Args:
-        missing_score: Log-probability of alternatives without a score.
+        missing_score: Log-probability for alternatives without a score.
     """
     costs: list[float | None] = []
     least = -math.inf
@@ -199,7 +199,7 @@ class Attributes:
 def attributes_of(hypothesis: PlacedHypothesis) -> Attributes:
     """Return the times, confidences and speakers of the words of a hypothesis.
 
-    If the list spells the words differently, for example without punctuation, it is aligned with the text.
+    If the word list spells the words differently, for example without punctuation, it is aligned with the text.
     Times are returned only if all words have times.
     """
     entries = hypothesis.lists[0] if hypothesis.lists else hypothesis.all_words

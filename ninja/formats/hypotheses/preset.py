@@ -1,4 +1,4 @@
-"""Fields of utterances, hypotheses, words, times, confidences and speakers in the JSON of recognisers."""
+"""Presets, which specify how a recogniser's JSON stores utterances, hypotheses, words, times and so on."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Meaning = Literal["probability", "logprob"]
 
 @dataclass(frozen=True, slots=True)
 class WordFields:
-    """The path of the words in a hypothesis, and the fields of a word.
+    """The path of the word list in a hypothesis, and the fields of its items.
 
     Fields are paths relative to an item. If there are several paths for a field, the first path that exists in the item
-    is read. If the name of a field ends in ``Milliseconds``, its numbers are in milliseconds.
+    is used. If the name of a field ends in ``Milliseconds``, its values are in milliseconds.
     """
 
     items: str  # path of the items in the hypothesis; empty if the fields below are lists of equal length
@@ -41,7 +41,7 @@ class WordFields:
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """The fields of a recogniser's JSON files.
+    """The fields in a recogniser's JSON files.
 
     Paths are relative to the document, an utterance, a hypothesis or a word: ``results[].alternatives[0].text`` is the
     text of the first alternative of each result.

@@ -1,4 +1,4 @@
-"""Presets for the JSON of recognisers, and the formats that use them."""
+"""Presets for the JSON of several recognisers, and the formats that use the presets."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _has(name: str) -> Callable[[Any], bool]:
 
 
 def _of_words(name: str) -> Callable[[Any], bool]:
-    """Return a function that tests whether all texts in a list are single words."""
+    """Return a function that tests whether every text in a list is a single word."""
 
     def applies(document: Any) -> bool:
         items = document.get(name) if isinstance(document, dict) else None
@@ -49,7 +49,7 @@ def _is_list(document: Any) -> bool:
 
 
 def _listed(preset: Preset) -> Preset:
-    """Return the variant of a preset for files that contain a list of the preset's documents."""
+    """Return a variant of a preset, for files that contain a list of such documents."""
 
     def below(fields: WordFields) -> WordFields:
         return replace(fields, items=f"[].{fields.items}")
@@ -451,7 +451,7 @@ PRESETS = (
 
 
 def _format(presets: Sequence[Preset]) -> Format:
-    """Create a format from the variants of a preset."""
+    """Create a format whose reader chooses among several variants of a preset."""
     first = presets[0]
 
     def read(content: Content, words: SymbolTable | None, options: PresetOptions) -> Iterator[Entry]:

@@ -1,4 +1,4 @@
-"""Read the JSON of recognisers as n-best lists, according to presets."""
+"""Reader for JSON written by recognisers, which uses presets to convert it to n-best lists."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ OTHERS = frozenset({"fields of the file"})
 
 @dataclass(frozen=True, slots=True)
 class PresetOptions:
-    """Options for reading the JSON of recognisers."""
+    """Options for reading JSON written by recognisers."""
 
     frame_shift: float = 0.01  # seconds; times are rounded to frames
     missing_score: float | None = None  # log-probability of alternatives without a score  [default: raise an error]
@@ -53,7 +53,7 @@ class PresetOptions:
 
 
 def chosen_preset(document: Any, presets: Sequence[Preset], options: PresetOptions | None) -> Preset:
-    """Return the first preset that applies to a document, with the field names that the user has set."""
+    """Return the first preset that applies to a document, updated with field names set by the user."""
     preset = next((preset for preset in presets if preset.applies(document)), presets[0])
     if options is not None and options.key is not None:
         preset = replace(preset, key=(options.key,))
@@ -65,7 +65,7 @@ def chosen_preset(document: Any, presets: Sequence[Preset], options: PresetOptio
 def entries(
     content: Content, words: SymbolTable | None, options: PresetOptions, presets: Sequence[Preset]
 ) -> Iterator[Entry]:
-    """Yield the lattices of the utterances of a file."""
+    """Yield the lattice of each utterance in a file."""
     return list_entries(_Reading(content, options, presets).lists(), content, words)
 
 
@@ -135,7 +135,7 @@ class _Reading:
         return FormatError(f"not JSON: {str(error)[:80]}", self._content.name)
 
     def _of_lines(self, why: ValueError) -> Iterator[Placed]:
-        """Yield the utterances of JSON lines; if no line is an object, raise the error for the whole file."""
+        """Yield the utterances in JSON lines; if no line is an object, raise the error for the whole file."""
         name = self._content.name
         pending: list[Placed] | None = []  # errors of the lines before the first object
         for line, row in each_row(self._content.blocks(), name, self._options.encoding, marked=True):
@@ -161,7 +161,7 @@ class _Reading:
             raise self._not_json(why)
 
     def _of_value(self, value: Any, line: int | None, *, doubled: bool) -> Iterator[Placed]:
-        """Yield the utterances of a document or a line; if there is none, yield an utterance without words."""
+        """Yield the utterances in a document or a line; if there are none, yield one utterance without words."""
         preset = chosen_preset(value, self._presets, self._options)
         self._begins = {}
         document: PlacedDocument = placed(value, preset)
@@ -253,6 +253,6 @@ def _is_doubled(document: Any, path: Path) -> bool:
 
 
 def _fields(origin: Origin) -> dict[str, Any]:
-    """Return the fields of an utterance in JSON lines."""
+    """Return the fields for the start, end, speaker and channel of an utterance, if known, in JSON lines."""
     fields = {"start": origin.begin, "end": origin.end, "speaker": origin.speaker, "channel": origin.channel}
     return {name: value for name, value in fields.items() if value is not None}

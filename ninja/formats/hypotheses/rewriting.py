@@ -1,4 +1,4 @@
-"""Write corrected words into the JSON of recognisers, without changing anything else."""
+"""Rewriting of JSON written by recognisers, in which only the corrected words change."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LEAST_SHARE = 0.75  # fraction of the words of all utterances that the text of a
 def rewrite(
     content: bytes, corrections: Corrections, document: Document, presets: Sequence[Preset], options: ListOptions
 ) -> Rewritten:
-    """Rewrite an entry of a document with corrected words; see ``document.Rewrite``.
+    """Rewrite an entry in a document with corrected words; see ``document.Rewrite``.
 
     Raises:
         FormatError: The entry cannot be read.
@@ -68,14 +68,14 @@ def rewrite(
 
 
 class _Ranked(NamedTuple):
-    """A sentence of a list and its cost."""
+    """A sentence from an n-best list, and its cost."""
 
     words: list[str]
     cost: float
 
 
 class _Form(NamedTuple):
-    """One form of an utterance's text, such as the form with punctuation, before and after the correction."""
+    """One variant of an utterance's text, such as the one with punctuation, before and after the correction."""
 
     old: list[str]  # its strings
     new: list[str]
@@ -107,7 +107,7 @@ class _Revision:
         preset: Preset,
         options: ListOptions,
     ) -> dict[int, Forms]:
-        """Correct utterances; return the new forms of the first text of each utterance."""
+        """Correct utterances; return the corrected variants of the first hypothesis of each utterance."""
         forms: dict[int, Forms] = {}
         for place, nbest in corrections.items():
             utterance = places.utterances[place] if place < len(places.utterances) else None
@@ -155,7 +155,7 @@ class _Revision:
             self._change_items(entries, *_base(candidates, entries.words))
 
     def _change_sequence(self, group: Sequence[Text], forms: Sequence[_Form]) -> bool:
-        """Change a text that is the concatenation of the texts of the utterances; return False for other texts."""
+        """Change a text that is the concatenation of the utterance texts; return False for any other text."""
         forms = [form for form in forms if any(text.strip() for text in form.old)]
         if any(len(form.old) > 1 for form in forms):
             return False
@@ -171,7 +171,7 @@ class _Revision:
         return True
 
     def _reorder(self, utterance: PlacedUtterance, ranked: Sequence[_Ranked], preset: Preset) -> Forms:
-        """Put the alternatives in the order of the new sentences; return the forms of the first alternative.
+        """Put the alternatives in the order of the new sentences; return the text variants of the first alternative.
 
         Confidences stay with their alternatives. Log-probabilities that contradict the order are replaced by the
         log-probabilities by which the sentences were sorted.
@@ -207,7 +207,7 @@ class _Revision:
         return [_Form(form.old, new.new) for form, new in zip(old, forms[0], strict=False)]
 
     def _change(self, hypothesis: PlacedHypothesis, sentence: list[str]) -> Forms:
-        """Change the words of a hypothesis; return its forms."""
+        """Change the words of a hypothesis; return its text variants."""
         changes = changed_words(hypothesis.words, sentence)
         forms = [self._change_texts(group, hypothesis.words, changes) for group in hypothesis.texts]
         for entries in hypothesis.lists:
@@ -217,7 +217,7 @@ class _Revision:
     def _change_texts(
         self, group: Sequence[Text], words: Sequence[str], changes: Sequence[Change], least_share: float = 0.0
     ) -> _Form:
-        """Change a text; return its form."""
+        """Change one variant of a text, and return it."""
         old = [text for _, text in group]
         if not changes:
             return _Form(old, old, {})
@@ -238,13 +238,13 @@ class _Revision:
 
 
 def _forms(hypothesis: PlacedHypothesis) -> Forms:
-    """Return the forms of a text that was not corrected."""
+    """Return the variants of a text that was not corrected."""
     strings = [[text for _, text in group] for group in hypothesis.texts] or [[" ".join(hypothesis.words)]]
     return [_Form(old, old, {}) for old in strings]
 
 
 def _shifted(form: _Form, part: str, string: str, begin: int) -> list[Splice]:
-    """Return the splices that apply the changes of a form to a string that contains the form at index `begin`."""
+    """Return the splices that apply the changes in a text variant to a string with the text at index `begin`."""
     end = begin + len(part)
     new = form.new[0].strip()
     if not new:
@@ -258,14 +258,14 @@ def _shifted(form: _Form, part: str, string: str, begin: int) -> list[Splice]:
 def _base(
     candidates: Sequence[Sequence[_Form]], strings_or_words: Sequence[str]
 ) -> tuple[list[str], list[Change], float]:
-    """Return the words of all utterances in the form that matches a text in the file.
+    """Select the text variant of the utterances that matches a text for the whole file; by default, the first one.
 
     Args:
-        candidates: Forms of all utterances, in order of preference.
-        strings_or_words: The text of the file.
+        candidates: Variants of the texts of all utterances, in order of preference.
+        strings_or_words: The text for the whole file.
 
     Returns:
-        The words of the form, their changes, and the fraction of the words that the text must contain.
+        The words of all utterances in this variant, their changes, and the minimum fraction of words that must match.
     """
     text = [word.text for word in words_of(strings_or_words)]
     for forms in candidates:
@@ -277,7 +277,7 @@ def _base(
 
 
 def _all_changes(forms: Sequence[_Form]) -> list[Change]:
-    """Return the changes to all utterances in one form, as changes to their concatenated words."""
+    """Return the changes to all utterances as changes to their concatenated words."""
     changes: list[Change] = []
     shift = 0
     for form in forms:
@@ -289,7 +289,7 @@ def _all_changes(forms: Sequence[_Form]) -> list[Change]:
 
 
 def _has_order(ranked: Sequence[_Ranked], distinct: Sequence[list[str]]) -> bool:
-    """Return whether the new sentences are in the order of the old ones, and differ from them only in single words."""
+    """Return whether the order is unchanged: each changed sentence is closest to the old one at its position."""
     if len(ranked) != len(distinct):
         return False
     changed = [(old, new) for old, (new, _) in zip(distinct, ranked, strict=True) if old != new]
@@ -300,7 +300,7 @@ def _has_order(ranked: Sequence[_Ranked], distinct: Sequence[list[str]]) -> bool
 
 
 def _distinct(alternatives: Sequence[PlacedHypothesis], document: Document, preset: Preset) -> list[list[str]]:
-    """Return the distinct sentences of alternatives, sorted by score."""
+    """Return the distinct sentences among alternatives, sorted by score."""
     missing = getattr(document.options, "missing_score", None) or 0.0
     costs = alternative_costs(alternatives, preset.meaning, missing)
     by_cost = sorted(zip(alternatives, costs, strict=True), key=lambda one: np.float32(one[1]))
@@ -308,7 +308,7 @@ def _distinct(alternatives: Sequence[PlacedHypothesis], document: Document, pres
 
 
 def _ranked(nbest: NBest, distinct: list[list[str]], options: ListOptions) -> list[_Ranked]:
-    """Return the sentences of a list, best first; sentences of equal cost keep their order."""
+    """Return the sentences in a list, best first; sentences of equal cost keep the order in the file."""
     places = {tuple(words): place for place, words in enumerate(distinct)}
     sentences = []
     for hypothesis in nbest.hypotheses:
@@ -323,5 +323,5 @@ def _descending(scores: Sequence[float | None]) -> list[float | None]:
 
 
 def _distance(old: Sequence[str], new: Sequence[str]) -> int:
-    """Return the number of words that differ."""
+    """Return the number of words that differ between two sentences."""
     return sum(max(end - begin, len(words)) for begin, end, words in changed_words(old, new))

@@ -1,4 +1,4 @@
-"""Write SegLST: a segment with its session, speaker, times and text for each utterance."""
+"""Writer for SegLST, a list of segments with session, speaker, times and text; each utterance becomes a segment."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ninja.lattice.nbest import NBest
 
 
 class SeglstEncoder:
-    """Encoder that writes the best hypotheses of lists from other formats as a list of segments.
+    """Encoder that writes the best hypotheses of n-best lists from other formats as a list of segments.
 
-    The session is the recording in the segments file (option ``segments``), or else the key. Times are taken from the
+    The session is the recording from the segments file (option ``segments``), or else the key. Times are taken from the
     words, or else from the utterance; unknown times, speakers and channels are omitted.
 
     Source: fgnt/meeteval, meeteval/io/seglst.py.
@@ -49,7 +49,7 @@ class SeglstEncoder:
         return content
 
     def end(self) -> bytes:
-        """Return the end of the list."""
+        """Return the bytes that close the list of segments."""
         return b"[]\n" if self._before == "[\n" else b"\n]\n"
 
 

@@ -1,4 +1,4 @@
-"""Change words in a text without changing its other characters."""
+"""Changes to words in a text, with all other characters unchanged."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def words_of(strings: Sequence[str]) -> list[Word]:
 
 
 def form_of(words: Sequence[str], others: Sequence[str]) -> Callable[[str], str]:
-    """Return the function that converts a new word to the form in which other words are written.
+    """Return a function that converts a new word to the style of other words.
 
     If `others` differ from `words` and have neither capitals nor punctuation, the function removes both; otherwise it
-    returns words unchanged.
+    returns a word unchanged.
     """
     if list(words) != list(others) and others and all(word == lexical(word) for word in others):
         return lexical
@@ -43,7 +43,7 @@ def form_of(words: Sequence[str], others: Sequence[str]) -> Callable[[str], str]
 
 
 def word_like(old: str, other: str, new: str) -> str:
-    """Convert a new word to the form that the old word has in a list or a text.
+    """Convert a new word to the style in which a list or a text spells the old word.
 
     Args:
         old: The word before its change.
@@ -61,10 +61,10 @@ def word_like(old: str, other: str, new: str) -> str:
 
 
 def places_within(strings: Sequence[str], parts: Sequence[str]) -> list[tuple[int, int]] | None:
-    """Return the string number and the index at which each part begins; None if the strings do not match.
+    """Return ``(string number, start index)`` for each part, or None if the parts do not make up the strings.
 
     Args:
-        strings: Strings that contain all parts, separated only by spaces.
+        strings: Strings that contain all parts in order, separated only by spaces.
         parts: Texts without spaces around them.
     """
     places = []
@@ -106,7 +106,7 @@ def text_splices(
             nothing is changed.
 
     Returns:
-        The splices by string number, and the number of changes whose position in the strings is unknown.
+        The splices, keyed by string number, and the number of changes whose position in the strings is unknown.
     """
     present = words_of(strings)
     texts = [word.text for word in present]
@@ -130,7 +130,7 @@ def text_splices(
 def _splices(
     strings: Sequence[str], present: Sequence[Word], begin: int, end: int, new: str
 ) -> list[tuple[int, Splice]]:
-    """Return the splices that replace words `begin` to `end` with new words, each with the number of its string."""
+    """Return ``(string number, splice)`` pairs that replace the words `begin` to `end` with new words."""
     if begin == end:
         if not new:
             return []

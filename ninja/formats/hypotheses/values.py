@@ -1,4 +1,4 @@
-"""Checks of values in the JSON of recognisers: texts, numbers, times and names."""
+"""Parsing and checks of values in JSON written by recognisers: texts, numbers, times and names."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ LATEST = 1e9  # seconds, the largest time
 
 
 def parsed(text: str) -> tuple[Any, bool]:
-    """Parse a recogniser's JSON; also return whether an object has a duplicate field.
+    """Parse a recogniser's JSON; return ``(value, whether an object has a duplicate field)``.
 
-    Recognisers in Python write unknown numbers as ``NaN``, which is rejected only as a time or a score.
+    Recognisers written in Python output unknown numbers as ``NaN``, which is rejected only as a time or a score.
     """
     return loaded(text, float)
 
@@ -49,7 +49,7 @@ def listed(value: Any, path: str, begin: Path = ()) -> Iterator[tuple[Path, Any]
 
 
 def reached(value: Any, name: str, begin: Path) -> list[tuple[Path, Any]]:
-    """Return the path and the value of the first match of a path, as a list with at most one item."""
+    """Return ``(path, value)`` for the first match of a path, in a list with at most one item."""
     return [*values_at(value, parsed_path(name), begin)][:1]
 
 
@@ -59,7 +59,7 @@ def texts_of(value: Any, begin: Path, name: str) -> list[Text]:
 
 
 def text_of(value: Any, path: Path, *, may_be_cut: bool = False) -> str:
-    """Return a value after checking that it is valid text; with `may_be_cut`, it may end within a character."""
+    """Check that a value is valid text, and return it; with `may_be_cut`, it may end within a character."""
     try:
         if not isinstance(value, str):
             raise ValueError
@@ -73,17 +73,17 @@ def text_of(value: Any, path: Path, *, may_be_cut: bool = False) -> str:
 
 
 def by_channel(document: Any, entries: Sequence[Entry], paths: Sequence[Path]) -> list[Entry]:
-    """Sort entries by the channels of their objects; entries without channels keep their order.
+    """Sort entries by the channel of their object; entries without a channel keep their order.
 
     Args:
-        paths: Path of the object of each entry.
+        paths: Path of each entry's object.
     """
     labels = [next((label_of(value, ("channel",)) for _, value in values_at(document, path)), None) for path in paths]
     return [entries[place] for place in sorted(range(len(entries)), key=lambda place: labels[place] or "")]
 
 
 def label_of(value: Any, names: Sequence[str]) -> str | None:
-    """Return the name or number of a speaker or a channel."""
+    """Return the name or number of a speaker or channel, or None if it is missing."""
     for name in names:
         for _, label in values_at(value, parsed_path(name)):
             if isinstance(label, str | int) and not isinstance(label, bool):
@@ -94,7 +94,7 @@ def label_of(value: Any, names: Sequence[str]) -> str | None:
 
 
 def number_of(value: Any, path: Path) -> float:
-    """Return a finite number, which may be stored as a string.
+    """Convert a value, which may be a string, to a finite number.
 
     Raises:
         FormatError: The value is not a finite number.
@@ -141,7 +141,7 @@ def unit_of(name: str, unit: float) -> float:
 def bounds_of(
     value: Any, begin: Path, starts: Sequence[str], ends: Sequence[str], durations: Sequence[str], unit: float
 ) -> tuple[float | None, float | None]:
-    """Return the start and the end of an utterance or a word in seconds."""
+    """Return ``(start, end)`` of an utterance or a word in seconds; unknown times are None."""
 
     def first(names: Sequence[str]) -> float | None:
         for name in names:

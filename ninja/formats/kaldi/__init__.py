@@ -1,1 +1,1 @@
-"""Kaldi files: lattice archives, matrices, transition models, lexicons."""
+"""Readers and writers for Kaldi files: lattice archives, matrices, transition models and lexicons."""

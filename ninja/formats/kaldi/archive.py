@@ -1,4 +1,4 @@
-"""Readers and writer for binary and text Kaldi lattice archives, and a search for symbol tables next to archives."""
+"""Readers and a writer for binary and text Kaldi lattice archives, and a search for symbol tables near archives."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ LARGEST_ENTRY = 1 << 31  # number of bytes above which an entry is considered da
 
 
 class Vocabulary(NamedTuple):
-    """A symbol table, and the mask of its ids for the parser."""
+    """A symbol table, and a mask of its ids that the parser uses."""
 
     words: SymbolTable | None = None
     known: npt.NDArray[np.bool_] | None = None  # [largest id + 1]
 
     @classmethod
     def of(cls, words: SymbolTable | None) -> Vocabulary:
-        """Create the mask of the ids of a symbol table; epsilon (0) is always included."""
+        """Create a vocabulary from a symbol table; its mask always includes epsilon (0)."""
         if words is None:
             return cls()
         ids = np.fromiter((number for _, number in words), np.int64, len(words))
@@ -66,7 +66,7 @@ class Vocabulary(NamedTuple):
         """Attach the symbol table to a lattice that has none.
 
         Raises:
-            TableError: A word id of the lattice is not in the symbol table.
+            TableError: A word id in the lattice is not in the symbol table.
         """
         if self.words is None or self.known is None or lattice.words is not None:
             return lattice
@@ -78,18 +78,18 @@ class Vocabulary(NamedTuple):
 
 
 def table_beside(archive: str) -> str:
-    """Return the path of the symbol table of an archive: ``lat.ark.words.txt`` for ``lat.ark``."""
+    """Return the path of the symbol table for an archive: ``lat.ark.words.txt`` for ``lat.ark``."""
     return f"{archive}{BESIDE}"
 
 
 def find_table(source: Sequence[str]) -> str:
-    """Return the path of the symbol table next to lattices, or else in the decoding graph next to their folder.
+    """Return the path of the symbol table beside the lattices, or else in a decoding graph beside their folder.
 
     For ``lat.ark``, candidates are ``lat.ark.words.txt``, ``words.txt`` and ``words.txt.gz`` in the same folder, then
     ``../graph*/words.txt``.
 
     Args:
-        source: Names of the sources, at least one; ``-`` has no symbol table.
+        source: Names of one or more sources; ``-`` has no symbol table.
 
     Raises:
         OptionError: Some or all sources have no symbol table, or the tables differ.
@@ -112,7 +112,7 @@ def find_table(source: Sequence[str]) -> str:
 
 
 def _tables_of(source: str) -> list[str]:
-    """Return the symbol table next to a source, or else the tables in the graphs next to its folder."""
+    """Return the symbol table in the folder of a source, or else the tables in the graphs next to that folder."""
     if source == STDOUT:
         return []
     path = source if os.path.exists(source) or not SPECIFIER.fullmatch(source) else source.partition(":")[2]
@@ -123,13 +123,13 @@ def _tables_of(source: str) -> list[str]:
 
 
 def batches(stream: Stream, path: str, vocabulary: Vocabulary, *, ahead: bool) -> Iterator[Batch]:
-    """Yield the lattices of an archive, or of a file with a single lattice without a key.
+    """Yield the lattices in an archive, or the lattice in a file that contains a single lattice without a key.
 
     Args:
-        stream: The file, at its start.
+        stream: The file, positioned at its start.
         path: Path of the file, from which the key of a single lattice is derived.
         vocabulary: Vocabulary of the lattices.
-        ahead: Whether to read in a thread, ahead of the caller.
+        ahead: Whether a thread reads ahead of the caller.
     """
     if stream.head(len(MAGIC)) == MAGIC:
         return iter([bare(stream, Content(stream, path).key, vocabulary)])
@@ -146,7 +146,7 @@ def batches(stream: Stream, path: str, vocabulary: Vocabulary, *, ahead: bool) -
 
 
 def plain_file(stream: Stream, vocabulary: Vocabulary) -> Iterator[Batch]:
-    """Yield the lattices of an uncompressed archive file; a thread reads ahead without holding the GIL."""
+    """Yield the lattices in an uncompressed archive file; a thread reads ahead without holding the GIL."""
     with starting_threads():
         reader = FileBatches(
             stream.name,
@@ -167,7 +167,7 @@ def plain_file(stream: Stream, vocabulary: Vocabulary) -> Iterator[Batch]:
 
 
 def archive(stream: Stream, vocabulary: Vocabulary) -> Iterator[Batch]:
-    """Yield the lattices of an archive from any stream."""
+    """Yield the lattices in an archive, which is read from any stream."""
     reader = vocabulary.reader(stream.name)
     reader.skip(stream.begin)
     count = 1
@@ -182,7 +182,7 @@ def archive(stream: Stream, vocabulary: Vocabulary) -> Iterator[Batch]:
 
 
 def fill(reader: TableReader, stream: Stream, chunk: int) -> int:
-    """Read as many bytes as are pending, but at least a chunk; return the number of bytes read."""
+    """Read up to `chunk` bytes, or as many as are pending if that is more; return the number of bytes read."""
     pending = reader.pending
     if pending > LARGEST_ENTRY:
         raise FormatError(
@@ -207,7 +207,7 @@ def bare(stream: Stream, key: str, vocabulary: Vocabulary) -> Batch:
 
 
 class EncodedBatch(NamedTuple):
-    """A batch encoded as entries of an archive."""
+    """A batch of lattices, encoded as entries of an archive."""
 
     keys: list[str]
     entries: TableWriter
@@ -215,17 +215,17 @@ class EncodedBatch(NamedTuple):
 
 
 class Buffer(Protocol):
-    """Encoded bytes, which can be cleared so that the memory is reused."""
+    """Encoded bytes, which can be cleared to reuse the memory."""
 
     def view(self) -> memoryview:
-        """Return a view of the bytes, which must be released before the buffer is cleared."""
+        """Return a view of the bytes; the view must be released before the buffer is cleared."""
 
     def clear(self) -> None:
         """Remove the bytes."""
 
 
 class WriteQueue:
-    """Queue of buffers that a thread writes to an output, in the order of the calls to `put`.
+    """A queue of buffers, which a thread writes to an output in the order of the calls to `put`.
 
     After an error, nothing more is written; the error is raised by the next call to `put`, or by `wait`. The thread
     starts with the first buffer, and ends in `wait` and `stop`; it may start again.
@@ -261,7 +261,7 @@ class WriteQueue:
             raise self._error
 
     def stop(self) -> None:
-        """Wait until all bytes are written; errors are not raised."""
+        """Wait until all bytes are written, without raising errors."""
         if self._thread is not None:
             self._buffers.put(None)
             self._thread.join()
@@ -280,11 +280,11 @@ class WriteQueue:
 
 
 class ArchiveOutput:
-    """The files of an archive that is being written: the archive, and its script file with the offset of each lattice.
+    """The files of an archive that is being written: the archive and its script file, which lists the lattice offsets.
 
     Args:
-        target: Names of the files, and whether they are text and compressed.
-        guard: Protects the inputs from being replaced.
+        target: Names of the files, and whether to write text and whether to compress.
+        guard: Prevents the output from replacing an input.
     """
 
     def __init__(self, target: Target, guard: Guard | None = None) -> None:
@@ -306,7 +306,7 @@ class ArchiveOutput:
         return self.file
 
     def begin(self, entries: Iterable[tuple[str, int]] = (), position: int = 0) -> None:
-        """Open the script file, and begin writing after the existing entries, given as ``(key, offset)`` pairs."""
+        """Open the script file, and begin writing after the existing `entries`, ``(key, offset)`` pairs."""
         self.position = position
         if self.target.script is not None:
             self._script = PartFile(self.target.script, guard=self._guard)
@@ -315,7 +315,7 @@ class ArchiveOutput:
             self.packed = GzipWriter(self._opened, follows=position > 0)
 
     def append(self, lattice: Lattice, key: str, *, compact: bool) -> None:
-        """Append a lattice in compact or raw form."""
+        """Append a lattice in compact or raw format."""
         begin = self._entries.append(lattice, key.encode("utf-8", "surrogateescape"), compact)
         if self._script is not None:
             self._script_lines.append(self._script_line(key, self.position + begin))
@@ -323,7 +323,7 @@ class ArchiveOutput:
             self.flush()
 
     def encode(self, batch: Batch, kind: Kind | None) -> EncodedBatch:
-        """Encode a batch for `write`, on any thread; if `kind` is None, each lattice keeps its kind.
+        """Encode a batch for `write`; if `kind` is None, each lattice keeps its kind. Any thread can call this method.
 
         Raises:
             LatticeError: A lattice cannot be written.
@@ -353,7 +353,7 @@ class ArchiveOutput:
         self._queue = WriteQueue(self.packed or self._opened, self._spare)
 
     def flush(self) -> None:
-        """Write the entries that were appended one by one, after the encoded batches."""
+        """Write the entries that were appended one by one, after all encoded batches."""
         if self._entries.pending:
             self.wait()
             content = self._entries.view()
@@ -378,14 +378,14 @@ class ArchiveOutput:
             self.packed.close()
 
     def finish(self) -> None:
-        """Write all entries, and give the files their final names."""
+        """Write all entries, and rename the files to their final names."""
         self.end()
         for file in (self.file, self._script):
             if file is not None:
                 file.finish()
 
     def abandon(self, *, keep: bool) -> None:
-        """Remove the files, or keep the archive so that it can be resumed."""
+        """Remove the files or, with `keep`, keep the incomplete archive so that it can be resumed."""
         if self._queue is not None:
             self._queue.stop()
         for file in (self.file, self._script):
@@ -403,7 +403,7 @@ class ArchiveOutput:
 
 
 def read_entries(content: Content, words: SymbolTable | None, options: None) -> Iterator[Entry]:
-    """Yield the entries of a binary or text archive."""
+    """Yield the entries in a binary or text archive."""
     for batch in archive(content.stream, Vocabulary.of(words)):
         yield from batch.entries()
 

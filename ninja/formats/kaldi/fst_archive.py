@@ -1,6 +1,6 @@
-"""Kaldi archives of FSTs: keys followed by FSTs in OpenFst's binary format or in text.
+"""Reader and writer for Kaldi archives of FSTs: keys followed by FSTs in OpenFst's binary or text format.
 
-Input labels are not read.
+Input labels are ignored.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _END = re.compile(rb"\n[ \t\r]*\n")  # an empty line ends a machine in text
 
 
 def read_fst_archive(content: Pieces, path: str | None = None) -> Iterator[tuple[str, Lattice | NinjaError]]:
-    """Yield the lattices of a Kaldi archive of FSTs, or their errors. Binary and text FSTs may be mixed.
+    """Yield the lattices in a Kaldi archive of FSTs, or their errors. Binary and text FSTs may be mixed.
 
     Output labels become words, and weights become graph costs; acoustic costs are 0. An FST that is not a lattice, for
     example because it has a cycle, yields an error. After a damaged binary FST, the rest of the archive is not read,
@@ -73,11 +73,11 @@ def read_fst_archive(content: Pieces, path: str | None = None) -> Iterator[tuple
 
 
 def _machine(window: Window, offset: int, line: int, key: str, path: str | None) -> tuple[Lattice | NinjaError, int]:
-    """Return the lattice of the next FST, or its error, and the end of the FST in the window.
+    """Return ``(lattice or error, end in the window)`` for the next FST.
 
     Args:
         window: Window at the start of the entry.
-        offset: Number of bytes of the key and the space before the FST.
+        offset: Number of bytes in the key and the space before the FST.
         line: Line number of the entry.
         key: Key of the entry.
         path: File name for messages.
@@ -107,7 +107,7 @@ def _machine(window: Window, offset: int, line: int, key: str, path: str | None)
 
 
 def _end_of_text(window: Window, offset: int, key: str, path: str | None) -> int:
-    """Return the end of a text FST in the window."""
+    """Return the index in the window at which a text FST ends."""
     while True:
         content, at = window.content, window.at + offset
         start = content.find(b"\n", at)
@@ -142,7 +142,7 @@ def fst_entry(lattice: Lattice, options: FstArchiveWriteOptions = FstArchiveWrit
     """Encode a lattice as an entry of a Kaldi archive of FSTs: a word acceptor with one cost per arc.
 
     Raises:
-        OptionError: The key is empty or contains white space.
+        OptionError: The key is empty or contains whitespace.
     """
     key = lattice.key.encode("utf-8", "surrogateescape")
     if not key or _BLANK.search(key) or len(key) > LONGEST_KEY:

@@ -1,4 +1,4 @@
-"""Kaldi matrices, single or in archives, binary or text."""
+"""Readers for Kaldi matrices in binary or text format, in archives or in single files."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def read_archive(stream: Stream, on_error: OnError | None = None) -> Iterator[tu
 
 
 def read_one(stream: Stream, key: str) -> Array:
-    """Read the matrix at the current position of a stream; `key` is for messages."""
+    """Read the matrix at the current position in a stream; `key` is used in messages."""
     reader = ObjectReader(stream)
     reader.begin_entry(key)
     return reader.matrix()

@@ -1,4 +1,4 @@
-"""Kaldi text archives with words in place of ids (``int2sym.pl -f 3``), or with keys that contain spaces."""
+"""Reader for Kaldi text archives with words in place of ids (``int2sym.pl -f 3``), or with keys that contain spaces."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def read_named_text(
     words: SymbolTable | None = None,
     options: NamedTextOptions = NamedTextOptions(),
 ) -> Iterator[tuple[str, Lattice | NinjaError]]:
-    """Yield the compact or raw lattices of an archive.
+    """Yield the compact or raw lattices in an archive.
 
     The format is Kaldi's text format, except that words may be names, keys may contain spaces (as in TheanoLM), and the
     empty line after the last lattice may be missing if that lattice contains all its states. A large archive is read
@@ -87,7 +87,7 @@ def read_named_text(
 
 
 def _stretches(blocks: Iterable[bytes]) -> Iterator[tuple[list[bytes], int, bool]]:
-    """Yield groups of complete entries: the lines, the number of the first line, and whether the group is the last."""
+    """Yield ``(lines, number of the first line, is last)`` for each group of complete entries."""
     pending: list[bytes] = []  # lines of an incomplete entry
     first, tail = 1, b""
     for block in blocks:
@@ -135,7 +135,7 @@ def parse(text: bytes, vocabulary: Vocabulary, name: str) -> list[Entry]:
 
 
 class _Words:
-    """The words of an archive with their ids, and counts that distinguish names from ids."""
+    """The words in an archive with their ids, and counts used to decide whether the words are names or ids."""
 
     def __init__(self, path: str | None, words: SymbolTable | None, options: NamedTextOptions) -> None:
         self.path = path
@@ -152,7 +152,7 @@ class _Words:
         return self.options.words == "names" or (self.options.words == "auto" and by_content)
 
     def find(self, rows: Iterable[bytes]) -> None:
-        """Assign ids to the words of complete archive entries, given as lines."""
+        """Assign ids to the words in the lines of complete archive entries."""
         ends = True  # whether the next line is a key
         id_of = self.id
         for row in rows:
@@ -167,7 +167,7 @@ class _Words:
                     self.new(fields, column, 0)
 
     def new(self, fields: Sequence[bytes], column: int, line: int) -> bytes:
-        """Assign an id to a new word, and return it as text; the parser reports invalid words later."""
+        """Assign an id to a new word, and return the id as text; the parser reports invalid words later."""
         name = fields[column]
         weight = column == 3 and len(fields) == 4 and not name.isdigit() and _NUMBER.fullmatch(name)
         if weight or len(fields) > 5:  # lattices do not have single weights
@@ -295,7 +295,7 @@ class _Archive:
 
 
 def _column(fields: Sequence[bytes], count: int) -> int:
-    """Return the index of the word among the fields of an arc."""
+    """Return the index of the word in the fields of an arc."""
     # Arcs have three fields in a compact lattice and four in a raw one, and may have a weight.
     return 2 if count == 3 or (count == 4 and b"," in fields[3]) else 3
 

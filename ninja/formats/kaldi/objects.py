@@ -1,4 +1,4 @@
-r"""Basic Kaldi objects, binary and text: tokens, numbers, vectors, matrices.
+r"""Reader for basic Kaldi objects in binary and text format: tokens, numbers, vectors and matrices.
 
 A binary object begins with ``\0B``; everything else is text. A binary number is a byte with its size, followed by the
 little-endian number. Integers and reals of the same size cannot be distinguished, so a number of unknown type is a
@@ -67,9 +67,9 @@ Value = Scalar | bool | Array
 class ObjectReader:
     """Reader for consecutive Kaldi objects in a stream.
 
-    Memory is bounded by the bytes of the stream, not by the sizes in its headers. If the next object is not the
-    expected one, every method raises ``FormatError`` with the byte offset, and with the line number in text or the key
-    in a table.
+    Memory is bounded by the number of bytes in the stream, not by the sizes that its headers claim. If the next object
+    is not the expected one, every method raises ``FormatError`` with the byte offset, and with the line number (in
+    text) or the key (in a table).
 
     Attributes:
         binary: Whether the current object is binary.
@@ -77,12 +77,12 @@ class ObjectReader:
     """
 
     def __init__(self, stream: Stream, hint: str = DAMAGED, *, begin: int = 0) -> None:
-        """Read from the current position of a stream.
+        """Read from the current position in a stream.
 
         Args:
             stream: The stream.
             hint: Advice for messages about missing tokens.
-            begin: Byte offset of the position, for messages.
+            begin: Byte offset of the current position, for messages.
         """
         self.name = stream.name
         self.key: str | None = None
@@ -107,11 +107,11 @@ class ObjectReader:
 
     @property
     def place(self) -> int:
-        """Byte offset of the next byte."""
+        """Offset of the next byte."""
         return self._before + self._at
 
     def fail(self, message: str, place: int | None = None) -> NoReturn:
-        """Raise a ``FormatError`` for a byte offset, by default the current offset."""
+        """Raise a ``FormatError`` that refers to a byte offset, by default the current one."""
         place = self.place if place is None else place
         line = self._buffer.count(b"\n", 0, place) + 1 if self._counts_lines and not self.binary else None
         raise FormatError(message, self.name, key=self.key, line=line, byte=place)
@@ -122,7 +122,7 @@ class ObjectReader:
         self.fail(f"the file ends within {within}, so it is truncated; copy it again", end)
 
     def begin_object(self) -> None:
-        """Begin an object; determine whether it is binary, and skip the mark if it is."""
+        """Begin an object: determine whether it is binary and, if so, skip the binary mark."""
         self.binary = self._has(len(BINARY)) and self._buffer.startswith(BINARY, self._at)
         if self.binary:
             self._at += len(BINARY)
@@ -130,7 +130,7 @@ class ObjectReader:
             self.cut_short("the mark of a binary object")
 
     def begin_entry(self, key: str) -> None:
-        """Begin the object of an entry with a key that is already known, for example from a script file."""
+        """Begin the object of an entry whose key is already known, for example from a script file."""
         self.key, self._counts_lines = key, False
         self.begin_object()
 
@@ -151,7 +151,7 @@ class ObjectReader:
         return self.key
 
     def skip_spaces(self) -> None:
-        """Skip white space."""
+        """Skip whitespace."""
         while True:
             match = _NO_BLANK.search(self._buffer, self._at)
             self._at = match.start() if match else len(self._buffer)
@@ -159,12 +159,12 @@ class ObjectReader:
                 return
 
     def at_end(self) -> bool:
-        """Return whether only white space remains."""
+        """Return whether only whitespace remains."""
         self.skip_spaces()
         return not self._has(1)
 
     def at(self, token: str) -> bool:
-        """Return whether the next bytes are `token`, which may also be the start of a longer token."""
+        """Return whether the next bytes are `token`, or a longer token that begins with `token`."""
         self.skip_spaces()
         return self._has(len(token)) and self._buffer.startswith(token.encode(), self._at)
 
@@ -249,7 +249,7 @@ class ObjectReader:
         return self.scalar()
 
     def integers(self) -> list[int]:
-        """Read a vector of integers that are all stored with the same size."""
+        """Read a vector of integers, all of which are stored with the same size."""
         place = self.place
         if not self.binary:
             values = self.array()
@@ -263,7 +263,7 @@ class ObjectReader:
         return integers
 
     def table(self, num_rows: int, num_columns: int, end: str) -> npt.NDArray[np.int32]:
-        """Read a table of integers, each stored with its size, int32 [num_rows, num_columns]; text ends with `end`."""
+        """Read integers, each preceded by its size, as int32 [num_rows, num_columns]; a text table ends with `end`."""
         place = self.place
         if self.binary:
             values = self.integer_items(num_rows * num_columns)
@@ -278,7 +278,7 @@ class ObjectReader:
         return values.reshape(num_rows, num_columns).astype(np.int32)
 
     def integer_items(self, count: int) -> npt.NDArray[np.int32]:
-        """Read binary integers, each of which is stored with its size, int32 [count]."""
+        """Read binary integers, each of which is preceded by its size; return int32 [count]."""
         place, items = self.place, self._items(count, _ITEM)
         if (items["size"] != 4).any():
             bad = int(np.flatnonzero(items["size"] != 4)[0])
@@ -286,7 +286,7 @@ class ObjectReader:
         return np.ascontiguousarray(items["value"], np.int32)
 
     def array(self) -> Array:
-        """Read a vector [dim] or a matrix [num_rows, num_columns] in its stored precision; text becomes float64."""
+        """Read a vector [dim] or a matrix [num_rows, num_columns] in the stored precision; text becomes float64."""
         self.skip_spaces()
         place = self.place
         if not self.binary:
@@ -301,7 +301,7 @@ class ObjectReader:
         self.fail(f"expected a vector or a matrix, found {mark!r}", place)
 
     def matrix(self) -> Array:
-        """Read a matrix as `array` does; text without line breaks is one row."""
+        """Read a matrix as `array` does; text without line breaks is a single row."""
         self.skip_spaces()
         place, array = self.place, self.array()
         if array.ndim != 2 and self.binary:
@@ -309,7 +309,7 @@ class ObjectReader:
         return array if array.ndim == 2 else array[None] if array.size else array.reshape(0, 0)
 
     def take(self, size: int, what: str) -> bytes:
-        """Read `size` bytes; messages describe the object as `what`."""
+        """Read `size` bytes; error messages describe the object as `what`."""
         if not self._has(size):
             self.cut_short(what)
         self._at += size
@@ -389,7 +389,7 @@ class ObjectReader:
         return place
 
     def _end_of_word(self, longest: int) -> int:
-        """Return the index of the next space, at most `longest` + 1 bytes away, or the end of the buffer."""
+        """Return the index of the next space or of the buffer's end, but at most `longest` + 1 bytes ahead."""
         searched = self._at
         while not (match := _BLANK.search(self._buffer, searched)):
             searched = len(self._buffer)
@@ -398,7 +398,7 @@ class ObjectReader:
         return min(match.start() if match else len(self._buffer), self._at + longest + 1)
 
     def _has(self, size: int) -> bool:
-        """Read until the buffer has `size` more bytes; return whether it does."""
+        """Read until the buffer contains `size` more bytes; return False if the stream ends first."""
         while len(self._buffer) - self._at < size and self._more():
             pass
         return len(self._buffer) - self._at >= size

@@ -1,4 +1,4 @@
-"""Readers for script files, which list a file, or an offset in an archive, for each lattice."""
+"""Reader for script files, which list the file, or the archive and offset, of each lattice."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class NonKaldiReader(Protocol):
     """Reader for script file entries in other formats; its methods return None for Kaldi archives."""
 
     def again(self, place: Place, key: str) -> Lattice | NinjaError | None:
-        """Return a lattice from the file that was read last."""
+        """Return a lattice from the most recently read file."""
 
     def first(self, stream: Stream, place: Place, key: str) -> Lattice | NinjaError | None:
         """Return a lattice from a new file, and take ownership of its stream."""
@@ -39,14 +39,14 @@ def script(
     permissive: bool = False,
     guard: Guard | None = None,
 ) -> Iterator[Batch]:
-    """Yield the lattices that a script file lists.
+    """Yield the lattices listed in a script file.
 
     Args:
         script: The script file.
         vocabulary: Function that returns the symbol table; it is called when the first Kaldi archive is read.
-        foreign: Reader of other formats, which is closed at the end.
+        foreign: Reader for other formats, which is closed at the end.
         permissive: Skip lattices that cannot be read.
-        guard: Registers each file that is read, so that no output replaces it.
+        guard: Registers each file that is read, to prevent an output from replacing it.
     """
     entries: list[Entry] = []
     position = size = 0  # byte offset in the script file, and number of bytes of lattices
@@ -84,7 +84,7 @@ def script(
 
 
 def rows(script: Stream) -> Iterator[tuple[int, str]]:
-    """Yield ``(line number, line)`` pairs of a script file."""
+    """Yield ``(line number, line)`` for each line in a script file."""
     buffer = memoryview(bytearray(SCRIPT_CHUNK))
     number = script.lines
     rest = b""
@@ -98,7 +98,7 @@ def rows(script: Stream) -> Iterator[tuple[int, str]]:
 
 
 class _LastFile:
-    """The file of the last line that was read from a script file; it stays open for the next line."""
+    """The file specified by the last line read from a script file; it stays open for the next line."""
 
     def __init__(
         self, listed_in: str, vocabulary: Callable[[], Vocabulary], foreign: NonKaldiReader, guard: Guard | None
@@ -143,7 +143,7 @@ class _LastFile:
         return lattice
 
     def close(self) -> None:
-        """Close the file, and the reader of other formats."""
+        """Close the file and the reader for other formats."""
         self._close()
         self._foreign.close()
 

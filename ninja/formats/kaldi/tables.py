@@ -1,6 +1,6 @@
-"""Kaldi text tables, which have a key and fields on each line, as in ``text``, ``utt2spk`` and ``segments``.
+"""Readers for Kaldi text tables, such as ``text``, ``utt2spk`` and ``segments``: lines with a key and fields.
 
-Fields are separated by ASCII spaces only, because some vocabularies have words that contain Unicode spaces.
+Fields are separated only at ASCII spaces, because some vocabularies contain words with Unicode spaces.
 
 Source: Kaldi, "Data preparation".
 """
@@ -23,18 +23,18 @@ _SECONDS = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")
 
 
 def read_fields(path: Name) -> Iterator[Row]:
-    """Yield ``(line number, fields)`` for each line of a file (``-``, ``ark:F``, ``F.gz`` or ``gunzip -c F |``)."""
+    """Yield ``(line number, fields)`` for each line in a file (``-``, ``ark:F``, ``F.gz`` or ``gunzip -c F |``)."""
     return fields_of(read_named(path))
 
 
 def fields_of(text: str) -> Iterator[Row]:
-    """Yield ``(line number, fields)`` for each line of a text."""
+    """Yield ``(line number, fields)`` for each line in a text."""
     for number, line in enumerate(text.removesuffix("\n").split("\n") if text else (), start=1):
         yield number, [field for field in line.replace("\t", " ").rstrip("\r").split(" ") if field]
 
 
 def read_text(path: Name) -> dict[str, list[str]]:
-    """Read transcripts: lines with an utterance id and words or, in NIST's trn format, words and ``(id)``.
+    """Read transcripts, keyed by utterance id, from lines ``id words`` or, in NIST's trn format, ``words (id)``.
 
     Raises:
         FormatError: A line is empty, an id occurs twice, or the file is empty, not UTF-8, damaged, or in STM format.
@@ -43,7 +43,7 @@ def read_text(path: Name) -> dict[str, list[str]]:
 
 
 def text_of(rows: list[Row], path: Name) -> dict[str, list[str]]:
-    """Convert the lines of a file to transcripts; see ``read_text``."""
+    """Parse the lines of a file as transcripts; see ``read_text``."""
     if is_stm(rows, path):
         message = "the file is in STM format, which has no utterance ids; use `ninja score` with --segments"
         raise FormatError(message, path)
@@ -65,7 +65,7 @@ def _keyed(rows: list[Row], path: Name) -> Iterator[tuple[int, str, list[str]]]:
 
 
 def _trn(rows: list[Row], path: Name) -> Iterator[tuple[int, str, list[str]]]:
-    """Yield line number, utterance id and words of each line in NIST's trn format.
+    """Yield ``(line number, utterance id, words)`` for each line in NIST's trn format.
 
     Source: NIST SCTK, doc/infmts.htm.
     """
@@ -96,7 +96,7 @@ def is_trn(rows: list[Row], path: Name) -> bool:
 
 
 def is_stm(rows: list[Row], path: Name) -> bool:
-    """Return whether a file is in STM format, by its name or by lines with file, channel, speaker, start, end, words.
+    """Return whether a file is in STM format, judging by its name or lines (file, channel, speaker, start, end, words).
 
     At least one time must have a decimal point, because the words of a transcript may also be digits.
     """
@@ -125,7 +125,7 @@ def read_speakers(path: Name) -> dict[str, str]:
 
 
 def read_segments(path: Name) -> dict[str, tuple[str, float, float]]:
-    """Read the recording, start and end time (seconds) of each utterance from a file such as ``segments``.
+    """Read ``(recording, start, end)`` for each utterance from a file such as ``segments``; times are in seconds.
 
     Raises:
         FormatError: A line does not have these fields, or an id occurs twice.

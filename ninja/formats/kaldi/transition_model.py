@@ -1,4 +1,4 @@
-"""Reader for Kaldi transition models, which are the first part of ``final.mdl``."""
+"""Reader for Kaldi transition models, which form the beginning of ``final.mdl``."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ LARGEST_ID = 2**31 - 4  # kernels reserve larger ids
 
 
 def read_align_lexicon(path: str | os.PathLike[str]) -> AlignLexicon:
-    """Read an alignment lexicon, optionally gzipped: lines with a word id, the output word id and phone ids.
+    """Read an alignment lexicon, which can be gzipped; each line contains a word id, an output word id and phone ids.
 
     Source: Kaldi, lat/word-align-lattice-lexicon.cc, ReadLexiconForWordAlign.
     """
@@ -44,7 +44,7 @@ def read_align_lexicon(path: str | os.PathLike[str]) -> AlignLexicon:
 
 
 def read_word_boundary(path: str | os.PathLike[str]) -> WordBoundary:
-    """Read phone types: lines with a phone id and ``begin``, ``end``, ``internal``, ``singleton`` or ``nonword``.
+    """Read phone types from lines with a phone id and ``begin``, ``end``, ``internal``, ``singleton`` or ``nonword``.
 
     Source: Kaldi, lat/word-align-lattice.cc, WordBoundaryInfo::Init.
     """

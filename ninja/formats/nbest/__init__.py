@@ -1,1 +1,1 @@
-"""N-best list formats, and conversion of n-best lists to lattices."""
+"""Formats for n-best lists, and conversion of n-best lists to lattices."""

@@ -1,4 +1,4 @@
-"""Division of words with times into captions and lines."""
+"""Division of timed words into captions and lines."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ABBREVIATION = re.compile(r"(?:Mr|Mrs|Ms|Dr|St|Prof|[A-Z])\.")
 
 @dataclass(frozen=True, slots=True)
 class Caption:
-    """Lines of text that are shown together."""
+    """One or two lines of text that are shown together."""
 
     begin: float  # seconds
     end: float
@@ -30,7 +30,7 @@ class Caption:
 
 
 def captions(words: Sequence[str], begins: Sequence[float], ends: Sequence[float]) -> list[Caption]:
-    """Divide words with times into captions.
+    """Divide timed words into captions.
 
     A caption ends at the end of a sentence, before a pause of a second, and before a word that would make it longer
     than two lines of 42 characters or 7 seconds. In the last case, it ends after its last comma instead if the comma is
@@ -63,7 +63,7 @@ def captions(words: Sequence[str], begins: Sequence[float], ends: Sequence[float
 
 
 def _shown(caption: Caption, limit: float) -> Caption:
-    """Extend a caption to the time that it takes to read, but not beyond `limit` in seconds."""
+    """Extend a caption to the time needed to read it, but not beyond `limit`, in seconds."""
     seconds = min(max(SHORTEST, sum(map(len, caption.lines)) / SPEED), LONGEST)
     return replace(caption, end=max(caption.end, min(caption.begin + seconds, limit)))
 
@@ -73,7 +73,7 @@ def _ends_sentence(word: str) -> bool:
 
 
 def wrapped(words: Sequence[str]) -> list[str]:
-    """Divide words into lines that are as long as possible, up to 42 characters unless a word is longer."""
+    """Divide words into lines that are as long as possible, with at most 42 characters unless a word is longer."""
     lines: list[str] = []
     for word in words:
         if lines and len(lines[-1]) + 1 + len(word) <= LINE:
@@ -84,7 +84,7 @@ def wrapped(words: Sequence[str]) -> list[str]:
 
 
 def balanced(words: Sequence[str]) -> tuple[str, ...]:
-    """Divide words into as many lines as ``wrapped`` does; make the longer one of two lines as short as possible."""
+    """Divide words into as many lines as ``wrapped`` does; for two lines, minimize the length of the longer one."""
     lines = wrapped(words)
     if len(lines) != 2:
         return tuple(lines)

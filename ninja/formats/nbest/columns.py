@@ -1,4 +1,4 @@
-"""N-best lists in columns, as written by lattice-rescore: key and rank, scores, a bar, words."""
+"""Reader for n-best lists in the columns that lattice-rescore writes: key and rank, scores, a bar, words."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LARGEST_COLUMN = 1000
 
 @dataclass(frozen=True, slots=True)
 class ColumnOptions:
-    """Options for reading columns: 0-based indices of the log-probabilities (higher is better) that become costs."""
+    """Options for reading columns: 0-based column indices of the log-probabilities (higher is better) used as costs."""
 
     acoustic: int | None = 0  # column of the acoustic score, if any
     graph: int | None = 1  # column of the graph score, if any
@@ -39,7 +39,7 @@ class ColumnOptions:
 def read_columns(
     content: Pieces, path: str | None = None, options: ColumnOptions = ColumnOptions()
 ) -> Iterator[NBest | FormatError]:
-    """Read lists with lines ``utt-RANK score score … | words``; the lines of an utterance must be consecutive.
+    """Read n-best lists from lines ``utt-RANK score score … | words``; the lines of an utterance must be consecutive.
 
     Yields:
         Each list, or its first error: a line is malformed, the lines have different numbers of scores, the

@@ -1,4 +1,4 @@
-"""CTM: the words of a 1-best hypothesis with times, confidences and a channel."""
+"""Reader for CTM: the words of a 1-best hypothesis with times, confidences and a channel."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class CtmOptions:
 
 
 class _Word(NamedTuple):
-    """A line of the file."""
+    """A line in the file."""
 
     line: int
     channel: str
@@ -85,7 +85,7 @@ def read_ctm(
 
 
 def _lines(content: Pieces, path: str | None, options: CtmOptions, comments: list[str]) -> Iterator[Line[_Word]]:
-    """Yield the words; at the end, `comments` contains the lines below the last word."""
+    """Yield the words; at the end, `comments` contains the comments below the last word."""
     parts = 1 if options.keys == "file" else 2
     key = ""
 
@@ -127,7 +127,7 @@ def _word(fields: list[str], row: str, line: int, path: str | None, key: str, sh
 
 
 def _utterance(block: Block[_Word], path: str | None, options: CtmOptions, comments: tuple[str, ...]) -> NBest:
-    """Return the utterance of a block; `comments` are the lines below the block if it is the last block."""
+    """Return the utterance in a block; `comments` are the comments below the block if it is the last one."""
     shift, channel, key = options.frame_shift, block.items[0].channel, block.key
     spoken: list[_Word] = []
     begins: list[int] = []

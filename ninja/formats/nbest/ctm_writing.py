@@ -1,4 +1,4 @@
-"""Writer of CTM files, which rewrites the lines of an input CTM file, or creates lines for other lists with times."""
+"""Writer for CTM files, which rewrites the lines of an input CTM file, or creates lines for other lists with times."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TO_WORD = re.compile(r"([ \t\v\f]*(?:[^ \t\v\f]+[ \t\v\f]+){4})[^ \t\v\f]+")  #
 
 @dataclass(frozen=True, slots=True)
 class CtmLine:
-    """A line of a CTM file."""
+    """A line in a CTM file."""
 
     row: str
     has_word: bool  # False for <eps>
@@ -98,7 +98,7 @@ class CtmEncoder:
         return f"{file} {begin:.{digits}f} {end - begin:.{digits}f} {word}{confidence}"
 
     def _changed(self, nbest: NBest, lines: CtmLines, words: Sequence[str]) -> list[str]:
-        """Return the original lines with new words."""
+        """Return the original lines with the new words."""
         old = [line for line in lines.lines if line.has_word]
         fields = [split(line.row) for line in old]
         now: list[list[str]] = [[line.row] for line in old]  # lines that replace each line with a word
@@ -153,7 +153,7 @@ def _with_word(row: str, word: str) -> str:
 
 
 def lines_of(nbest: NBest) -> CtmLines | None:
-    """Return the CTM lines from which a list was read, or None."""
+    """Return the CTM lines from which a list was read, or None if it was read from another format."""
     origin = None if nbest.record is None else nbest.record.origin
     return origin.document if origin is not None and isinstance(origin.document, CtmLines) else None
 

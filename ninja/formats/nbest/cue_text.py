@@ -1,4 +1,4 @@
-"""Find and replace the words between the tags, line breaks and spaces in the text of a cue."""
+"""Search and replacement of the words between the tags, line breaks and spaces in the text of a cue."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TIME_TAG = re.compile(r"<((?:[0-9]{1,9}:)?[0-9]{1,2}:[0-9]{1,2}\.[0-9]{1,3})>")
 
 @dataclass(frozen=True, slots=True)
 class Markup:
-    """The markup of a format: parts of a text that are not words."""
+    """The markup in a format: the parts of a text that are not words."""
 
     tags: str  # regular expression of tags, which players do not show
     escapes: bool = False  # whether the text may contain HTML character references
@@ -39,7 +39,7 @@ PLAIN = Markup(_NOTHING)
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A word of a text."""
+    """A word in a text."""
 
     word: str
     spans: tuple[tuple[int, int], ...]  # ranges of its characters; more than one if tags divide it
@@ -48,7 +48,7 @@ class Token:
 
 
 def tokens(text: str, markup: Markup) -> list[Token]:
-    """Return the words of a text."""
+    """Return the words in a text."""
     return list(_tokens(text, markup))
 
 
@@ -81,7 +81,7 @@ def _tokens(text: str, markup: Markup) -> Iterator[Token]:
 
 
 def voice(text: str, markup: Markup) -> str | None:
-    """Return the speaker of a text (``<v Anna>``), or None if there is not exactly one."""
+    """Return the speaker (``<v Anna>``) of a text, or None unless there is exactly one."""
     if not markup.times:
         return None
     voices = {html.unescape(match[1]).strip() for match in _VOICE.finditer(text)}
@@ -101,8 +101,8 @@ Edit = tuple[int, int, str]  # start and end of a range of a text, and its repla
 def with_words(text: str, markup: Markup, words: Sequence[str]) -> str:
     """Replace the words of a text; unchanged words, tags and line breaks stay as they are.
 
-    A word that replaces another word is put between the same tags. Removing a word also removes its spaces, and the
-    line if it contains no other words.
+    A word that replaces another word is put between the same tags. Removing a word also removes the spaces around it,
+    and its line if the line contains no other words.
     """
     old = tokens(text, markup)
     if not old:
@@ -125,7 +125,7 @@ def _spelled(text: str, token: Token) -> str:
 
 
 def _edits(text: str, markup: Markup, old: Sequence[Token], new_texts: dict[int, str | None]) -> Iterator[Edit]:
-    """Yield the edits of a text in order."""
+    """Yield the edits that replace the words of a text, in order."""
     opens = True  # whether the new line still has no word or tag
     at = 0
     for place, token in enumerate(old):
@@ -150,7 +150,7 @@ def _edits(text: str, markup: Markup, old: Sequence[Token], new_texts: dict[int,
 
 
 def _skipped(text: str, at: int) -> int:
-    """Return the index after the spaces that follow in the line."""
+    """Return the index after the spaces that begin at `at` in the same line."""
     while at < len(text) and text[at] in " \t":
         at += 1
     return at

@@ -1,4 +1,4 @@
-"""Writers of subtitle files, which replace the words of an input file, or create captions for lists with times."""
+"""Writers for subtitle files, which replace the words in an input file, or create captions for lists with times."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ KEPT: frozenset[Field] = frozenset({"key", "times", "frame shift", "names", "fie
 
 
 def cue_encoder(settings: WriteSettings, syntax: Syntax) -> MixedEncoder:
-    """Return an encoder that replaces the words of files in this format, and writes captions for other lists."""
+    """Return an encoder that replaces the words in files in this format, and writes captions for other lists."""
     documents = DocumentEncoder(settings, syntax.form, partial(rewrite_cues, syntax=syntax))
     return MixedEncoder(syntax.form, documents, CaptionEncoder(settings, syntax))
 
 
 class CaptionEncoder:
-    """Encoder that divides the best hypotheses of lists into captions; see `captions`.
+    """Encoder that divides the best hypothesis of each n-best list into captions; see `captions`.
 
     If the utterance has times, but its words have none, the list becomes a single cue. A list without words is omitted.
     """
@@ -102,7 +102,7 @@ class CaptionEncoder:
 
 
 def lost_of_cues(nbest: NBest, settings: WriteSettings, form: str) -> list[str]:
-    """Report the fields that captions do not store; rewritten files lose no fields."""
+    """Report the fields that captions cannot store; rewritten files lose no fields."""
     if is_of(nbest, form):
         return []
     lost = [FIELDS["key"]]

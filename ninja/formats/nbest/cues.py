@@ -1,4 +1,4 @@
-"""Cues of subtitle files (SubRip, WebVTT) and of Whisper's TSV; each cue is an utterance with one hypothesis."""
+"""Cues in subtitle files (SubRip, WebVTT) and in Whisper's TSV; each cue is an utterance with one hypothesis."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def milliseconds(text: bytes) -> int:
 
 
 def times_of(line: bytes) -> tuple[bytes, bytes] | None:
-    """Return the start and end of a line ``start --> end settings``, or None for any other line."""
+    """Return ``(start, end)`` from a line ``start --> end settings``, or None for any other line."""
     match = _TIMES.fullmatch(line.rstrip(b"\r\n"))
     return None if match is None else (match[1], match[2])
 
@@ -109,7 +109,7 @@ def shown(line: bytes) -> str:
 
 
 def line_begins(lines: Sequence[bytes]) -> list[int]:
-    """Return the byte offset of the start of each line, followed by the total number of bytes."""
+    """Return the byte offset at which each line begins, followed by the total number of bytes."""
     begins = [0]
     for line in lines:
         begins.append(begins[-1] + len(line))
@@ -125,9 +125,9 @@ def read_cues(
     key_of: Callable[[int, int], str] = lambda number, count: str(number),
     document: Document | None = None,
 ) -> Iterator[NBest | FormatError]:
-    """Yield each cue of a file as a list with one hypothesis, or its error.
+    """Yield each cue in a file as an n-best list with one hypothesis, or its error.
 
-    Words have times if each word, except possibly the first, has a time tag in the text (``<00:00:01.000>``).
+    Words have times if each word, except possibly the first, is preceded by a time tag (``<00:00:01.000>``).
 
     Args:
         content: The whole file.
@@ -168,7 +168,7 @@ def read_cues(
 
 
 def _times(cue: Cue, path: str | None) -> tuple[int, int]:
-    """Return the start and the end of a cue in milliseconds."""
+    """Return ``(start, end)`` of a cue in milliseconds."""
     if cue.times is None:
         raise FormatError(f"expected the times of a cue, found {shown(cue.head)}", path, line=cue.line)
     try:
@@ -215,7 +215,7 @@ def _list(
 
 
 def _decoded(text: bytes, path: str | None, line: int, encoding: str) -> str:
-    """Decode a text; the error has the line number of the invalid byte."""
+    """Decode a text; an error contains the line number of the invalid byte."""
     try:
         return text.decode(encoding)
     except UnicodeDecodeError as error:
@@ -225,7 +225,7 @@ def _decoded(text: bytes, path: str | None, line: int, encoding: str) -> str:
 def _word_times(
     times: tuple[int, int], spoken: Sequence[Token], cue: Cue, path: str | None
 ) -> list[tuple[float, float]] | None:
-    """Return the start and end of each word in seconds, or None unless all words have times."""
+    """Return ``(start, end)`` in seconds for each word, or None unless all words have times."""
     segments = [token.segment for token in spoken]
     if not segments or segments[-1] == 0 or segments[0] > 1 or len({*segments}) < len(segments):
         return None
@@ -240,7 +240,7 @@ def _word_times(
 
 
 def rewrite_cues(content: bytes, corrections: Corrections, document: Document, syntax: Syntax) -> Rewritten:
-    """Return the content of a file with new words for its cues; all other bytes are unchanged."""
+    """Return the content of a file with new words in its cues; all other bytes are unchanged."""
     mark = BOM if content.startswith(BOM) else b""
     content = content.removeprefix(BOM)
     cues = [item for item in syntax.scan(content, document.name) if isinstance(item, Cue)]
@@ -268,7 +268,7 @@ def check_word(word: str, syntax: Syntax, key: str) -> None:
 
 
 def cue_entries(content: Content, words: SymbolTable | None, options: CueOptions, syntax: Syntax) -> Iterator[Entry]:
-    """Yield the cues of a file as lattices."""
+    """Yield the cues in a file as lattices."""
     document = Document.of(content, syntax.form, options=options)
     assert document.content is not None
 

@@ -1,4 +1,4 @@
-"""ESPnet n-best lists: folders 1best_recog, 2best_recog, … with files text, score and token."""
+"""Reader and writer for ESPnet n-best lists: folders 1best_recog, 2best_recog, … with files text, score and token."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def read_espnet(
     score_as: ScoreAs = "acoustic",
     encoding: str = "utf-8",
 ) -> list[NBest]:
-    """Read lists from the contents of the files ``text`` (or ``token``) and ``score`` of each 1-based rank.
+    """Read n-best lists from the contents of the files ``text`` (or ``token``) and ``score`` for each 1-based rank.
 
     The score is the weighted sum of the natural log-probabilities of all models in the search; higher is better.
 
@@ -77,7 +77,7 @@ def read_espnet(
 
 
 def read_espnet_folder(path: str | os.PathLike[str], options: EspnetOptions = EspnetOptions()) -> list[NBest]:
-    """Read the lists of a folder that contains folders ``1best_recog``, ``2best_recog`` and so on.
+    """Read the n-best lists from a folder that contains folders ``1best_recog``, ``2best_recog`` and so on.
 
     Raises:
         FormatError: One of these folders is missing; see also ``read_espnet``.
@@ -99,7 +99,7 @@ def read_espnet_folder(path: str | os.PathLike[str], options: EspnetOptions = Es
 
 
 def write_espnet(nbest: NBest, words: SymbolTable | None = None) -> dict[str, bytes]:
-    """Return the content of each file of an ESPnet folder; scores are negated sums of graph and acoustic costs."""
+    """Return the content of each file in an ESPnet folder; scores are negated sums of graph and acoustic costs."""
     files = {}
     for rank, hypothesis in enumerate(nbest.hypotheses, start=1):
         text = " ".join([nbest.key, *spelled(hypothesis, words, nbest.key)])

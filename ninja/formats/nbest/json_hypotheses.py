@@ -1,4 +1,4 @@
-"""Parsing of the hypotheses of a JSON object, given the names of its fields."""
+"""Parsing of the hypotheses in a JSON object, given the names of its fields."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SCORE, AM_SCORE, LM_SCORE = "score", "am_score", "lm_score"
 
 @dataclass(frozen=True, slots=True)
 class ObjectFields:
-    """Names of the fields of JSON objects, and the meaning of their scores.
+    """Names of the fields in JSON objects, and the meaning of their scores.
 
     Scores whose names are joined by ``+`` are added. If the user sets `score`, it is used even if ``am_score`` and
     ``lm_score`` are present, unless the user also sets one of these.
@@ -66,7 +66,7 @@ class ObjectFields:
 
     @property
     def models_apart(self) -> bool:
-        """Whether separate scores of the two models are used if present; False if the user sets only `score`."""
+        """Whether the separate scores of the two models are used if present; False if the user sets only `score`."""
         return self.score in (None, SCORE) or (self.am_score, self.lm_score) != (AM_SCORE, LM_SCORE)
 
 
@@ -76,7 +76,7 @@ def parts(names: str | None) -> list[str]:
 
 
 class ObjectPlace(NamedTuple):
-    """Position of an object, for error messages."""
+    """Position of an object in a file, for error messages."""
 
     path: str | None
     key: str
@@ -84,11 +84,11 @@ class ObjectPlace(NamedTuple):
     note_overlaps: Callable[[int], None] | None = None  # called with the number of words whose start was moved
 
     def error(self, message: str) -> FormatError:
-        """Return an error with this position."""
+        """Return an error that contains this position."""
         return FormatError(message, self.path, key=self.key, line=self.line)
 
     def spoken(self, words: list[str], times: list[tuple[float, float]], frame_shift: float) -> Spoken:
-        """Return words with times in frames, given the start and the end of each word in seconds.
+        """Return words with times in frames, given ``(start, end)`` in seconds for each word.
 
         Raises:
             FormatError: The times run backwards.
@@ -122,7 +122,7 @@ class Spoken:
 
 
 def listed_of(entry: dict[str, Any], fields: ObjectFields, where: ObjectPlace) -> Any:
-    """Return the list of hypotheses of an object; texts and scores in separate lists are combined into objects."""
+    """Return the list of hypotheses in an object; texts and scores in separate lists are combined into objects."""
     if fields.nbest is None:
         return [entry]
     listed = entry.get(fields.nbest)
@@ -139,7 +139,7 @@ def listed_of(entry: dict[str, Any], fields: ObjectFields, where: ObjectPlace) -
 
 
 def hypotheses_of(listed: Iterable[Any], fields: ObjectFields, where: ObjectPlace) -> list[Hypothesis]:
-    """Parse the hypotheses of a list."""
+    """Parse the hypotheses in a list."""
     pieces = []
     for value in listed:
         entry = {fields.text: value} if isinstance(value, str) or _is_words(value) else value
@@ -190,7 +190,7 @@ def _joined(pieces: list[tuple[Spoken, Costs | None]], frame_shift: float, where
 
 
 def _missing(entry: dict[str, Any], fields: ObjectFields, where: ObjectPlace) -> Costs:
-    """Return the costs of a hypothesis without a score; raise FormatError unless ``missing_score`` is set."""
+    """Return the costs for a hypothesis without a score; raise FormatError unless ``missing_score`` is set."""
     if fields.missing_score is None:
         names = repr(fields.score)
         if fields.models_apart:
@@ -216,7 +216,7 @@ def _likely_score(entry: dict[str, Any]) -> str:
 
 
 def _costs(entry: dict[str, Any], fields: ObjectFields, where: ObjectPlace) -> Costs | None:
-    """Return the graph and acoustic costs of a hypothesis, or None if it has no score."""
+    """Return ``(graph cost, acoustic cost)`` of a hypothesis, or None if it has no score."""
     both = _sum(entry, fields.score, fields, where)
     if not fields.models_apart:
         return None if both is None else costs(both, fields.score_as)
@@ -231,7 +231,7 @@ def _costs(entry: dict[str, Any], fields: ObjectFields, where: ObjectPlace) -> C
 
 
 def _sum(entry: dict[str, Any], names: str | None, fields: ObjectFields, where: ObjectPlace) -> float | None:
-    """Return the sum of scores as a cost, or None if the object has none of the fields."""
+    """Return the sum of the named scores as a cost, or None if the object contains none of them."""
     scores = [(name, entry.get(name)) for name in parts(names)]
     if all(value is None for _, value in scores):
         return None
@@ -260,7 +260,7 @@ def _cost(name: str, value: object, fields: ObjectFields, where: ObjectPlace) ->
 def _spoken(entry: dict[str, Any], fields: ObjectFields, where: ObjectPlace) -> Spoken:
     """Return the words of a hypothesis, with times if all of its words have times.
 
-    An empty list of words is ignored if there is a text. A word with spaces is split into several words, which share
+    An empty list of words is ignored if there is a text. A word with spaces is split into several words, which divide
     its time.
     """
     entries = entry.get(fields.words)
@@ -287,7 +287,7 @@ def _spoken(entry: dict[str, Any], fields: ObjectFields, where: ObjectPlace) -> 
 def _times(
     word_entry: dict[str, Any], num_parts: int, fields: ObjectFields, where: ObjectPlace
 ) -> list[tuple[float, float] | None]:
-    """Return the start and end of each part of a word in seconds, or None for each part if the word has no times."""
+    """Return ``(start, end)`` in seconds for each part of a word, or None for each part if the word has no times."""
     values = [word_entry.get(name) for name in (fields.start, fields.end)]
     if any(value is None for value in values):
         return [None] * num_parts
@@ -300,7 +300,7 @@ def _times(
 
 
 def _words(entry: dict[str, Any], name: str, where: ObjectPlace) -> list[str]:
-    """Return the words of a sentence, or of a list of texts."""
+    """Return the words in a sentence or a list of texts."""
     value = entry.get(name)
     if not isinstance(value, list) or not _is_words(value):
         return split(text_of(entry, name, where))
@@ -308,7 +308,7 @@ def _words(entry: dict[str, Any], name: str, where: ObjectPlace) -> list[str]:
 
 
 def _seconds(value: object) -> float:
-    """Return a number of seconds, or -1 if the value is not a number."""
+    """Convert a value to seconds; return -1 if it is not a number."""
     return value if isinstance(value, int | float) and not isinstance(value, bool) else -1
 
 

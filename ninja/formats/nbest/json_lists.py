@@ -1,4 +1,4 @@
-"""N-best lists in JSON and JSON lines, with arbitrary field names.
+"""Reader for n-best lists in JSON and JSON lines, with arbitrary field names.
 
 The schema, with the default names of ``ObjectFields``::
 
@@ -7,13 +7,13 @@ The schema, with the default names of ``ObjectFields``::
 A file contains one such object per line (JSON lines), a list of objects, lists of lists (dialogues with turns), or an
 object that maps keys to lists of hypotheses. A hypothesis has ``score``, or ``am_score`` and ``lm_score``, and
 optionally words with times in seconds: ``"words": [{"word": "a", "start": 0.1, "end": 0.2}, …]``. The text may be a
-list of words. A hypothesis may also be only a text, with its score in a separate list. For ESPnet, icefall, SpeechBrain
-and Whisper, whose field names are not fixed, options specify the names.
+list of words. A hypothesis may also be a plain text, with its score in a separate list. For ESPnet, icefall,
+SpeechBrain and Whisper, whose field names are not fixed, options specify the names.
 
-An empty list is read as an empty sentence, because the recogniser output no words.
+An empty list is read as an empty sentence: the recogniser output no words.
 
-Other fields are kept for the writer of JSON (``json_records``). A combined score is ignored if there are
-scores of single models. Times are ignored if a word of the hypothesis, or a hypothesis of the list, lacks them.
+Other fields are kept for the JSON writer (``json_records``). A combined score is ignored if there are separate scores
+of the models. Times are ignored unless all words of all hypotheses in the list have times.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def read_lists(
 ) -> Iterator[NBest | FormatError]:
     """Yield the n-best list of each object in a file, or its error.
 
-    Objects without a key are numbered; with `naming`, the number follows the name of the file.
+    Objects without a key are numbered; with `naming`, their keys are the file name followed by the number.
     """
     keys: set[str] = set()
     is_empty = True
@@ -102,7 +102,7 @@ def read_lists(
 
 
 def read_two(entries: Iterator[Any]) -> tuple[list[Any], NinjaError | None]:
-    """Return the first two entries of a file, or fewer entries and the error that follows them."""
+    """Return the first two entries in a file, or fewer entries and the error that follows them."""
     ahead: list[Any] = []
     try:
         ahead.extend(islice(entries, 1))
@@ -113,7 +113,7 @@ def read_two(entries: Iterator[Any]) -> tuple[list[Any], NinjaError | None]:
 
 
 def _named(entries: Iterator[Object], naming: Content, fields: ObjectFields) -> Iterator[Object]:
-    """Name objects after their file; if a file contains a single object, it needs no key."""
+    """Name objects after their file; if the file contains a single object without a key, the file name is its key."""
     ahead, failure = read_two(entries)
     if len(ahead) == 1 and failure is None:
         _, only, line = ahead[0]
@@ -187,7 +187,7 @@ def _key(entry: Any, where: ObjectPlace, fields: ObjectFields) -> str:
 
 
 def _list(entry: Any, where: ObjectPlace, fields: ObjectFields) -> _List | None:
-    """Return the list of an object, or None to skip it."""
+    """Return the list of hypotheses in an object, or None to skip the object."""
     is_pair = isinstance(entry, tuple)
     listed = entry[1] if is_pair else listed_of(entry, fields, where)
     if fields.skip and not listed and not is_pair:
@@ -216,7 +216,7 @@ def no_document(
 
 
 def objects(content: bytes, path: str | None, fields: ObjectFields) -> Iterator[Object]:
-    """Yield the objects of a JSON document, or of JSON lines if the file is not a document."""
+    """Yield the objects in a JSON document, or in JSON lines if the file is not a single document."""
     try:
         whole, doubled = loaded(decoded(content, path, encoding=fields.encoding))
     except ValueError as error:
@@ -248,7 +248,7 @@ def _of_whole(whole: Any, path: str | None, fields: ObjectFields) -> Iterator[tu
 
 
 def of_lines(content: Pieces, path: str | None, fields: ObjectFields, error: ValueError) -> Iterator[Object]:
-    """Yield the objects of JSON lines; if no line is an object, raise `error`, the error for the whole document."""
+    """Yield the objects in JSON lines; if no line is an object, raise `error`, the error for the whole document."""
     pending: list[Object] | None = []  # lines before the first object
     number = 0
     for line, row in each_row(content, path, fields.encoding, marked=True):
@@ -295,7 +295,7 @@ class _Doubled(dict[str, Any]):
 
 
 def is_doubled(entry: Any, *, deep: bool = True) -> bool:
-    """Return whether an object, or with `deep` any object in it, has a duplicate field."""
+    """Return whether an object has a duplicate field; with `deep`, also check all objects within it."""
     if not deep:
         return isinstance(entry, _Doubled)
     stack = [entry]
@@ -310,7 +310,7 @@ def is_doubled(entry: Any, *, deep: bool = True) -> bool:
 
 
 def loaded(text: str, constant: Constant | None = None) -> tuple[Any, bool]:
-    """Parse JSON; also return whether an object has a duplicate field.
+    """Parse JSON; return ``(value, whether an object has a duplicate field)``.
 
     Args:
         constant: Function that converts ``NaN``, ``Infinity`` and ``-Infinity``.  [default: raise an error]

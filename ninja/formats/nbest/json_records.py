@@ -1,4 +1,4 @@
-"""Writer of n-best lists in JSON, with new scores and all fields of the original objects.
+"""Writer for n-best lists in JSON, which writes new scores and keeps all other fields of the original objects.
 
 A reader stores the fields of an object as a ``ListRecord`` (``record_of``), with its ``ObjectFields`` as the layout.
 The record stays with the lattice until ``write_objects`` writes the object.
@@ -29,9 +29,9 @@ def record_of(
     """Store the fields of an object for the writer; return None if there are no fields to store.
 
     Args:
-        entry: The object; empty for a list that is not in an object.
+        entry: The object, or an empty mapping for a list outside an object.
         listed: The hypotheses as in the file.
-        hypotheses: The hypotheses after parsing. Fields of parts that were joined are dropped.
+        hypotheses: The parsed hypotheses. If the parts of a hypothesis were joined, their fields are dropped.
         fields: Names of the fields.
     """
     utterance: dict[str, Any] = {}
@@ -67,11 +67,11 @@ def write_objects(nbest: NBest, words: SymbolTable | None = None, options: ListO
 
 
 def objects_of(nbest: NBest, words: SymbolTable | None = None, options: ListOptions = UNSCALED) -> list[dict[str, Any]]:
-    """Convert a list to JSON objects, with the fields of its record, or with default fields.
+    """Convert an n-best list to JSON objects with the fields of its record or, without a record, default fields.
 
-    The combined score, computed with the scales in the options, and the scores of both models replace the scores in the
-    fields from which they were read; if a score is a sum of fields, the first field is changed. The result contains one
-    object, or one object per hypothesis if the objects of the file are hypotheses.
+    The combined score (computed with the scales in the options) and the scores of both models are written to the
+    fields from which the scores were read; if a score is a sum of fields, only the first field changes. The result
+    contains one object, or one object per hypothesis if the objects in the file are hypotheses.
     """
     record = nbest.record or ListRecord({}, {})
     layout = record.layout if isinstance(record.layout, ObjectFields) else ObjectFields()
@@ -96,7 +96,7 @@ def with_new_words(record: ListRecord, nbest: NBest, changed: Iterable[tuple[Hyp
     Args:
         record: The record of `nbest`.
         nbest: The list with the new words.
-        changed: Each changed hypothesis, before and after the change.
+        changed: ``(old, new)`` for each changed hypothesis.
     """
     layout = record.layout if isinstance(record.layout, ObjectFields) else ObjectFields()
     hypotheses = dict(record.hypotheses)
@@ -131,7 +131,7 @@ def _plain(hypothesis: Hypothesis, names: list[str], nbest: NBest, layout: Objec
 
 
 def _set_score(entry: dict[str, Any], names: str | None, cost: float, layout: ObjectFields) -> None:
-    """Set a score; if it is a sum of fields, change the first one."""
+    """Set a score; if it is a sum of fields, change only the first one."""
     if names is None:
         return
     first, *others = parts(names)

@@ -1,4 +1,4 @@
-"""Kaldi n-best lists: archives of linear lattices with keys such as utt-1 and utt-2."""
+"""Reader and writer for Kaldi n-best lists: archives of linear lattices with keys such as utt-1 and utt-2."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def joined(lattices: Iterable[Lattice]) -> Iterator[NBest]:
 
 
 def stem(key: str) -> str:
-    """Return the utterance id of a hypothesis, given its key.
+    """Return the utterance id for the key of a hypothesis, such as ``utt`` for ``utt-1``.
 
     Raises:
         LatticeError: The key does not end with a number.
@@ -59,7 +59,7 @@ def stem(key: str) -> str:
 
 
 def linear_hypothesis(lattice: Lattice) -> Hypothesis:
-    """Return the only path of a linear lattice as a hypothesis with word ids."""
+    """Return the only path in a linear lattice as a hypothesis with word ids."""
     last = lattice.num_states - 1
     if not (
         np.array_equal(lattice.arc_begin, np.minimum(np.arange(last + 2), last))
@@ -90,13 +90,13 @@ def linear_lattices(nbest: NBest, words: SymbolTable | None = None) -> list[Latt
 
 
 def read_kaldi_names(content: Pieces, path: str | None = None, *, encoding: str = "utf-8") -> Iterator[NBest]:
-    """Yield the n-best lists of a text archive with word names (``lattice-copy`` and ``int2sym.pl``).
+    """Yield the n-best lists in a text archive with words in place of ids (``lattice-copy`` and ``int2sym.pl``).
 
     Each line of a linear lattice except the last is ``state next-state word graph,acoustic,labels``, where labels are
     ``1_2_3`` or empty. The last line is ``state`` or ``state graph,acoustic,labels``.
 
     Raises:
-        FormatError: A line is malformed, a key has no number, or the last line lacks a newline. It is raised
+        FormatError: A line is malformed, a key has no number, or the last line lacks a newline. The error is raised
             after the preceding lists have been yielded.
 
     Source: Kaldi, lat/kaldi-lattice.cc (WriteCompactLattice, text mode).
@@ -162,7 +162,7 @@ class _Line:
             self._assign_pending()
 
     def hypothesis(self, graph: float, acoustic: float, labels: list[int]) -> Hypothesis:
-        """Return the hypothesis, with the costs and labels of its final state."""
+        """Return the hypothesis, given the costs and labels of its final state."""
         self.done = True
         self._add(graph, acoustic, labels)
         self._assign_pending()
@@ -200,7 +200,7 @@ def _weight(text: str, path: str | None, key: str, line: int) -> tuple[float, fl
 
 
 def read_linear_lists(content: bytes, path: str | None = None, options: NamedTextOptions | None = None) -> list[NBest]:
-    """Read the n-best lists of a binary or text archive of linear lattices with keys ``utt-1``, ``utt-2``, ….
+    """Read the n-best lists from a binary or text archive of linear lattices with keys ``utt-1``, ``utt-2``, ….
 
     Raises:
         LatticeError: A lattice is not a single path, or its key has no number.
@@ -220,7 +220,7 @@ def read_linear_lists(content: bytes, path: str | None = None, options: NamedTex
 
 
 def _spells_names(head: bytes) -> bool:
-    """Return whether the first lines of an archive contain word names, which cannot be parsed as ids."""
+    """Return whether the first lines of an archive contain words in place of ids."""
     if MAGIC in head[:_IMAGE_HEAD]:
         return False
     results = [result for _, result in parse(head, Vocabulary(), _LISTS)]
@@ -238,7 +238,7 @@ def _lists(content: Content, options: NamedTextOptions) -> Iterable[NBest]:
 
 
 def _of_archive(content: Content) -> Iterator[Lattice]:
-    """Yield the lattices of a Kaldi archive."""
+    """Yield the lattices in a Kaldi archive."""
     for batch in archive(content.stream, Vocabulary()):
         for key, lattice in batch.entries():
             if isinstance(lattice, NinjaError):

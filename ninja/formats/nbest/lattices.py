@@ -1,4 +1,4 @@
-"""Conversion of n-best lists to lattices, in which hypotheses share the states of their common prefixes."""
+"""Conversion of n-best lists to lattices in which hypotheses share the states of common prefixes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LARGEST_FRAME = 2**31 - 1
 
 
 def nbest_lattice(nbest: NBest, words: SymbolTable | None = None, path: str | None = None) -> Lattice:
-    """Create a lattice with one path for each hypothesis of a list; a path has the costs of its hypothesis.
+    """Create a lattice with one path for each hypothesis in a list; the path has the costs of its hypothesis.
 
     Hypotheses share arcs as long as their words, costs, times and labels are equal; equal hypotheses share a path. Gaps
     between words become arcs without a word. Costs are rounded to single precision.
@@ -25,7 +25,7 @@ def nbest_lattice(nbest: NBest, words: SymbolTable | None = None, path: str | No
     Args:
         nbest: The list.
         words: Symbol table that must contain the words. If the list contains word ids, the table is only attached to
-            the lattice.  [default: a new table of the words of the list, in which epsilon is 0]
+            the lattice.  [default: a new table of the words in the list, in which epsilon is 0]
         path: File name for messages.
 
     Raises:
@@ -121,7 +121,7 @@ class _Trie:
     def _step(
         self, at: int, word: int, time: int, cost: tuple[float, float], labels: tuple[int, ...], final: object = None
     ) -> int:
-        """Return the destination of an arc; create the arc unless an equal arc exists."""
+        """Return the destination state of an arc, creating the arc unless an equal one exists."""
         arc = (word, time, cost, labels, final)
         dst = self.below[at].get(arc)
         if dst is None:
@@ -136,7 +136,7 @@ class _Trie:
         return dst
 
     def _costs(self, hypothesis: Hypothesis, place: int) -> tuple[float, float]:
-        """Return the graph and acoustic costs of a word, rounded to single precision."""
+        """Return ``(graph cost, acoustic cost)`` of a word, rounded to single precision."""
         costs = hypothesis.graph[place], hypothesis.acoustic[place]
         with np.errstate(over="ignore"):
             graph, acoustic = (float(np.float32(cost)) for cost in costs)
@@ -151,7 +151,7 @@ class _Trie:
 
 
 def _ids(hypothesis: Hypothesis, words: SymbolTable | None, key: str, path: str | None) -> list[int]:
-    """Return the word ids of a hypothesis."""
+    """Return the ids of the words in a hypothesis."""
     ids = []
     names = [word for word in hypothesis.words if isinstance(word, str)]
     id_of = dict(zip(names, [-1] * len(names) if words is None else words.intern(names), strict=True))
@@ -171,7 +171,7 @@ def _ids(hypothesis: Hypothesis, words: SymbolTable | None, key: str, path: str 
 
 
 def list_entries(lists: Iterable[NBest | NinjaError], content: Content, words: SymbolTable | None) -> Iterator[Entry]:
-    """Yield the n-best lists of a file as lattices."""
+    """Yield the n-best lists from a file as lattices."""
     for nbest in lists:
         if isinstance(nbest, NinjaError):
             yield nbest.key or "", nbest

@@ -1,4 +1,4 @@
-"""NeMo n-best lists: a file of beams, and a manifest with the ids of their utterances."""
+"""Reader and writer for NeMo n-best lists: a beams file, and a manifest with the utterance ids."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def read_nemo(
     score_as: ScoreAs = "acoustic",
     encoding: str = "utf-8",
 ) -> Iterator[NBest]:
-    """Read the beams of NeMo's beam search: lines with a sentence, a tab and a score.
+    """Read the beams that NeMo's beam search writes: lines with a sentence, a tab and a score.
 
     All utterances must have the same number of lines, because the file does not mark where an utterance ends.
 
@@ -92,12 +92,12 @@ def _hypotheses(content: Pieces, path: str | None, score_as: ScoreAs, encoding: 
 
 
 def manifest_keys(content: bytes, field: str = "audio_filepath", path: str | None = None) -> list[str]:
-    """Return the utterance ids of a manifest; see ``read_manifest``."""
+    """Return the utterance ids in a manifest; see ``read_manifest``."""
     return list(read_manifest(content, field, path))
 
 
 def read_manifest(content: bytes, field: str = "audio_filepath", path: str | None = None) -> dict[str, dict[str, Any]]:
-    """Read the objects of a manifest, one per line, and return them by utterance id.
+    """Read the objects in a manifest, one per line, and return them by utterance id.
 
     The utterance id is a field of the object; if the field is a path, its folder and extension are removed.
     """
@@ -133,7 +133,7 @@ def write_nemo(
 
 
 def costs(cost: float, score_as: ScoreAs) -> tuple[float, float]:
-    """Return a single cost as ``(graph, acoustic)`` costs, with 0 for the cost that `score_as` does not select."""
+    """Return a single cost as ``(graph cost, acoustic cost)``; the cost that `score_as` does not select is 0."""
     return (cost, 0.0) if score_as == "graph" else (0.0, cost)
 
 
@@ -156,7 +156,7 @@ class NemoOptions:
         check_encoding(self.encoding)
 
     def lists(self, content: Content) -> Iterable[NBest]:
-        """Read the lists of a file.
+        """Read the n-best lists from a file.
 
         Raises:
             FormatError: The file or the manifest is invalid, or there is neither a manifest nor a beam.
@@ -196,7 +196,7 @@ class NemoWriteOptions(ListOptions):
 
 
 class _Encoder:
-    """Encoder for lists, which must all have the same number of hypotheses."""
+    """Encoder for n-best lists, all of which must have the same number of hypotheses."""
 
     def __init__(self, settings: WriteSettings) -> None:
         self._settings = settings

@@ -1,4 +1,4 @@
-"""SRILM n-best lists in three variants of the format (see nbest-format(5)), with one utterance per file."""
+"""Reader and writer for SRILM n-best lists in three variants (see nbest-format(5)), with one utterance per file."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class SrilmOptions:
 
 
 def read_srilm(content: bytes, key: str, path: str | None = None, options: SrilmOptions | None = None) -> NBest:
-    """Read the n-best list in a file.
+    """Read the n-best list from a file.
 
     * ``NBestList1.0``: ``(score) words``; the header is optional. As in SRILM, the combined score of both models, in
       bytelogs, becomes the acoustic cost.
@@ -65,7 +65,7 @@ def read_srilm(content: bytes, key: str, path: str | None = None, options: Srilm
 
     Scores are log-probabilities, higher is better; costs are negative natural logarithms. Silent words such as ``<s>``
     are dropped, and their costs are added to the next word or to the end. Empty lines and comments (``##``) are
-    ignored. A file with only a header is an empty sentence.
+    ignored. A file that contains only a header is read as an empty sentence.
 
     Raises:
         FormatError: A line is invalid, the last line lacks a newline, or there are no hypotheses.
@@ -116,11 +116,11 @@ def write_srilm(
     options: SrilmWriteOptions = SrilmWriteOptions(),
     encoding: str = "utf-8",
 ) -> bytes:
-    """Encode an n-best list as a file.
+    """Encode an n-best list as the content of a file.
 
     "NBestList1.0" rounds the sum of both costs to integer bytelogs (0.1 nats). "NBestList2.0" rounds the costs of each
-    word, and requires times; a word of duration 0 gets a frame of the next or previous word. "scores" writes both costs
-    of a sentence with nine digits. Alignments are not written.
+    word, and requires times; a word of duration 0 gets a frame from the next or previous word. "scores" writes both
+    costs of a sentence with nine digits. Alignments are not written.
 
     Raises:
         LatticeError: NBestList2.0 is requested for words without times, or a cost is not a number.
@@ -165,7 +165,7 @@ def _most_counted(words: Sequence[str]) -> int:
 
 
 def _without_silence(hypothesis: Hypothesis, silent: frozenset[str]) -> Hypothesis:
-    """Drop the silent words of a hypothesis, and add their costs to the next word or to the end."""
+    """Drop the silent words in a hypothesis, and add their costs to the next word or to the sentence end."""
     if silent.isdisjoint(hypothesis.words):
         return hypothesis
     places = [place for place, word in enumerate(hypothesis.words) if word not in silent]
@@ -255,7 +255,7 @@ def _with_durations(begin: Sequence[int], end: Sequence[int]) -> tuple[list[int]
     """Return the start and end of each word after extending it to at least one frame, without overlaps.
 
     If two words began at the same time, readers would interpret the second one as a phone. A word of duration 0
-    gets a frame of the next word or, if the next word has no frame to spare, of the preceding words.
+    gets a frame from the next word or, if the next word has no frame to spare, from the preceding words.
     """
     begins, ends = list(begin), list(end)
     until = 0

@@ -1,4 +1,4 @@
-"""SubRip subtitles (SRT): each cue has a number, ``start --> end`` and lines of text."""
+"""Reader and writer for SubRip subtitles (SRT): each cue has a number, ``start --> end`` and lines of text."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _EXPECTED = "expected a number and the times of a cue (00:00:01,000 --> 00:00:02
 
 
 def scan_srt(content: bytes, path: str | None = None) -> Iterator[Cue | FormatError]:
-    """Yield the cues of a file; texts may have empty lines.
+    """Yield the cues in a file; their texts may contain empty lines.
 
     Text before the first cue is an error. A cue that follows an empty line and has a number, but no complete times, is
     also an error.
@@ -51,13 +51,13 @@ def scan_srt(content: bytes, path: str | None = None) -> Iterator[Cue | FormatEr
 
 
 def _cut_cue(lines: list[bytes], head: int, first: int, stop: int) -> int | None:
-    """Return the index of the line in a cue's text that is the number of a truncated next cue, or None.
+    """Return the index of the line in a cue's text that is the number of a truncated next cue, else None.
 
     Args:
         lines: The lines of the file.
         head: Index of the first line of the cue, which is its number if it has one.
-        first: Index of the first line of its text.
-        stop: Index of the line after the text.
+        first: Index of the first line of the cue's text.
+        stop: Index of the line after the cue's text.
     """
     number = int(lines[head]) if head < first - 1 else None
     for place in range(first + 1, stop):

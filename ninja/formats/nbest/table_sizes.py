@@ -1,4 +1,4 @@
-"""Limit the memory of tables in proportion to the size of a file, which may be highly compressed."""
+"""Memory limits for tables, in proportion to the size of the file, because files may be highly compressed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def checked_batches(file: Any, num_rows: int, size: int, path: str | None) -> It
 
     Args:
         file: Function that opens the file as ``pyarrow.parquet.ParquetFile`` with options.
-        num_rows: Number of rows of a batch.
+        num_rows: Number of rows in a batch.
         size: Size of the file in bytes.
 
     Raises:
@@ -62,7 +62,7 @@ def checked_batches(file: Any, num_rows: int, size: int, path: str | None) -> It
 
 
 def check_batch(batch: Any, row: int, size: int, path: str | None) -> None:
-    """Check the number of values in a batch, and the number of bytes of its strings.
+    """Check the number of values in a batch, and the number of bytes in its strings.
 
     Args:
         batch: ``pyarrow.RecordBatch``.
@@ -88,7 +88,7 @@ def _check(place: str, num_values: int, num_bytes: int, size: int, path: str | N
 
 
 def _leaves(array: Any) -> Iterator[Any]:
-    """Yield the arrays of values within lists and structs."""
+    """Yield the innermost arrays of values within nested lists and structs."""
     import pyarrow
 
     stack = [array]
@@ -107,7 +107,7 @@ def _leaves(array: Any) -> Iterator[Any]:
 
 
 def _num_bytes(array: Any) -> int:
-    """Return the number of bytes of the strings of a decoded array."""
+    """Return the number of bytes in the strings of a decoded array."""
     import pyarrow
     import pyarrow.compute
 

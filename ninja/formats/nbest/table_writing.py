@@ -1,4 +1,4 @@
-"""Writer of n-best lists as Parquet, which rewrites the rows of an input table, or creates a table of ids and lists."""
+"""Writer for n-best lists as Parquet, which rewrites the rows of an input table, or creates a new table."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class TableRow:
 
 
 def row_of(nbest: NBest) -> TableRow | None:
-    """Return the row from which a list was read, or None."""
+    """Return the row from which a list was read, or None if it was not read from a table."""
     origin = None if nbest.record is None else nbest.record.origin
     return origin.document if origin is not None and isinstance(origin.document, TableRow) else None
 
 
 class TableEncoder:
-    """Encoder of row groups. The first list determines the columns."""
+    """Encoder that writes row groups; the first list determines the columns."""
 
     def __init__(self, settings: WriteSettings) -> None:
         with needed_for("a table"):
@@ -125,7 +125,7 @@ class TableEncoder:
         return self._arrow.record_batch(arrays, schema=row.schema)
 
     def _list_columns(self, listed: list[dict[str, Any]], row: Any, columns: ObjectFields) -> dict[str, Any]:
-        """Return the values of the columns with hypotheses, and of the column with the text of the best hypothesis."""
+        """Return the values of the columns that contain hypotheses, and of the column with the text of the best one."""
         values: dict[str, Any] = {}
         assert columns.nbest is not None
         names = row.schema.names
@@ -147,7 +147,7 @@ def _changing(columns: ObjectFields) -> set[str]:
 
 
 def lost_of_table(nbest: NBest, settings: WriteSettings) -> list[str]:
-    """Report the fields that a table does not store: fields of other formats, and costs without a column."""
+    """Report the fields that a table cannot store: fields of other formats, and costs without a column."""
     row = row_of(nbest)
     if row is None:
         return [FIELDS["fields"]] if nbest.record is not None and nbest.record.others else []

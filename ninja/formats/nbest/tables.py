@@ -1,4 +1,4 @@
-"""N-best lists in tables, which are read from Parquet and Arrow files, and written as Parquet.
+"""Reader for n-best lists in Parquet and Arrow tables; tables are written as Parquet.
 
 A row is an utterance or a hypothesis. Columns have the names and meanings of the fields in JSON (``json_lists``)::
 
@@ -56,12 +56,12 @@ def _errors(path: str | None, what: str) -> Iterator[None]:
 
 
 def read_table(content: Content, options: ObjectFields = DEFAULT) -> Iterator[NBest | FormatError]:
-    """Yield the lists of a table, or their errors, whose line numbers are row numbers.
+    """Yield the n-best lists in a table, or their errors, in which line numbers are row numbers.
 
     Args:
         content: The file.
-        options: Names of columns and of the fields of structs. By default, the column of the key may also be ``id``,
-            ``utt_id`` and others. If there is no column `nbest`, a row is a hypothesis, with cost 0 if it has no score.
+        options: Names of the columns and struct fields. By default, the key column may also be named ``id``, ``utt_id``
+            and so on. If there is no column `nbest`, a row is a hypothesis, with cost 0 if it has no score.
 
     Raises:
         FormatError: The file is damaged, contains lattices, or lacks a required column.
@@ -125,7 +125,7 @@ def _guarded(batches: Iterator[Any], path: str | None) -> Iterator[Any]:
 
 
 def _columns(names: list[str], options: ObjectFields, path: str | None) -> ObjectFields:
-    """Return the names of the columns: names set by the user, or else the first known names in the table."""
+    """Return the column names: those set by the user, or else the first known names in the table."""
     if len({*names}) < len(names):
         raise FormatError("two columns have the same name; rename one", path)
     if _LATTICES in names:
@@ -151,7 +151,7 @@ def _columns(names: list[str], options: ObjectFields, path: str | None) -> Objec
 
 
 def _lists(batches: Iterator[Any], columns: ObjectFields, content: Content) -> Iterator[NBest | FormatError]:
-    """Yield the list of each row, with the row as its origin."""
+    """Yield the n-best list in each row, with the row as its origin."""
     rows: deque[TableRow] = deque()  # rows whose lists have not been yielded
     path = content.name
 
@@ -173,7 +173,7 @@ def _lists(batches: Iterator[Any], columns: ObjectFields, content: Content) -> I
 
 
 def _values(batch: Any, path: str | None) -> dict[str, list[Any]]:
-    """Return the values of the columns whose types JSON can represent."""
+    """Return the values in the columns with types that JSON can represent."""
     values = {}
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         if _is_plain(column.type):
@@ -183,7 +183,7 @@ def _values(batch: Any, path: str | None) -> dict[str, list[Any]]:
 
 
 def _is_plain(kind: Any) -> bool:
-    """Return whether a type consists of strings, numbers, booleans, lists and structs."""
+    """Return whether a type consists only of strings, numbers, booleans, lists and structs."""
     import pyarrow
 
     types = pyarrow.types

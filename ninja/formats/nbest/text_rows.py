@@ -1,4 +1,4 @@
-"""Reading of lines, words and numbers from text files, with line numbers in errors; grouping of lines by utterance."""
+"""Parsing of lines, words and numbers in text files, with line numbers in errors; grouping of lines by utterance."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def rows(
     marked: bool = False,
     key: str | None = None,
 ) -> Iterator[tuple[int, str]]:
-    """Yield ``(line number, line)`` pairs of a file, without line ends.
+    """Yield ``(line number, line without line end)`` for each line in a file.
 
-    The last line must have a newline unless it is a comment, or `marked` is set because the format marks the end of a
-    line, as JSON does by closing objects.
+    The last line must have a newline, unless it is a comment or `marked` is set. Set `marked` for formats in which an
+    incomplete line is recognizable, such as JSON, in which objects are closed.
     """
     for line, row in each_row(content, path, encoding, comment=comment, marked=marked):
         if isinstance(row, FormatError):
@@ -50,9 +50,9 @@ def each_row(
     marked: bool = False,
     key_of: Callable[[list[str]], str] | None = None,
 ) -> Iterator[tuple[int, str | FormatError]]:
-    """Yield the lines of a file like ``rows``, but yield the errors of lines instead of raising them.
+    """Yield the lines of a file as ``rows`` does, but yield errors instead of raising them.
 
-    If the last line is incomplete, ``key_of`` is called with its complete fields, and returns the key for the error.
+    If the last line is incomplete, ``key_of`` is called with its complete fields to obtain the key for the error.
     """
     check_encoding(encoding)
     for line, row, ends in numbered_lines(content):
@@ -81,7 +81,7 @@ def split(text: str) -> list[str]:
 
 
 def number(text: str, name: str, path: str | None = None, line: int | None = None, key: str | None = None) -> float:
-    """Parse a finite number; for any other text, raise a FormatError with the message "expected NAME, found TEXT"."""
+    """Parse a finite number; for any other text, raise FormatError with the message "expected NAME, found TEXT"."""
     if len(text) <= LONGEST_NUMBER and _NUMBER.fullmatch(text):
         value = float(text)
         if math.isfinite(value):
@@ -108,8 +108,9 @@ class Block(Generic[T]):
 def blocks(lines: Iterable[Line[T]], path: str | None) -> Iterator[Block[T]]:
     """Group consecutive lines by their keys, and yield each group when it is complete.
 
-    The error of a line belongs to the utterance with the key of the line, or to an utterance with lines before and
-    after it. Any other error is a separate group. It is an error if the lines of an utterance are not consecutive.
+    An error in a line belongs to the utterance with the key of that line or, if the key is unknown, to the utterance
+    with lines both before and after it. Any other error is a separate group. It is an error if the lines of an
+    utterance are not consecutive.
     """
     keys: set[str] = set()
     last: Block[T] | None = None

@@ -1,4 +1,4 @@
-"""Times of words relative to the recording, for writers of files with times."""
+"""Word times relative to the recording, for writers of formats with times."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Timing:
 
 
 class TimedWords:
-    """Times of the best hypotheses of lists, computed according to the options of a writer."""
+    """Computation of the times of best hypotheses, according to the options of a writer."""
 
     def __init__(self, options: TimedOptions) -> None:
         self._shift = options.frame_shift
@@ -73,7 +73,7 @@ class TimedWords:
         self._segments = None if options.segments is None else read_segments(options.segments)
 
     def of(self, nbest: NBest, words: Sequence[str]) -> Timing:
-        """Return the times of the best hypothesis of a list; `words` are its words as text.
+        """Return the times of the best hypothesis in a list; `words` are the words of this hypothesis as text.
 
         Raises:
             LatticeError: The utterance is missing from the segments file.
@@ -110,7 +110,7 @@ class TimedWords:
 
 
 def confidences_of(origin: Origin, words: Sequence[str]) -> list[float | None] | None:
-    """Return the confidences of words from the file of their utterance; None if the file has no confidences.
+    """Return the confidences of words from the input file of their utterance, or None if that file has no confidences.
 
     New words that replace an equal number of old words get the confidences of the old words; other new words get None.
     """

@@ -1,4 +1,4 @@
-"""Transcripts: a line for each utterance, with or without its key. The format is never detected; specify it."""
+"""Reader and writer for transcripts: one line per utterance, with or without its key; the format is never detected."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def text_begin(line: str, options: TranscriptOptions) -> int:
 def has_keys(lines: list[str]) -> bool:
     """Return whether the first words of lines look like keys.
 
-    Keys are distinct. All of them contain a digit, a hyphen or an underscore, or all of them are followed by a tab.
+    They do if they are distinct, and either all contain a digit, a hyphen or an underscore, or a tab follows each.
     """
     rows = [line for line in lines if line.strip()]
     keys = [row.split(None, 1)[0] for row in rows]
@@ -57,7 +57,7 @@ def has_keys(lines: list[str]) -> bool:
 
 
 def read_transcripts(content: Content, options: TranscriptOptions) -> Iterator[NBest | FormatError]:
-    """Yield each line that is not blank as a list with one hypothesis."""
+    """Yield each non-blank line as an n-best list with one hypothesis."""
     document = Document.of(content, NAME, has_lines=True, options=options)
     blocks = content.blocks() if document.content is None else [document.content]
     count = 0

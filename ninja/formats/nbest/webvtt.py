@@ -1,4 +1,4 @@
-"""WebVTT subtitles: a header, then blocks with a name, ``start --> end`` and lines of text with tags."""
+"""Reader and writer for WebVTT subtitles: a header, then blocks with a name, ``start --> end`` and tagged text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OTHER_BLOCK = re.compile(rb"(?:NOTE|STYLE|REGION)(?:[ \t\r\n]|\Z)")
 
 
 def scan_webvtt(content: bytes, path: str | None = None) -> Iterator[Cue | FormatError]:
-    """Yield the cues of a file; a block without times is an error, unless it is a comment, a style or a region.
+    """Yield the cues in a file; a block without times is an error, unless it is a comment, a style or a region.
 
     Source: W3C, WebVTT: The Web Video Text Tracks Format, "WebVTT file parsing".
     """

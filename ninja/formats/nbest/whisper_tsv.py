@@ -1,4 +1,4 @@
-"""Whisper's TSV: lines with start and end in milliseconds, and a text."""
+"""Reader and writer for Whisper's TSV: lines with a start and an end in milliseconds, and a text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MILLISECONDS = re.compile(rb"[ ]*(-?)([0-9]{1,12})[ ]*")
 
 
 def scan_tsv(content: bytes, path: str | None = None) -> Iterator[Cue | FormatError]:
-    """Yield the lines of a file after its header; texts may contain tabs.
+    """Yield the lines after the header of a file; texts may contain tabs.
 
     Source: openai/whisper, whisper/utils.py, WriteTSV.
     """

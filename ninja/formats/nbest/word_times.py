@@ -10,7 +10,7 @@ LAST_FRAME = 2**31 - 2
 
 
 class Frames(NamedTuple):
-    """The times of words in frames."""
+    """Word times in frames."""
 
     begin: tuple[int, ...]
     end: tuple[int, ...]
@@ -18,7 +18,7 @@ class Frames(NamedTuple):
 
 
 def frames_of(times: Sequence[tuple[float, float]], words: Sequence[str], frame_shift: float) -> Frames:
-    """Round the times of words to frames; a word that overlaps the previous word begins at the end of that word.
+    """Round word times to frames; a word that overlaps the previous word begins at the end of the previous word.
 
     Args:
         times: Start and end of each word in seconds.

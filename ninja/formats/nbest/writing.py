@@ -1,4 +1,4 @@
-"""Options, and conversions of scores and words, shared by the writers of n-best lists."""
+"""Options shared by the writers for n-best lists, and conversions of scores and words."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DEFAULT_N = 100  # default number of hypotheses per lattice
 
 @dataclass(frozen=True, slots=True)
 class ListOptions:
-    """Number and order of the hypotheses that are written."""
+    """Options that determine the number and order of the hypotheses to write."""
 
     n: int | None = None  # maximum number, 0 for all  [default: 100, or all if the lattice was read from a list]
     acoustic_scale: float = 1.0
@@ -61,7 +61,7 @@ def recoded(content: bytes, encoding: str, key: str) -> bytes:
 
 
 def spelled(hypothesis: Hypothesis, words: SymbolTable | None, key: str) -> list[str]:
-    """Return the words of a hypothesis as strings; raise SymbolError if a word has no name or contains white space."""
+    """Return the words of a hypothesis as strings; raise SymbolError if a word has no name or contains whitespace."""
     names = []
     for word in hypothesis.words:
         if isinstance(word, int):
