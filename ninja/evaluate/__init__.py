@@ -1,4 +1,4 @@
-"""Error rates of transcripts and lattices, alignments, and reports.
+"""Error rates for transcripts and lattices, word alignments, and reports.
 
 Names are imported on first use; ``__init__.pyi`` lists them.
 """

@@ -1,4 +1,4 @@
-"""Word error rates on the rare words of biasing lists and on all other words, and a reader for biasing lists."""
+"""Word error rates on rare words from biasing lists and on all other words, and a reader for biasing lists."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class BiasingList:
 
 @dataclass(frozen=True, slots=True)
 class BiasedRate(Counts):
-    """Word errors on all words, rare words and other words. Rates can be added, as in ``sum(rates, BiasedRate())``.
+    """Word errors on all words, on rare words and on other words; can be added, as in ``sum(rates, BiasedRate())``.
 
-    Each of the three rates counts all sentences. The sentence errors of a rate are the sentences with at least one
+    Each of the three rates counts all sentences. The sentence errors in a rate are the sentences with at least one
     word error that this rate counts.
     """
 
@@ -61,7 +61,7 @@ def score_biased(
     """Count word errors over a test set, separately for the rare words of each utterance and for other words.
 
     The arguments and exceptions are the same as for ``score``; in addition, each reference must have a biasing list.
-    All lexical words of a rare word are rare.
+    If a rare word consists of several lexical words, all of them count as rare.
 
     Source: Le et al. 2021, "Contextualized Streaming End-to-End Speech Recognition with Trie-Based Deep Biasing and
         Shallow Fusion"; score.py of the benchmark of this paper, for the alignment and the counts.
@@ -83,9 +83,9 @@ def score_biased(
 
 
 def align(reference: Sequence[str], hypothesis: Sequence[str]) -> Alignment:
-    """Align a hypothesis with its reference at the costs of the biasing benchmark: 4 for a substitution, else 3.
+    """Align a hypothesis with its reference at the biasing benchmark's edit costs: 4 for a substitution, else 3.
 
-    Thus an insertion and a deletion around a correct word are cheaper than two substitutions.
+    An insertion and a deletion around a correct word are therefore cheaper than two substitutions.
     """
     return align_at_costs(reference, hypothesis, _INSERTION, _DELETION, _SUBSTITUTION)
 
@@ -100,7 +100,7 @@ def _rate(alignment: Alignment, rare: frozenset[str]) -> BiasedRate:
 
 
 def read_biasing(path: str | os.PathLike[str]) -> dict[str, BiasingList]:
-    """Read the biasing lists of a test set, by utterance id; gzip files are decompressed.
+    """Read the biasing lists for a test set, keyed by utterance id; gzip files are decompressed.
 
     If the file starts with ``{``, each line is a JSON object ``{"utt": …, "rare": […], "bias": […], "text": …}``, in
     which the last two fields are optional. Otherwise the file is a table in the format of the biasing benchmark: each

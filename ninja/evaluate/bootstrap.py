@@ -22,7 +22,7 @@ Counts = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """The mean over all replications with its 95 % confidence interval, in percent."""
+    """The mean over all replications, and its 95 % confidence interval, in percent."""
 
     mean: float
     half_width: float  # half of the width of the interval
@@ -43,7 +43,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Bootstrap:
-    """Word error rates of one or two systems with confidence intervals."""
+    """Word error rates of one or two systems, with confidence intervals."""
 
     first: Interval
     second: Interval | None = None
@@ -75,8 +75,8 @@ def bootstrap(
 ) -> Bootstrap:
     """Estimate confidence intervals of word error rates.
 
-    Each replication draws as many utterances as the test set has, with replacement. Both systems are scored on the same
-    utterances. Replications without any reference word are ignored.
+    Each replication draws, with replacement, the same number of utterances as in the test set. Both systems are scored
+    on the same utterances. Replications without reference words are ignored.
 
     The p-value of two systems is computed by an approximate randomization test. Its null hypothesis is that exchanging
     the outputs of the two systems for any utterance does not affect the distribution of errors.
@@ -85,11 +85,11 @@ def bootstrap(
         references: Reference words by utterance id.
         hypotheses: Words recognised by the system, by utterance id.
         others: Words recognised by a second system, by utterance id.
-        mode: Treatment of references for which a system has no hypothesis; see ``score``.
+        mode: Treatment of references without a hypothesis; see ``score``.
         replications: Number of replications, at least 1.
         seed: Seed of the random generator, 0 or more; the same seed gives the same results.
-        speakers: Speaker of each utterance, by utterance id. If speakers are specified, whole speakers are drawn and
-            exchanged instead of utterances, because the errors of a speaker are not independent.
+        speakers: Speakers by utterance id. If they are specified, whole speakers instead of utterances are drawn and
+            exchanged, because the errors of a speaker are not independent.
 
     Raises:
         FormatError: The references contain no word, or an utterance has no speaker; see also ``score``.
@@ -126,15 +126,15 @@ def bootstrap(
 
 
 def sum_by_speaker(counts: Sequence[Counts], keys: Sequence[str], speakers: Mapping[str, str]) -> list[Counts]:
-    """Sum the counts of the utterances of each speaker.
+    """Sum the counts over all utterances of each speaker.
 
     Args:
         counts: Arrays with one count per utterance, int64 [num_utterances].
         keys: Utterance ids.
-        speakers: Speaker of each utterance, by utterance id.
+        speakers: Speakers by utterance id.
 
     Returns:
-        Arrays with one count per speaker, int64 [num_speakers], in the order of the speakers' first utterances.
+        Arrays with one count per speaker, int64 [num_speakers], ordered by the first utterance of each speaker.
 
     Raises:
         FormatError: An utterance has no speaker.
@@ -151,11 +151,11 @@ def sum_by_speaker(counts: Sequence[Counts], keys: Sequence[str], speakers: Mapp
 
 
 def paired_test(differences: Counts, replications: int = REPLICATIONS, seed: int = 0) -> float:
-    """Compute the two-sided p-value of the hypothesis that two systems are equally good.
+    """Compute the two-sided p-value for the null hypothesis that two systems are equally good.
 
-    The sign of each difference is assigned at random. The p-value is the fraction of assignments with a sum at least
-    as far from zero as the observed sum. With at most ``EXACT_UNITS`` non-zero differences, all assignments are
-    enumerated.
+    The sign of each difference is assigned at random. The p-value is the fraction of assignments for which the sum is
+    at least as far from zero as the observed sum. With at most ``EXACT_UNITS`` non-zero differences, all assignments
+    are enumerated.
 
     Args:
         differences: Errors of the second system minus errors of the first, int64 [num_utterances] or [num_speakers].
@@ -189,7 +189,7 @@ def resample(counts: Sequence[Counts], replications: int, seed: int) -> list[Cou
         seed: Seed of the random generator.
 
     Returns:
-        Sums of each array, int64 [replications]; all arrays are resampled with the same utterances or speakers.
+        One array of sums per input array, int64 [replications]; all arrays use the same draws.
     """
     size = len(counts[0])
     generator = np.random.default_rng(seed)

@@ -1,4 +1,4 @@
-"""Character errors of transcripts over a test set."""
+"""Character error rates for transcripts of a test set."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ninja.lattice.text import NONE
 
 @dataclass(frozen=True, slots=True)
 class CharacterRate(Counts):
-    """Counts of character errors. Rates can be added, as in ``sum(rates, CharacterRate())``."""
+    """Counts of character errors, which can be added, as in ``sum(rates, CharacterRate())``."""
 
     characters: int = 0  # characters of the references
     substitutions: int = 0
@@ -33,11 +33,11 @@ class CharacterRate(Counts):
 
     @property
     def cer(self) -> float:
-        """Character error rate in percent; for empty references, 0 if there are no errors, else infinity."""
+        """Character error rate in percent. For empty references, it is 0 if there are no errors, else infinity."""
         return percent(self.errors, self.characters)
 
     def __str__(self) -> str:
-        """Return a line in the style of Kaldi's compute-wer."""
+        """Format the rate as one line in the style of Kaldi's compute-wer."""
         counts = fraction(self.errors, self.characters, self.insertions, self.deletions, self.substitutions)
         return f"%CER {self.cer:.2f} {counts}"
 

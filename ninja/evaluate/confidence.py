@@ -1,4 +1,4 @@
-"""Quality of word confidences: normalised cross entropy, calibration error, and ranking."""
+"""Quality measures for word confidences: normalised cross entropy, calibration error and ranking."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Doubles = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class ReliabilityBin:
-    """Counts of the words whose confidences are in an interval."""
+    """Counts of the words with confidences in an interval."""
 
     num_words: int
     num_correct: int
@@ -30,13 +30,13 @@ class ReliabilityBin:
 
     @property
     def accuracy(self) -> float:
-        """Share of correct words; NaN if there are no words."""
+        """Fraction of the words that are correct; NaN if there are no words."""
         return self.num_correct / self.num_words if self.num_words else math.nan
 
 
 @dataclass(frozen=True, slots=True)
 class ConfidenceScores:
-    """Quality of the confidences of a set of words."""
+    """Quality measures for the confidences of a set of words."""
 
     num_words: int
     num_correct: int
@@ -47,7 +47,7 @@ class ConfidenceScores:
     bins: tuple[ReliabilityBin, ...]  # bins of equal width
 
     def __str__(self) -> str:
-        """Return the scores on one line, followed by the counts in brackets."""
+        """Format the scores on one line, followed by the counts in brackets."""
         counts = f"{self.num_correct} correct of {self.num_words} words"
         nce = round(self.nce, 3) + 0.0  # converts -0.0 to 0.0
         return f"NCE {nce:.3f}, ECE {self.ece:.3f}, AUC {self.auc:.3f} [ {counts} ]"
@@ -112,7 +112,7 @@ def _area_under_roc(confidence: Doubles, correct: npt.NDArray[np.bool_]) -> floa
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ConfidentWords:
-    """A hypothesis with the confidences of its words."""
+    """A hypothesis with word confidences."""
 
     words: Sequence[str]
     confidences: Sequence[float | None]  # [num_words]; None = unknown
@@ -125,9 +125,9 @@ def label_words(
     *,
     normalizer: NormalizerName = NONE,
 ) -> tuple[Doubles, npt.NDArray[np.bool_]]:
-    """Align hypotheses with references, and return the confidence of each word and whether it is correct.
+    """Align hypotheses with references, and return ``(confidences, is_correct)`` for all words.
 
-    A word is correct if the alignment with the fewest edits pairs it with an equal word of the reference. With a
+    A word is correct if the alignment with the fewest edits pairs it with an equal word in the reference. With a
     normalizer, lexical words are compared; each has the confidence of the written word to which it belongs. Words
     without a confidence are ignored.
 

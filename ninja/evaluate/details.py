@@ -1,4 +1,4 @@
-"""Alignments, errors by speaker and errors by word, in the formats of Kaldi's scoring scripts."""
+"""Alignments, errors by speaker, and errors by word, in the formats that Kaldi's scoring scripts use."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def utterance_lines(key: str, alignment: Alignment, special: str = EPSILON) -> s
 
 
 def by_speaker(alignments: Mapping[str, Alignment], speakers: Mapping[str, str]) -> dict[str, ErrorRate]:
-    """Count the errors of each speaker, sorted by name.
+    """Count the errors of each speaker; speakers are sorted by name.
 
     Raises:
         FormatError: An utterance has no speaker.
@@ -70,7 +70,7 @@ def by_speaker(alignments: Mapping[str, Alignment], speakers: Mapping[str, str])
 
 
 def speaker_table(rates: Mapping[str, ErrorRate]) -> str:
-    """Format the errors of each speaker, and their sum, as counts and percentages.
+    """Format the errors of each speaker, and of all speakers together, as counts and percentages.
 
     Source: Kaldi, egs/wsj/s5/utils/scoring/wer_per_spk_details.pl.
     """
@@ -98,7 +98,7 @@ class Operations:
     insertions: Counter[str] = field(default_factory=Counter)
 
     def table(self, special: str = EPSILON) -> str:
-        """Format all counts, sorted by the words of the reference and the hypothesis.
+        """Format all counts, sorted by reference word, then by hypothesis word.
 
         Source: Kaldi, egs/wsj/s5/utils/scoring/wer_ops_details.pl.
         """

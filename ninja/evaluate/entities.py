@@ -33,21 +33,21 @@ def score_entities(
     mode: Mode = "strict",
     normalizer: NormalizerName = NONE,
 ) -> EntityReport:
-    """Count the recognised, missed and inserted entities of a test set.
+    """Count the recognised, missed and inserted entities in a test set.
 
-    An entity is *said* where the reference contains its words consecutively. If entities overlap, only the entity that
-    begins first is counted; if several entities begin at the same word, only the longest is counted. An entity that is
-    said n times is *found* each time the hypothesis contains its words consecutively, but at most n times. Further
-    occurrences in the hypothesis are *inserted*; the same rules apply to overlaps.
+    An entity is *said* where the reference contains its words consecutively. If entities overlap, only the one that
+    begins first is counted; if several begin at the same word, only the longest one is counted. An entity that is said
+    n times is *found* each time the hypothesis contains its words consecutively, but at most n times. Further
+    occurrences in the hypothesis are *inserted*. The same rules for overlaps apply to hypotheses.
 
-    *Errors in entities* are counted in the word alignment: deletions and substitutions of the words of an entity, and
+    *Errors in entities* are counted in the word alignment: deletions and substitutions of words in an entity, and
     insertions between its first and last word. Insertions before or after an entity count only as sentence errors.
 
     Args:
         references: Reference words by utterance id.
         hypotheses: Recognised words by utterance id; ids without a reference are counted, but not scored.
-        phrases: Entities of each utterance, as returned by ``Entities.phrases``; utterances without a list have no
-            entities. A phrase in several lists belongs to the first list.
+        phrases: Lists of entities for each utterance, as returned by ``Entities.phrases``; utterances without a list
+            have no entities. A phrase in several lists belongs to the first one.
         truth: Entities said in each utterance; no entities are said in utterances without an entry.  [default: the
             entities of ``phrases`` that the reference contains]
         before: Words recognised without context, for comparison.
@@ -113,7 +113,7 @@ def score_entities(
 
 
 def read_truth(path: str | os.PathLike[str]) -> dict[str, list[Entity]]:
-    """Read the true entities of each utterance from JSON lines; gzip files are decompressed.
+    """Read the entities that were said in each utterance from JSON lines; gzip files are decompressed.
 
     Each line is an object ``{"utt": …, "true": [{"class": "@name", "text": "tom chen"}]}``; other keys are ignored.
 
@@ -146,7 +146,7 @@ class _Occurrence(NamedTuple):
 
 
 def _find(words: Sequence[str], lists: Sequence[Phrases]) -> list[_Occurrence]:
-    """Find non-overlapping entities; prefer the earliest start, then the longest entity, then the earliest list."""
+    """Find non-overlapping entities; prefer the earliest start, then the longest entity, then the first list."""
     occurrences = []
     begin = 0
     while begin < len(words):
@@ -224,7 +224,7 @@ def _insertions(
 
 
 def _assign(texts: Sequence[str], aligned: Sequence[str], available: Mapping[str, int]) -> list[bool]:
-    """Assign available occurrences to equal texts, beginning with the texts that are aligned with an equal text."""
+    """Return whether each text gets one of its available occurrences; texts aligned with an equal text come first."""
     remaining = dict(available)
     is_assigned = [False] * len(texts)
     for i in sorted(range(len(texts)), key=lambda i: aligned[i] != texts[i]):
@@ -235,9 +235,9 @@ def _assign(texts: Sequence[str], aligned: Sequence[str], available: Mapping[str
 
 
 def _aligned_words(alignment: Alignment, side: Literal[0, 1], occurrence: _Occurrence) -> tuple[Sequence[Pair], str]:
-    """Return the aligned pairs of an entity on one side of an alignment, and the words on the other side.
+    """Return ``(pairs, text)`` for an entity on one side of an alignment: its word pairs, and the other side's text.
 
-    If these words differ from the entity, adjacent insertions are included, because a name that was recognised as three
+    If this text differs from the entity, adjacent insertions are included, because a name that was recognised as three
     words is aligned with only one of them.
     """
     pairs = alignment.pairs

@@ -1,4 +1,4 @@
-"""Comparison of recognised entities with their written forms."""
+"""Comparison of recognised entities with their spelling in the entity lists."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ def with_forms(
     hypothesis: Sequence[str],
     normalizer: Normalizer,
 ) -> list[Mention]:
-    """Return mentions with ``in_form`` set to whether the hypothesis contains the entity as it is written in its list.
+    """Set ``in_form`` of mentions to whether the hypothesis spells the entity as in its list.
 
     Args:
-        mentions: Entities of an utterance, as lexical words.
-        lists: Written phrases of the utterance.
-        hypothesis: Written words of the utterance.
+        mentions: Entities in an utterance, as lexical words.
+        lists: Written phrases for the utterance.
+        hypothesis: Written words of the hypothesis.
         normalizer: Normalizer that converts written words to lexical words.
 
     Returns:
-        New mentions, in which the text of each entity is its written phrase in the lists.
+        New mentions, in which the text of each entity is the written phrase from the lists.
     """
     lexical, written, owner = written_units(hypothesis, normalizer)
     outcomes: dict[str, list[bool]] = {}
@@ -69,7 +69,7 @@ def occurrences(words: Sequence[str], phrase: Sequence[str]) -> list[int]:
 
 
 def _has_form(written: Sequence[str], owner: Sequence[int], place: tuple[int, int], forms: set[str]) -> bool:
-    """Return whether a range of lexical words is written as one of the forms.
+    """Return whether a range of lexical words is spelled as one of the written forms.
 
     At the start of a sentence, a capital letter is always correct.
     """

@@ -1,4 +1,4 @@
-"""Recall, precision and word errors of the entities of a test set, in total and by class."""
+"""Recall, precision and word errors for the entities in a test set, in total and by class."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Finding = Mention | Insertion
 
 @dataclass(frozen=True, slots=True)
 class EntityRate(Counts):
-    """Counts of entities. Rates can be added, as in ``sum(rates, EntityRate())``."""
+    """Counts of entities, which can be added, as in ``sum(rates, EntityRate())``."""
 
     mentions: int = 0  # entities in the references
     correct: int = 0  # mentions that the hypotheses contain completely
@@ -67,7 +67,7 @@ class EntityRate(Counts):
         return _percent(2 * self.correct, self.mentions + self.correct + self.inserted)
 
     def __str__(self) -> str:
-        """Return four lines in the style of Kaldi's compute-wer."""
+        """Format the counts as four lines in the style of Kaldi's compute-wer."""
         return (
             f"%RECALL {_percentage(self.recall)} [ {self.correct} / {self.mentions} ]\n"
             f"%PRECISION {_percentage(self.precision)} [ {self.correct} / {self.correct + self.inserted} ]\n"
@@ -78,7 +78,7 @@ class EntityRate(Counts):
 
 @dataclass(frozen=True, slots=True)
 class EntityReport:
-    """The entities found, missed and inserted in a test set. Reports of different utterances can be added."""
+    """The entities found, missed and inserted in a test set; reports on different utterances can be added."""
 
     mentions: tuple[Mention, ...] = ()
     insertions: tuple[Insertion, ...] = ()
@@ -96,23 +96,23 @@ class EntityReport:
 
     @property
     def classes(self) -> dict[str, EntityRate]:
-        """Counts of the entities of each class, sorted by name."""
+        """Counts of the entities in each class, sorted by class name."""
         names = sorted({finding.entity.class_name for finding in self._findings})
         return {
             name: _rate(finding for finding in self._findings if finding.entity.class_name == name) for name in names
         }
 
     def vocabulary(self, inside: bool) -> EntityRate:
-        """Return the counts of entities with all words in the symbol table (`inside`), or of all other entities."""
+        """Return the counts for entities with all words in the symbol table (`inside`), or for all other entities."""
         return _rate(finding for finding in self._findings if finding.in_vocabulary is inside)
 
     @property
     def overall(self) -> ErrorRate:
-        """Word errors of all utterances."""
+        """Word errors over all utterances."""
         return sum(self.rates.values(), self.absent)
 
     def of(self, keys: Iterable[str]) -> EntityReport:
-        """Return the report of a subset of the utterances; unknown ids are ignored."""
+        """Return the report for a subset of the utterances; unknown ids are ignored."""
         selected = set(keys)
         return EntityReport(
             tuple(mention for mention in self.mentions if mention.key in selected),
@@ -121,15 +121,15 @@ class EntityReport:
         )
 
     def contextual(self) -> EntityReport:
-        """Return the report of the utterances with an entity in the reference."""
+        """Return the report for the utterances with an entity in the reference."""
         return self.of({mention.key for mention in self.mentions})
 
     def general(self) -> EntityReport:
-        """Return the report of the utterances without an entity in the reference, where insertions are false alarms."""
+        """Return the report for the utterances without an entity in the reference; insertions are false alarms."""
         return self.of(self.rates.keys() - {mention.key for mention in self.mentions})
 
     def __add__(self, other: EntityReport) -> EntityReport:
-        """Join the reports of different utterances."""
+        """Join reports on different utterances."""
         if not isinstance(other, EntityReport):
             return NotImplemented
         if common := self.rates.keys() & other.rates.keys():
@@ -142,7 +142,7 @@ class EntityReport:
         )
 
     def __str__(self) -> str:
-        """Return three lines in the format of Kaldi's compute-wer, lines with entity rates, and a table of classes."""
+        """Format the report: three lines in the format of Kaldi's compute-wer, entity rates, and a class table."""
         lines = [str(self.overall)]
         parts = {"CONTEXTUAL": self.contextual(), "GENERAL": self.general()}
         if all(part.rates for part in parts.values()):
@@ -169,7 +169,7 @@ class EntityReport:
     def as_dict(self) -> dict[str, object]:
         """Return rates and entities as JSON values.
 
-        Entities of the references are ``recovered`` (found only with context), ``kept`` (found with and without
+        Entities in the references are ``recovered`` (found only with context), ``kept`` (found with and without
         context), ``lost`` (found only without context) or ``missed``. Entities that are not in the references
         are ``inserted``.
         """

@@ -1,4 +1,4 @@
-"""Alignment of transcripts with references, and word error rates."""
+"""Alignment of hypotheses with references, and word error rates."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _GAP = "\0"  # does not occur in words of text files
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Base class of counts that can be added field by field."""
+    """Base class for counts that are added field by field."""
 
     def __add__(self: SomeCounts, other: SomeCounts) -> SomeCounts:
         if type(other) is not type(self):
@@ -29,7 +29,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class ErrorRate(Counts):
-    """Counts of word errors. Rates can be added, as in ``sum(rates, ErrorRate())``."""
+    """Counts of word errors, which can be added, as in ``sum(rates, ErrorRate())``."""
 
     words: int = 0  # words of the references
     substitutions: int = 0
@@ -52,7 +52,7 @@ class ErrorRate(Counts):
 
     @property
     def wer(self) -> float:
-        """Word error rate in percent; for empty references, 0 if there are no errors, else infinity."""
+        """Word error rate in percent. For empty references, it is 0 if there are no errors, else infinity."""
         return percent(self.errors, self.words)
 
     @property
@@ -61,7 +61,7 @@ class ErrorRate(Counts):
         return percent(self.sentence_errors, self.sentences)
 
     def __str__(self) -> str:
-        """Return three lines in the format of Kaldi's compute-wer, with percentages rounded from float32."""
+        """Format the rate as three lines in compute-wer's format (Kaldi), with percentages rounded from float32."""
         counts = fraction(self.errors, self.words, self.insertions, self.deletions, self.substitutions)
         return (
             f"%WER {np.float32(self.wer):.2f} {counts}{' [PARTIAL]' if self.missing else ''}\n"
@@ -72,7 +72,7 @@ class ErrorRate(Counts):
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """The aligned words of a reference and a hypothesis."""
+    """The word alignment of a reference and a hypothesis."""
 
     pairs: tuple[Pair, ...]
 
@@ -81,7 +81,7 @@ class Alignment:
         return count_errors(self.pairs)
 
     def __str__(self) -> str:
-        """Return two lines, reference and hypothesis, with ``***`` for missing words."""
+        """Format the alignment as two lines, reference and hypothesis, with ``***`` for missing words."""
         lines = ["ref:", "hyp:"]
         for pair in self.pairs:
             cells = [word or "***" for word in pair]
@@ -91,7 +91,7 @@ class Alignment:
 
 
 def count_errors(pairs: Sequence[Pair]) -> ErrorRate:
-    """Count the errors in aligned pairs of words, as one sentence."""
+    """Count the errors in the aligned word pairs of one sentence."""
     insertions = sum(reference is None for reference, _ in pairs)
     deletions = sum(hypothesis is None for _, hypothesis in pairs)
     errors = sum(reference != hypothesis for reference, hypothesis in pairs)
@@ -116,7 +116,7 @@ def align(reference: Sequence[str], hypothesis: Sequence[str]) -> Alignment:
 def align_at_costs(
     reference: Sequence[str], hypothesis: Sequence[str], insertion: int, deletion: int, substitution: int
 ) -> Alignment:
-    """Align a hypothesis with its reference at the least cost, given the costs of the edits.
+    """Align a hypothesis with its reference at the least total cost, given the cost of each type of edit.
 
     Ties are broken from the end backwards: pairs of words are preferred to insertions, and insertions to deletions.
     kaldialign breaks ties differently, which affects the errors of individual words.
@@ -137,7 +137,7 @@ def align_at_costs(
 
 
 def edits(reference: Sequence[Hashable], hypothesis: Sequence[Hashable]) -> int:
-    """Return the edit distance: the least number of substitutions, insertions and deletions."""
+    """Return the edit distance: the minimum number of substitutions, insertions and deletions."""
     with needed_for("a word error rate"):
         import kaldialign
 
@@ -145,7 +145,7 @@ def edits(reference: Sequence[Hashable], hypothesis: Sequence[Hashable]) -> int:
 
 
 def fraction(errors: int, units: int, insertions: int, deletions: int, substitutions: int) -> str:
-    """Format error counts as Kaldi's compute-wer does."""
+    """Format error counts in brackets, as Kaldi's compute-wer does."""
     return f"[ {errors} / {units}, {insertions} ins, {deletions} del, {substitutions} sub ]"
 
 

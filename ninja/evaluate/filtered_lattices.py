@@ -1,4 +1,4 @@
-"""Transcript filters applied to the words of lattices."""
+"""Application of transcript filters to the words in lattices."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from ninja.lattice.word_ids import used_words
 
 
 class LatticeFilter:
-    """Transcript filter that is applied to each word of lattices; the results have a separate symbol table.
+    """A transcript filter that is applied to each word in a lattice; filtered lattices have a separate symbol table.
 
     Raises:
-        OptionError: A rule of the global mapping file replaces a sequence of words.
+        OptionError: A rule in the global mapping file replaces a sequence of words.
     """
 
     def __init__(self, word_filter: WordFilter) -> None:
@@ -33,7 +33,7 @@ class LatticeFilter:
         self._changed: dict[str, tuple[int, ...]] = {}  # word -> ids of the words that replace it
 
     def check(self, references: Mapping[str, Sequence[str]]) -> None:
-        """Check that the filter changes each word of the references independently of its context.
+        """Check that the filter changes each word in the references independently of its context.
 
         Raises:
             OptionError: The filter depends on the context.
@@ -49,7 +49,7 @@ class LatticeFilter:
                 raise OptionError(f"{self.filter.script} {message} (utterance {key})")
 
     def lattice(self, lattice: Lattice, words: SymbolTable) -> Lattice:
-        """Apply the filter to the words of a lattice; see ``relabel``.
+        """Apply the filter to the words in a lattice; see ``relabel``.
 
         Args:
             lattice: Any lattice.
@@ -61,7 +61,7 @@ class LatticeFilter:
         return relabel(lattice, {number: self._changed[name] for number, name in zip(ids, names, strict=True)})
 
     def _add(self, names: set[str]) -> None:
-        """Apply the filter to new words."""
+        """Apply the filter to new words, and store the results."""
         new = sorted(names - self._changed.keys())
         changed = self.filter.lines([(str(number), [name]) for number, name in enumerate(new)])
         for name, words in zip(new, changed, strict=True):
@@ -69,10 +69,10 @@ class LatticeFilter:
 
 
 def relabel(lattice: Lattice, mapping: Mapping[int, Sequence[int]]) -> Lattice:
-    """Replace each word of a lattice with any number of words.
+    """Replace each word in a lattice with any number of words.
 
-    If a word is replaced by several words, its arc becomes a chain of arcs, the first of which has the costs. The
-    result has neither alignments nor times.
+    If any word is replaced by several words, its arcs become chains of arcs, the first of which has the costs. The
+    result then has neither alignments nor times.
     """
     if all(len(words) < 2 for words in mapping.values()):
         ids = np.array(sorted({EPSILON, *mapping}))

@@ -1,4 +1,4 @@
-"""Word errors of the best paths of lattices under several scales."""
+"""Word errors on the best paths through lattices, for several sets of scales."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Words = Sequence[str]
 
 @dataclass(frozen=True, slots=True)
 class Hypotheses:
-    """The distinct best transcripts of a lattice under several scales."""
+    """The distinct best transcripts of a lattice for several sets of scales."""
 
     words: tuple[Words, ...]
     under: tuple[int, ...]  # [num_scales], index into `words` of the transcript under each of the scales
@@ -33,7 +33,7 @@ def filtered(hypotheses: Mapping[str, Hypotheses], word_filter: WordFilter) -> d
 
 
 def hypotheses_under(lattice: Lattice, scales: Sequence[Scales]) -> Hypotheses:
-    """Find the best transcript of a lattice under each of several scales; without a symbol table, words are ids.
+    """Find the best transcript of a lattice for each set of scales; without a symbol table, words are ids.
 
     Raises:
         LatticeError: No path leads from the start to a final state.
@@ -51,7 +51,7 @@ def hypotheses_under(lattice: Lattice, scales: Sequence[Scales]) -> Hypotheses:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Word errors under each of several scales."""
+    """Word errors for each of several sets of scales."""
 
     scales: tuple[Scales, ...]
     rates: tuple[ErrorRate, ...]
@@ -71,12 +71,12 @@ def score_grid(
     *,
     normalizer: NormalizerName = NONE,
 ) -> Grid:
-    """Count the word errors under each of several scales; each distinct transcript is aligned once.
+    """Count the word errors for each of several sets of scales; each distinct transcript is aligned once.
 
     Args:
         references: Reference words by utterance id.
-        hypotheses: Best transcripts under each of the scales, by utterance id.
-        scales: The scales, in the order of ``Hypotheses.under``.
+        hypotheses: Best transcripts for each set of scales, by utterance id.
+        scales: The sets of scales, in the order of ``Hypotheses.under``.
         mode: Treatment of references without a hypothesis; see ``score``.
         normalizer: Normalizer applied before words are compared; see ``score``.
 

@@ -18,7 +18,7 @@ def lexical_texts(texts: Mapping[str, Text], normalizer: NormalizerName) -> dict
 
     Args:
         texts: Written words by utterance id.
-        normalizer: Name of a normalizer (see ``ninja.lattice.text.make_normalizer``); ``none`` keeps the words.
+        normalizer: Name of a normalizer (see ``ninja.lattice.text.make_normalizer``); ``none`` leaves words unchanged.
 
     Raises:
         NinjaError: See ``make_normalizer``.
@@ -33,7 +33,7 @@ def lexical_references(references: Mapping[str, Text], normalizer: NormalizerNam
     """Convert references to lexical words.
 
     Raises:
-        FormatError: The references have words, but none of them has a lexical form.
+        FormatError: The references contain words, but none of these words has a lexical form.
         NinjaError: See ``lexical_texts``.
     """
     normalizer = make_normalizer(normalizer)
@@ -48,6 +48,6 @@ def lexical_references(references: Mapping[str, Text], normalizer: NormalizerNam
 def choose_normalizer(
     forms: LexicalForms, references: Mapping[str, Text], hypotheses: Mapping[str, Text]
 ) -> Normalizer:
-    """Return the normalizer for a test set; ``auto`` selects ``basic`` if either side looks like written text."""
+    """Return the normalizer for a test set; ``auto`` selects ``basic`` if references or hypotheses look written."""
     forms.normalizer_of(list(chain.from_iterable(references.values())))
     return forms.normalizer_of(list(chain.from_iterable(hypotheses.values())))

@@ -1,4 +1,4 @@
-"""Paired comparison of two systems: difference of word error rates, its interval, and words needed for significance."""
+"""Paired comparison of two systems: difference in word error rates, its confidence interval, and its significance."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NORMAL = NormalDist()
 
 @dataclass(frozen=True, slots=True)
 class PairedDifference:
-    """Difference of the word error rates of two systems on the same utterances, second minus first."""
+    """Difference in word error rate between two systems on the same utterances (second minus first)."""
 
     interval: Interval  # 95 % confidence interval, in percent absolute
     standard_error: float  # percent absolute; infinite for fewer than two groups
@@ -29,12 +29,12 @@ class PairedDifference:
 
     @property
     def is_significant(self) -> bool:
-        """Whether the interval excludes 0."""
+        """Whether the confidence interval excludes 0."""
         return 0.0 not in self.interval
 
     @property
     def words_needed(self) -> int | None:
-        """Number of reference words with which a true difference of this size is significant in four of five tests.
+        """Number of reference words needed to find a true difference of this size significant in four of five tests.
 
         The squared standard error is inversely proportional to the number of words N, so the required number is
         N · ((z(0.975) + z(0.8)) · standard error / difference)². It is None if the difference is 0 or has no standard
@@ -49,21 +49,21 @@ class PairedDifference:
         return math.ceil(self.num_words * (quantiles * self.standard_error / self.interval.mean) ** 2)
 
     def __str__(self) -> str:
-        """Format the difference with its interval."""
+        """Format the difference with its confidence interval."""
         return f"{self.interval.mean:+.2f} [{self.interval.low:+.2f}, {self.interval.high:+.2f}]"
 
 
 def paired_difference(first: Values, second: Values, words: Values) -> PairedDifference:
-    """Estimate the difference of two word error rates from errors on the same groups of utterances.
+    """Estimate the difference between two word error rates from errors on the same groups of utterances.
 
-    Groups are speakers if they are known, else utterances; errors within a group may depend on each other. The
-    variance is estimated as for a ratio of sums, and the interval uses the quantile of Student's t for the number of
+    Groups are speakers if speakers are known, else utterances; errors within a group may depend on each other. The
+    variance is estimated as for a ratio of sums. The interval uses the quantile of Student's t for the number of
     groups.
 
     Args:
-        first: Errors of the first system, [groups]; counts or expected values.
-        second: Errors of the second system, [groups].
-        words: Reference words, [groups], with a positive sum.
+        first: Errors of the first system in each group, [groups]; counts or expected values.
+        second: Errors of the second system in each group, [groups].
+        words: Number of reference words in each group, [groups]; the sum must be positive.
 
     Source: Cochran, 1977, "Sampling Techniques", 3rd edition, section 2.11.
     """
@@ -78,8 +78,8 @@ def ratio_error(differences: Values, words: Values) -> npt.NDArray[np.float64]:
     """Return the standard error of the ratio of the sum of differences to the sum of words, float64 [...].
 
     Args:
-        differences: Errors minus the errors of a reference system, [..., groups].
-        words: Reference words, [groups].
+        differences: Errors minus the errors of a baseline system, [..., groups].
+        words: Number of reference words in each group, [groups].
     """
     num_groups = len(words)
     if num_groups < 2:
@@ -93,7 +93,7 @@ def student_quantile(probability: float, freedom: int) -> float:
     """Return a quantile of Student's t distribution.
 
     Args:
-        probability: Probability of the quantile, between 0 and 1.
+        probability: Cumulative probability at the quantile, between 0 and 1.
         freedom: Degrees of freedom, ≥ 1.
 
     Returns:

@@ -16,10 +16,10 @@ class Entity(NamedTuple):
 
 
 class Phrases:
-    """Phrases to search for in word sequences. Utterances with the same list share one object.
+    """Phrases to search for in word sequences; utterances with the same list share one object.
 
     Args:
-        entities: Phrases in written form.
+        entities: Phrases as written words.
         normalizer: Normalizer that was applied to the word sequences.
     """
 
@@ -39,7 +39,7 @@ class Phrases:
         self.lengths = sorted({len(words) for words in self.class_of}, reverse=True)
 
     def lexical(self, normalizer: Normalizer) -> Phrases:
-        """Return the phrases indexed by their lexical words."""
+        """Return these phrases, indexed by their lexical words."""
         if normalizer.is_identity:
             return self
         return Phrases((Entity(name, " ".join(words)) for words, name in self.class_of.items()), normalizer)

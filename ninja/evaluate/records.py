@@ -1,4 +1,4 @@
-"""Files with one record per line; each record belongs to one utterance."""
+"""Reader for files with one record per line, each of which belongs to one utterance."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ Value = TypeVar("Value")
 
 
 class RecordError(Exception):
-    """Error about an invalid line; ``read_records`` adds the file and the line number."""
+    """Error for an invalid line; ``read_records`` adds the file and the line number."""
 
 
 def read_records(
     path: str | os.PathLike[str], parser: Callable[[str], Callable[[str], tuple[str, Value]]]
 ) -> dict[str, Value]:
-    """Read one record per line, by utterance id; gzip files are decompressed.
+    """Read one record per line, and return the records by utterance id; gzip files are decompressed.
 
     Args:
         path: The file.
-        parser: Function that takes the whole text, and returns a function that converts a line to ``(id, value)``.
+        parser: Function that accepts the whole text, and returns a function that converts a line to ``(id, value)``.
 
     Raises:
         FormatError: The file is empty, a line is invalid, or an id occurs twice.
@@ -46,7 +46,7 @@ def read_records(
 
 
 def parse_json(text: str) -> object:
-    """Parse a JSON value of a record; raise RecordError if it is not valid."""
+    """Parse a JSON value in a record; raise RecordError if it is invalid."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""Word errors of transcripts, and oracle errors of lattices, over a test set."""
+"""Word errors in transcripts, and oracle errors in lattices, over a test set."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _DIGITS = len(str(LARGEST_ID))
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Numbered:
-    """References converted to word ids, and the words that have no id."""
+    """References as word ids, and the words without an id."""
 
     ids: Mapping[str, npt.NDArray[np.int32]]  # word ids by utterance id
     unknown: Mapping[str, tuple[str, ...]]  # words without an id, by utterance id
@@ -39,13 +39,13 @@ class Numbered:
     forms: LexicalTable | None = None  # if set, the ids belong to its lexical words
 
     def of(self, lattice: Lattice) -> npt.NDArray[np.int32]:
-        """Return the word ids of the reference of a lattice."""
+        """Return the word ids of the reference for a lattice."""
         if self.words is None or lattice.words is None:
             return self.ids[lattice.key]
         return np.array(lattice.words.ids(self.words[lattice.key]), np.int32)
 
     def unknown_in(self, keys: Iterable[str]) -> Counter[str]:
-        """Count the words without an id in the references of the given utterances."""
+        """Count the words without an id in the references for the given utterances."""
         return Counter(word for key in keys for word in self.unknown.get(key, ()))
 
 
@@ -96,7 +96,7 @@ def number(
 
 
 def lexical_ids(reference: Sequence[str], forms: LexicalTable, oov: int = NEVER) -> npt.NDArray[np.int32]:
-    """Return the ids of the lexical words of a reference; out-of-vocabulary words become the lexical form of `oov`."""
+    """Return the ids of the lexical words in a reference; out-of-vocabulary words become the lexical form of `oov`."""
     numbers = forms.ids(reference)
     return _with_oov(numbers, [] if oov == NEVER else forms.missing(numbers), forms, oov)
 
@@ -143,7 +143,7 @@ def score(
     Raises:
         FormatError: A reference has no hypothesis (mode "strict"), no reference has a hypothesis, or no reference has a
             lexical word.
-        NinjaError: As for ``make_normalizer``.
+        NinjaError: See ``make_normalizer``.
     """
     alignments = score_each(references, hypotheses, mode, normalizer=normalizer)
     return sum((alignment.rate() for alignment in alignments.values()), ErrorRate()) + count_absent(
@@ -166,7 +166,7 @@ def score_each(
     *,
     normalizer: NormalizerName = NONE,
 ) -> dict[str, Alignment]:
-    """Align the hypothesis of each scored utterance, in the order of the references; see ``score``."""
+    """Align the hypothesis for each scored utterance, in the order of the references; see ``score``."""
     keys = scored_keys(references, hypotheses, mode)
     references = composed_texts(lexical_references(references, normalizer))
     hypotheses = composed_texts(lexical_texts(hypotheses, normalizer))
@@ -199,7 +199,7 @@ def oracle_score(
     word_filter: WordFilter | None = None,
     normalizer: NormalizerName | LexicalForms = NONE,
 ) -> ErrorRate:
-    """Count the errors of the path with the fewest errors in each lattice, which are a lower bound for rescoring.
+    """Count the errors on the path with the fewest errors in each lattice: a lower bound for rescoring.
 
     For very long lattices, the search may be limited and the number of errors too large; see ``ninja.graph.Oracle``.
 
@@ -209,15 +209,15 @@ def oracle_score(
         words: Symbol table for lattices that have none.
         unknown: Id for words that are not in the table: -1 matches no word; Kaldi's recipes use the id of ``<unk>``.
         wildcards: Word ids that are never errors; see ``ninja.graph.oracle``.
-        word_filter: Filter applied to the words of lattices. The references must already be filtered; `unknown` and
-            `wildcards` are then ignored.
+        word_filter: Filter applied to the words in lattices. References must already be filtered; `unknown` and
+            `wildcards` are ignored if there is a filter.
         normalizer: Normalizer applied after the filter; see ``ninja.lattice.text.LexicalForms``.
 
     Raises:
         LatticeError: A lattice has no path from the start to a final state.
         FormatError: No lattice has a reference.
-        OptionError: A rule of the global mapping file replaces a sequence of words.
-        NinjaError: As for ``make_normalizer``.
+        OptionError: A rule in the global mapping file replaces a sequence of words.
+        NinjaError: See ``make_normalizer``.
     """
     total, keys = ErrorRate(), set()
     forms = normalizer if isinstance(normalizer, LexicalForms) else LexicalForms(normalizer)
@@ -247,5 +247,5 @@ def oracle_score(
 
 
 def oracle_rate(path: Oracle) -> ErrorRate:
-    """Return the errors of an oracle path, counted as one sentence."""
+    """Return the errors on an oracle path, counted as one sentence."""
     return ErrorRate(path.num_words, path.substitutions, path.insertions, path.deletions, 1, int(path.edits > 0))

@@ -1,4 +1,4 @@
-"""References in NIST's STM format, which are matched with the utterances in Kaldi's ``segments``.
+"""Reader for references in NIST's STM format, which are matched with the utterances in Kaldi's ``segments``.
 
 A line contains a file, channel, speaker, start, end, an optional label such as ``<o,f0,male>``, and words. Lines that
 begin with ``;;`` are comments.
@@ -33,7 +33,7 @@ def read_transcripts(
 def transcripts_of(
     rows: list[Row], path: str | os.PathLike[str], segments: Mapping[str, tuple[str, float, float]] | None
 ) -> dict[str, list[str]]:
-    """Convert the lines of a file to transcripts, as `read_transcripts` does."""
+    """Convert the lines in a file to transcripts, as `read_transcripts` does."""
     if not is_stm(rows, path):
         return text_of(rows, path)
     if segments is None:
@@ -42,18 +42,18 @@ def transcripts_of(
 
 
 def read_stm(path: str | os.PathLike[str], segments: Mapping[str, tuple[str, float, float]]) -> dict[str, list[str]]:
-    """Read the references of utterances from an STM file.
+    """Read the reference for each utterance from an STM file.
 
     Args:
         path: The STM file.
-        segments: Recording, start and end time in seconds of each utterance (``read_segments``). The recording id of
-            an STM line may be FILE, FILE-CHANNEL or FILE_CHANNEL.
+        segments: ``(recording, start, end)`` for each utterance, in seconds (see ``read_segments``). The recording id
+            can be the FILE in an STM line, or FILE-CHANNEL or FILE_CHANNEL.
 
     Returns:
         Words by utterance id. Lines marked as ignored in scoring are skipped.
 
     Raises:
-        FormatError: A line is invalid, has alternatives, or matches no utterance of `segments`.
+        FormatError: A line is invalid, contains alternatives, or matches no utterance in `segments`.
 
     Source: NIST SCTK, doc/infmts.htm.
     """

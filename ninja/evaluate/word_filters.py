@@ -1,4 +1,4 @@
-"""Transcript filters applied before scoring: ignored words, Kaldi's filter scripts, NIST's global mapping files."""
+"""Transcript filters applied before scoring: ignored words, Kaldi filter scripts and NIST global mapping files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _BETWEEN_WORDS = re.compile(r"\[\s*\]\s*__\s*\[\s*\]")
 
 @dataclass(frozen=True, slots=True)
 class GlobalMapping:
-    """Rules of a global mapping file. At each word, from left to right, the first rule that matches is applied."""
+    """The rules in a global mapping file. At each word, from left to right, the first rule that matches is applied."""
 
     rules: Mapping[str, Sequence[Rule]]  # by first word, in file order
     case_sensitive: bool = False
@@ -54,7 +54,7 @@ class WordFilter:
         script: Program that reads lines with a key and words, and writes the changed lines, such as Kaldi's
             ``local/wer_output_filter``. A file that is not executable is run as a GNU sed script, in which the commands
             ``e``, ``r`` and ``w`` are not allowed.
-        mapping: Rules of a global mapping file (``read_glm``).
+        mapping: Rules from a global mapping file (``read_glm``).
         ignored: Words to remove.
     """
 
@@ -63,11 +63,11 @@ class WordFilter:
     ignored: Collection[str] = ()
 
     def lines(self, lines: Sequence[Line]) -> list[list[str]]:
-        """Apply the filters to lines, and return their words.
+        """Apply the filters to lines, and return the remaining words of each line.
 
         Raises:
             InputError: The script cannot be run, or fails.
-            FormatError: The output of the script does not contain the keys of the lines in the same order.
+            FormatError: The script's output does not contain the keys of the lines in the same order.
         """
         words = composed([words for _, words in lines])
         if self.script is not None and lines:
@@ -78,7 +78,7 @@ class WordFilter:
         return [[word for word in sentence if word not in ignored] for sentence in words]
 
     def texts(self, texts: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-        """Apply the filters to transcripts by key; raises the same exceptions as ``lines``."""
+        """Apply the filters to transcripts, keyed by utterance id; raise the same exceptions as ``lines``."""
         return dict(zip(texts, self.lines(list(texts.items())), strict=True))
 
 
@@ -115,7 +115,7 @@ def read_glm(path: str | os.PathLike[str]) -> GlobalMapping:
     """Read a global mapping file, which has rules such as ``[UM] => [%HESITATION] / [ ] __ [ ]``.
 
     Raises:
-        FormatError: A line is not a rule, has alternatives, or requires a context other than word boundaries.
+        FormatError: A line is not a rule, contains alternatives, or requires a context other than word boundaries.
 
     Source: NIST SCTK, the rule files of rfilter1 and csrfilt.sh.
     """

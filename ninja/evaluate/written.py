@@ -1,4 +1,4 @@
-"""Errors of case, punctuation and spelling in correctly recognised words."""
+"""Errors in case, punctuation and spelling of correctly recognised words."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _DIVIDERS = frozenset("-‐‑‒–—―−⁻/⁄_﹣－…")  # characters t
 
 @dataclass(frozen=True, slots=True)
 class WrittenRate(Counts):
-    """Counts of errors in written forms. Rates can be added, as in ``sum(rates, WrittenRate())``.
+    """Counts of errors in written words, which can be added, as in ``sum(rates, WrittenRate())``.
 
-    A unit is a reference word with lexical words that are all correct, or several such words if the hypothesis writes
-    them as one word, for example *twenty-three* for *twenty three*.
+    A unit is a reference word whose lexical words are all correct, or several such words if the hypothesis writes them
+    as one word, for example *twenty-three* for *twenty three*.
     """
 
     words: ErrorRate = field(default_factory=ErrorRate)  # errors of the written words, including case and punctuation
@@ -57,7 +57,7 @@ class WrittenRate(Counts):
         return percent(self.punctuation_errors, self.punctuated)
 
     def __str__(self) -> str:
-        """Return four lines in the style of Kaldi's compute-wer, and one more if there are spelling errors."""
+        """Format the rate as four lines in the style of Kaldi's compute-wer, or five if there are spelling errors."""
         words = self.words
         counts = fraction(words.errors, words.words, words.insertions, words.deletions, words.substitutions)
         marks = fraction(self.punctuation_errors, self.punctuated, self.insertions, self.deletions, self.substitutions)
@@ -80,11 +80,11 @@ def score_written(
     *,
     normalizer: NormalizerName = BASIC,
 ) -> WrittenRate:
-    """Count errors of case and punctuation in words that are lexically correct.
+    """Count case and punctuation errors in words that are lexically correct.
 
-    Words are aligned by their lexical forms. The punctuation of a unit is at its ends and between its words;
-    punctuation that is a separate word belongs to the preceding word. The punctuation error rate is (I + D + S) / (I +
-    D + S + C) as in NeMo, but over units: several adjacent marks, such as a full stop and a quotation mark, count once.
+    Words are aligned by their lexical forms. A unit's punctuation is at its ends and between its words; punctuation
+    that is a separate word belongs to the preceding word. The punctuation error rate is (I + D + S) / (I + D + S + C)
+    as in NeMo, but over units: several adjacent marks, such as a full stop and a quotation mark, count once.
 
     Args:
         references: Written reference words by utterance id.
@@ -135,7 +135,7 @@ def differing_forms(
 
 
 def written_units(words: Sequence[str], normalizer: Normalizer) -> tuple[list[str], list[str], list[int]]:
-    """Return the lexical words, the written words, and the index of the written word of each lexical word.
+    """Return ``(lexical words, written words, index of the written word for each lexical word)``.
 
     Written words without a lexical form are joined to the preceding word or, at the beginning, to the first word that
     has a lexical form.
@@ -160,7 +160,7 @@ def written_units(words: Sequence[str], normalizer: Normalizer) -> tuple[list[st
 def _correct_units(
     reference: Sequence[str], hypothesis: Sequence[str], normalizer: Normalizer
 ) -> Iterator[tuple[str, str]]:
-    """Yield the text of each correct unit in the reference and in the hypothesis."""
+    """Yield ``(text in the reference, text in the hypothesis)`` for each lexically correct unit."""
     sides = [written_units(words, normalizer) for words in (reference, hypothesis)]
     num_words, begin = [0, 0], [0, 0]  # number of lexical words so far; index of the first written word of the unit
     is_correct = True
@@ -176,7 +176,7 @@ def _correct_units(
 
 
 def _end(owner: Sequence[int], num_words: int) -> int | None:
-    """Return how many written words the first `num_words` lexical words form; None if a word is incomplete."""
+    """Return the number of written words formed by the first `num_words` lexical words; None if one is incomplete."""
     if num_words == 0:
         return 0
     is_inside = num_words < len(owner) and owner[num_words] == owner[num_words - 1]
@@ -204,14 +204,14 @@ def _compare(reference: str, hypothesis: str) -> WrittenRate:
 
 @lru_cache(maxsize=1 << 16)
 def _parts(text: str) -> tuple[str, str, str]:
-    """Return the letters and digits of a text, its punctuation, and the text with ``w`` in place of each word."""
+    """Return ``(letters and digits, punctuation, pattern)`` for a text; the pattern is the text with words as ``w``."""
     text = unicodedata.normalize("NFKC", text.translate(APOSTROPHES))
     kinds = [unicodedata.category(char) for char in text]
     letters, marks, shape = "", "", ""
     is_after_letter = False
 
     def is_inner(index: int) -> bool:
-        """Return whether a character that follows a letter or digit is part of the word."""
+        """Return whether the character at `index`, which follows a letter or digit, is part of the word."""
         if kinds[index][0] != "P":
             return kinds[index][0] == "M"
         return text[index] not in _DIVIDERS and index + 1 < len(kinds) and kinds[index + 1][0] in "LN"

@@ -1,4 +1,4 @@
-"""Operations on lattices and, in many cases, on a `Batch` of lattices; they return new objects.
+"""Operations on lattices and, in many cases, on a `Batch` of lattices; all operations return new objects.
 
 With ``return_arc_map=True``, operations that drop or reorder arcs also return the old index of each new arc. These
 indices select the values of the new arcs from any array with one value per old arc. The module of a function is

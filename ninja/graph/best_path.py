@@ -1,4 +1,4 @@
-"""The best path through a lattice, and random paths."""
+"""The best path and random paths through a lattice."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def path_lattice(lattice: Lattice, path: Path) -> Lattice:
     """Return a path as a linear lattice with the costs and labels of its arcs.
 
     Raises:
-        LatticeError: The arcs of the path are not a path of this lattice.
+        LatticeError: The arcs do not form a path through this lattice.
     """
     return _graph.path_lattice(lattice, path.arcs)
 
@@ -71,7 +71,7 @@ def path_lattice(lattice: Lattice, path: Path) -> Lattice:
 def random_paths(lattice: Lattice, n: int, seed: int = 0) -> list[Lattice]:
     """Draw n paths with replacement, and return them as linear lattices.
 
-    At each state, all arcs and, if the state is final, stopping are equally probable, regardless of costs. The paths
+    At each state, all arcs are equally probable, as is stopping if the state is final; costs are ignored. The paths
     depend only on the lattice, its key and the seed.
 
     Raises:

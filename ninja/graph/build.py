@@ -1,4 +1,4 @@
-"""Construction of lattices from arcs in any order, and of linear lattices."""
+"""Construction of linear lattices, and of lattices from arcs in any order."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def top_sort(arc_begin: npt.ArrayLike, dst: npt.ArrayLike, start: int = 0, key: 
         New number of each state, int32 [num_states]; -1 for unreachable states.
 
     Raises:
-        LatticeError: There is a cycle; the message names its states.
+        LatticeError: There is a cycle; the message lists its states.
     """
     number, cycle = _graph.top_sort(
         np.ascontiguousarray(arc_begin, np.int64), np.ascontiguousarray(dst, np.int32), start
@@ -51,8 +51,8 @@ def arc_order(
     arcs of a state keep their order. For the arguments, see ``from_arcs``.
 
     Returns:
-        The new number of each state, int32 [num_states], with -1 for unreachable states; and the old indices of the
-        reachable arcs in the new order, int64.
+        The new number of each state, int32 [num_states] (-1 for unreachable states), and the old index of each
+        reachable arc, in the new order, int64.
 
     Raises:
         LatticeError: There is a cycle.
@@ -94,15 +94,15 @@ def from_arcs(
         word: Word id of each arc, [num_arcs], 0 = epsilon.
         graph: Graph cost of each arc, [num_arcs].
         acoustic: Acoustic cost of each arc, [num_arcs].  [default: 0]
-        finals: Final state -> graph cost, or (graph cost, acoustic cost).
+        finals: Mapping from final states to graph costs, or to ``(graph cost, acoustic cost)``.
         labels: Alignment labels of each arc.  [default: none]
-        final_labels: Final state -> alignment labels, for final states with labels.
+        final_labels: Mapping from final states to alignment labels; states without labels may be omitted.
         time: Frame of each state, for lattices without labels.
         kind: "compact" or "raw".
         frame_shift: Seconds per frame.
 
     Raises:
-        LatticeError: The arcs form a cycle, a state number is negative, or another invariant is broken.
+        LatticeError: The arcs form a cycle, a state number is negative, or another invariant is violated.
     """
     leaves, enters = np.asarray(src, np.int64).reshape(-1), np.asarray(dst, np.int64).reshape(-1)
     if leaves.shape != enters.shape:
@@ -153,7 +153,7 @@ def linear(
     acoustic_cost: float = 0.0,
     symbols: SymbolTable | None = None,
 ) -> Lattice:
-    """Create a lattice with a single path, whose costs are on the final state.
+    """Create a lattice with a single path and all costs on the final state.
 
     Each word gets one label, and the last word gets all remaining labels, because it is unknown which labels belong to
     which word.
@@ -163,7 +163,7 @@ def linear(
         alignment: One label per frame: transition ids in Kaldi, > 0.
         graph_cost: Graph cost of the path.
         acoustic_cost: Acoustic cost of the path.
-        symbols: Symbol table of the lattice.
+        symbols: Symbol table for the lattice.
 
     Raises:
         LatticeError: A word id or label is not above 0, or a cost is not finite.

@@ -24,7 +24,7 @@ def compose(
 
     If `other` is a lattice, words are matched with words, graph and acoustic costs are added separately, and the
     alignments of the first lattice are kept. If `other` is an FST, words are matched with its input labels and replaced
-    by its output labels, and its costs are added to the graph costs. Each pair of matching paths becomes a path of the
+    by its output labels, and its costs are added to the graph costs. Each pair of matching paths becomes a path in the
     result.
 
     Args:
@@ -32,7 +32,7 @@ def compose(
         other: A lattice, or an FST, which may be cyclic.
         phi_label: Input label, > 0, of failure arcs in the FST, such as the back-off arcs of a grammar. A failure
             arc is followed if its state has no arc for a word, and consumes no word.  [default: no failure arcs]
-        max_arcs: Maximum number of arcs of the composition.
+        max_arcs: Maximum number of arcs in the composition.
 
     Returns:
         The connected composition, of the same kind as `lattice`.
@@ -69,13 +69,13 @@ def compose(
 
 
 def interp(first: Lattice, second: Lattice, alpha: float = 0.5, *, max_arcs: int = MAX_ARCS) -> Lattice:
-    """Interpolate the costs of two lattices of an utterance, keeping the word sequences that both contain.
+    """Interpolate the costs of two lattices for the same utterance, keeping the word sequences in both lattices.
 
     Args:
-        first: Lattice whose costs are multiplied by ``alpha``; its alignments are kept.
-        second: Lattice whose costs are multiplied by ``1 - alpha``.
+        first: The first lattice; its costs are multiplied by ``alpha``, and its alignments are kept.
+        second: The second lattice; its costs are multiplied by ``1 - alpha``.
         alpha: Weight of the first lattice, in [0, 1].
-        max_arcs: Maximum number of arcs of the result.
+        max_arcs: Maximum number of arcs in the result.
 
     Raises:
         LatticeError: See ``compose``.
@@ -89,7 +89,7 @@ def interp(first: Lattice, second: Lattice, alpha: float = 0.5, *, max_arcs: int
 
 
 def compose_scaled(first: Lattice, second: Lattice, of_first: float, of_second: float, max_arcs: int) -> Lattice:
-    """Compose two lattices after multiplying the costs of each lattice by a factor; see ``compose``."""
+    """Compose two lattices after multiplying the costs of each by a factor; see ``compose``."""
     check_one_table((first, second))
     order = _graph.arcs_by_word(second)
     word = second.word[order]
@@ -120,7 +120,7 @@ def _composition(
     state: npt.NDArray[np.int32],  # state of the lattice
     costs: dict[str, Array],
 ) -> Lattice:
-    """Create the connected lattice of a composition, with the alignments of ``lattice``."""
+    """Create the connected lattice for a composition, with the alignments of ``lattice``."""
     is_final = np.isfinite(costs["final_graph"])
     ali_begin, ali = gather_labels(lattice.ali, lattice.ali_begin, arc, arc >= 0)
     final_ali_begin, final_ali = gather_labels(lattice.final_ali, lattice.final_ali_begin, state, is_final)
@@ -146,5 +146,5 @@ def _composition(
 
 
 def _costs_of(costs: Array, arc: npt.NDArray[np.int64]) -> Array:
-    """Return the costs of arcs, float64; 0 for no arc (-1)."""
+    """Return the costs of arcs, float64; the index -1 means no arc, and costs 0."""
     return np.append(costs, 0.0)[arc]  # -1 is the index of the last element

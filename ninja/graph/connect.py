@@ -24,7 +24,7 @@ def connect(lattices: Lattices, *, return_arc_map: bool = False) -> Lattices | t
         return_arc_map: Also return the old index of each new arc.
 
     Returns:
-        The connected lattice, or the argument itself if it is connected; states and arcs keep their order. If
+        The connected lattice, or the argument itself if it is already connected; states and arcs keep their order. If
         ``return_arc_map`` is set, also the old index of each new arc, int64 [num_arcs]; for a batch, the arcs of all
         lattices are concatenated.
 
@@ -45,7 +45,7 @@ def select_arcs(
 def select_arcs(
     lattices: Lattices, keep: npt.NDArray[np.bool_], *, return_arc_map: bool = False
 ) -> Lattices | tuple[Lattices, npt.NDArray[np.int64]]:
-    """Keep the arcs that are selected by a mask, and connect the result.
+    """Keep the arcs selected by a mask, and connect the result.
 
     Args:
         lattices: See ``connect``.

@@ -1,4 +1,4 @@
-"""Epsilon removal, and determinization, which keeps the best path of each word sequence."""
+"""Epsilon removal, and determinization, which keeps the best path for each word sequence."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ninja.lattice.lattice import check_finite
 
 
 def remove_epsilons(lattice: Lattice, acoustic_scale: float = 1.0, max_arcs: int = 10_000_000) -> Lattice:
-    """Remove the arcs without a word; the best path of each word sequence keeps its costs and alignment.
+    """Remove the arcs without a word; the best path for each word sequence keeps its costs and alignment.
 
     An arc that follows epsilons is copied to the state where they begin, with their costs added and their alignment
     prepended. If several paths lead from one state to another with the same word, the path of least total cost is kept;
@@ -22,8 +22,8 @@ def remove_epsilons(lattice: Lattice, acoustic_scale: float = 1.0, max_arcs: int
     Args:
         lattice: Any lattice.
         acoustic_scale: Factor applied to acoustic costs when paths are compared; the costs of the result are unscaled.
-        max_arcs: Maximum number of arcs of the result; each state gets copies of the arcs of all states that its
-            epsilons reach.
+        max_arcs: Maximum number of arcs in the result, in which each state gets a copy of every arc that it reaches
+            through epsilons.
 
     Returns:
         A connected lattice without epsilons, of kind "compact" because an arc may have several labels. States keep
@@ -41,7 +41,7 @@ def remove_epsilons(lattice: Lattice, acoustic_scale: float = 1.0, max_arcs: int
 
 
 def determinize(lattice: Lattice, acoustic_scale: float = 1.0, max_arcs: int = 1_000_000) -> Lattice:
-    """Keep the best path of each word sequence, with its graph cost, acoustic cost and alignment.
+    """Keep the best path for each word sequence, with its graph cost, acoustic cost and alignment.
 
     As in Kaldi, costs and alignments move towards the end where paths of one word sequence diverge: they are correct
     for each path as a whole, not for each arc. Nothing is pruned, so time and size can be exponential in the size of
@@ -52,8 +52,8 @@ def determinize(lattice: Lattice, acoustic_scale: float = 1.0, max_arcs: int = 1
         lattice: Any lattice; epsilons are removed.
         acoustic_scale: Factor applied to acoustic costs when paths are compared; the costs of the result are unscaled.
             Ties are broken by the smaller graph minus acoustic cost, as in Kaldi, then by the order of paths.
-        max_arcs: Maximum number of arcs of the result and of the intermediate lattice without epsilons; the subsets
-            of states may contain up to twenty times as many elements.
+        max_arcs: Maximum number of arcs in the result and in the intermediate lattice without epsilons; the subsets
+            of states can contain up to twenty times as many elements.
 
     Returns:
         A connected lattice without epsilons, in which no two arcs of a state have the same word. Costs are summed in

@@ -1,4 +1,4 @@
-"""Pruned determinization: the best path of each word sequence within a beam, with limits on memory and size."""
+"""Pruned determinization: keeps the best path for each word sequence within a beam, and limits memory and size."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LOOP, _PRECISION = 4, 5
 @documented
 @dataclass(frozen=True, slots=True)
 class DeterminizeBounds:
-    """Limits on the memory and size of a determinization."""
+    """Limits on the memory and the size of a determinization."""
 
     delta: float = described(2.0**-10, "Merge sets of states whose costs differ by at most this much.")
     max_mem: int = described(50_000_000, "Approximate maximum memory in bytes; no limit if 0 or less.")
@@ -74,10 +74,10 @@ def determinize_pruned(
     *,
     minimize: bool = False,
 ) -> tuple[Lattice, DeterminizeReport]:
-    """Keep the best path of each word sequence within the beam, with its costs and alignment.
+    """Keep the best path for each word sequence within the beam, with its costs and alignment.
 
-    Epsilons and arcs with several labels are allowed; state-level lattices of a decoder become compact. Costs are added
-    in single precision in Kaldi's order, so that the same path as in Kaldi is chosen among nearly equal paths. The
+    Epsilons and arcs with several labels are allowed; state-level lattices from a decoder become compact. Costs are
+    added in single precision and in Kaldi's order, to choose the same path as Kaldi among nearly equal paths. The
     search is best-first: if a limit stops it, the result is complete within a smaller beam, which the report contains.
 
     Args:
@@ -113,7 +113,7 @@ def determinize_pruned_all(
     *,
     minimize: bool = False,
 ) -> Batch | None:
-    """Apply `determinize_pruned` to a batch; return None if a lattice cannot be determinized or reaches a limit."""
+    """Apply `determinize_pruned` to all lattices in a batch; return None if one of them fails or reaches a limit."""
     check_beam(beam, acoustic_scale)
     try:
         result = _graph.determinize_pruned(batch, beam, acoustic_scale, bounds or DeterminizeBounds())
@@ -135,9 +135,9 @@ def determinize_phone_pruned(
     word_determinize: bool = True,
     minimize: bool = False,
 ) -> tuple[Lattice, DeterminizeReport]:
-    """Determinize over phones and words first, then over words, both within the beam.
+    """Determinize first over phones and words, then over words, each within the beam.
 
-    If the same words have many alignments, the first pass reduces the work of the second, so that larger lattices stay
+    If the same words have many alignments, the first pass reduces the work of the second, and larger lattices stay
     within the limits. The result is the same as from ``determinize_pruned``, except that rounding may change the choice
     between nearly equal paths.
 
@@ -259,7 +259,7 @@ def _run(
 def _search(
     lattice: Lattice, beam: float, acoustic_scale: float, bounds: DeterminizeBounds
 ) -> tuple[Lattice | None, DeterminizeReport, float]:
-    """Return the lattice (None if no path was complete within the limits), the report, and the last beam."""
+    """Return ``(lattice, report, last beam)``; the lattice is None if no path was complete within the limits."""
     stopped, smallest, reached, retries, result = _graph.determinize_pruned(lattice, beam, acoustic_scale, bounds)
     if stopped == _LOOP:
         raise LatticeError(
@@ -276,7 +276,7 @@ def _search(
 
 
 def _acoustic_times(lattice: Lattice, factor: float) -> Lattice:
-    """Multiply acoustic costs by a factor, rounding once to single precision; infinite costs are kept."""
+    """Multiply acoustic costs by a factor, rounding once to single precision; infinite costs are unchanged."""
 
     def times(costs: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         return frozen(np.where(np.isfinite(costs), factor * costs.astype(np.float64), np.inf), np.float32)

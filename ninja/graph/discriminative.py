@@ -37,11 +37,11 @@ def boost(
 
     Args:
         lattice: A lattice whose labels are transition ids.
-        alignment: Transition id of each frame of the reference, int32 [num_frames].
-        phone_of: Phone of each transition id, int32 [num_transition_ids + 1]; element 0 is not used.
-        b: Boosting factor: graph cost that is subtracted for a wrong frame.
+        alignment: Transition id for each frame in the reference, int32 [num_frames].
+        phone_of: Phone for each transition id, int32 [num_transition_ids + 1]; element 0 is not used.
+        b: Boosting factor: the graph cost that is subtracted for each wrong frame.
         silence_phones: Phones for which a wrong frame counts as ``max_silence_error`` errors.
-        max_silence_error: Error of a wrong silence phone, from 0 (as in the paper) to 1 (as for other phones).
+        max_silence_error: Error for a wrong silence phone, from 0 (as in the paper) to 1 (as for other phones).
 
     Returns:
         The connected lattice with new graph costs.
@@ -85,7 +85,7 @@ def boost(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FramePosteriors:
-    """The labels (transition ids) of each frame with their posteriors."""
+    """The labels (transition ids) in each frame, with their posteriors."""
 
     begin: npt.NDArray[np.int64]  # [num_frames + 1]; entries of frame t are begin[t] : begin[t + 1]
     label: Ints  # [num_entries], increasing within a frame
@@ -97,7 +97,7 @@ def frame_posteriors(lattice: Lattice, scales: Scales = Scales()) -> FramePoster
     """Compute the probability that the true path has each label at each frame.
 
     Returns:
-        Probabilities, which sum to 1 in each frame that all paths contain, and the log-likelihood.
+        Probabilities, which sum to 1 in every frame that all paths contain, and the log-likelihood.
 
     Raises:
         LatticeError: No path leads from the start to a final state, or the times are inconsistent.
@@ -122,12 +122,12 @@ def accuracy_posteriors(
 ) -> FramePosteriors:
     """Compute the MPE or sMBR posterior of each label at each frame.
 
-    The posterior is the probability of the label at the frame, multiplied by a difference: the expected number of
-    correct frames on paths through the label, minus the expected number on all paths.
+    The posterior is the probability of the label at the frame, multiplied by the expected number of correct frames on
+    paths through the label minus the expected number on all paths.
 
     Args:
         lattice: A lattice whose labels are transition ids.
-        alignment: Transition id of each frame of the reference, int32 [num_frames].
+        alignment: Transition id for each frame in the reference, int32 [num_frames].
         model: The transition model.
         criterion: A frame is correct if it has the phone ("mpfe") or the density ("smbr") of the reference.
         scales: Scales that define the total cost.
@@ -200,7 +200,7 @@ def _times_of_reference(lattice: Lattice, alignment: Ints) -> Ints:
 
 
 def _owners_and_frames(begin: npt.NDArray[np.int64], start: Any) -> tuple[npt.NDArray[np.int64], Any]:
-    """Return the arc (or final state) and the frame of each label; ``start`` contains the first frames of arcs."""
+    """Return ``(arc or final state, frame)`` arrays for all labels; ``start`` contains the first frames of arcs."""
     owner = owners(begin)
     return owner, start[owner].astype(np.int64) + np.arange(owner.size) - begin[owner]
 
@@ -214,7 +214,7 @@ def _final_costs(lattice: Lattice, scales: Scales) -> Floats:
 
 
 def _by_frame(lattice: Lattice, of_arc: Floats, of_final: Floats, total: float) -> FramePosteriors:
-    """Sum the values of arcs and final states for each label and frame."""
+    """Sum the values of arcs and final states for each pair of a label and a frame."""
     lattice = lattice.replace(time=None)  # use the labels, not times given by a format
     time, frames = state_times(lattice), num_frames(lattice)
     share, frame = [], []

@@ -1,4 +1,4 @@
-"""Comparison of the word sequences and costs of two lattices."""
+"""Comparison of two lattices by their word sequences and costs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def equivalent(
 ) -> bool:
     """Return whether two lattices have the same word sequences with the same best-path costs.
 
-    Both lattices are determinized. OpenFst compares the unweighted word acceptors and pairs the arcs of equal word
+    Both lattices are determinized. OpenFst compares the unweighted word acceptors, and matches the arcs of equal word
     sequences; the largest cost difference over all paths is then computed in float64. (OpenFst's Equivalent rounds
     weights to multiples of delta, and may report equal lattices as different.)
 
@@ -36,10 +36,10 @@ def equivalent(
         delta: Largest allowed difference in the cost of a path.
         acoustic_scale: Factor applied to acoustic costs in the total.
         costs: "total" compares total costs; "both" compares graph and unscaled acoustic costs separately.
-        max_arcs: Maximum number of arcs of the determinized lattices.
+        max_arcs: Maximum number of arcs in each determinized lattice.
 
     Raises:
-        LatticeError: See ``determinize``; applies to either lattice.
+        LatticeError: A lattice cannot be determinized; see ``determinize``.
         SymbolError: The lattices have different symbol tables.
         OptionError: ``delta`` is negative, or ``costs`` is neither "total" nor "both".
     """

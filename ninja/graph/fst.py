@@ -1,4 +1,4 @@
-"""Conversion of lattices to FSTs with one cost per arc, and removal of epsilons without enlarging the FST."""
+"""Conversion of lattices to FSTs with one cost per arc, and epsilon removal that does not enlarge the FST."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def to_fst(
         lm_scale: Factor applied to graph costs; 0 ignores them.
         rm_eps: Remove epsilons where this does not enlarge the FST; some epsilons may remain.
         read_compact: Convert to an acceptor of words; otherwise to a transducer from labels to words.
-        project_input: Without ``read_compact``, use the labels on both sides.
-        project_output: Without ``read_compact`` and ``project_input``, use the words on both sides.
-        input_label: Without ``read_compact``, replacement for each label on the input side, int32 [largest label + 1].
+        project_input: Without ``read_compact``, use the labels as both input and output.
+        project_output: Without ``read_compact`` and ``project_input``, use the words as both input and output.
+        input_label: Without ``read_compact``, replacement for each input label, int32 [largest label + 1].
 
     Raises:
         OptionError: A scale is not finite.
@@ -68,14 +68,14 @@ def to_fst(
 
 @dataclass(slots=True)
 class _Rows:
-    """A mutable FST."""
+    """A mutable FST, stored as one list of arcs per state."""
 
     arcs: list[list[Arc]]  # arcs of each state
     final: list[float]  # final cost of each state, +inf = not final
 
 
 def remove_local_epsilons(fst: Fst) -> Fst:
-    """Remove the epsilons whose removal does not enlarge the FST, and states on no complete path."""
+    """Remove epsilons where this does not enlarge the FST, and remove states on no complete path."""
     columns = (fst.ilabel, fst.olabel, fst.dst, fst.cost)
     rows = list(zip(*(column.tolist() for column in columns), strict=True))
     begin = fst.arc_begin.tolist()
@@ -91,7 +91,7 @@ def remove_local_epsilons(fst: Fst) -> Fst:
 
 
 def _remove_local_epsilons(fst: _Rows) -> None:
-    """Join consecutive arcs whose labels do not conflict, if no arc has to be copied."""
+    """Join consecutive arcs with compatible labels where no arc has to be copied."""
     num_in = [0] * len(fst.arcs)
     num_out = [len(arcs) + (end < math.inf) for arcs, end in zip(fst.arcs, fst.final, strict=True)]
     num_in[0] = 1

@@ -12,7 +12,7 @@ from ninja.lattice.lattice import frozen
 
 
 def to_raw(lattice: Lattice) -> Lattice:
-    """Replace each labelled arc or final state with a chain of arcs that have one label each.
+    """Replace each labelled arc or final state with a chain of arcs, each of which has one label.
 
     The first arc of a chain has the word and the costs. New states follow the state in which their chain begins. A
     lattice that is already raw is returned unchanged.
@@ -73,7 +73,7 @@ def to_raw(lattice: Lattice) -> Lattice:
 
 
 def to_compact(lattices: Lattices) -> Lattices:
-    """Merge chains of arcs into single arcs with all labels of a chain; only the first arc of a chain may have a word.
+    """Merge chains of arcs into single arcs with all labels of a chain; words are allowed only on first arcs.
 
     Costs are summed in float64; nothing is determinized. A lattice that is already compact is returned unchanged.
 

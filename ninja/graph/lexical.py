@@ -1,4 +1,4 @@
-"""Lattices of lexical words, for comparing words, and the mapping from them back to written words."""
+"""Lattices of lexical words, in which words are compared, and the mapping from them to written words."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ninja.lattice.text import LexicalTable
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LexicalLattice:
-    """A lattice of lexical words, and the correspondence of its arcs and states with the written lattice."""
+    """A lattice of lexical words, and the mapping from its arcs and states to the written lattice."""
 
     lattice: Lattice
     source_arc: npt.NDArray[np.int64]  # [num_arcs], written arc from which each arc was created
@@ -23,13 +23,13 @@ class LexicalLattice:
     state: npt.NDArray[np.int64]  # state of this lattice for each state of the written lattice
 
     def written_arcs(self, arcs: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
-        """Return the arcs of the written lattice for a sequence of arcs, without repetitions."""
+        """Map a sequence of arcs to arcs of the written lattice, without repetitions."""
         written: npt.NDArray[np.int64] = self.source_arc[arcs[self.is_first[arcs]]]
         return written
 
 
 def lexical_lattice(lattice: Lattice, table: LexicalTable) -> LexicalLattice:
-    """Return a lattice whose words are the lexical forms of a lattice's words.
+    """Replace the words in a lattice with their lexical forms.
 
     A word without lexical words becomes an epsilon, and a word with several lexical words becomes a chain of arcs. The
     first arc of a chain has the costs; labels and times are divided evenly.

@@ -1,4 +1,4 @@
-"""The n best word sequences of a lattice, as paths or as an n-best list."""
+"""The n best word sequences in a lattice, as paths or as an n-best list."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def nbest(lattices: Batch, n: int, scales: Scales = Scales(), *, forms: LexicalT
 def nbest(
     lattices: Lattice | Batch, n: int, scales: Scales = Scales(), *, forms: LexicalTable | None = None
 ) -> list[Path] | Batch:
-    """Find the n best distinct word sequences exactly, with the best path of each sequence.
+    """Find exactly the n best distinct word sequences, with the best path for each of them.
 
     The search determinizes the lattice on the fly, so the lattice may contain epsilons and several paths with the same
     words. The order of sequences with equal cost is undefined.
@@ -35,12 +35,12 @@ def nbest(
         lattices: A lattice or a batch. In a batch, a lattice without a path is moved to `faults`.
         n: Maximum number of word sequences, at least 1.
         scales: Scales that define the total cost.
-        forms: Lexical forms of the words: only the best of the paths with the same lexical words is kept, and a word
-            penalty counts lexical words.  [default: words are compared unchanged]
+        forms: Lexical forms of the words. Among paths with the same lexical words, only the best one is kept, and a
+            word penalty counts lexical words.  [default: words are compared unchanged]
 
     Returns:
         Paths with unscaled costs, in order of increasing total cost; fewer than n if the lattice has fewer sequences.
-        For a batch, a batch of the paths of all lattices, with the keys ``KEY-1``, ``KEY-2``, ….
+        For a batch, a batch of linear lattices with the paths of all lattices and the keys ``KEY-1``, ``KEY-2``, ….
 
     Raises:
         OptionError: ``n`` is below 1.
@@ -62,7 +62,7 @@ def lattice_nbest(
     words: SymbolTable | None = None,
     forms: LexicalTable | None = None,
 ) -> NBest:
-    """Return the n best word sequences of a lattice as an n-best list, with the cost and time of each word.
+    """Return the n best word sequences in a lattice as an n-best list, with the cost and time of each word.
 
     Costs and labels of arcs without a word are added to the next word, or to the sentence end.
 
@@ -70,7 +70,7 @@ def lattice_nbest(
         lattice: Any lattice.
         n: Maximum number of word sequences, at least 1.
         scales: Scales that define the total cost.
-        words: Symbol table. If there is none, words are ids.  [default: the table of the lattice]
+        words: Symbol table.  [default: the table of the lattice; words are ids if it has none]
         forms: Lexical forms; see ``nbest``.
 
     Returns:

@@ -54,11 +54,11 @@ def oracle(
     *,
     forms: LexicalTable | None = None,
 ) -> Oracle | list[Oracle]:
-    """Find the path with the fewest word errors, regardless of its cost.
+    """Find the path with the fewest word errors, ignoring its cost.
 
     The result is exact if the number of states times the number of reference words is at most 8 million. For longer
-    recordings, time and memory grow linearly: each state is compared with at least 256 reference words on both sides of
-    its position. This band is widened if the path comes near its edge or if more than a third of the words are edits
+    recordings, time and memory grow linearly: each state is compared with at least 256 reference words on either side
+    of its position. This band is widened if the path comes near its edge or if more than a third of the words are edits
     (ext/graph/oracle.hpp). The search stops, and ``touches_band`` of the result is true, if a wider band would have
     more than 67 million pairs of a state and a word, and more than twice as many pairs as the first band.
 
@@ -113,7 +113,7 @@ def oracle(
 def _lexical_oracle(
     lattices: Lattice | Batch, reference: Words | Sequence[Words], wildcards: Collection[int], forms: LexicalTable
 ) -> Oracle | list[Oracle]:
-    """Find the paths with the fewest errors in lexical words, and return them with their written words."""
+    """Find the paths with the fewest errors in lexical words, and return these paths with written words."""
     written = list(as_batch(lattices))
     lexical = [lexical_lattice(lattice, forms) for lattice in written]
     batch = Batch.of([converted.lattice for converted in lexical])

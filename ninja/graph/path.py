@@ -1,4 +1,4 @@
-"""``Path``: the arcs, words and costs of a path through a lattice."""
+"""The class ``Path``: arcs, words and costs of a path through a lattice."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ninja.lattice.lattice import Scales
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Path:
-    """A path from the start to a final state; its unscaled natural-log costs include the final cost."""
+    """A path from the start to a final state. Costs are unscaled natural-log costs, and include the final cost."""
 
     arcs: npt.NDArray[np.int64]  # arc ids
     words: npt.NDArray[np.int32]  # word ids without epsilons

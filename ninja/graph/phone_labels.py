@@ -16,7 +16,7 @@ LARGEST_LABEL = 2**31 - 1
 
 
 def state_level(lattice: Lattice) -> Lattice:
-    """Replace each arc with a chain of arcs that have one label each, as in the state-level lattices of a decoder.
+    """Replace each arc with a chain of arcs that have one label each, as in a decoder's state-level lattices.
 
     The first arc of a chain has the word and the costs.
 
@@ -62,7 +62,7 @@ def state_level(lattice: Lattice) -> Lattice:
 
 
 def with_phones(lattice: Lattice, model: TransitionModel) -> tuple[Lattice, int]:
-    """Insert a symbol for each phone that begins on an arc of a state-level lattice.
+    """Insert a symbol for each phone that begins on an arc in a state-level lattice.
 
     The symbol becomes the word of the arc or, if the arc already has a word, the word of a new arc after this arc. As
     in Kaldi, arcs that leave the start get no symbol.
@@ -107,7 +107,7 @@ def without_phones(lattice: Lattice, first_phone: int) -> Lattice:
 
 
 def _renumber(lattice: Lattice, links: Ints) -> tuple[Ints, Ints]:
-    """Renumber states so that the ``links[arc]`` new states of each arc precede its destination.
+    """Renumber states so that the ``links[arc]`` new states on each arc precede the destination of the arc.
 
     Returns:
         The new number of each state, and the number of the first new state of each arc.
@@ -123,7 +123,7 @@ def _renumber(lattice: Lattice, links: Ints) -> tuple[Ints, Ints]:
 
 
 def _chains(src: Ints, first_link: Ints, links: Ints, dst: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-    """Return source, destination, chain number and position in the chain for each arc of chains with new states."""
+    """Return ``(source, destination, chain, position in the chain)`` arrays for the arcs in chains with new states."""
     begin = offsets(links + 1)
     chain = owners(begin)
     offset = np.arange(chain.size) - begin[chain]

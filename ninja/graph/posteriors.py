@@ -1,4 +1,4 @@
-"""Posteriors of arcs by the forward-backward algorithm."""
+"""Arc posteriors, computed with the forward-backward algorithm."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ninja.lattice.times import state_times
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ForwardBackward:
-    """Total costs of sets of paths in the log semiring: −ln of the sum of exp(−cost) over all paths of the set."""
+    """Total costs of sets of paths in the log semiring: −ln of the sum of exp(−cost) over the paths in a set."""
 
     alpha: npt.NDArray[np.float64]  # [num_states], paths from the start to the state; +inf if there are none
     beta: npt.NDArray[np.float64]  # [num_states], paths from the state to a final state; +inf if there are none
@@ -24,7 +24,7 @@ class ForwardBackward:
 
 
 def posteriors(lattice: Lattice, scales: Scales = Scales()) -> npt.NDArray[np.float64]:
-    """Compute the probability that the true path takes each arc, by forward-backward over total costs.
+    """Compute the probability that the true path takes each arc, with the forward-backward algorithm on total costs.
 
     Returns:
         Probabilities in [0, 1], float64 [num_arcs]; 0 for arcs that are on no complete path.
@@ -38,7 +38,7 @@ def posteriors(lattice: Lattice, scales: Scales = Scales()) -> npt.NDArray[np.fl
 
 
 class ProbableArcs(NamedTuple):
-    """Arcs of a batch whose posteriors reach a threshold, lattice by lattice."""
+    """The arcs in a batch that reach a posterior threshold, lattice by lattice."""
 
     begin: npt.NDArray[np.int64]  # [num_lattices + 1]; the arcs of lattice i are begin[i] : begin[i + 1]
     start: npt.NDArray[np.int32]  # [num_arcs], first frame
@@ -50,7 +50,7 @@ class ProbableArcs(NamedTuple):
 
 
 def probable_arcs(batch: Batch, least: float, scales: Scales = Scales(), *, labels: bool = False) -> ProbableArcs:
-    """In each lattice of a batch, find the arcs with a posterior of at least `least`; arcs keep their order.
+    """Find the arcs with a posterior of at least `least` in each lattice of a batch; arcs keep their order.
 
     Args:
         batch: Lattices with times.
@@ -70,7 +70,7 @@ def probable_arcs(batch: Batch, least: float, scales: Scales = Scales(), *, labe
 
 
 def forward_backward(lattice: Lattice, scales: Scales = Scales()) -> ForwardBackward:
-    """Compute the total cost of all paths to each state, from each state, and from the start to final states.
+    """Compute the total cost of all paths to each state, of all paths from each state, and of all complete paths.
 
     The posterior of an arc is ``exp(total - alpha[src] - cost - beta[dst])``.
 

@@ -26,10 +26,10 @@ def prune(
 def prune(
     lattices: Lattices, beam: float = 10.0, scales: Scales = Scales(), *, return_arc_map: bool = False
 ) -> Lattices | tuple[Lattices, npt.NDArray[np.int64]]:
-    """Drop the arcs and final states through which no path has a cost within the beam of the best path.
+    """Drop the arcs and final states that are not on any path within the beam around the best path.
 
     Scales are used only for the comparison; the costs of the result are unscaled. Scaled costs are rounded to single
-    precision as in Kaldi, so that the same arcs are kept.
+    precision, to keep the same arcs as Kaldi.
 
     Args:
         lattices: A lattice or a batch. In a batch, a lattice without a path is moved to `faults`.
@@ -62,7 +62,7 @@ def limit_depth(
 def limit_depth(
     lattice: Lattice, max_arcs_per_frame: int, acoustic_scale: float = 1.0, *, return_arc_map: bool = False
 ) -> Lattice | tuple[Lattice, npt.NDArray[np.int64]]:
-    """Keep only the arcs that are among the best ``max_arcs_per_frame`` in every frame they cross.
+    """Keep only the arcs that rank among the best ``max_arcs_per_frame`` in every frame that they cross.
 
     Arcs are ranked by the cost of the best path through them, with acoustic costs scaled. Arcs that cross no frame are
     kept.

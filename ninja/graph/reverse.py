@@ -15,9 +15,9 @@ def reverse(lattice: Lattice) -> Lattice:
     """Reverse the words and alignments of every path; the costs of paths do not change.
 
     A single final state becomes the start, and its costs move to the new final state. If there are several final
-    states, or the only final state has an alignment, a new start is added. It has an epsilon arc for each final state,
-    with the costs and the alignment of the final state. When a lattice is reversed again, these arcs become final
-    states, so that reversing twice restores a lattice without epsilons, except for the order of arcs.
+    states, or the only final state has an alignment, a new start is added, with an epsilon arc to each final state that
+    has the costs and the alignment of that state. When a lattice is reversed again, these arcs become final states.
+    Reversing a lattice without epsilons twice therefore restores the lattice, except for the order of arcs.
 
     Returns:
         The connected reversed lattice, of the same kind; times are counted from the end.
@@ -86,7 +86,7 @@ def reverse(lattice: Lattice) -> Lattice:
 
 
 def _num_initial(lattice: Lattice, num_labels: Array) -> int:
-    """Return the number of arcs of the start if they can become final states, else 0.
+    """Return the number of arcs that leave the start if they can become final states, else 0.
 
     The arcs can become final states if none has a word and all lead to different states.
     """
@@ -99,7 +99,7 @@ def _num_initial(lattice: Lattice, num_labels: Array) -> int:
 
 
 def _reversed_labels(pool: Array, begin: Array, end: Array) -> tuple[Array, Array]:
-    """Return the offsets and labels of ranges of the pool, with the labels of each range reversed."""
+    """Return ``(offsets, labels)`` for ranges of the pool, with the labels in each range reversed."""
     length = end - begin
     new_begin = offsets(length)
     within = np.arange(new_begin[-1]) - np.repeat(new_begin[:-1], length)

@@ -1,4 +1,4 @@
-"""Scaling of costs, and word penalties."""
+"""Scaling of costs, and addition of word penalties."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operations that split states: expansion to n-grams, and selection of paths by their word sequence."""
+"""Operations that split states: n-gram expansion, and selection of paths by their word sequence."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ OneOrMany = TypeVar("OneOrMany", Lattice, Batch, Lattice | Batch)
 
 
 def expand_ngram(lattice: Lattice, n: int = 3, *, max_arcs: int = MAX_ARCS) -> Lattice:
-    """Split states so that all paths to a state share their last n - 1 words; the set of paths does not change.
+    """Split states so that all paths to a state have the same last n - 1 words; the set of paths does not change.
 
     Epsilons do not count as words. Unreachable states are removed.
 
     Args:
         lattice: Any lattice.
         n: N-gram order, at least 1.
-        max_arcs: Maximum number of arcs of the result.
+        max_arcs: Maximum number of arcs in the result.
 
     Raises:
         LatticeError: The result has more than ``max_arcs`` arcs.
@@ -50,7 +50,7 @@ def difference(lattice: Lattice, transcript: Words, *, max_arcs: int = MAX_ARCS)
     Args:
         lattice: Any lattice.
         transcript: Word ids. A transcript with an id that no arc has, such as -1, matches no path.
-        max_arcs: Maximum number of arcs of the result.
+        max_arcs: Maximum number of arcs in the result.
 
     Returns:
         A connected lattice, in which states that the transcript passes through are duplicated.
@@ -64,7 +64,7 @@ def difference(lattice: Lattice, transcript: Words, *, max_arcs: int = MAX_ARCS)
 
 
 def paths_of(lattice: Lattice, words: Words, wildcards: Collection[int] = ()) -> Lattice:
-    """Keep the paths with a given word sequence, such as ``Oracle.words``.
+    """Keep only the paths with the given word sequence, such as ``Oracle.words``.
 
     Args:
         lattice: Any lattice.
@@ -72,7 +72,7 @@ def paths_of(lattice: Lattice, words: Words, wildcards: Collection[int] = ()) ->
         wildcards: Word ids that may occur anywhere on the paths.
 
     Returns:
-        A lattice with a copy of each state for each number of words that may precede it.
+        A lattice in which each state has one copy for each number of words that can precede it.
 
     Raises:
         LatticeError: No path has these words.
@@ -96,7 +96,7 @@ def _matching(lattice: Lattice, compared: Lattice, transcript: Words, max_arcs: 
 
 
 def without_words(lattices: OneOrMany, words: Collection[int]) -> OneOrMany:
-    """Replace words with epsilons."""
+    """Replace the given words with epsilons."""
 
     def remove(lattice: Lattice) -> Lattice:
         is_removed = np.isin(lattice.word, list(words))
@@ -118,14 +118,14 @@ def copied_lattice(
     *,
     labels: bool = True,
 ) -> Lattice:
-    """Create a lattice from copies of states and arcs of another lattice, with new graph costs; nothing is checked.
+    """Create a lattice from copies of states and arcs in another lattice, with new graph costs; nothing is checked.
 
     Args:
         source: Lattice from which words, acoustic costs, alignments and times are copied.
-        state_map: State of `source` for each new state, int32 [num_states].
+        state_map: Original state for each new state, int32 [num_states].
         arc_begin: Offsets of the arcs of each new state, int64 [num_states + 1].
         dst: Destination of each new arc, int32 [num_arcs].
-        arc_map: Arc of `source` for each new arc, int64 [num_arcs].
+        arc_map: Original arc for each new arc, int64 [num_arcs].
         graph: Graph cost of each new arc, float32 [num_arcs].
         final_graph: Final graph cost of each new state, float32 [num_states]; +inf makes a state non-final.
         labels: Copy the alignments; otherwise the result has none.

@@ -1,4 +1,4 @@
-"""Joining of the lattices of overlapping windows of a recording."""
+"""Joining of lattices from overlapping windows of a recording."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Doubles = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Seam:
-    """A seam: the frame at which the joined lattice changes from one window to the next."""
+    """The frame at which the joined lattice changes from one window to the next."""
 
     frame: int  # counted from the start of the first window
     probability: float  # that both windows have a word boundary there
@@ -32,7 +32,7 @@ class Seam:
 
 @dataclass(frozen=True, slots=True)
 class Stitched:
-    """The lattice of a recording, and its seams."""
+    """The lattice for a whole recording, and its seams."""
 
     lattice: Lattice
     seams: list[Seam]
@@ -56,13 +56,13 @@ class _Part:
         self.posterior = np.exp(np.minimum(paths.total - through, 0.0))  # [num_arcs]
 
     def boundary_probability(self, first: int, last: int, before: int, after: int) -> Doubles:
-        """Return the probability that a path has a state near each frame of a range.
+        """Return, for each frame in a range, the probability that the true path has a state near this frame.
 
         Args:
             first: First frame.
             last: Last frame plus 1.
-            before: Number of frames before each frame that count as near.
-            after: Number of frames after each frame that count as near.
+            before: Number of frames that count as near before a frame.
+            after: Number of frames that count as near after a frame.
 
         Returns:
             Probabilities, float64 [last − first].
@@ -80,7 +80,7 @@ class _Part:
         return np.flatnonzero((self.time >= first) & (self.time <= last))
 
     def labels_after(self, state: int, count: int) -> list[int] | None:
-        """Return the next labels on the most probable path from a state; None if the path is shorter."""
+        """Return the next `count` labels on the most probable path from a state, or None if the path is shorter."""
         lattice, labels = self.lattice, list[int]()
         while len(labels) < count:
             begin, end = lattice.arc_begin[state], lattice.arc_begin[state + 1]
@@ -92,7 +92,7 @@ class _Part:
         return labels[:count]
 
     def labels_before(self, state: int, count: int) -> list[int] | None:
-        """Return the last labels on the most probable path to a state; None if the path is shorter."""
+        """Return the last `count` labels on the most probable path to a state, or None if the path is shorter."""
         lattice, labels = self.lattice, list[int]()
         while len(labels) < count:
             arcs = np.flatnonzero(lattice.dst == state)
@@ -122,7 +122,7 @@ class _Joined:
         return np.arange(self.num_states - time.size, self.num_states)
 
     def add_arcs(self, lattice: Lattice, arcs: Ids, src: npt.NDArray[np.integer], dst: npt.NDArray[np.integer]) -> None:
-        """Add arcs of a window between new states."""
+        """Add arcs from a window between new states."""
         begin, end = lattice.ali_begin[arcs], lattice.ali_begin[arcs + 1]
         self._add(
             src, dst, lattice.word[arcs], lattice.graph[arcs], lattice.acoustic[arcs], begin, end - begin, lattice.ali
@@ -153,13 +153,13 @@ class _Joined:
         self._num_labels += pool.size
 
     def lattice(self, key: str, model: Lattice, last: _Part, final: Ids, frame_shift: float) -> Lattice:
-        """Return the lattice.
+        """Return the joined lattice.
 
         Args:
             key: Key of the recording.
-            model: Window from which the symbol table and the kind of the result are taken.
+            model: Window that provides the symbol table and the kind of the result.
             last: The last window, whose final states end the recording.
-            final: New number of each state of the last window; −1 for states that are not used.
+            final: New number of each state in the last window; −1 for states that are not used.
             frame_shift: Seconds per frame.
         """
         src, dst, word, graph, acoustic, label, size = (
@@ -199,7 +199,7 @@ class _Joined:
 def join_windows(
     windows: Sequence[Lattice], begins: Sequence[float], key: str, frame_shift: float, scales: Scales = Scales()
 ) -> Stitched:
-    """Join the lattices of overlapping windows of a recording.
+    """Join the lattices from overlapping windows of a recording.
 
     Consecutive windows are joined at a seam: a frame at which both windows probably have a word boundary, far from
     the ends of the windows. The paths of the first window up to the seam continue with the paths of the second window
@@ -261,7 +261,7 @@ def join_windows(
 
 
 def _seam(first: _Part, second: _Part, earliest: int, before: int, after: int, frame_shift: float, key: str) -> Seam:
-    """Return the best frame for the change from one window to the next."""
+    """Return the best frame for changing from one window to the next."""
     latest = min(first.end, second.end)  # exclusive
     where = (
         f"{first.lattice.key} ({first.begin * frame_shift:.2f} to {first.end * frame_shift:.2f} s) and "
@@ -289,7 +289,7 @@ def _add_part(
     end: tuple[int, int] | None,
     lm: float,
 ) -> tuple[int | None, Ids]:
-    """Add a window between its seams; states and arcs on no path through both seams are dropped later.
+    """Add the part of a window between its seams; states and arcs on no path through both seams are dropped later.
 
     Args:
         joined: The result.
@@ -300,7 +300,7 @@ def _add_part(
         lm: Scale of graph costs.
 
     Returns:
-        The state at the seam after the window, and the new number of each state of the window, −1 if it is not used.
+        The state at the seam after the window, and the new number of each state in the window (−1 if not used).
     """
     lattice, time = part.lattice, part.time
     used = np.arange(lattice.num_states) if end is None else np.flatnonzero(time <= end[1])
@@ -323,7 +323,7 @@ def _add_part(
 
 
 def _with_labels(part: _Part, states: Ids, frame: int) -> tuple[Ids, list[list[int]]]:
-    """Return the labels between each state and a seam; states whose paths have too few labels are omitted."""
+    """Return ``(states, labels between each state and the seam)``, without states whose paths have too few labels."""
     if not part.lattice.has_labels:
         return states, [[] for _ in states]
     gaps = [int(part.time[state]) - frame for state in states]

@@ -1,4 +1,4 @@
-"""Phones, pronunciations and transition costs of a lattice, given its transition model."""
+"""Phones, pronunciations and transition costs in a lattice, based on its transition model."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ninja.lattice.transition_model import TransitionModel
 def to_phone_lattice(lattice: Lattice, model: TransitionModel, *, replace_words: bool = True) -> Lattice:
     """Replace words with phones, according to the transition ids.
 
-    Each phone is placed where it begins; ``align_phones`` also splits the labels where phones end.
+    Each phone is put on the arc on which it begins; ``align_phones`` also splits the labels where phones end.
 
     Args:
         lattice: A lattice whose labels are transition ids.
@@ -99,7 +99,7 @@ def _phones(
 
 @dataclass(frozen=True, slots=True)
 class Pronunciation:
-    """The word of an arc, and its phones with their durations."""
+    """The word on an arc, with its phones and their durations."""
 
     word: int  # word id; 0 = no word, such as silence
     begin: int  # first frame
@@ -108,7 +108,7 @@ class Pronunciation:
 
 
 def pronunciations(lattice: Lattice, model: TransitionModel) -> list[Pronunciation]:
-    """Return the word and phones of each arc on the best path of a word-aligned lattice.
+    """Return the word and the phones of each arc on the best path through a word-aligned lattice.
 
     Raises:
         LatticeError: No path leads from the start to a final state, or a label is not a transition id of the model.
@@ -128,7 +128,7 @@ def pronunciations(lattice: Lattice, model: TransitionModel) -> list[Pronunciati
 
 
 def _phone_ends(labels: npt.NDArray[np.int32], model: TransitionModel) -> list[int]:
-    """Return the end of each phone: the index after its final transition and the self-loops that may follow it."""
+    """Return the end index of each phone, after its final transition and any self-loops that follow it."""
     is_reordered = _is_reordered(labels, model)
     ends = []
     index = 0

@@ -1,4 +1,4 @@
-"""Union of lattices, and system combination."""
+"""Union of lattices, and lattice-based system combination."""
 
 from __future__ import annotations
 
@@ -31,19 +31,20 @@ def union(
     delta: float = DELTA,
     max_arcs: int = 1_000_000,
 ) -> Lattice:
-    """Compute the union of lattices, keeping the best path of each word sequence with its costs and alignment.
+    """Compute the union of lattices, keeping the best path for each word sequence with its costs and alignment.
 
     Equal parts of the lattices are merged. Paths with the same words but different alignments or costs stay separate up
-    to the state at which the better path is known. For lattices of different recognisers this is nearly everywhere, and
-    the result is large; for consensus decoding, use ``determinize=False``, which keeps all paths.
+    to the state at which the better path is known. If the lattices come from different recognisers, paths are separate
+    nearly everywhere, and the result is large. For consensus decoding, use ``determinize=False``, which keeps all
+    paths.
 
     Args:
         lattices: One or more lattices. The result has the key and symbol table of the first lattice; the frame shift is
             kept if it is the same in all lattices.
         acoustic_scale: Factor applied to acoustic costs when paths are compared; ties are broken as in ``determinize``.
         determinize: Merge paths with the same words. Otherwise all paths, epsilons and the field ``time`` are kept.
-        delta: Residual costs are equal if they round to the same multiple of ``delta``, > 0; the cost of a path may
-            change by up to ``delta`` where lattices differ. (Kaldi uses 2^-10.)
+        delta: Unit of comparison, > 0: residual costs are equal if they round to the same multiple of ``delta``. The
+            cost of a path may change by up to ``delta`` where lattices differ. (Kaldi uses 2^-10.)
         max_arcs: Maximum number of arcs that determinization may create; also limits its work.
 
     Returns:
@@ -81,10 +82,10 @@ def combine(
     *,
     exponents: bool = False,
 ) -> Lattice:
-    """Combine the lattices of several systems; the paths of system k get the total probability ``weights[k]``.
+    """Combine lattices from several systems; the paths of system k get the total probability ``weights[k]``.
 
-    Costs are scaled, and the total cost of all paths of a lattice is subtracted from its final graph costs. In the
-    result, only the sum of a graph cost and an acoustic cost is meaningful, and all further scales must be 1. Consensus
+    Costs are scaled, and the total cost of all paths in a lattice is subtracted from its final graph costs. In the
+    result, only the sum of graph and acoustic cost is meaningful; all scales applied to it later must be 1. Consensus
     decoding of the result combines the systems.
 
     Args:
@@ -96,8 +97,8 @@ def combine(
             instead of multiplying by the weight.
 
     Returns:
-        All paths, including paths with the same words. If the times of the systems cannot be compared, because a
-        lattice has no times or frame shifts differ, the result has neither times nor alignments.
+        A lattice with all paths, including paths with the same words. If the times of the systems cannot be compared,
+        because a lattice has no times or frame shifts differ, the result has neither times nor alignments.
 
     Raises:
         LatticeError: A lattice has no path from the start to a final state, or a cost exceeds the range of float32.
@@ -118,14 +119,14 @@ def combine(
 
 
 def _have_comparable_labels(lattices: Sequence[Lattice]) -> bool:
-    """Return whether no lattice has labels, or all lattices have labels and their known frame shifts are equal."""
+    """Return whether either no lattice has labels, or all have labels and all known frame shifts are equal."""
     labelled = [lattice.has_labels for lattice in lattices]
     shifts = {lattice.frame_shift for lattice in lattices if lattice.frame_shift is not None}
     return not any(labelled) or (all(labelled) and len(shifts) < 2)
 
 
 def check_weights(weights: Sequence[float] | None, count: int) -> tuple[float, ...]:
-    """Check the weights of `count` systems, and return them normalised to sum to 1."""
+    """Check the weights of `count` systems, and normalise them to sum to 1."""
     if count < 1:
         raise OptionError("there are no lattices to combine; specify at least one")
     if weights is None:
@@ -139,7 +140,7 @@ def check_weights(weights: Sequence[float] | None, count: int) -> tuple[float, .
 
 
 def normalize(lattice: Lattice, weight: float, scales: Scales = Scales(), *, exponents: bool = False) -> Lattice:
-    """Scale costs so that the paths have the total probability ``weight``, or 1 with ``exponents``."""
+    """Scale costs so that the total probability of all paths is ``weight`` or, with ``exponents``, 1."""
     power = weight if exponents else 1.0
     scaled = scale(lattice, scales.lm * power, scales.acoustic * power)
     if scales.word_penalty:
@@ -168,7 +169,7 @@ def _join_at_start(lattices: Sequence[Lattice]) -> Lattice:
     shift = np.cumsum([0, *(lattice.num_states - 1 for lattice in operands[:-1])]).tolist()
 
     def on_arcs(arrays: Sequence[Array]) -> Array:
-        """Concatenate values of arcs, with the arcs that leave the start states first."""
+        """Concatenate arc values, with the arcs that leave the start states first."""
         heads = [array[:count] for array, count in zip(arrays, leaving, strict=True)]
         return np.concatenate([*heads, *(array[count:] for array, count in zip(arrays, leaving, strict=True))])
 
@@ -203,7 +204,7 @@ def _join_at_start(lattices: Sequence[Lattice]) -> Lattice:
 
 
 def _frame_shift(lattices: Sequence[Lattice]) -> float | None:
-    """Return the common frame shift of all timed lattices, or None."""
+    """Return the common frame shift of all timed lattices, or None if there is none."""
     timed = [lattice for lattice in lattices if is_timed(lattice)]
     shifts = {lattice.frame_shift for lattice in timed or lattices[:1]}
     return shifts.pop() if len(shifts) == 1 else None
@@ -222,7 +223,7 @@ def _times(lattices: Sequence[Lattice], on_states: Callable[[Array, Sequence[Arr
 
 
 def _with_new_start(lattice: Lattice) -> Lattice:
-    """Add a new start, which is not final, with an epsilon arc to the old start."""
+    """Add a new non-final start with an epsilon arc to the old start."""
 
     def before(value: float, array: Array) -> Array:
         return frozen(np.concatenate([np.array([value], array.dtype), array]))

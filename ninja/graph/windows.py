@@ -1,4 +1,4 @@
-"""Recordings that were recognised in overlapping windows: times of the windows, and joining of their lattices."""
+"""Recordings recognised in overlapping windows: window times, and joining of the lattices."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TIMES = re.compile(r"(.+?)[_.-](\d{1,12})-(\d{1,12})")
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """A rule that determines the recording and the start of a window.
+    """A rule that determines the recording and the start time of a window.
 
     With a segments file, the key of a window is a key in this file. With a `step`, the key ends in the number of the
     window, as in ``rec-17``. Otherwise, the key ends in the times of the window, as in ``rec_000030-000065``, in a unit
@@ -62,14 +62,14 @@ class Windows:
         return cls(step=window - overlap)
 
     def of(self, key: str, seconds: float) -> tuple[str, float]:
-        """Return the recording of a window, and its start in seconds; with a `step`, window 0 starts at 0.
+        """Return ``(recording, start in seconds)`` for a window; with a `step`, window 0 starts at 0.
 
         Args:
             key: Key of the window.
-            seconds: Length of the lattice of the window.
+            seconds: Length of the window's lattice.
 
         Raises:
-            LatticeError: The window is missing from the segments, or its key has no times or no number.
+            LatticeError: The window is missing from the segments file, or its key contains no times or no number.
         """
         if self.segments is not None:
             if key not in self.segments:
@@ -107,11 +107,11 @@ def stitch(
     frame_shift: float | None = None,
     log: Log | None = None,
 ) -> Iterator[Keyed]:
-    """Join the lattices of overlapping windows into one lattice per recording; see `ninja.graph.stitch.join_windows`.
+    """Join lattices from overlapping windows into one lattice per recording; see `ninja.graph.stitch.join_windows`.
 
     Args:
         lattices: ``(key, lattice)`` pairs; the windows of a recording are consecutive and in chronological order.
-        windows: Rule that determines the recording and the start of a window.  [default: the times in the key]
+        windows: Rule that determines the recording and the start time of a window.  [default: the times in the key]
         scales: Scales of the costs from which posteriors are computed.
         frame_shift: Seconds per frame.  [default: the lattices' frame shift, else 0.01]
         log: Log for notes about uncertain seams, and for failures if its ``on_error`` is set; otherwise the first
@@ -162,7 +162,7 @@ class _Recording:
         self._begins: list[float] = []
 
     def add(self, window: Lattice, begin: float, frame_shift: float, log: Log) -> None:
-        """Add the next window; report an error if it has another frame shift than the previous windows."""
+        """Add the next window; report an error if its frame shift differs from the previous windows."""
         if frame_shift != self._frame_shift:
             self.failed = True
             message = (
@@ -174,7 +174,7 @@ class _Recording:
         self._begins.append(begin)
 
     def joined(self, scales: Scales, log: Log, windows: Windows) -> Iterator[Keyed]:
-        """Yield the recording; report an error instead if it cannot be joined."""
+        """Yield the recording, or report an error if its windows cannot be joined."""
         if self.failed:
             error = LatticeError("a window of this recording failed, so the windows cannot be joined", key=self.name)
             log.fail(error, self.name)

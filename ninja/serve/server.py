@@ -45,7 +45,7 @@ class Listener:
             raise OptionError(f"port is {self.port}, but must be from 0 to 65535")
 
     def token(self) -> str | None:
-        """Return the bearer token, without the white space around it.
+        """Return the bearer token, without the whitespace around it.
 
         Raises:
             OptionError: The token is too short to be a secret.

@@ -52,7 +52,7 @@ def train(
     ``if __name__ == "__main__"``; under torchrun, all processes that torchrun has started call this function.
 
     Args:
-        train_text: Training text with one sentence per line and words separated by white space; ``.gz`` files are
+        train_text: Training text with one sentence per line and words separated by whitespace; ``.gz`` files are
             decompressed.
         dev_text: Held-out text of the same format, which determines the best weights and when training stops early.
             [default: every 20th sentence of the training text, at most 5,000, which are excluded from training]

@@ -1,4 +1,4 @@
-"""Alignment to words with a lexicon, for models without word-position-dependent phones."""
+"""Word alignment of lattices with a lexicon, for models without word-position-dependent phones."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from ninja.lattice.word_phones import AlignLexicon
 
 @dataclass(frozen=True, slots=True)
 class LexiconAlignment:
-    """Options for the alignment to words with a lexicon."""
+    """Options for word alignment with a lexicon."""
 
     partial_word_label: int = 0  # word id for an incomplete word at the end of a damaged lattice
     reorder: bool = True  # whether self-loops follow the transition out of their state, as in most Kaldi graphs
@@ -43,7 +43,7 @@ class LexiconAlignment:
 
 
 class LexiconAligner:
-    """Function object that aligns the lattices of a model to words with a lexicon; silence has the word id 0."""
+    """Callable that aligns lattices from a model to words, using a lexicon; silence gets word id 0."""
 
     def __init__(self, model: TransitionModel, lexicon: AlignLexicon, options: LexiconAlignment | None = None) -> None:
         self.model = model
@@ -54,7 +54,7 @@ class LexiconAligner:
         self._compiled = _align.Lexicon(lexicon.entries, lexicon.begin)
 
     def __call__(self, lattice: Lattice) -> Aligned:
-        """Align a lattice. For a damaged lattice, return the part that can be aligned, and the fault.
+        """Align a lattice. For a damaged lattice, the result contains the part that can be aligned, and the fault.
 
         Raises:
             LatticeError: A label is not a transition id of the model, there are no labels, or the result is too large.
@@ -77,7 +77,7 @@ class LexiconAligner:
         return Aligned(aligned.lattice, fault if aligned.fault is None else f"{fault}; {aligned.fault}")
 
     def _align(self, lattice: Lattice, phones: Lattice, fault: str | None) -> tuple[Aligned, int]:
-        """Align a phone lattice; also return the id of a word that has no lexicon entry, or -1."""
+        """Align a phone lattice; return ``(result, id of a word without a lexicon entry, or -1)``."""
         options = self.options
         expansion = 0
         if options.max_expand > 0.0:

@@ -1,4 +1,4 @@
-"""Alignment to phones, so that each arc is one phone with its labels."""
+"""Phone alignment of lattices: each arc becomes one phone with its labels."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ninja.lattice.transition_model import TransitionModel
 
 @dataclass(frozen=True, slots=True)
 class PhoneAlignment:
-    """Options for the alignment to phones."""
+    """Options for phone alignment."""
 
     replace_output_symbols: bool = False  # replace words with the phones of the arcs
     remove_epsilon: bool = True  # join phones without a word to the next arc; otherwise each arc is one phone
@@ -33,7 +33,7 @@ class PhoneAlignment:
 
 
 class PhoneAligner:
-    """Function object that aligns the lattices of a model to phones."""
+    """Callable that aligns lattices from a model to phones."""
 
     def __init__(self, model: TransitionModel, options: PhoneAlignment | None = None) -> None:
         self.model = model
@@ -41,7 +41,7 @@ class PhoneAligner:
         self._table = label_table(model, SINGLE_KIND)
 
     def __call__(self, lattice: Lattice) -> Aligned:
-        """Align a lattice. For a damaged lattice, return the part that can be aligned, and the fault.
+        """Align a lattice. For a damaged lattice, the result contains the part that can be aligned, and the fault.
 
         A word is placed on the phone during which the word occurs in the lattice; this phone may belong to another
         word.
@@ -79,7 +79,7 @@ def align_phones(lattice: Lattice, model: TransitionModel, options: PhoneAlignme
     """Align a lattice so that each arc is one phone with exactly its labels.
 
     Returns:
-        A lattice with the same word sequences (with ``replace_output_symbols``, phone sequences), costs and labels.
+        A lattice with the same word sequences (or, with ``replace_output_symbols``, phone sequences), costs and labels.
 
     Raises:
         LatticeError: The lattice is damaged or belongs to another model; see also ``PhoneAligner``.

@@ -1,4 +1,4 @@
-"""Label tables, results, and messages for damaged lattices, shared by all alignments."""
+"""Label tables, results and error messages, shared by all alignments."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def label_table(model: TransitionModel, kind: npt.NDArray[np.uint32] | int) -> n
 
 
 def check_labels(lattice: Lattice, model: TransitionModel, table: npt.NDArray[np.uint32], kinds: str) -> None:
-    """Raise LatticeError if a lattice has no labels, or a phone without a type; `kinds` names the file with types."""
+    """Raise LatticeError if a lattice has no labels, or a phone without a type; `kinds` is the file with the types."""
     if not lattice.has_labels:
         raise LatticeError("the lattice has no alignments (transition ids), so it cannot be aligned", key=lattice.key)
     for labels in (lattice.ali, lattice.final_ali):
@@ -72,7 +72,7 @@ def check_labels(lattice: Lattice, model: TransitionModel, table: npt.NDArray[np
 
 
 def too_large(lattice: Lattice) -> LatticeError:
-    """Return the error for a lattice whose alignment is too large."""
+    """Return the error for a lattice with an alignment that is too large."""
     return LatticeError(
         f"the result has more than {MAX_STATES} states or {MAX_LABELS} labels; are the model and the phone table "
         "right? If so, determinize (ninja determinize-pruned) or prune the lattice first",

@@ -1,4 +1,4 @@
-"""Times of the words of a path."""
+"""Times of the words on a path."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class WordTime(NamedTuple):
 def word_times(
     lattice: Lattice, path: Path | None = None, frame_shift: float | None = None, acoustic_scale: float = 1.0
 ) -> list[WordTime]:
-    """Return the words of a path with their times, in order.
+    """Return the words on a path, in order, with their times.
 
     The times are the times of arcs. They are correct for words only if the lattice is aligned to words.
 

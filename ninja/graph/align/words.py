@@ -1,4 +1,4 @@
-"""Alignment to words, using word-position-dependent phones."""
+"""Word alignment of lattices, using word-position-dependent phones."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EXTRA_STATES = 1000  # allowed in addition to max_expand, for small lattices
 
 @dataclass(frozen=True, slots=True)
 class WordAlignment:
-    """Options for the alignment to words."""
+    """Options for word alignment."""
 
     silence_label: int = 0  # word id for silence arcs, 0 for none
     partial_word_label: int = 0  # word id for an incomplete word at the end of a damaged lattice
@@ -43,7 +43,7 @@ class WordAlignment:
 
 
 class WordAligner:
-    """Function object that aligns the lattices of a model to words."""
+    """Callable that aligns lattices from a model to words."""
 
     def __init__(self, model: TransitionModel, boundary: WordBoundary, options: WordAlignment | None = None) -> None:
         self.model = model
@@ -52,7 +52,7 @@ class WordAligner:
         self._table = label_table(model, boundary.kinds(model.phone))
 
     def __call__(self, lattice: Lattice) -> Aligned:
-        """Align a lattice so that each arc is a silence, or a word with the labels of its phones.
+        """Align a lattice so that each arc is one silence, or one word with the labels of its phones.
 
         Each word sequence keeps its labels and both costs. As in Kaldi, the valid part of a damaged lattice is aligned;
         the result then has a fault.
@@ -86,7 +86,7 @@ class WordAligner:
         return with_zero(result[0], zero, FAULTS[result[1]] or None)
 
     def all(self, batch: Batch) -> Batch | None:
-        """Align the lattices of a batch; return None if a lattice is damaged or requires the general aligner."""
+        """Align all lattices in a batch; return None if a lattice is damaged or requires the general aligner."""
         if self.options.max_expand > 0.0:  # the limit differs between lattices
             return None
         limits = MAX_STATES, MAX_LABELS
