@@ -176,7 +176,7 @@ def read(path: str | os.PathLike[str]) -> Checkpoint:
 
 
 def _module(stored: StoredNetwork) -> Module | KaldiModel:
-    """Create the network of a checkpoint with float32 weights."""
+    """Create the network that a checkpoint describes, with float32 weights."""
     if stored.kind != KALDI:
         return _build(stored)
     return rnnlm.build(stored.config, stored.arrays, stored.words, stored.path)

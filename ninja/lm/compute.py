@@ -67,7 +67,7 @@ def linear(
 def _pad_batches(
     product: Callable[[torch.Tensor], torch.Tensor], dtype: torch.dtype
 ) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Wrap a product of float32 rows so that batches are padded to a few sizes.
+    """Wrap a matrix product so that batches of float32 rows are padded to one of a few sizes.
 
     oneDNN compiles and caches code for each number of rows, which takes half a megabyte and 0.7 ms for a layer of width
     2048. In a long-running service, every number of rows would occur.

@@ -1,4 +1,4 @@
-"""Torch devices of language models: choose a device, and describe the devices in use."""
+"""Torch devices for language models: choose a device, and describe the devices in use."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class HistoryCache(LanguageModel):
             dropped.
 
     Raises:
-        OptionError: The model scores only whole sentences, or its histories depend on phrase lists and cannot be kept.
+        OptionError: The model scores only whole sentences, or its histories depend on phrase lists.
     """
 
     def __init__(self, lm: LanguageModel, capacity: int) -> None:

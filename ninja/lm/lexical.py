@@ -175,13 +175,13 @@ class UnitLM(LanguageModel, ABC):
 class LexicalLM(UnitLM, locks=False):
     """A model of lexical words as a `LanguageModel` of written words; see `UnitLM`.
 
-    Words with equal forms have the same id. A word with an empty form does not change the history and has no cost. A
-    form of several words is scored as one word if the vocabulary contains a word with this form, and otherwise as a
-    sequence of words. A written word is unknown if a word of its form is unknown to the model.
+    Written words with the same lexical form have the same id. A word with an empty form does not change the history and
+    has no cost. A form of several words is scored as one word if the vocabulary contains a word with this form, and
+    otherwise as a sequence of words. A written word is unknown if any word in its form is unknown to the model.
     """
 
     def __init__(self, lm: LanguageModel, forms: LexicalForms) -> None:
-        """Wrap a model of lexical words; `forms` determines the forms of written words."""
+        """Wrap a model of lexical words; `forms` maps written words to their lexical forms."""
         super().__init__(lm)
         self.forms = forms
         self._forms = _Forms(lm.vocabulary, forms, is_open=lm.spells_words)
@@ -253,7 +253,7 @@ class LexicalLM(UnitLM, locks=False):
 
     @exclusive
     def _advance_forms(self, slots: np.ndarray, words: np.ndarray, plain: np.ndarray) -> np.ndarray:
-        """Extend histories by words; words that are not `plain` have forms of zero or several words."""
+        """Extend histories by words; the lexical forms of words that are not `plain` have zero or several words."""
         new = np.empty(len(slots), np.int64)
         new[plain] = self._units.advance(slots[plain], words[plain])
         several, is_empty = words > FIRST_FORM, words == FIRST_FORM
@@ -318,7 +318,7 @@ class LexicalLM(UnitLM, locks=False):
 
 
 class _Forms(SymbolTable):
-    """The vocabulary of a model, looked up by written words; forms of several words are added on first use."""
+    """A model's vocabulary, looked up by written word; lexical forms of several words are added on first use."""
 
     __slots__ = ("_by_form", "_forms", "_inner", "_is_open", "_new_form", "_number", "_units", "has_ids")
 
@@ -335,11 +335,11 @@ class _Forms(SymbolTable):
         self._units: list[list[int]] = [[]]  # by the number of the form
 
     def id(self, word: str) -> int | None:
-        """Return the id of a written word; None if a word of its form is unknown to the model."""
+        """Return the id of a written word; None if a word in its lexical form is unknown to the model."""
         return self._id_by(word, self._forms.normalizer(None))
 
     def ids(self, words: Iterable[str]) -> list[int]:
-        """Return the id of each written word; -1 if a word of its form is unknown to the model."""
+        """Return the id of each written word; -1 if a word in its lexical form is unknown to the model."""
         names = list(words)
         normalizer = self._forms.normalizer_of(names)
         ids = self._inner.ids(names)
@@ -376,17 +376,17 @@ class _Forms(SymbolTable):
 
     @property
     def num_forms(self) -> int:
-        """Number of forms of several words, plus one for the empty form."""
+        """Number of lexical forms that consist of several words, plus one for the empty form."""
         return len(self._units)
 
     def columns(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Return the offsets of the forms' units, int64 [forms + 1], and the units, int64."""
+        """Return (offsets, units): the offset of each form's first unit, int64 [forms + 1], and the units, int64."""
         units = self._units
         begin = np.concatenate([[0], np.cumsum([len(unit) for unit in units])])
         return begin, np.array([unit for form in units for unit in form], np.int64)
 
     def _id_of_form(self, form: Form, normalizer: Normalizer) -> int | None:
-        """Return the id of a word of the model that has this form but is spelled differently; None if there is none."""
+        """Return the id of a model word with this lexical form but a different spelling; None if there is none."""
         if self._is_open:
             return None
         if len(form) > 1 and (number := self._inner.id("-".join(form))) is not None:
@@ -434,7 +434,7 @@ def merge_forms(words: SymbolTable, lm_word: npt.NDArray[np.int32], normalizer: 
 
     Args:
         words: Symbol table of the lattices.
-        lm_word: The mixture's id for each word id of the table, -1 for no word, int32 [size].
+        lm_word: The mixture's id for each word id in the table, -1 for no word, int32 [size].
         normalizer: Normalizer that determines the lexical forms.
 
     Returns:

@@ -59,7 +59,7 @@ class Mixture:
         return MixtureLM(self, words, unk_penalty, map_words)
 
     def name(self, index: int) -> str:
-        """Return the name of a model in messages."""
+        """Return the name of a model for messages."""
         return self.names[index] if self.names else f"language model {index + 1}"
 
     def named_models(self) -> Iterator[tuple[str, LanguageModel]]:
@@ -73,7 +73,7 @@ class Mixture:
 
 @dataclass(slots=True)
 class _Part:
-    """A model of a mixture."""
+    """A model in a mixture."""
 
     lm: LanguageModel
     weight: float
@@ -134,7 +134,7 @@ class MixtureLM(LanguageModel):
         return self._of(twins) if len(twins) == len(lms) else None
 
     def for_threads(self, count: int) -> list[LanguageModel]:
-        """See `LanguageModel.for_threads`; the number of devices determines the number of threads if it is above 1."""
+        """See `LanguageModel.for_threads`; if models are copied to several devices, there is one thread per device."""
         devices = max((len(part.lm.replicas) for part in self._parts), default=0)
         copies = [part.lm.for_threads(devices or count) for part in self._parts]
         if devices > 1 and not all(copies):
@@ -292,7 +292,7 @@ class MixtureLM(LanguageModel):
 
 
 def _advance_part(part: _Part, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
-    """Advance a model of a mixture; a model that cannot read phrase lists or prompts restarts at ``<s>`` after them."""
+    """Advance a model in a mixture; a model that cannot read phrase lists or prompts restarts at ``<s>`` after them."""
     is_prompt = are_prompts(words)
     marked = (words <= FIRST_MARK) | is_prompt
     if not marked.any():
@@ -312,7 +312,7 @@ def _advance_part(part: _Part, slots: np.ndarray, words: np.ndarray) -> np.ndarr
 
 
 def _words_with_prompts(part: _Part, words: np.ndarray) -> npt.NDArray[np.int32]:
-    """Convert a mixture's ids of words and prompts to the model's ids."""
+    """Convert a mixture's word and prompt ids to the model's ids."""
     is_prompt = are_prompts(words)
     new = part.word[np.where(is_prompt, 0, words)]
     new[is_prompt] = np.array(part.prompt)[words[is_prompt] - FIRST_PROMPT]
@@ -322,12 +322,12 @@ def _words_with_prompts(part: _Part, words: np.ndarray) -> npt.NDArray[np.int32]
 def _score_part(
     part: _Part, parent: npt.NDArray[np.int32], word: npt.NDArray[np.int32], words: np.ndarray, prompts: np.ndarray
 ) -> npt.NDArray[np.float32]:
-    """Score a trie with a model of a mixture; a model that cannot read prompts skips them.
+    """Score a trie with a model in a mixture; a model that cannot read prompts skips them.
 
     Args:
-        word: Words and prompts of the mixture, [nodes].
-        words: Copy of `word` in which every prompt is replaced with an arbitrary word, [nodes].
-        prompts: Nodes of the prompts.
+        word: The mixture's word or prompt id at each node, [nodes].
+        words: Copy of `word` in which every prompt id is replaced with an arbitrary word id, [nodes].
+        prompts: Indices of the nodes that contain prompts.
     """
     if not len(prompts):
         return score_trie(part.lm, parent, part.word[words])

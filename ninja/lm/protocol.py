@@ -268,7 +268,7 @@ def oov_logprob(score: OOVScore, num_words: int) -> float:
 
     Args:
         score: The option.
-        num_words: Number of words of the model.
+        num_words: Size of the model's vocabulary.
 
     Raises:
         OptionError: The option is invalid.
@@ -298,7 +298,7 @@ class SlotPool:
         return len(self._free) - self._num_free
 
     def take(self, count: int) -> npt.NDArray[np.int64]:
-        """Reserve slots, int64 [count]."""
+        """Reserve slots, and return them, int64 [count]."""
         if count > self._num_free:
             old = len(self._free)
             capacity = max(FIRST_CAPACITY, 2 * old)

@@ -1,4 +1,4 @@
-r"""Read model files, and the network of a Ninja checkpoint, without torch.
+r"""Read model files, and the network in a Ninja checkpoint, without torch.
 
 A model file is a dictionary of arrays and other values in safetensors or torch format; it contains no code. A
 file whose name ends in ``.safetensors`` is written in that format, see `ninja.lm.network_image`. The arrays of the
@@ -392,7 +392,7 @@ def _are_sizes(value: Any) -> bool:
 
 
 def _array(name: str, entry: dict[str, Any], part: memoryview, place: int) -> Array:
-    """Return the array in these bytes, which begin at the byte offset `place` of the file."""
+    """Return the array in these bytes, which begin at byte offset `place` in the file."""
     dtype, shape = entry["dtype"], entry["shape"]
     if type(dtype) is not str or dtype not in DTYPES:
         raise FormatError(

@@ -118,7 +118,7 @@ def make_vocabulary(path: str | os.PathLike[str], size: int, min_count: int = 1,
         path: The text.
         size: Maximum number of words, including `SPECIAL`.
         min_count: Minimum number of occurrences of a word.
-        part: Part of the text to count.  [default: all]
+        part: Part of the text in which words are counted.  [default: the whole text]
 
     Returns:
         `SPECIAL`, then words by decreasing count, in alphabetical order if counts are equal.

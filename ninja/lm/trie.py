@@ -41,7 +41,7 @@ def score_trie(
     Args:
         lm: The language model; all slots that this function creates are released.
         parent: Parent of each node, which precedes the node; -1 for children of ``<s>``; int32 [n].
-        word: The model's word id of each node, int32 [n]; ``</s>`` only at leaves.
+        word: The model's word id at each node, int32 [n]; ``</s>`` only at leaves.
         max_histories: Maximum number of histories advanced per call, ≥ 1.
         on_call: Called before each batch of model calls.
 
@@ -96,8 +96,8 @@ def below(parent: Int32s, root: npt.NDArray[np.integer]) -> list[tuple[int, Int6
         root: Top nodes, int [roots].
 
     Returns:
-        A tuple for each root, and one for the rest of the trie: the root, or -1 for the rest; its nodes without the
-        root, int64 [nodes]; and the parent of each of these nodes in the new trie, int32 [nodes].
+        A tuple (root, nodes, parents) for each root, and finally one for the rest of the trie, with -1 as the root. The
+        nodes do not include the root, int64 [nodes]; the parents are the nodes' parents in the subtrie, int32 [nodes].
     """
     top = np.arange(parent.size)
     for node, above in enumerate(parent.tolist()):

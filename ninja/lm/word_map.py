@@ -33,7 +33,7 @@ OOV_SCORE = "set oov_score (skip, spread or a log-probability)"
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """Coverage of the words of lattices by a language model; coverages of parts of a run can be added."""
+    """A language model's coverage of the words in lattices; the coverages of parts of a run can be added."""
 
     num_arcs: Counter[str]  # number of arcs per word
     lacking: frozenset[str]  # unknown words
@@ -205,11 +205,11 @@ class WordMap:
         return not self.words.grows or int(lattice.word.max(initial=0)) < self._listed.size
 
     def of(self, lattice: Lattice) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
-        """Map the arcs of a lattice.
+        """Map the words on the arcs of a lattice to the model's words.
 
         Returns:
-            The model's word id of each arc, -1 for no word, int32 [num_arcs], and the out-of-vocabulary penalty of each
-            arc, float32 [num_arcs].
+            (word ids, penalties): the model's word id for each arc, -1 for no word, int32 [num_arcs]; and the
+            out-of-vocabulary penalty of each arc, float32 [num_arcs].
 
         Raises:
             TableError: The word id of an arc is not in the symbol table.
@@ -249,7 +249,7 @@ class WordMap:
         return self.coverage_of(count)
 
     def coverage_of(self, count: npt.NDArray[np.int64]) -> Coverage:
-        """Return the coverage of words from the number of arcs per word id, int64 [num_words]."""
+        """Compute the coverage from the number of arcs per word id, int64 [num_words]."""
         words = np.flatnonzero(count[: self._known.size])
         words = words[~self._known[words] | (self.lm_word[words] != NO_WORD)]  # without epsilons and sentence marks
         spelled = {number: self.words.word(number) for number in words.tolist()}

@@ -35,7 +35,7 @@ Ids = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Trie nodes that are read together: the path to a run, followed by the run."""
+    """Trie nodes that the network reads together: the path to a run, followed by the run."""
 
     rank: Ids  # [tokens], without <s>
     num_above: int  # number of nodes on the path
@@ -91,7 +91,7 @@ class Forest:
         return [self._block(first, min(first + size, len(self.node))) for first in range(0, len(self.node), size)]
 
     def sentences(self) -> list[Block]:
-        """Divide the trie after each leaf, so that every block is one sentence."""
+        """Divide the trie into one block per leaf; each block contains one sentence."""
         leaf = np.flatnonzero(self.end == np.arange(1, len(self.node) + 1))
         begin = [0, *(leaf + 1).tolist()][: len(leaf)]
         return [self._block(first, last) for first, last in zip(begin, (leaf + 1).tolist(), strict=True)]
@@ -115,7 +115,7 @@ def batches(blocks: list[Block], max_tokens: int) -> list[list[Block]]:
 
 
 def pad(blocks: list[Block], padding: int) -> Ids:
-    """Return the ranks of the tokens in each block, right-padded, [blocks, tokens]; the first token is ``<s>``, −1."""
+    """Return the ranks of each block's tokens, right-padded, [blocks, tokens]; the first is −1, the rank of ``<s>``."""
     width = max(len(block.rank) for block in blocks) + 1
     rank = np.full((len(blocks), width), padding, np.int64)
     rank[:, 0] = -1
@@ -155,7 +155,7 @@ class AttentionLM(StatePoolLM):
             embedding: Output embedding, [words, width].
             bias: Output bias, [words].
             cache: Number of cached values per word.
-            gathered: Number of a word's cached values that attention gathers at once.
+            gathered: Number of cached values per word that attention gathers at once.
             options: Load options.
         """
         super().__init__(words, embedding, bias, cache + embedding.shape[1], cache, options)
@@ -181,7 +181,7 @@ class AttentionLM(StatePoolLM):
             path: Slots of the history before the first token of each block, [words]; empty if this token is ``<s>``.
             word: Word ids, [blocks, tokens].
             position: Depth of each word, 0 for ``<s>``, [blocks, tokens].
-            mask: True where the token of dimension 1 attends to the token of dimension 2, [blocks, tokens, tokens].
+            mask: True at [b, i, j] if token i of block b attends to token j, [blocks, tokens, tokens].
         """
 
     def _step(self, row: torch.Tensor, words: np.ndarray) -> torch.Tensor:
@@ -284,7 +284,7 @@ class AttentionLM(StatePoolLM):
             yield forest.node[ranks[in_run]], output.index_select(0, self._tensor(np.flatnonzero(in_run))).float()
 
     def _pieces(self, slots: Ids) -> Iterator[Ids]:
-        """Divide a batch by depth into pieces of at most `GATHER_BYTES`; yield the indices of each, deepest first."""
+        """Divide a batch by depth into parts of at most `GATHER_BYTES`; yield their indices, deepest first."""
         order = np.argsort(-self._depth[slots], kind="stable")
         first = 0
         while first < len(order):
@@ -295,7 +295,7 @@ class AttentionLM(StatePoolLM):
             first += len(batch)
 
     def _paths(self, slots: Ids) -> Ids:
-        """Return the paths from ``<s>`` to slots sorted by decreasing depth, left-padded with −1, [n, words]."""
+        """Return the path from ``<s>`` to each slot, left-padded with −1, [n, words]; the deepest slot comes first."""
         path = np.empty((len(slots), int(self._depth[slots[0]]) + 1), np.int64)
         for column in range(path.shape[1] - 1, -1, -1):
             path[:, column] = slots

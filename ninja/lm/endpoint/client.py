@@ -1,4 +1,4 @@
-"""HTTP client for a completions endpoint: sends JSON requests on a few connections, and repeats failed requests.
+"""HTTP client for a completions endpoint: sends JSON requests on a few connections, and retries failed requests.
 
 The client uses `http.client` from the standard library, so it adds no dependency. It follows no redirects and uses no
 proxies, so it contacts only the host in the URL.
@@ -30,13 +30,13 @@ Answer = TypeVar("Answer")
 
 
 class EndpointError(ModelError):
-    """A server did not return usable scores, or a limit was reached."""
+    """Raised if a server returns no usable scores, or if a limit is reached."""
 
     of_run = True
 
 
 class _Unusable(Exception):
-    """The response is unusable, but a repeated request may succeed."""
+    """Raised if a response is unusable but a repeated request may succeed."""
 
 
 class Client:
@@ -104,7 +104,7 @@ class Client:
     def send(
         self, path: str, body: dict[str, Any] | None, read: Callable[[Any], Answer], num_tokens: int = 0
     ) -> Answer:
-        """Send a request; if it fails, repeat it after increasingly long pauses.
+        """Send a request; if it fails, retry it after increasingly long pauses.
 
         Args:
             path: Path of the URL.
@@ -224,7 +224,7 @@ class Client:
 
 
 def _message(answer: bytes | bytearray) -> str:
-    """Return the message in the document of an error response, or the beginning of the document."""
+    """Return the message in the body of an error response; if the body is not JSON, return its beginning."""
     try:
         document = json.loads(answer)
         error = document.get("error", document)

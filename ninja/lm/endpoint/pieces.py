@@ -1,4 +1,4 @@
-"""`EndpointPieces`, a language model over the tokens of a server, and the server's tokenizer."""
+"""`EndpointPieces`, a language model over a server's tokens, and `ServerTokenizer`, the server's tokenizer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ninja.lm.protocol import LanguageModel
 
 
 class EndpointPieces(LanguageModel):
-    """A language model over the tokens of a server; the server computes the scores.
+    """A language model over a server's tokens; the server computes the scores.
 
     A slot stores the tokens of a history, so advancing a history needs no request. `score_trie` sends the fewest texts;
     all algorithms except ``nbest``, ``cover`` and ``trie`` send each history again when it grows.
@@ -26,7 +26,7 @@ class EndpointPieces(LanguageModel):
     scores_tries = True
 
     def __init__(self, server: Server, cache: ScoreCache) -> None:
-        """Wrap the model of a server; `cache` contains the scores of earlier runs."""
+        """Wrap a server's model; `cache` contains scores from earlier runs."""
         self.vocabulary = SymbolTable([])
         self.bos: int | None = server.bos
         self.eos = server.eos
@@ -57,7 +57,7 @@ class EndpointPieces(LanguageModel):
         return self._new([(self._server.bos,)] * count)
 
     def read(self, pieces: npt.NDArray[np.integer]) -> int:
-        """Return the slot of a text after ``<s>``."""
+        """Return the slot of the history that consists of ``<s>`` and a text."""
         return int(self._new([(self._server.bos, *pieces.tolist())])[0])
 
     def share(self, slot: int) -> Ids:
@@ -129,7 +129,7 @@ class ServerTokenizer:
     unk_token_id = None  # servers do not report it; tokenizers of large models spell any word
 
     def __init__(self, server: Server, cache: ScoreCache) -> None:
-        """Wrap the tokenizer of a server; `cache` contains the tokens of earlier runs."""
+        """Wrap a server's tokenizer; `cache` contains tokenized texts from earlier runs."""
         self._server = server
         self._cache = cache
 

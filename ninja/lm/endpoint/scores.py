@@ -1,4 +1,4 @@
-"""`ScoreCache`: a file with the scores of earlier runs, so that a repeated run does not request them again."""
+"""`ScoreCache`: a file with scores from earlier runs, so that a repeated run does not request them again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ AT_ONCE = 500  # keys per query; SQLite allows 999
 
 
 class ScoreCache:
-    """SQLite file with the token sequence scores and tokenized texts of a model; several processes can share it."""
+    """SQLite file with a model's scores of token sequences, and its tokenized texts; several processes can share it."""
 
     def __init__(self, path: str | None, model: str) -> None:
         """Open or create a file.

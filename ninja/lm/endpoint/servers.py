@@ -230,7 +230,7 @@ def _tokens(answer: Any) -> list[int]:
 
 
 def _scores_of(texts: list[Tokens], answer: Any) -> list[list[float]]:
-    """Return the scores of each text's tokens, except the first, from a response of /v1/completions."""
+    """Return the scores of each text's tokens, except the first, from a /v1/completions response."""
     choices = sorted(answer["choices"], key=lambda choice: choice["index"])
     if [choice["index"] for choice in choices] != list(range(len(texts))):
         raise ValueError(f"the server returned {len(choices)} choices for {len(texts)} texts")
@@ -255,7 +255,7 @@ def _prompt_scores(text: Tokens, choice: dict[str, Any]) -> list[float]:
 
 
 def _next_scores(history: Tokens, tokens: list[int], num_pieces: int, answer: Any) -> list[float]:
-    """Return the scores of tokens from a response of llama.cpp's /completion."""
+    """Return the scores of tokens from a llama.cpp /completion response."""
     if answer.get("truncated"):
         raise ValueError("the server truncated the prompt")
     if answer.get("tokens_evaluated", len(history)) != len(history):

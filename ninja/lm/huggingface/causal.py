@@ -83,7 +83,7 @@ class CausalLM(UnitLM):
         return self._spelling.advice(words)
 
     def prompt(self, text: str) -> int:
-        """See `LanguageModel.prompt`; white space at the end of a prompt is removed.
+        """See `LanguageModel.prompt`; whitespace at the end of a prompt is removed.
 
         Raises:
             ModelError: The prompt is empty, or has too many pieces for the network.

@@ -1,4 +1,4 @@
-"""Run causal networks of the transformers library on pieces, with keys and values cached along a trie of histories."""
+"""Run causal transformers networks on subword pieces, with keys and values cached along a trie of histories."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class _CacheLayer:
 
 
 class PieceLM(AttentionLM):
-    """A network of the transformers library as a `LanguageModel` over pieces.
+    """A network from the transformers library as a `LanguageModel` over pieces.
 
     The logits must be the product of the last layer's output and an output embedding, as in nearly all networks;
     `LogitsLM` runs all other networks. `open_pieces` tests two optional features: continuing from cached keys and
@@ -62,7 +62,7 @@ class PieceLM(AttentionLM):
         """Wrap a network, which stays on its device.
 
         Args:
-            model: The model, for its configuration.
+            model: The model, which provides the configuration.
             network: The submodule to run.
             head: Output embedding [pieces, width] and bias [pieces].
             bos: Id of the piece that begins a text.

@@ -117,7 +117,7 @@ class Spelling:
         return np.array(pieces, np.int64)
 
     def known(self, words: Sequence[str]) -> list[bool]:
-        """Return for each word whether the pieces can spell it."""
+        """Return whether the pieces can spell each word."""
         if not self._refuses:
             return [True] * len(words)
         return [

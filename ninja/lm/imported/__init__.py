@@ -1,1 +1,1 @@
-"""Networks of other toolkits as language models: ONNX, Caffe2, and torch modules."""
+"""Networks from other toolkits as language models: ONNX, Caffe2, and torch modules."""

@@ -40,7 +40,7 @@ class Operator:
     number: int = 0  # position in the net, from 1
 
     def error(self, message: str) -> ModelError:
-        """Return an error whose message begins with the position and the type of this operator."""
+        """Create an error whose message begins with the operator's position and type."""
         output = f", which computes {self.outputs[0]!r}" if self.outputs else ""
         return ModelError(f"operator {self.number}, {self.type}{output}: {message}", self.path)
 

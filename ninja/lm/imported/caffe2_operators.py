@@ -44,7 +44,7 @@ def _given_tensor_fill(operator: Operator, inputs: Tensors) -> Tensors:
 
 
 def _constant(operator: Operator, inputs: Tensors) -> Tensors:
-    """ConstantFill: repeat one value; the shape is an argument, the value of an input, or the shape of an input."""
+    """ConstantFill: repeat one value; an argument, or the value or shape of an input, specifies the output shape."""
     shape = list(operator.integers("shape"))
     if inputs:
         shape = inputs[0].tolist() if operator.integer("input_as_shape", 0) else list(inputs[0].shape)
@@ -82,7 +82,7 @@ def _rows(operator: Operator, tensor: torch.Tensor, matrix: torch.Tensor, produc
 
 
 def runner(operator: Operator, weights: Mapping[str, torch.Tensor]) -> Callable[[Operator, Tensors], Tensors]:
-    """Return the function that runs an operator; the weight of a product is packed in advance if it is in `weights`."""
+    """Return the function that runs an operator; the weight of FC is packed in advance if `weights` contains it."""
     weight, bias = (weights.get(name) for name in (*operator.inputs, "", "", "")[1:3])
     plain = OPERATORS[operator.type]
     if plain is not _linear or weight is None or bias is None or weight.dtype != torch.float32 or not weight.numel():
@@ -124,7 +124,7 @@ def _unary(compute: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Operato
 
 
 def _softmax(operator: Operator, inputs: Tensors) -> Tensors:
-    """Softmax over all dimensions from `axis` on, flattened into one."""
+    """Softmax over `axis` and all later dimensions, flattened into one dimension."""
     axis = _axis(operator, inputs[0], 1)
     return [inputs[0].flatten(axis).softmax(-1).reshape(inputs[0].shape)]
 

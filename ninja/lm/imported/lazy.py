@@ -43,7 +43,7 @@ def language_model(
 
 
 class LazyLM(LanguageModel, ABC):
-    """Base of language models whose network scores all words at once.
+    """Base class for language models whose network scores all words at once.
 
     All sentences start in one shared slot. Subclasses manage the states: they compute rows (`_evaluate`), store the
     data of new slots (`_extend`), and call `_begin` at the end of their constructors.
@@ -55,7 +55,7 @@ class LazyLM(LanguageModel, ABC):
         Args:
             words: Vocabulary and special words.
             options: Load options.
-            batch: Number of histories per call of the network if it is fixed, else None.
+            batch: Number of histories per network call if this number is fixed, else None.
         """
         self.vocabulary = words.vocabulary
         self.bos: int | None = words.bos

@@ -1,4 +1,4 @@
-"""Interfaces of imported networks on any runtime: networks read one word and a state per call, or whole histories."""
+"""Interfaces of imported networks on any runtime: a network reads either one word and a state per call or histories."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Step = Callable[[torch.Tensor, State], tuple[torch.Tensor, Sequence[torch.Tensor
 
 @dataclass(frozen=True, slots=True)
 class StatePart:
-    """A tensor of a recurrent network's state."""
+    """A tensor in the state of a recurrent network."""
 
     name: str
     start: torch.Tensor  # value before <s>, without the batch dimension

@@ -77,7 +77,7 @@ def _run(session: Any, outputs: list[str], feeds: dict[str, torch.Tensor], path:
 
 
 def _steps(session: Any, score: str, pairs: str, path: str) -> StepNetwork:
-    """Wrap a model that reads one word and a state."""
+    """Wrap a model that reads one word and a state per call."""
     inputs = {tensor.name: tensor for tensor in session.get_inputs()}
     word = inputs.pop("word")
     if word.type not in INTEGERS or len(word.shape) not in (1, 2) or word.shape[1:] not in ([], [1]):
@@ -100,7 +100,7 @@ def _steps(session: Any, score: str, pairs: str, path: str) -> StepNetwork:
 
 
 def _histories(session: Any, score: str, path: str) -> HistoryNetwork:
-    """Wrap a model that reads whole histories."""
+    """Wrap a model that reads a whole history per call."""
     inputs = {tensor.name: tensor for tensor in session.get_inputs()}
     words, lengths = inputs.pop("words"), inputs.pop("lengths", None)
     if inputs or words.type not in INTEGERS or len(words.shape) != 2 or isinstance(words.shape[1], int):

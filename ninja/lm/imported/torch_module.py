@@ -35,14 +35,14 @@ def from_module(
         module: A module with `step` and `initial_state`, or with a `forward` that reads whole histories; see
             docs/networks.md. It is set to evaluation mode and moved to `device` in place.
         words: The vocabulary, with ids from 0 to the number of scores minus 1.
-        batch_dim: Batch dimension of the state tensors, one for all or one per tensor; 1 for `nn.LSTM`.
+        batch_dim: Batch dimension of the state tensors: one value for all tensors, or one per tensor; 1 for `nn.LSTM`.
         bos: The word that begins a sentence.
         eos: The word that ends a sentence; may be the same as `bos`.
         unk: The word for unknown words, if the vocabulary has one.
         unk_words: Number of distinct words that `unk` replaced in the training text, if known.
         device: Torch device.
         normalize: Normalise the scores; set to False if the module already returns log-probabilities.
-        max_batch: Maximum number of histories per call of the module.  [default: no limit]
+        max_batch: Maximum number of histories per module call.  [default: no limit]
 
     Raises:
         ModelError: The module does not define these methods, returns tensors of wrong shapes, or does not return one

@@ -1,4 +1,4 @@
-"""The components of nnet3 networks on NumPy: functions that compute one step for a batch of rows.
+"""Components of nnet3 networks on NumPy: functions that compute one step for a batch of rows.
 
 `ninja.models.nnet3_operations` implements the same functions on torch and cites the sources.
 """
@@ -19,7 +19,7 @@ LARGEST_EXPONENT = 87.0
 
 
 def concatenate(parts: list[Floats]) -> Floats:
-    """Concatenate parts of rows, float32 [n, width] each."""
+    """Concatenate matrices along the columns; each matrix is float32 [n, width]."""
     return parts[0] if len(parts) == 1 else np.concatenate(parts, 1)
 
 

@@ -25,7 +25,7 @@ FieldValue = bool | int | float | list[int] | Array
 
 @dataclass(slots=True)
 class Fields:
-    """The fields of a component in a file, by token."""
+    """The fields of a component in a file, indexed by token."""
 
     name: str
     kind: str  # component type, without the brackets
@@ -44,7 +44,7 @@ class Fields:
         return component
 
     def fail(self, message: str) -> NoReturn:
-        """Raise an error about this component."""
+        """Raise an error whose message specifies this component."""
         self.fail_here(f"component {self.name} ({self.kind}): {message}")
 
     def has(self, token: str) -> bool:
@@ -82,7 +82,7 @@ class Fields:
         return self.has(token) and self._take(token, lambda v: isinstance(v, bool), "neither T nor F")
 
     def dim(self, *tokens: str) -> int:
-        """Return the width from the first of these fields that is present."""
+        """Return the width, which is the value of the first of these fields that the component has."""
         token = next((name for name in tokens if self.has(name)), tokens[0])
         value = self.integer(token)
         if not 0 < value <= LARGEST_DIM:

@@ -13,7 +13,7 @@ class FeatureEmbedding:
 
     Args:
         weight: Vector of each feature, float32 [features, width].
-        begin: Features of word w are entries begin[w] to begin[w + 1], int64 [words + 1].
+        begin: The features of word w are the entries begin[w] to begin[w + 1] − 1; int64 [words + 1].
         index: Feature of each entry, int64 [entries].
         value: Weight of each entry, float32 [entries].
     """

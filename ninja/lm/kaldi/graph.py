@@ -6,7 +6,7 @@
     output-node name=output input=output.affine objective=linear
 
 A language model reads one word at a time, so nodes that need later words, or words before the first, are rejected.
-Descriptors that depend on the time or choose between inputs are rejected too.
+Descriptors that depend on the time or choose between inputs are also rejected.
 
 Source: Kaldi, nnet3/nnet-nnet.cc and nnet3/nnet-descriptor.h.
 """
@@ -33,7 +33,7 @@ Fail = Callable[[str], NoReturn]  # raises a typed error with the position in th
 
 @dataclass(frozen=True, slots=True)
 class _Reference:
-    """Reference in a descriptor to the value of a node at a time offset, multiplied by a scale."""
+    """Reference in a descriptor: a node's value at a time offset, multiplied by a scale."""
 
     node: str
     offset: int
@@ -118,7 +118,7 @@ def _dim(line: _Line, components: Mapping[str, Component]) -> int:
 
 
 def _inputs(line: _Line) -> list[_Sum]:
-    """Return the parts of a node's input that are concatenated, in order."""
+    """Return the parts that are concatenated to form a node's input, in order."""
     if line.kind == "dim-range-node":
         return [_Sum([_Reference(line.get("input-node"), 0, 1.0, optional=False)])]
     return _Descriptor(line.get("input"), line.fail).parse()
@@ -229,7 +229,7 @@ DESCRIPTORS = ("Append", "Sum", "IfDefined", "Offset", "Scale", "Const")
 
 
 def _ordered(by_name: Mapping[str, _Line], sums: Mapping[str, list[_Sum]]) -> list[str]:
-    """Sort the nodes on which the output depends, so that a node follows the nodes that it reads at the same step."""
+    """Sort the nodes on which the output depends; each node follows the nodes that it reads at the same step."""
     needed, stack = {OUTPUT}, [OUTPUT]
     while stack:
         name = stack.pop()

@@ -30,7 +30,7 @@ INTEGER_VECTORS = {"<TimeOffsets>", "<ColumnMap>", "<Sizes>"}
 
 @dataclass(frozen=True, slots=True)
 class Nnet3:
-    """A network: its content in the file, and the graph built from it."""
+    """A network as stored in its file, and the graph built from the configuration lines."""
 
     lines: list[str]  # the configuration
     fields: dict[str, tuple[str, dict[str, FieldValue]]]  # type and used fields of each component
@@ -71,7 +71,7 @@ def read(path: str | os.PathLike[str]) -> Nnet3:
 
 
 def rebuild(lines: list[str], fields: dict[str, tuple[str, dict[str, FieldValue]]], fail: Fail) -> Nnet3:
-    """Build a network from the lines and fields of a checkpoint; `fail` raises an error if they are damaged."""
+    """Build a network from the lines and fields in a checkpoint; `fail` raises an error if they are damaged."""
     components = {name: Fields(name, kind, values, fail).component() for name, (kind, values) in fields.items()}
     return Nnet3(lines, fields, parse([(line, fail) for line in lines], components, fail))
 

@@ -156,7 +156,7 @@ def _matrix(path: str, dim: int) -> Array:
 
 
 def _features(path: str, weight: Array, num_words: int) -> Features:
-    """Read ``word_feats.txt``, in which each line contains a word id and pairs of a feature and its value."""
+    """Read ``word_feats.txt``, in which each line contains a word id and (feature, value) pairs."""
     content = content_of(path)
     length = _numbers_per_line(content)
     if len(length) != num_words:
@@ -182,7 +182,7 @@ def _features(path: str, weight: Array, num_words: int) -> Features:
 
 
 def _numbers_per_line(content: bytes) -> npt.NDArray[np.int64]:
-    """Count the fields of each line; ``str.split`` is too slow for the features of a million words."""
+    """Count the fields on each line; ``str.split`` is too slow for the features of a million words."""
     byte = np.frombuffer(content, np.uint8)
     blank = np.zeros(256, np.bool_)
     blank[list(BLANK)] = True

@@ -157,7 +157,7 @@ class ClassLM(LanguageModel):
         return [self._known[pair] for pair in pairs]
 
     def _readings(self, word: int) -> list[tuple[int, float, int]]:
-        """Return the parses of a word: word or class id in the n-gram model, ln p, and id of the remaining words."""
+        """Return each parse of a word as (word or class id in the n-gram model, ln p, id of the remaining words)."""
         if self.oov_score is not None and word == self.unk:
             return []
         plain = self._plain[word]

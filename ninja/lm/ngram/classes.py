@@ -1,4 +1,4 @@
-"""Class tokens in text, and the replacement of phrases with class tokens."""
+"""Recognise class tokens in text, and replace phrases with class tokens."""
 
 from __future__ import annotations
 

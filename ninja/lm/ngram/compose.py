@@ -1,4 +1,4 @@
-"""Exact composition of lattices with n-gram models, to add or subtract their costs."""
+"""Exact composition of lattices with n-gram models, to add or subtract the models' costs."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ def compose_ngram(
     Args:
         lattice: Any lattice; epsilons do not change the history.
         lm: The n-gram model.
-        scale: Factor of the model's costs, finite.
+        scale: Factor by which the model's costs are multiplied; must be finite.
         word_map: Map from the lattice's symbol table to the model's words, which can be reused for other lattices; its
             penalty for unknown words is added to the cost.  [default: create a map]
-        max_arcs: Maximum number of arcs of the result.
+        max_arcs: Maximum number of arcs in the result.
         return_arc_map: Also return the input arc of each output arc, int64 [num_arcs].
 
     Raises:

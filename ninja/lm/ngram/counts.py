@@ -26,7 +26,7 @@ Report = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text as word ids, each sentence between ``<s>`` and ``</s>``."""
+    """A text as word ids, in which ``<s>`` and ``</s>`` enclose each sentence."""
 
     words: tuple[str, ...]  # by id: `SPECIAL`, then the other words in alphabetical order
     token: npt.NDArray[np.int32]
@@ -64,8 +64,8 @@ def encode(
     never replaced.
 
     Raises:
-        FormatError: The text is empty, a sentence contains ``<s>`` or ``</s>``, or a word is empty or contains white
-            space or a lone surrogate.
+        FormatError: The text is empty, a sentence contains ``<s>`` or ``</s>``, or a word is empty or contains
+            whitespace or a lone surrogate.
         OptionError: A sentence is a string instead of a sequence of words, or the text is too long.
         VocabularyError: All words were replaced with ``<unk>``.
     """
@@ -159,7 +159,7 @@ def count_ngrams(text: Text, order: int, report: Report | None = None) -> list[N
 def _keys(
     before: npt.NDArray[np.int32], token: npt.NDArray[np.int32], num_words: int
 ) -> Iterator[tuple[int, npt.NDArray[np.bool_], npt.NDArray[np.int64]]]:
-    """For each block, yield its first position, a mask of positions that end an n-gram, and (context, word) keys."""
+    """Yield (first position, mask of the positions that end an n-gram, (context, word) keys) for each block."""
     for first in range(1, len(token), BLOCK):
         word = token[first : first + BLOCK]
         context = before[first - 1 : first - 1 + len(word)]

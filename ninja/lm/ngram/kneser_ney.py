@@ -129,7 +129,7 @@ class TrainedNgram:
         return len(self.lengths)
 
     def write_arpa(self, path: str | os.PathLike[str]) -> None:
-        """Write the model as ARPA, compressed if the name ends in ``.gz``; ``-`` is standard output."""
+        """Write the model in ARPA format, compressed if the name ends in ``.gz``; ``-`` is standard output."""
         path = os.fspath(path)
         if path == STDOUT:
             output = StandardOutput()
@@ -200,8 +200,8 @@ def train_ngram(
         progress: Called with progress messages.
 
     Raises:
-        FormatError: The text is empty, a sentence contains ``<s>`` or ``</s>``, or a word is empty or contains white
-            space.
+        FormatError: The text is empty, a sentence contains ``<s>`` or ``</s>``, or a word is empty or contains
+            whitespace.
         OptionError: An option is out of range, `vocabulary` and `min_count` are both specified, or `unk_share` leaves
             probability 0 for a word that does not occur in the text.
         VocabularyError: All words were replaced with ``<unk>``.

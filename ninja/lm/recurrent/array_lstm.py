@@ -193,7 +193,7 @@ class WordVectors(Protocol):
         """Return the vectors of words, or their first `width` components, float32 [n, width]."""
 
     def table(self, words: np.ndarray) -> tuple[npt.NDArray[Any], Floats | None, npt.NDArray[np.int32]]:
-        """Return a matrix, the scales of its rows if it has any, and the row of each word, int32 [n]."""
+        """Return (matrix, scales of its rows or None, row index of each word, int32 [n])."""
 
 
 @dataclass(frozen=True, slots=True)
