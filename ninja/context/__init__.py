@@ -1,4 +1,4 @@
-"""Contextual biasing with lists of phrases such as names, places and titles for each utterance.
+"""Contextual biasing: each utterance can have lists of phrases, such as names, places and titles.
 
 ``entities`` reads the lists, ``grammar`` boosts their phrases, ``augmentation`` adds arcs for phrases that sound like
 recognised words, and ``deep`` contains the networks that read phrases. Names are imported on first use;

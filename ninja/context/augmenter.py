@@ -1,4 +1,4 @@
-"""Create the `Augmenter` of a context from its files and options."""
+"""Create the `Augmenter` for a context from the context's files and options."""
 
 from __future__ import annotations
 

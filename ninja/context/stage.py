@@ -124,11 +124,11 @@ class Contextual:
         """Yield the lattices with their context.
 
         Args:
-            lattices: Utterance ids and lattices.
-            log: Log of the run, which determines whether the error of a lattice is raised.
+            lattices: Pairs of an utterance id and a lattice.
+            log: Log of the run, which raises or tolerates errors in single lattices.
 
         Raises:
-            NinjaError: A file of the context is invalid, even if the log tolerates errors of lattices.
+            NinjaError: A file of the context is invalid, even if the log tolerates errors in lattices.
         """
         log = RescoreReport() if log is None else log
         if log.vocabulary is not None:
@@ -229,7 +229,7 @@ class Contextual:
 
         Args:
             words: Symbol table of the lattices.
-            log: Log of the notes.
+            log: Log that receives the notes.
             largest: Largest word id of the lattices. If it was added to a growing table since the stage was bound, the
                 files are loaded again.
 

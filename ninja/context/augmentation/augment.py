@@ -117,7 +117,7 @@ class Augmenter:
         options: Bounds and costs.
         costs: Language model costs of phrases.
         phones: Map from the alignments of arcs to phones.  [default: use the pronouncer]
-        silent: Words without a sound. Other words without a pronunciation are never replaced.
+        silent: Words that are not pronounced. Other words without a pronunciation are never replaced.
         retriever: Retriever that selects phrases from long lists.  [default: search for all phrases]
         written: Written words and their lexical forms, by which words are compared. Phrases are spelled as in their
             lists, with the punctuation and the sentence-initial capital of the words that they replace.
@@ -162,7 +162,7 @@ class Augmenter:
             The new lattice, and the phrases that were added, in order of decreasing probability.
 
         Raises:
-            LatticeError: The lattice is too large to be searched, or its phones cannot be taken from its alignments.
+            LatticeError: The lattice is too large to be searched, or its alignments do not determine its phones.
             SymbolError: A word of a phrase, or a word id of the lattice, is not in the symbol table.
         """
         source = lattice
@@ -261,7 +261,7 @@ class Augmenter:
     def _spans(
         self, source: Lattice, pronounced: PronouncedList, phrases: PhraseList, of_forms: LexicalLattice | None
     ) -> list[_Span]:
-        """Find the spans where phrases of a list may be added."""
+        """Find the spans where phrases from a list can be added."""
         lattice = source if of_forms is None else of_forms.lattice
         if not pronounced.variants or not lattice.num_arcs:
             return []
@@ -315,7 +315,7 @@ class Augmenter:
         pronounced: PronouncedList,
         phrases: PhraseList,
     ) -> npt.NDArray[np.int64]:
-        """Return the indices of a long list's variants that are most similar to any span of the lattice."""
+        """Return the indices of the variants in a long list that are most similar to any span of the lattice."""
         names = self.confusion.phones
         if phrases not in self._indices:
             strings = [unpack(pronounced.strings, number) for number in range(len(pronounced.variants))]

@@ -29,7 +29,7 @@ class Chain:
 
 
 def insert(lattice: Lattice, chains: Sequence[Chain], words: SymbolTable | None) -> Lattice:
-    """Return a lattice with the chains as additional paths.
+    """Return the lattice with the chains added as paths.
 
     Existing states and arcs keep their order, costs and labels. Each new state is numbered directly before the last
     state of its chain, and new arcs follow the existing arcs of their state. In a raw lattice, whose arcs have at most

@@ -1,4 +1,4 @@
-"""Pronunciations of a phrase list, stored in arrays for the search for similar spans."""
+"""Pronunciations of the phrases in a list, stored in arrays that are searched for similar spans."""
 
 from __future__ import annotations
 

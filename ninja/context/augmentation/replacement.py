@@ -32,7 +32,7 @@ class WrittenReplacements:
     Args:
         written: Written words and their lexical forms.
         source: The lattice of written words.
-        of_forms: The lattice of the lexical forms of `source`.
+        of_forms: The lattice of lexical forms that corresponds to `source`.
         acoustic_scale: Acoustic scale used to find the best path. Sentence beginnings are determined on this path.
     """
 
@@ -86,7 +86,7 @@ class WrittenReplacements:
 
 
 def chain(lattice: Lattice, phrase: Replacement, graph_change: float, acoustic_change: float) -> Chain:
-    """Return the chain of a phrase; its costs are the costs of the replaced path plus the changes."""
+    """Return the chain for a phrase; its costs are the costs of the replaced path plus the changes."""
     share = phrase.num_phones / phrase.num_phones.sum()
     acoustic = float(lattice.acoustic[phrase.arcs].sum(dtype=np.float64)) + acoustic_change
     graph = float(lattice.graph[phrase.arcs].sum(dtype=np.float64)) + graph_change

@@ -1,1 +1,1 @@
-"""Correction of transcripts: phrases from lists replace words that sound like them."""
+"""Transcript correction: phrases from lists replace words that sound like them."""

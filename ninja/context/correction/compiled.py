@@ -1,4 +1,4 @@
-"""Phrase lists compiled for the search in transcripts: the phones or letters of each phrase."""
+"""Phrase lists compiled for searching transcripts: the phones or letters of each phrase."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def _spelled(variants: list[Variant]) -> list[Variant]:
 
 
 def _letters(phrases: PhraseList) -> Confusion:
-    """Return confusion costs for the letters of a list, and for one symbol that represents all other letters."""
+    """Return confusion costs for the letters in a list, and for one symbol that represents all other letters."""
     recognised = (text for members in phrases.classes.values() for phrase in members for text in phrase.recognised)
     costs = letter_confusion([phrases], recognised)
     size = len(costs.phones)

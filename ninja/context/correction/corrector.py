@@ -1,4 +1,4 @@
-"""``Corrector``, which replaces words of transcripts with phrases that sound similar."""
+"""``Corrector``, which replaces words in transcripts with phrases that sound similar."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Kind = Literal["sound", "spelling"]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A phrase that replaces words of a transcript."""
+    """A phrase that replaces words in a transcript."""
 
     begin: int  # index of the first replaced word
     end: int  # index of the last replaced word plus 1
@@ -39,7 +39,7 @@ class Change:
 
 
 class Candidates(NamedTuple):
-    """The candidates for corrections by sound, and their features."""
+    """Candidate corrections of words that sound like phrases, and the features of these candidates."""
 
     matches: list[Match]
     features: Doubles  # [candidates, features]
@@ -65,11 +65,11 @@ class Transcript(NamedTuple):
 
 
 class Corrector:
-    """Corrector that replaces words of transcripts with similar-sounding phrases from lists.
+    """Corrector that replaces words in transcripts with similar-sounding phrases from lists.
 
     Args:
-        decision: Model of the probability that a candidate is right.
-        surprise: Costs of words.
+        decision: Model of the probability that a candidate correction is right.
+        surprise: Word costs under an n-gram model.
         sounds: Phones and their confusion costs.  [default: compare letters]
         threshold: Minimum probability of a correction, in [0, 1].  [default: the threshold of `decision`]
         normalizer: Normalizer that returns the lexical forms by which words are compared.
@@ -134,7 +134,7 @@ class Corrector:
         )
 
     def compiled(self, phrases: PhraseList) -> CompiledList:
-        """Compile a phrase list, or take the compiled list from the cache."""
+        """Return the compiled form of a phrase list, from the cache if possible."""
         if phrases not in self._lists:
             self._lists[phrases] = compile_list(phrases, self.sounds, self.normalizer)
         return self._lists[phrases]
@@ -145,7 +145,7 @@ class Corrector:
         return [tuple(transcript.lexical[begin:end]) for begin, end in self.phrase_spans(transcript, lists)]
 
     def phrase_spans(self, transcript: Transcript, lists: Sequence[PhraseList]) -> list[tuple[int, int]]:
-        """Return the spans of lexical words that are phrases, except single common words."""
+        """Return the spans of lexical words that match phrases, except single common words."""
         return self._present(transcript, [self.compiled(phrases) for phrases in lists])
 
     def listed(self, words: Sequence[str], lists: Sequence[PhraseList]) -> tuple[str, str]:
@@ -164,7 +164,7 @@ class Corrector:
         return tuple(phrase for part in self._lists.values() for phrase in part.left_out)
 
     def candidates(self, transcript: Transcript, lists: Sequence[PhraseList]) -> Candidates:
-        """Return the candidates for corrections by sound."""
+        """Return the candidate corrections of words that sound like phrases."""
         compiled = [self.compiled(phrases) for phrases in lists]
         return self._candidates(transcript, compiled, self._present(transcript, compiled))
 
@@ -189,7 +189,7 @@ class Corrector:
         return Candidates(similar, features, [(match.begin, match.end) for match in similar], np.array(prior))
 
     def _present(self, transcript: Transcript, compiled: Sequence[CompiledList]) -> list[tuple[int, int]]:
-        """Return the spans of lexical words that are already phrases, except single common words."""
+        """Return the spans of lexical words that already match phrases, except single common words."""
         words = transcript.lexical
         longest = max((part.longest for part in compiled), default=0)
         return [
@@ -237,7 +237,7 @@ class Corrector:
 
 
 def apply_changes(words: Sequence[str], changes: Sequence[Change]) -> list[str]:
-    """Apply changes, sorted by position, to the words of a transcript."""
+    """Apply changes, which must be sorted by position, to the words of a transcript."""
     corrected: list[str] = []
     at = 0
     for change in changes:

@@ -1,4 +1,4 @@
-"""Decisions about corrections: the probability that each candidate is right, given competing candidates."""
+"""Model of corrections: the probability that each candidate correction is right, given competing candidates."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Decision:
         """Read a TOML file with the content that `values` returns.
 
         Raises:
-            FormatError: The file has a different format, or a weight is missing.
+            FormatError: The file has the wrong format, or a weight is missing.
         """
         table = read_toml(path)
         if table.get("format") != FORMAT:
@@ -46,7 +46,7 @@ class Decision:
         return cls(weights, bias, threshold, confident_threshold, str(table.get("origin", "")))
 
     def values(self) -> dict[str, object]:
-        """Return the decision as the content of the TOML file that `read` reads."""
+        """Return the model as the content of the TOML file that `read` reads."""
         weights = {f"weight_{name}": round(float(w), 5) for name, w in zip(FEATURES, self.weights, strict=True)}
         thresholds = {"threshold": self.threshold, "confident_threshold": self.confident_threshold}
         head = {"format": FORMAT, "origin": self.origin, **thresholds, "bias": round(self.bias, 5)}
@@ -62,7 +62,7 @@ class Decision:
 
         Args:
             features: Features of the candidates, float64 [candidates, features]; see `evidence`.
-            spans: First word of each candidate, and last word plus 1.
+            spans: Words that each candidate replaces: index of the first word, and of the last word plus 1.
             log_prior: Value added to the score of each candidate.  [default: 0]
         """
         score = features @ self.weights + self.bias

@@ -1,4 +1,4 @@
-"""Edits of transcripts: recognised and corrected words, and verdicts about corrections."""
+"""Transcript edits: recognised and corrected words, and verdicts about corrections."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ Edits = Sequence[Edit | Verdict]
 
 
 def read_edits(path: str | os.PathLike[str]) -> Edits:
-    """Read the corrections of transcripts.
+    """Read transcript edits.
 
     Args:
-        path: A TSV file with the columns recognised text and corrected text, optionally preceded by a column of keys;
-            or the JSON file that the page of ``ninja correct --report`` saves.
+        path: A TSV file with a column of recognised text and a column of corrected text, optionally preceded by a
+            column of keys; or the JSON file that the review page of ``ninja correct --report`` saves.
 
     Raises:
-        FormatError: The file has a different format.
+        FormatError: The file has the wrong format.
         InputError: The file cannot be read.
     """
     name = os.fspath(path)
@@ -57,7 +57,7 @@ def read_edits(path: str | os.PathLike[str]) -> Edits:
 
 
 def paired(recognised: Mapping[str, Sequence[str]], corrected: Mapping[str, Sequence[str]]) -> list[Edit]:
-    """Pair the hypotheses of utterances before and after their correction.
+    """Pair each utterance's hypotheses before and after correction.
 
     Utterances are paired by their keys. If no key occurs on both sides, as in subtitles, where keys are derived from
     file names, utterances are paired in order. An utterance that occurs only before or only after correction is
@@ -78,7 +78,7 @@ def paired(recognised: Mapping[str, Sequence[str]], corrected: Mapping[str, Sequ
 
 
 def identities(edits: Iterable[Edit | Verdict]) -> list[str]:
-    """Return a distinct identity for each edit; equal edits are numbered."""
+    """Return a distinct id for each edit; equal edits are numbered so that their ids differ."""
     seen: Counter[tuple[object, ...]] = Counter()
     names = []
     for edit in edits:
@@ -133,7 +133,7 @@ def _verdicts(text: str, path: str) -> list[Verdict]:
 
 @dataclass(frozen=True, slots=True)
 class _Position:
-    """Position of a change in a file of verdicts, for error messages."""
+    """Position of a change in a verdict file, for error messages."""
 
     path: str
     name: str

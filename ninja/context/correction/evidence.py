@@ -1,4 +1,4 @@
-"""Evidence for corrections: how similar the phrase and the words are, and how surprising the words are."""
+"""Features of candidate corrections: how similar phrase and words are, and how surprising the words are."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ UNKNOWN_WORD = 16.0  # unigram cost of a word that the model lacks, nats; higher
 
 
 class Surprise:
-    """Costs of words under an n-gram model.
+    """Word costs under an n-gram model.
 
     Args:
         lm: A model of lexical words with <unk>.
@@ -107,7 +107,7 @@ def evidence(
         confidences: Confidence of each word in [0, 1]; None if they are unknown.
         candidates: Phrases and the words that they would replace.
         num_phrases: Number of phrases in the utterance's lists.
-        surprise: Costs of words.
+        surprise: Word costs under an n-gram model.
     """
     if not candidates:
         return np.zeros((0, len(FEATURES)))

@@ -1,4 +1,4 @@
-"""Evidence about phrases from edits: the phrases that edits inserted, and the words that these phrases replaced."""
+"""Learn from transcript edits which phrases were inserted, and which words these phrases replaced."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def learn_edits(
     path: str = "",
     groups: Mapping[str, str] | None = None,
 ) -> LearnResult:
-    """Learn phrases, their weights and their recognised forms from edits of transcripts.
+    """Learn phrases, their weights, and the words recognised in their place from transcript edits.
 
     Recognised and corrected texts are aligned by lexical forms. Where the texts differ, a listed phrase or a sequence
     of rare words in the corrected text is evidence for this phrase, and a listed phrase in the recognised text is
@@ -73,14 +73,14 @@ def learn_edits(
 
     Args:
         edits: Edits, or verdicts about corrections.
-        content: Content of an entity file, with the evidence of earlier runs.
+        content: Content of the entity file to update, including the evidence from earlier runs.
         corrector: Corrector that compares phrases and words.
-        min_count: Minimum number of edits before evidence is used, ≥ 1.
+        min_count: Minimum number of edits that must support a new phrase, a changed weight or a recognised form, ≥ 1.
         path: Path of the entity file, for error messages and for relative paths of phrase files.
         groups: Group of each utterance, in addition to groups in the file.
 
     Raises:
-        FormatError: The entity file has a wrong format.
+        FormatError: The entity file has the wrong format.
         OptionError: `min_count` is out of range.
     """
     check_range("min_count", min_count, least=1)
@@ -115,19 +115,19 @@ def learn(
     normalizer: Name | Normalizer = BASIC,
     log: Log | None = None,
 ) -> LearnResult:
-    """Learn phrases from edits of transcripts; see `learn_edits`.
+    """Learn phrases from transcript edits; see `learn_edits`.
 
     Args:
         edits: Edits, or a file that `read_edits` reads.
-        lists: An entity file.  [default: an empty list]
-        min_count: Minimum number of edits before evidence is used, ≥ 1.
+        lists: Path of the entity file to update, which is only read.  [default: start with no phrases]
+        min_count: Minimum number of edits that must support a new phrase, a changed weight or a recognised form, ≥ 1.
         groups: Group of each utterance, in the format of Kaldi's utt2spk.
         letters_only: Compare letters instead of phones.
         normalizer: Normalizer that returns the lexical forms by which words are compared.
-        log: Log of the run.
+        log: Log that receives the notes.
 
     Raises:
-        FormatError: A file has a wrong format.
+        FormatError: A file has the wrong format.
         InputError: A file cannot be read.
         OptionError: `min_count` is out of range, or the entity file is compressed.
     """
@@ -146,7 +146,7 @@ def learn(
 
 
 def undo(lists: Name) -> bytes:
-    """Return the content of an entity file before the last run of `learn`.
+    """Return the content of an entity file without the changes of the last run of ``ninja learn``.
 
     Raises:
         FormatError: The file contains no evidence from edits.
@@ -232,7 +232,7 @@ def _longest(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _places(pairs: Sequence[tuple[str | None, str | None]]) -> list[int]:
-    """Return the index of the recognised word at which each corrected word begins, and the number of recognised words.
+    """Return the index of the recognised word at which each corrected word begins, then the number of recognised words.
 
     Recognised words that are aligned with no corrected word belong to the next corrected word if that word is wrong.
     """
@@ -248,7 +248,7 @@ def _places(pairs: Sequence[tuple[str | None, str | None]]) -> list[int]:
 
 
 def _regions(pairs: Sequence[tuple[str | None, str | None]]) -> Iterator[Region]:
-    """Yield the differences that contain both corrected and recognised words."""
+    """Yield the regions where the texts differ and each text contains words."""
     begin = first = 0
     for is_same, group in groupby(pairs, lambda pair: pair[0] == pair[1]):
         rows = list(group)
@@ -260,7 +260,10 @@ def _regions(pairs: Sequence[tuple[str | None, str | None]]) -> Iterator[Region]
 
 
 def _names(region: Region, corrected: Transcript, place: Sequence[int], corrector: Corrector) -> Iterator[Region]:
-    """Yield the names in a difference: rare words, capitalised words, and the capitalised words around them."""
+    """Yield the names in a region: rare words, and the capitalised words around them.
+
+    A capitalised word counts as rare at a lower cost (`CAPITALISED`) than other words (`RARE`).
+    """
     capitalised = {at for at in range(len(corrected.lexical)) if _is_capitalised(at, corrected)}
     names = {
         at

@@ -90,7 +90,7 @@ class _Spans(NamedTuple):
 
 
 def _spans(lattice: Lattice, words: Sequence[str], strings: SymbolStrings) -> _Spans:
-    """Find the spans of words that sound like phrases in one alphabet."""
+    """Find the spans of words that sound like phrases, comparing the symbols of one alphabet."""
     alphabet, confusion = strings.alphabet, strings.alphabet.confusion
     unit = lattice.word.astype(np.int32) - int(lattice.word.min())
     names = lattice.words.words_of(range(int(lattice.word.min()), int(lattice.word.max()) + 1)) if lattice.words else []

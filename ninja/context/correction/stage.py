@@ -116,11 +116,11 @@ class Correction:
         """Yield corrected lattices.
 
         Args:
-            lattices: Utterance ids and lattices.
-            log: Log of the run, which determines whether the failure of a lattice is raised.
+            lattices: Pairs of an utterance id and a lattice.
+            log: Log of the run, which raises or tolerates errors in single lattices.
 
         Raises:
-            NinjaError: A file is invalid, even if the log tolerates failures of lattices.
+            NinjaError: A file is invalid, even if the log tolerates errors in lattices.
         """
         log = Log() if log is None else log
         self.load(log)
@@ -209,7 +209,7 @@ def correct(lattices: Iterable[Keyed], correcting: Correcting | Name | Entities)
     A phrase replaces words that sound like it if the change is probable enough. See `Correction`.
 
     Args:
-        lattices: Utterance ids and lattices, as ``ninja.read`` yields them.
+        lattices: Pairs of an utterance id and a lattice, as ``ninja.read`` yields them.
         correcting: Files and options, or only the phrases.
 
     Returns:
@@ -251,7 +251,7 @@ def corrected_list(
     Args:
         lattice: The list, with a symbol table.
         changes_of: Function that returns the corrections of words, given the words and their confidences or None.
-        scales: Scales that order the hypotheses.
+        scales: Cost scales that determine the order of the hypotheses.
         written: Symbol table of the result.
 
     Returns:
@@ -278,7 +278,7 @@ def corrected_list(
 
 
 def corrected_hypothesis(hypothesis: Hypothesis, changes: Sequence[Change]) -> Hypothesis:
-    """Return a hypothesis with changes; costs, times and labels of replaced words are divided among the new words."""
+    """Apply changes to a hypothesis, and divide the costs, times and labels of replaced words among the new words."""
     words = tuple(apply_changes(list(map(str, hypothesis.words)), changes))
     graph, acoustic = list(hypothesis.graph), list(hypothesis.acoustic)
     begin = None if hypothesis.begin is None else list(hypothesis.begin)
@@ -334,7 +334,7 @@ def _words_of(lattice: ListLattice, hypothesis: Hypothesis) -> tuple[Words, Conf
 
 
 def _best_path(lattice: Lattice, scales: Scales) -> tuple[Words, Confidences, npt.NDArray[np.int64]]:
-    """Return the words of the best path, the posteriors of the words (None if unknown), and the arcs of the path."""
+    """Return (words, word posteriors or None if they are unknown, arcs) for the best path."""
     path = best_path(lattice, scales)
     assert lattice.words is not None
     words = tuple(lattice.words.spell(path.words.tolist()))

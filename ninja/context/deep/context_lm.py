@@ -87,7 +87,7 @@ class _EncodedSet:
 
     @property
     def offset(self) -> float:
-        """Factor applied to the pointer's offset in the score of no phrase: ln of the number of phrases, at least 0."""
+        """Factor applied to the pointer's offset to score "no phrase": ln of the number of phrases, at least 0."""
         return math.log(max(len(self.key), 1))
 
 
@@ -102,7 +102,7 @@ class _EncodedList:
     num_known: int  # size of the vocabulary when the list was encoded
 
     def without(self, others: Sequence[_EncodedList]) -> tuple[npt.NDArray[np.int64], torch.Tensor, _Keys | None]:
-        """Return the words and keys of the phrases that other lists do not contain."""
+        """Return the words and keys of the phrases that are not in the other lists."""
         duplicates = {text for other in others for text in self.row.keys() & other.row.keys()}
         if not duplicates:
             return self.words, self.key, self.keys

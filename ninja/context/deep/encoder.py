@@ -39,7 +39,7 @@ Vectors = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class PhraseEncoder:
-    """A network that maps phrases to vectors, and the letters and phones that it reads."""
+    """A network that maps phrases to vectors, and the letters and phones that the network reads."""
 
     network: EntityEncoder  # float32, in evaluation mode
     symbols: Symbols
@@ -76,7 +76,7 @@ class PhraseEncoder:
         return out
 
     def unknown_letters(self, texts: Iterable[str]) -> Counter[str]:
-        """Count the letters of texts that are unknown to the encoder."""
+        """Count the letters in texts that the encoder cannot read."""
         return self.symbols.unknown(texts)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -168,7 +168,7 @@ def fill(network: torch.nn.Module, state: dict[str, torch.Tensor], path: str | o
 
 
 class SpelledEncoder:
-    """Adapter of an encoder for callers that pass letters in place of phones."""
+    """Adapter that calls an encoder with letters for callers that pass letters in place of phones."""
 
     def __init__(self, encoder: PhraseEncoder, path: str | os.PathLike[str]) -> None:
         if encoder.network.config.inputs == "phones":
@@ -182,7 +182,7 @@ class SpelledEncoder:
         return self._encoder.vectors(["".join(letters) for letters in phones], [()] * len(texts))
 
     def unknown_letters(self, texts: Iterable[str]) -> Counter[str]:
-        """Count the letters of texts that are unknown to the encoder."""
+        """Count the letters in texts that the encoder cannot read."""
         return self._encoder.unknown_letters(texts)
 
 

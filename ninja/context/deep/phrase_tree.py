@@ -52,7 +52,7 @@ class PhraseTree:
         np.maximum.at(self._child, number, child)
 
     def entries(self, words: npt.NDArray[np.integer]) -> tuple[Ids, Ids]:
-        """Return the range of the phrases in `phrase` that begin with each word: first and last + 1, int64 [n] each."""
+        """Return (first, last + 1) for the range of `phrase` with phrases that begin with each word, int64 [n] each."""
         if not len(self.first):
             return np.zeros(len(words), np.int64), np.zeros(len(words), np.int64)
         index = np.minimum(np.searchsorted(self.first, words), len(self.first) - 1)
@@ -74,8 +74,8 @@ class PhraseTree:
             words: The next words, in a shape that can be broadcast.
 
         Returns:
-            The fraction of each node's phrases that end with the word, the fraction that continue after it, and the
-            next node, in the shape of `nodes`.
+            Three arrays in the shape of `nodes`: the fraction of each node's phrases that end with the word, the
+            fraction that continue after it, and the node to which the word leads.
         """
         if not len(self._step):
             return np.zeros(nodes.shape), np.zeros(nodes.shape), np.full(nodes.shape, NOWHERE)

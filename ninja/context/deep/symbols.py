@@ -42,7 +42,7 @@ class Symbols:
         return [] if 0 in numbers else numbers[:MAX_SYMBOLS]
 
     def unknown(self, texts: Iterable[str]) -> Counter[str]:
-        """Count the letters of texts that are unknown to the encoder."""
+        """Count the letters in texts that the encoder cannot read."""
         known = self._of_letter
         return Counter(
             letter for text in texts for letter in plain_letters(text) if letter.isalpha() and letter not in known
@@ -50,7 +50,7 @@ class Symbols:
 
 
 def padded(strings: Sequence[Sequence[int]]) -> npt.NDArray[np.int64]:
-    """Return strings of ids as a matrix that is padded with 0, int64 [strings, max(1, longest)]."""
+    """Return a matrix with one string of ids per row, padded with 0, int64 [strings, max(1, longest)]."""
     lengths = np.fromiter(map(len, strings), np.int64, len(strings))
     matrix = np.zeros((len(strings), max(1, int(lengths.max(initial=0)))), np.int64)
     matrix[np.arange(matrix.shape[1]) < lengths[:, None]] = [number for string in strings for number in string]

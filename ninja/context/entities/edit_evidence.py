@@ -1,4 +1,4 @@
-"""Evidence from edits in an entity file: lines that `ninja learn` appends, each with a mark at its beginning.
+"""Evidence about phrases from transcript edits, which `ninja learn` appends to an entity file as marked lines.
 
     #ninja-learn {"version": 1, "min_count": 2, "edits": ["6f1e0c2ab3d4", …]}
     #ninja-learn {"phrase": "Kathy Clendenin", "class": "@name", "recognised": {"cathy clendening": 2}, "added": 2}
@@ -43,7 +43,7 @@ class PhraseEvidence:
 
     @property
     def form(self) -> str:
-        """The lexical form by which phrases are identified."""
+        """The lexical form of the phrase, which identifies it."""
         return phrase_form(self.phrase)
 
     @property
@@ -74,7 +74,7 @@ class PhraseEvidence:
         return tuple(words for words, count in ranked if count >= min_count)
 
     def factor(self, min_count: int) -> float:
-        """Return the factor of the phrase's weight: (1 + insertions) / (1 + rejections), within bounds.
+        """Return the factor applied to the phrase's weight: (1 + insertions) / (1 + rejections), within bounds.
 
         The factor is at most 1 if no edit inserted the phrase in an utterance whose lists contain it.
         """
@@ -88,7 +88,7 @@ class PhraseEvidence:
 class Run:
     """The edits and the evidence of a run of ``ninja learn``."""
 
-    min_count: int  # minimum number of edits before evidence is used
+    min_count: int  # minimum number of edits that must support a change
     edits: tuple[str, ...]  # identities of the edits, which are counted once
     evidence: tuple[PhraseEvidence, ...] = ()
 
@@ -107,13 +107,13 @@ class Run:
 class EditEvidence:
     """The evidence of all runs in an entity file, by lexical form."""
 
-    min_count: int = 1  # minimum number of edits before evidence is used
+    min_count: int = 1  # minimum number of edits that must support a change
     phrases: Mapping[str, PhraseEvidence] = field(default_factory=dict)
     edits: frozenset[str] = frozenset()  # identities of all edits
 
     @classmethod
     def of(cls, runs: Sequence[Run]) -> EditEvidence:
-        """Add up the evidence of runs; the last run sets the minimum number of edits before evidence is used."""
+        """Add up the evidence from runs; the minimum number of supporting edits is taken from the last run."""
         total = {item.form: item for item in merged(item for run in runs for item in run.evidence)}
         edits = frozenset(edit for run in runs for edit in run.edits)
         return cls(runs[-1].min_count if runs else 1, total, edits)
@@ -131,7 +131,7 @@ class EditEvidence:
         return [item for item in items if item.is_new(count) or item.factor(count) != 1 or item.forms(count)]
 
     def changes(self, phrase: str) -> tuple[float, tuple[str, ...]]:
-        """Return the factor of a phrase's weight, and the forms that were recognised in its place."""
+        """Return (factor applied to a phrase's weight, lexical forms that were recognised in place of the phrase)."""
         item = self.phrases.get(phrase_form(phrase)) if self.phrases else None
         return (1.0, ()) if item is None else (item.factor(self.min_count), item.forms(self.min_count))
 
@@ -153,7 +153,7 @@ def merged(items: Iterable[PhraseEvidence]) -> tuple[PhraseEvidence, ...]:
 
 
 def divide(text: str, path: str) -> tuple[str, list[Run]]:
-    """Split an entity file into its text, in which marked lines are replaced with empty lines, and its runs.
+    """Split an entity file into (text, runs); in the text, marked lines are replaced with empty lines.
 
     Raises:
         FormatError: A marked line is damaged.

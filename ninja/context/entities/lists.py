@@ -32,7 +32,7 @@ class Phrase:
 
     text: str  # words separated by single spaces
     weight: float = 1.0  # factor of the boost; a negative weight makes the phrase less probable
-    pronunciations: tuple[str, ...] = ()  # phones separated by white space; ARPAbet as in cmudict, without stress
+    pronunciations: tuple[str, ...] = ()  # phones separated by whitespace; ARPAbet as in cmudict, without stress
     recognised: tuple[str, ...] = ()  # lexical words recognised for the phrase, see `ninja learn`
 
 
@@ -62,7 +62,7 @@ class PhraseList:
 
 @dataclass(frozen=True, slots=True)
 class UnknownWords:
-    """Phrases of a class that contain words missing from a symbol table; a phrase in several lists is counted once."""
+    """Phrases in a class that contain words missing from a symbol table; a phrase in several lists is counted once."""
 
     class_name: str
     num_phrases: int  # number of phrases in the class
@@ -163,7 +163,7 @@ class Entities:
                 spelling, and `words` and `rules` are ignored.
 
         Raises:
-            FormatError: The file has a wrong format; a phrase is empty, too long, or in a list twice with different
+            FormatError: The file has the wrong format; a phrase is empty, too long, or in a list twice with different
                 weights; a weight is not finite; an utterance occurs twice; or a list or group is not defined.
             InputError: The file or a phrase file cannot be read.
             OptionError: An output would overwrite a phrase file.
@@ -263,7 +263,7 @@ class Entities:
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """The lists of one section."""
+    """The phrase lists that one section defines or refers to."""
 
     lists: tuple[PhraseList, ...] = ()
     inline: PhraseList | None = None
@@ -343,7 +343,7 @@ class _Builder:
         return Phrase(text, entry.weight, tuple(dict.fromkeys(_phones(section, entry))))
 
     def _merged(self, section: Section, first: Phrase, earlier: Entry, again: Phrase, entry: Entry) -> Phrase:
-        """Merge a phrase with its earlier entry; without a new pronunciation, the second entry is a duplicate."""
+        """Merge a phrase with its earlier entry; if the phrase has no new pronunciation, record it as a duplicate."""
         phrase_name = f"{first.text!r} of {entry.class_name or 'no class'}"
         home = section.location.path
         if again.weight != first.weight:

@@ -25,7 +25,7 @@ _ONE_CASE = 0.9  # if at least this fraction of a table is in one case, unknown 
 
 @dataclass(frozen=True, slots=True)
 class Normalisation:
-    """Rules of normalisation. Words in the symbol table are never changed; white space becomes single spaces."""
+    """Rules of normalisation. Words in the symbol table are never changed; whitespace is collapsed to single spaces."""
 
     case: Case = "words"  # "words": the case found in the symbol table; for unknown words, the table's usual case
     punctuation: bool = True  # strip punctuation at both ends of words: "(chen," -> "chen"
@@ -54,7 +54,7 @@ class Normaliser:
         self._table_case: Case | None = None
 
     def form(self, text: str) -> str:
-        """Return the form by which a normalised phrase is compared with other phrases; here the phrase itself."""
+        """Return the text by which a normalised phrase is compared with other phrases; here the phrase itself."""
         return text
 
     def __call__(self, text: str) -> str:
@@ -93,7 +93,7 @@ class Normaliser:
         return changed if changed in ("", start) else self._word(changed)
 
     def _in_parts(self, word: str) -> str | None:
-        """Divide a word into as few words of the table as possible; return None if this is impossible."""
+        """Divide a word into as few words from the table as possible; return None if this is impossible."""
         if self.words is None or word.isalpha():
             return None
         at_hyphens = [part for part in _HYPHENS.split(word) if part]

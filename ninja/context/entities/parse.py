@@ -140,7 +140,7 @@ def _sections(text: str, path: str) -> list[Section]:
 
 
 def sections_of(content: Mapping[str, Any], path: str | None) -> list[Section]:
-    """Return the sections of a JSON file's content; paths in it are relative to the directory of `path`."""
+    """Return the sections in the content of a JSON file; relative paths in it refer to the directory of `path`."""
     if not isinstance(content, Mapping):
         raise FormatError(f"entities must be an object with classes as keys, not {_shown(content)}", path)
     plain, sections = {}, []
@@ -349,7 +349,7 @@ def _entry(section: Section, key: str, columns: list[str], location: Location, o
 
 
 def _add_file(section: Section, file: object, first: object, location: Location | None = None) -> None:
-    """Add the `first` phrases (None: all) of a file with the columns class, phrase, weight and pronunciation."""
+    """Add the first `first` phrases (None: all) from a file with the columns class, phrase, weight, pronunciation."""
     if not isinstance(file, str) or not file or "\0" in file:
         section.refuse(f'"file" must be the name of a file, not {_shown(file)}', location)
     if first is not None and (isinstance(first, bool) or not isinstance(first, int) or not 1 <= first <= _FIRST_MOST):

@@ -71,7 +71,7 @@ def _acceptor(weight_of: dict[tuple[int, ...], float], *, as_partial: bool) -> _
     """Return the minimal acceptor of weighted phrases.
 
     Args:
-        weight_of: Weight of each word of a phrase, by the word ids of the phrase.
+        weight_of: Weight per word of each phrase; the keys are the word ids of the phrases.
         as_partial: Apply boosts at each word: the largest boost of all phrases that begin with the words so far; the
             difference from the phrase's boost is removed at its end. Otherwise, apply boosts at the ends of phrases.
     """
@@ -122,7 +122,7 @@ def _minimal(
 
 
 class ListCompiler:
-    """A compiler of phrase lists that caches its results as long as the lists exist.
+    """A compiler for phrase lists that caches its results as long as the lists exist.
 
     Args:
         spell: Function that returns the ids of the words of a phrase, -1 for unknown words.
@@ -135,7 +135,7 @@ class ListCompiler:
         self._compiled: WeakKeyDictionary[PhraseList, CompiledList] = WeakKeyDictionary()
 
     def of(self, lists: Sequence[PhraseList]) -> list[CompiledList]:
-        """Compile each phrase list, or take its result from the cache."""
+        """Return the compiled form of each phrase list, from the cache if possible."""
         return [self._of_list(phrases) for phrases in lists]
 
     def _of_list(self, phrases: PhraseList) -> CompiledList:

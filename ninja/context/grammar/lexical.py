@@ -23,7 +23,7 @@ from ninja.lm.word_map import MARKS
 
 
 class LexicalContext:
-    """Phrases of written text, and the lexical forms by which they match the words of lattices.
+    """Written phrases, and the lexical forms by which they match the words in lattices.
 
     Args:
         words: Symbol table of the lattices.
@@ -147,7 +147,7 @@ class LexicalContext:
         word: npt.NDArray[np.integer],
         is_last: npt.NDArray[np.bool_],
     ) -> Lattice:
-        """Return a lattice of written words; arcs without a written word are joined to the preceding arc.
+        """Return a lattice of written words in which arcs without a written word are joined to the preceding arc.
 
         Args:
             source: The lattice of written words before the composition.
@@ -195,7 +195,7 @@ class LexicalContext:
 
 
 def _label_ranges(source: Lattice, lexical: LexicalLattice) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return the range of each lexical arc's labels in the labels of the written lattice: first, and last plus 1."""
+    """Return (first, last + 1) of each lexical arc's range of labels among the labels of the written lattice."""
     length = np.diff(lexical.lattice.ali_begin)
     order = np.argsort(lexical.source_arc, kind="stable")  # the arcs of a word stay in their order
     end = np.empty(len(length), np.int64)

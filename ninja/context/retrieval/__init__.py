@@ -1,1 +1,1 @@
-"""Retrieval, by vector similarity, of the phrases in long lists that sound like parts of a lattice."""
+"""Search long phrase lists, by vector similarity, for phrases that sound like spans of a lattice."""

@@ -1,4 +1,4 @@
-"""Retrieve the phrases of a long list that sound like spans of a lattice, using the vectors of an encoder."""
+"""Retrieve the phrases in a long list that sound like spans of a lattice, by comparing vectors from an encoder."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Encoder(Protocol):
         """Return unit vectors of phrases, float32 [phrases, size]; zeros for phrases without a known symbol."""
 
     def unknown_letters(self, texts: Iterable[str]) -> Counter[str]:
-        """Count the letters of texts that are unknown to the encoder."""
+        """Count the letters in texts that the encoder cannot read."""
 
 
 class Retriever:

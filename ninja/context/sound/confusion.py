@@ -131,7 +131,7 @@ class Confusion:
         """Read a JSON file written by `write`.
 
         Raises:
-            FormatError: The file is damaged or has a different format.
+            FormatError: The file is damaged or has the wrong format.
         """
         try:
             content = json.loads(text_of(path))

@@ -1,4 +1,4 @@
-"""Information of phones: the negative log-probability of each phone in English speech."""
+"""Information content of phones: the negative log-probability of each phone in English speech."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LETTER = 2.9  # for other symbols, such as letters: the entropy of English lette
 
 @lru_cache(maxsize=64)
 def information(symbols: tuple[str, ...]) -> npt.NDArray[np.float32]:
-    """Return the information of each phone or letter in nats, float32 [symbols]."""
+    """Return the information content of each phone or letter in nats, float32 [symbols]."""
     costs = np.array([INFORMATION.get(symbol, LETTER) for symbol in symbols], np.float32)
     costs.setflags(write=False)
     return costs

@@ -1,4 +1,4 @@
-"""Pronunciations of words from a dictionary, or predicted from their letters."""
+"""Word pronunciations, looked up in a dictionary or predicted from spelling."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ _VOICELESS, _SIBILANTS = {"P", "T", "K", "F", "TH"}, {"S", "Z", "SH", "ZH", "CH"
 
 
 def phones_of(text: str) -> Phones:
-    """Split phones at white space, and remove stress digits and Kaldi's position suffixes."""
+    """Split phones at whitespace, and remove stress digits and Kaldi's position suffixes."""
     return tuple(_SUFFIX.sub("", phone) for phone in text.split())
 
 
 class Pronouncer:
-    """Pronunciations of words from a dictionary, or predicted from their letters; results are cached.
+    """Word pronunciations, looked up in a dictionary or predicted from spelling; results are cached.
 
     Args:
-        dictionary: Pronunciations of words, best first, as phones separated by white space.
+        dictionary: Pronunciations of words, best first, as phones separated by whitespace.
         guess: Function that predicts the pronunciations of words that are not in the dictionary.  [default: these words
             have no pronunciation]
     """
