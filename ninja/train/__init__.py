@@ -1,4 +1,4 @@
-"""Training of networks: language models, phrase encoders, pointers, and phone confusions.
+"""Training of language models, phrase encoders, pointers to phrases, and phone confusion costs.
 
 Names are imported on first use; ``__init__.pyi`` lists them.
 """

@@ -1,4 +1,4 @@
-"""Training of phone confusion costs on references and recognised words."""
+"""Estimation of phone confusion costs from references and recognised words."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ def learn(
     distances comparable.
 
     Args:
-        pairs: Reference and recognised words of utterances.
+        pairs: ``(reference words, recognised words)`` for each utterance.
         pronouncer: Pronunciations; error regions that contain words without a pronunciation are ignored.
         prior: Initial costs, which also determine the costs of rare confusions.
         iterations: Number of iterations, ≥ 1.
         prior_count: Weight of the prior, expressed as a number of observations per phone, > 0.
         sharpness: Nats of log-probability per unit of the prior costs, > 0.
-        source: Description of the data, which is stored with the costs.
+        source: Description of the data, to be stored with the costs.
 
     Raises:
-        OptionError: An option is out of range, or no word of the pairs can be pronounced.
+        OptionError: An option is out of range, or no word in the pairs can be pronounced.
 
     Source: E. S. Ristad and P. N. Yianilos 1998, "Learning String-Edit Distance" (the memoryless stochastic transducer;
     here with the best alignment instead of all alignments).
@@ -70,7 +70,7 @@ def learn(
 
 
 def tempered(learned: Confusion, prior: Confusion) -> Confusion:
-    """Return the mean of the prior and the learned costs, which are first scaled by `TEMPER`.
+    """Return the mean of the prior costs and the learned costs after scaling the learned costs by `TEMPER`.
 
     Learned costs are accurate for frequent confusions, but unreliable for rare confusions. The mean finds as many
     phrases as the prior, with half as many false alarms. Learned costs are scaled because they have a wider range than
@@ -102,7 +102,7 @@ Variants = tuple[list[Phones], list[Phones]]
 def _stretches(
     pairs: Iterable[tuple[Sequence[str], Sequence[str]]], pronouncer: Pronouncer, known: set[str]
 ) -> tuple[list[Variants], list[Phones]]:
-    """Return the pronunciations of each error region, and of each correctly recognised word."""
+    """Return ``(pronunciations of each error region, pronunciations of each correctly recognised word)``."""
     stretches: list[Variants] = []
     plain: list[Phones] = []
     for reference, hypothesis in pairs:
@@ -124,7 +124,7 @@ def _stretches(
 
 
 def _pronunciations(words: Sequence[str], pronouncer: Pronouncer, known: set[str]) -> list[Phones]:
-    """Return at most four pronunciations of a word sequence; an empty list if a word has none."""
+    """Return at most four pronunciations of a word sequence, or an empty list if a word has none."""
     variants: list[Phones] = [()]
     for word in words:
         variants = [before + after for before in variants for after in pronouncer.of(word)[:2]][:4]
@@ -132,7 +132,7 @@ def _pronunciations(words: Sequence[str], pronouncer: Pronouncer, known: set[str
 
 
 def _count(counts: Counts, spoken: Phones, recognised: Phones, costs: Confusion) -> None:
-    """Add the edits in the best alignment of two phone strings to the counts."""
+    """Add the edits in the best alignment of two phone sequences to the counts."""
     rows, columns = costs.numbers(spoken), costs.numbers(recognised)
     best = np.zeros((len(rows) + 1, len(columns) + 1))
     best[1:, 0] = np.cumsum(costs.deletion[rows])

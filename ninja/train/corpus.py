@@ -1,8 +1,8 @@
-"""A training text as word ids: in memory or, for a large text, in a memory-mapped file that is written once.
+"""Training texts as word ids, in memory or, for a large text, in a memory-mapped file that is written once.
 
 The file is ``TEXT.KEY.ids`` in the directory of the text or, if that is not writable, in ``~/.cache/ninja-asr`` (or
 ``$XDG_CACHE_HOME/ninja-asr``); if neither is writable, the ids stay in memory. The key depends on the digest of the
-text and on the options that select words, so that an outdated file is never used.
+text and on the options that select words, so an outdated file is never used.
 
     int32 [num_words]           ids of all sentences
     0 or 4 bytes                padding to a multiple of 8
@@ -48,7 +48,7 @@ class Corpus:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Options that determine the vocabulary of a text, and whether a part is held out."""
+    """Options that determine the vocabulary for a text, and whether a part of the text is held out."""
 
     vocabulary: int
     min_count: int
@@ -56,21 +56,21 @@ class Choice:
     words: tuple[str, ...] | None = None  # the vocabulary, if it is not derived from the text
 
     def key(self, sha256: str) -> str:
-        """Return the KEY in the name of the ids file for a text with this digest."""
+        """Return the KEY in the name of the ids file for a text with the digest `sha256`."""
         parts: list[object] = [sha256, self.vocabulary, self.min_count, self.hold_out]
         if self.words is not None:
             parts.append(self.words)
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
     def vocabulary_of(self, path: str, part: Part | None) -> list[str]:
-        """Return the vocabulary in the order of ids."""
+        """Return the vocabulary for the text, in the order of word ids."""
         return (
             text.make_vocabulary(path, self.vocabulary, self.min_count, part) if self.words is None else [*self.words]
         )
 
 
 def open_corpus(path: str, choice: Choice, *, first: bool = True) -> Corpus:
-    """Read a text; for a large text, map the file with its ids, which is written if it does not exist.
+    """Read a text; for a large text, memory-map the file with its ids, creating the file if it does not exist.
 
     Args:
         path: The text.
@@ -107,7 +107,7 @@ def _targets(path: str, name: str) -> list[Path]:
 
 
 def _parts(path: str, choice: Choice) -> tuple[Part | None, Part | None]:
-    """Return the held-out part of a text and the remaining part; both are None if nothing is held out."""
+    """Return ``(held-out part, remaining part)`` of a text; both are None if nothing is held out."""
     held_out = text.held_out_part(path) if choice.hold_out else None
     return held_out, None if held_out is None else replace(held_out, held_out=False)
 
@@ -120,7 +120,7 @@ def _in_memory(path: str, choice: Choice, sha256: str) -> Corpus:
 
 @contextlib.contextmanager
 def _atomic_file(target: Path) -> Iterator[IO[bytes]]:
-    """Open a temporary file, which is renamed to `target` when it is complete."""
+    """Open a temporary file, and rename it to `target` when it is complete."""
     target.parent.mkdir(parents=True, exist_ok=True)
     if not target.parent.stat().st_mode & 0o222:  # root could write to it nevertheless
         raise PermissionError(errno.EACCES, "the directory is read-only", str(target.parent))
@@ -136,7 +136,7 @@ def _atomic_file(target: Path) -> Iterator[IO[bytes]]:
 
 
 def _write(file: IO[bytes], path: str, choice: Choice, sha256: str) -> None:
-    """Write the ids of a text piece by piece, with only its distinct words in memory."""
+    """Write the word ids of a text in chunks, with only its distinct words in memory."""
     held_out, rest = _parts(path, choice)
     words = choice.vocabulary_of(path, rest)
     number = {word: identity for identity, word in enumerate(words)}
@@ -187,7 +187,7 @@ def _write(file: IO[bytes], path: str, choice: Choice, sha256: str) -> None:
 
 
 def _mapped(target: Path, sha256: str, *, check: bool) -> Corpus:
-    """Map a file of ids; raise a ValueError if it is incomplete, or belongs to another text."""
+    """Memory-map a file of word ids; raise a ValueError if it is incomplete or belongs to another text."""
     size = target.stat().st_size
     with open(target, "rb") as file:
         file.seek(size - 16)

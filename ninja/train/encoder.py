@@ -1,4 +1,4 @@
-"""Train a phrase encoder."""
+"""Training of phrase encoders."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def train_encoder(
 ) -> PhraseEncoder:
     """Train a phrase encoder on words and their phones.
 
-    The vector of a phrase is trained to be similar to the vectors of phrases with which it may be confused: the softmax
-    of the similarities in a batch approximates the normalised ``exp(-SHARPNESS · distance)``. It is also trained to
-    contain the letters and phones of the phrase, which decoders predict from it.
+    The vector of a phrase is trained to be similar to the vectors of phrases that can be confused with it: the softmax
+    of the similarities in a batch approximates the normalised ``exp(-SHARPNESS · distance)``. The vector is also
+    trained to encode the letters and phones of the phrase, which decoders predict from it.
 
     Args:
-        entries: Phrases and their phones; the phones may be empty.
+        entries: ``(phrase, phones)`` pairs; the phones may be empty.
         symbols: Letters and phones that the encoder reads.
         confusion: Phone confusion costs, for the phones of `symbols`.
         options: Training options.
@@ -61,7 +61,7 @@ def train_on(
     options: EncoderOptions,
     progress: Callable[[EncoderProgress], None] | None = None,
 ) -> PhraseEncoder:
-    """Train a phrase encoder on words whose neighbours are known; see `train_encoder`."""
+    """Train a phrase encoder on words with known neighbours; see `train_encoder`."""
     if options.threads is not None:
         torch.set_num_threads(options.threads)
     start = time.monotonic()
@@ -136,7 +136,7 @@ def _matrices(phrases: Sequence[LettersAndPhones]) -> tuple[Tensor, Tensor]:
 def _targets(
     spoken: Sequence[LettersAndPhones], recognised: Sequence[LettersAndPhones], row: Numbers, confusion: Confusion
 ) -> Tensor:
-    """Return -SHARPNESS times the distances of spoken and recognised phrases, [spoken, recognised].
+    """Return -SHARPNESS times the distances between spoken and recognised phrases, [spoken, recognised].
 
     Phrases at corresponding positions in the two halves of a batch are neighbours; all other pairs are considered
     distant.
@@ -153,7 +153,7 @@ def _targets(
 
 
 def _metric(first: Tensor, second: Tensor, sharpness: Tensor, target: Tensor) -> Tensor:
-    """Return the cross-entropy of the similarities of phrases with `target`, averaged over both normalisation axes."""
+    """Return the cross-entropy between phrase similarities and `target`, averaged over both normalisation axes."""
     near = sharpness.clamp(max=4.6).exp() * first @ second.T  # [spoken, recognised]
     loss = near.new_zeros(())
     for axis in (0, 1):

@@ -1,4 +1,4 @@
-"""Read the checkpoint that training starts with: its weights, vocabulary and sizes."""
+"""Reader for the checkpoint that training starts with: its weights, vocabulary and sizes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NORMALISER = "normaliser."  # beginning of the names of the layers that estimate
 
 
 def normaliser_weights(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor] | None:
-    """Return the weights of the layers that estimate the log-normaliser, by name; None if there are none."""
+    """Return the weights, by name, of the layers that estimate the log-normaliser, or None if there are none."""
     layers = {name: weight for name, weight in state.items() if name.startswith(NORMALISER)}
     return {name.removeprefix(NORMALISER): weight for name, weight in layers.items()} or None
 
@@ -39,7 +39,7 @@ def read_initial(options: TrainOptions) -> tuple[TrainOptions, Initial]:
     """Read the checkpoint `TrainOptions.init`.
 
     Returns:
-        The options with the sizes of the checkpoint, and the checkpoint.
+        The options, updated with the sizes in the checkpoint, and the checkpoint.
 
     Raises:
         ModelError: The file is damaged, or does not contain a network that Ninja trains.

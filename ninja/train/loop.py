@@ -1,4 +1,4 @@
-"""Train a language model on a text."""
+"""Training of a language model on a text."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ def train(
 
     The checkpoint is written whenever the held-out perplexity falls, and at the start if training starts with another
     checkpoint. An interrupted training is resumed from ``<output>.state``, which is removed at the end; on a CPU, with
-    a synchronous method, the result is bit-identical to that of an uninterrupted run. To use several
+    a synchronous method, the result is bit-identical to the result of an uninterrupted run. To use several
     workers, this function starts processes on this machine, so a script must call it under
     ``if __name__ == "__main__"``; under torchrun, all processes that torchrun has started call this function.
 
     Args:
         train_text: Training text with one sentence per line and words separated by whitespace; ``.gz`` files are
             decompressed.
-        dev_text: Held-out text of the same format, which determines the best weights and when training stops early.
+        dev_text: Held-out text in the same format, used to select the best weights and to stop training early.
             [default: every 20th sentence of the training text, at most 5,000, which are excluded from training]
         options: Training options.
         progress: Called every 50 steps and after each measurement; under torchrun, only in the first worker.
@@ -183,9 +183,9 @@ def add_normaliser(
     Args:
         path: The checkpoint, which is overwritten.
         sentences: Training text, as word ids of the network.
-        dev: Held-out text, on which the errors in the card are measured.
+        dev: Held-out text, on which the errors stated in the model card are measured.
         options: Width of the layers, seed and device.
-        start: Initial weights of the layers, see `with_normaliser`.
+        start: Initial weights of the layers; see `with_normaliser`.
     """
     stored = checkpoint.read(path)
     assert isinstance(stored.module, lstm.LSTMLanguageModel)
@@ -208,7 +208,7 @@ def _make(options: TrainOptions, vocabulary: int) -> checkpoint.Module:
 def _steps(
     counters: state.Counters, sharing: SingleWorker, order: Order, dev: Sentences, options: TrainOptions
 ) -> Iterator[Progress]:
-    """Run the steps of a worker and yield reports; the last report has a measured perplexity."""
+    """Run the steps of a worker, and yield progress reports; the last report contains a measured perplexity."""
     workers = sharing.workers
     module, optimizer = sharing.learner.module, sharing.learner.optimizer
     sampler = make_sampler(order, module.config.vocabulary, options.samples)

@@ -1,4 +1,4 @@
-"""Train the layers that estimate the log-normaliser of a network, on its outputs for a text."""
+"""Training of the layers that estimate the log-normaliser of a network, on the network's outputs for a text."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def with_normaliser(
     seed: int = 1,
     device: str = "cpu",
 ) -> LSTMLanguageModel:
-    """Return a copy of a trained network with layers that estimate its log-normaliser; other weights are the same.
+    """Return a copy of a trained network with added layers that estimate its log-normaliser.
 
     Args:
         module: The network, with its weights rounded as in a file; see `ninja.lm.checkpoint.as_stored`.
         sentences: Training text, as word ids of the network.
         width: Size of the two hidden layers.
-        start: Initial weights by name, from layers of this width that were trained for similar weights of the network.
-            [default: random weights]
+        start: Initial weights of the layers, by name, from layers of the same width that were trained for a similar
+            network.  [default: random weights]
         max_outputs: Maximum number of histories to train on, each of which requires a softmax.  [default:
             `MAX_OUTPUTS`, or `MAX_OUTPUTS_FURTHER` with `start`]
         seed: Random seed.
@@ -78,7 +78,7 @@ def with_normaliser(
 
 
 def normaliser_error(module: LSTMLanguageModel, sentences: Sentences, device: str = "cpu") -> tuple[float, float]:
-    """Return the mean and the root mean square of the error of the estimated log-normaliser on a text, in nats."""
+    """Return ``(mean, root mean square)`` of the error of the estimated log-normaliser on a text, in nats."""
     output, exact = _outputs_and_normalisers(
         module.to(device).eval(), sentences, len(sentences.word) + len(sentences), 1, device
     )
@@ -98,7 +98,7 @@ def _with_wrong_words(sentences: Sentences, seed: int) -> Sentences:
 def _outputs_and_normalisers(
     module: LSTMLanguageModel, sentences: Sentences, most: int, seed: int, device: str
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return outputs after the words of a text, float16 [n, embedding], and their log-normalisers, float32 [n]."""
+    """Return ``(outputs, log-normalisers)`` after words of a text: float16 [n, embedding] and float32 [n]."""
     weight, bias = module.embedding.weight.detach(), module.bias.detach()
     blocks = zip(weight.split(LOGIT_WORDS), bias.split(LOGIT_WORDS), strict=True)
     logits = [linear(*block) for block in blocks]

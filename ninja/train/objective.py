@@ -20,7 +20,7 @@ ROWS = 1024  # tokens whose logits are in memory at once; 1024 × 34,000 words i
 
 @dataclass(frozen=True, slots=True)
 class Sampler:
-    """Sampler of the words over which a softmax is computed.
+    """Sampler for the words over which a softmax is computed.
 
     Each word is drawn independently with probability π (Poisson sampling). Then Σ_{w in sample} exp(s_w) / π_w is an
     unbiased estimate of the normaliser Σ_w exp(s_w), to which frequent words, with π = 1, add no variance.
@@ -36,7 +36,7 @@ class Sampler:
 
         Args:
             count: Number of occurrences of each word, [vocabulary].
-            samples: Mean number of words in a sample; 0 to always use all words.
+            samples: Mean number of words per sample; 0 to always use all words.
         """
         if samples == 0 or samples >= len(count):
             return cls(torch.ones(len(count)))
@@ -48,7 +48,7 @@ class Sampler:
         return cls(torch.from_numpy(inclusion.astype(np.float32)))
 
     def draw(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Draw a sample with torch's global generator; return word ids, int64 [sample], and −ln π, float32 [sample]."""
+        """Draw a sample with torch's global generator; return ``(word ids, −ln π)``, int64 and float32 [sample]."""
         word = (torch.rand(len(self.inclusion)) < self.inclusion).nonzero()[:, 0]
         return word, -self.inclusion[word].log()
 
@@ -74,7 +74,7 @@ def backward(
         target: Word ids, int64 [tokens].
         sampler: Samples the words of the softmax.
         self_normalize: λ, the weight of the mean squared log-normaliser, which drives Σ exp(s) towards 1.
-        divisor: Divisor of the sum of gradients over tokens.  [default: the number of tokens]
+        divisor: Divisor for the sum of gradients over tokens.  [default: the number of tokens]
     """
     divisor = len(target) if divisor is None else divisor
     word, correction = (tensor.to(target.device) for tensor in sampler.draw())
@@ -122,7 +122,7 @@ def plain_slopes(
         offset: Added to the scores of the sampled words, float32 [sample].
         score: Scores of the targets, float32 [rows].
         hit: Index of each target in the sample, or -1, int64 [rows]; a target in the sample is counted only once.
-        divisor: Divisor of the gradients.
+        divisor: Divisor for the gradients.
         self_normalize: Weight of the mean squared log-normaliser.
         offset_slope: Tensor to which the gradients of the sampled scores, summed over rows, are added, float32
             [sample].
@@ -166,7 +166,7 @@ def perplexity(module: Module, sentences: Sentences, device: str = "cpu", max_to
 def negative_logprob(
     module: Module, sentences: Sentences, device: str = "cpu", max_tokens: int = 4096, part: slice = slice(None)
 ) -> tuple[float, int]:
-    """Return the summed negative log-probability of sentences, in nats, and the number of tokens.
+    """Return ``(sum of the negative log-probabilities of sentences in nats, number of tokens)``.
 
     Args:
         module: The network.

@@ -1,4 +1,4 @@
-"""`Order`, the sequence of training batches, which is the same for every worker."""
+"""The class `Order`: the sequence of training batches, which is the same for every worker."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Epoch(NamedTuple):
 
 
 class Order:
-    """Batches of sentences, with 0-based numbers that continue across epochs.
+    """Numbered batches of sentences; the 0-based numbers continue across epochs.
 
-    The seed and the epoch determine which sentences each batch contains. Workers take disjoint batch numbers, so each
+    The seed and the epoch determine which sentences each batch contains. Workers take different batch numbers, so each
     sentence is seen by one worker per epoch. The batches are formed as in `ninja.lm.text.batches`; memory use is 8
     bytes per sentence.
     """
@@ -48,7 +48,7 @@ class Order:
         return sentence[begin[turn[index]] : begin[turn[index] + 1]].astype(np.int64)
 
     def num_words(self, numbers: Iterable[int]) -> int:
-        """Return the number of words in batches, without ``</s>``."""
+        """Return the number of words in batches, excluding ``</s>``."""
         return sum(
             int(self._length[members].sum(dtype=np.int64)) - len(members) for members in map(self.batch, numbers)
         )
@@ -65,7 +65,7 @@ class Order:
 
 
 def _cut(length: np.ndarray, max_tokens: int) -> np.ndarray:
-    """Divide ascending lengths into batches of at most `max_tokens`, padding included; return their offsets.
+    """Divide ascending lengths into batches of at most `max_tokens` tokens, including padding; return their offsets.
 
     A sentence of more than `max_tokens` tokens forms its own batch.
     """

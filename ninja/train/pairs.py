@@ -1,4 +1,4 @@
-"""Training data of the phrase encoder: phrases and their plausible misrecognitions.
+"""Training data for the phrase encoder: phrases and their plausible misrecognitions.
 
 A word is replaced either with a similar word from the dictionary, or with its own phones after simulated errors. The
 probability of a similar word decreases with the distance between the phones of the two words.
@@ -44,7 +44,7 @@ LettersAndPhones = tuple[list[int], list[int]]  # ids of letters and of phones
 
 @dataclass(frozen=True, slots=True)
 class TrainingWords:
-    """Words with one pronunciation each, and their neighbours, i.e. words that sound similar."""
+    """Words with one pronunciation each, and their neighbours (words that sound similar)."""
 
     texts: list[str]
     letters: list[list[int]]
@@ -56,10 +56,10 @@ class TrainingWords:
 def training_words(
     entries: Iterable[tuple[str, Phones]], symbols: Symbols, confusion: Confusion, seed: int = 1
 ) -> TrainingWords:
-    """Find the neighbours of words.
+    """Find the neighbours of words, for training.
 
     Args:
-        entries: Words and their phones.
+        entries: ``(word, phones)`` pairs.
         symbols: Letters and phones of the encoder.
         confusion: Phone confusion costs.
         seed: Random seed; each word is compared with a random sample of candidates.
@@ -107,7 +107,7 @@ def _costs(
     symbols: Symbols,
     confusion: Confusion,
 ) -> npt.NDArray[np.float32]:
-    """Return the distances of word pairs, float32 [pairs], computed together for pairs of similar length."""
+    """Return the distances of word pairs, float32 [pairs]; pairs of similar length are computed together."""
     row = np.array([NO_PHONE] * FIRST + confusion.numbers(symbols.phones))
     longest = length[pairs].max(axis=1)
     order = np.argsort(longest, kind="stable")
@@ -152,7 +152,7 @@ class Mishearing:
         self._cumulative = weight.cumsum(axis=1) / weight.sum(axis=1, keepdims=True)
 
     def batch(self, size: int) -> tuple[list[LettersAndPhones], list[LettersAndPhones]]:
-        """Return phrases, and a misrecognition of each phrase.
+        """Return ``(phrases, misrecognitions)``, with one misrecognition per phrase.
 
         Each phrase in the second half is a neighbour of a phrase in the first half, if that phrase has neighbours.
         """
@@ -193,7 +193,7 @@ class Mishearing:
         return [], self._errors(words.phones[word], self._num_phones, self._cumulative)
 
     def _errors(self, string: list[int], num_symbols: int, cumulative: npt.NDArray[np.float64] | None) -> list[int]:
-        """Return a string with simulated errors; the result is not empty."""
+        """Return a non-empty copy of a symbol string with simulated errors."""
         rng, out = self._rng, []
         draws = rng.random((len(string), 3))
         for symbol, (error, kind, which) in zip(string, draws.tolist(), strict=True):
@@ -209,7 +209,7 @@ class Mishearing:
         return out or string[:1]
 
     def spelling_errors(self, letters: list[int]) -> list[int]:
-        """Return letters with simulated errors."""
+        """Return a copy of letters with simulated spelling errors."""
         return self._errors(letters, self._num_letters, None)
 
 
@@ -220,13 +220,13 @@ def _glued(parts: Sequence[LettersAndPhones]) -> LettersAndPhones:
 
 
 def alphabet(texts: Iterable[str]) -> str:
-    """Return the letters in texts in alphabetical order, without letters that are rarer than `RARE`."""
+    """Return the letters that occur in texts in alphabetical order, without letters rarer than `RARE`."""
     counts = Counter(letter for text in texts for letter in plain_letters(text))
     return "".join(sorted(letter for letter, count in counts.items() if count >= RARE * counts.total()))
 
 
 def lexicon_entries(pronouncer: Pronouncer, texts: Iterable[str]) -> list[tuple[str, Phones]]:
-    """Return the distinct phrases with their first pronunciation, which is empty if there is none."""
+    """Return ``(phrase, first pronunciation)`` for each distinct phrase; an unknown pronunciation is empty."""
     entries: list[tuple[str, Phones]] = []
     for text in dict.fromkeys(texts):
         try:

@@ -1,8 +1,8 @@
-"""Train a pointer to phrases for a language model, which is not changed.
+"""Training of a pointer to phrases for a language model, which does not change.
 
 The model's states are computed once. Each step draws sentences, omits some of their phrases from the phrase lists,
-and adds phrases of other sentences and rare words to the lists. The loss is the negative log-probability of a sentence,
-in which phrases of the list are either copied or predicted word by word, and all other words are predicted.
+and adds phrases from other sentences and rare words to the lists. The loss is the negative log-probability of a
+sentence, in which phrases in the list are either copied or predicted word by word, and all other words are predicted.
 """
 
 from __future__ import annotations
@@ -53,12 +53,13 @@ def train_pointer(
     options: PointerOptions,
     progress: Callable[[EncoderProgress], None] | None = None,
 ) -> ContextPointer:
-    """Train a pointer on a text.
+    """Train a pointer to phrases on a text.
 
     Args:
         lm: The language model for which the pointer is trained; it must provide its hidden state.
         name: Name of the language model, for messages.
-        text: Returns the sentences, which should be similar to the language model's training text; called twice.
+        text: Function that returns the sentences, which should be similar to the language model's training text; it is
+            called twice.
         encoder: The phrase encoder, which is not changed.
         options: Training options.
         progress: Called with progress reports.
@@ -110,7 +111,7 @@ def train_pointer(
 
 
 def _read(lm: LanguageModel, sentences: list[list[str]]) -> _States:
-    """Compute the states of a language model for all positions in sentences."""
+    """Compute the hidden states of a language model for all positions in sentences."""
     assert lm.state_size is not None
     begin = np.cumsum([0, *(len(sentence) + 1 for sentence in sentences)])
     state = np.zeros((begin[-1], lm.state_size), np.float16)
@@ -210,7 +211,7 @@ def _drawn(
     simulated: SimulatedText,
     rng: np.random.Generator,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], list[tuple[int, Span]], npt.NDArray[np.int64]]:
-    """Draw the phrases of each sentence that its phrase list contains.
+    """For each sentence, draw the phrases that its phrase list contains.
 
     Returns:
         The positions of the sentences in `states`; the sentence index of each position; the phrases, each with the

@@ -1,4 +1,4 @@
-"""Options, progress and result of training a language model; this module does not import torch."""
+"""Options, progress reports and result of language model training; this module does not import torch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ AtBlockEnd = Literal["average", "keep", "reset"]
 @documented
 @dataclass(frozen=True, slots=True)
 class TrainOptions:
-    """Training options; the shipped English model was trained with the default sizes and rates."""
+    """Options for training; the shipped English model was trained with the default sizes and rates."""
 
     architecture: Architecture = described("lstm", "Type of the network.")
     vocabulary: int = described(32_700, "Maximum number of words, including <s>, </s> and <unk>.")
@@ -121,7 +121,7 @@ CHANGEABLE = ("init", "epochs", "max_minutes", "normaliser", "patience", "resume
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Training progress, which is passed to the caller's `progress` function."""
+    """A progress report, which is passed to the caller's `progress` function."""
 
     step: int
     num_steps: int  # planned number; fewer if the time limit is reached
@@ -138,7 +138,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """The result of training."""
+    """The result of a training run."""
 
     perplexity: float  # on the held-out text, with the weights in their storage precision
     unknown: float  # fraction of the held-out words that are outside the vocabulary

@@ -1,4 +1,4 @@
-"""Simulated phrase lists: spans of sentences that contain a rare word, like the phrases that users would list."""
+"""Simulated phrase lists, which contain spans with a rare word, similar to the phrases that users would list."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedText:
-    """Sentences, the phrases that occur in them, and rare words that fill the phrase lists."""
+    """Sentences, the phrases that occur in them, and rare words to add to the phrase lists."""
 
     sentences: list[list[str]]
     spans: list[list[Span]]  # phrases in each sentence, which do not overlap
@@ -41,10 +41,10 @@ class SimulatedText:
 def simulate(
     text: Callable[[], Iterable[list[str]]], options: PointerOptions, rng: np.random.Generator
 ) -> SimulatedText:
-    """Select evenly spaced sentences of a text, and phrases in them.
+    """Select evenly spaced sentences from a text, and phrases in these sentences.
 
     Args:
-        text: Returns the sentences; called twice.
+        text: Function that returns the sentences; it is called twice.
         options: Training options.
         rng: Random number generator.
 

@@ -1,4 +1,4 @@
-"""Training state for resuming an interrupted training run."""
+"""Saving and restoring of the state of an interrupted training run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ninja.train.parallel.workers import Workers
 
 @dataclass(slots=True)
 class Counters:
-    """Training progress, which is equal on all workers after they synchronize."""
+    """Counters of training progress, which are equal on all workers after they synchronize."""
 
     taken: int = 0  # number of batches taken by all workers
     step: int = 0  # number of steps of a worker
@@ -27,12 +27,12 @@ class Counters:
 
 
 def save(path: str, counters: Counters, sharing: SingleWorker, signature: dict[str, Any]) -> None:
-    """Write the state on worker 0; must be called on all workers when they synchronize.
+    """Write the state on worker 0; this function must be called on all workers when they synchronize.
 
     Args:
         path: File to write.
         counters: Progress.
-        sharing: Method that combines the updates of workers; it refers to the network and the optimiser.
+        sharing: Method that combines the updates of workers; it provides the network and the optimiser.
         signature: Texts and options, which must be the same when training is resumed.
     """
     shared = sharing.state()
@@ -53,7 +53,7 @@ def exists(path: str, workers: Workers) -> bool:
 
 
 def restore(path: str, counters: Counters, sharing: SingleWorker, signature: dict[str, Any]) -> None:
-    """Restore the state, which worker 0 reads; must be called on all workers. For the arguments, see `save`.
+    """Restore the state, which worker 0 reads; this must be called on all workers. For the arguments, see `save`.
 
     Raises:
         OptionError: The file does not exist, or was saved with other texts or options.
@@ -82,7 +82,7 @@ def restore(path: str, counters: Counters, sharing: SingleWorker, signature: dic
 
 
 def check_alike(signature: dict[str, Any], workers: Workers) -> None:
-    """Raise an `OptionError` on all workers if a worker and worker 0 have different texts or options."""
+    """Raise an `OptionError` on all workers if a worker's texts or options differ from worker 0's."""
     digest = int.from_bytes(hashlib.sha256(repr(sorted(signature.items())).encode()).digest()[:6], "big")
     differs = workers.agree(float(digest)) != digest
     if workers.total(float(differs))[0]:

@@ -1,4 +1,4 @@
-"""Compute the gradient of a batch, and update the weights."""
+"""Computation of the gradient on a batch, and update of the weights."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def uses_bfloat16(options: TrainOptions) -> bool:
 
 
 def make_sampler(order: Order, vocabulary: int, samples: int) -> Sampler:
-    """Create a sampler whose probabilities depend on the word counts of the text; see `Sampler.of_counts`."""
+    """Create a sampler with probabilities that depend on the word counts in the text; see `Sampler.of_counts`."""
     count = np.zeros(vocabulary, np.int64)
     for first in range(0, len(order.sentences.word), 1 << 24):  # the text may be larger than the memory
         count += np.bincount(order.sentences.word[first : first + (1 << 24)], minlength=vocabulary)
@@ -64,13 +64,13 @@ def gradient(
     together: range | None = None,
     forward: torch.nn.Module | None = None,
 ) -> float:
-    """Compute the gradient of a batch, add it to the `grad` of the weights, and return the loss in nats per token.
+    """Compute the gradient on a batch, add it to the weights' `grad`, and return the loss in nats per token.
 
     Args:
         module: The network.
-        order: Batches of the text.
-        number: Number of the batch. With the seed, it determines the dropout and the sampled words, which therefore do
-            not depend on the worker or on interruptions.
+        order: The batches of the text.
+        number: Number of the batch. Together with the seed, it determines the dropout and the sampled words, which
+            therefore do not depend on the worker or on interruptions.
         sampler: Samples the words of the softmax.
         options: Training options.
         together: Numbers of the batches whose gradients will be averaged.  [default: only this batch]
@@ -100,7 +100,7 @@ def update(module: Module, optimizer: torch.optim.Optimizer, rate: float, option
 
     Args:
         module: The network.
-        optimizer: Its optimiser.
+        optimizer: The optimiser for the network.
         rate: Learning rate.
         options: Training options.
         step: Number of the step, for the error message.

@@ -1,4 +1,4 @@
-"""Tune weights and boosts on development sets."""
+"""Tuning of weights, scales, boosts and thresholds on development sets."""
 
 from ninja.tune.boosts import DevSet, tune_context
 from ninja.tune.confidence import TunedConfidence, tune_confidence

@@ -1,4 +1,4 @@
-"""Choose boosts that minimise errors on utterances with phrases, without raising errors on other utterances."""
+"""Tuning of boosts for the fewest errors on utterances with phrases, with bounded errors on other utterances."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class TunedContext:
 
     @property
     def evidence(self) -> str:
-        """Message with the effect of entities on contextual WER and, if uncertain, how many words would show it."""
+        """Message about the effect of entities on contextual WER and, if uncertain, the number of words needed."""
         text = f"difference in contextual WER to the best settings without entities: {self.difference} (95 % interval)"
         needed = self.difference.words_needed
         if self.difference.is_significant or needed is None or needed <= self.difference.num_words:
@@ -113,7 +113,7 @@ def tune_context(
     min_words: int | None = None,
     log: Log | None = None,
 ) -> TunedContext:
-    """Choose boosts, the weight of a class model, the acoustic scale and the word penalty.
+    """Choose boosts, the class model weight, the acoustic scale and the word penalty.
 
     First, without entities, the class weight, scale and penalty are chosen for the fewest word errors in both sets
     together. Then, with entities, the settings with the fewest errors in the contextual set are chosen. Their general
@@ -124,28 +124,28 @@ def tune_context(
 
     Args:
         contextual: Utterances that contain phrases from their lists.
-        general: Utterances that contain no phrase from their lists, for counting false alarms. The lists must be of the
-            same type as in the contextual set.
+        general: Utterances that contain no phrase from their lists, used to count false alarms. The lists must be of
+            the same type as in the contextual set.
         words: Symbol table of the lattices.
         class_lm: Class model, as in `Tracker`.
         options: Options that are not tuned (``max_tokens``, ``unk_penalty``, ``max_arcs``), and initial boosts.
         old_lm: Language model of the first pass, as in `Tracker`.
-        acoustic_scale: Initial factor of acoustic costs, above 0. Factors from half to twice this value are tried.
-        word_penalty: Initial cost of each word.
-        max_general_rise: Allowed rise of general WER in percent absolute, ≥ 0.
+        acoustic_scale: Initial factor for acoustic costs, above 0. Factors from half to twice this value are tried.
+        word_penalty: Initial cost per word.
+        max_general_rise: Allowed rise in general WER, in percent absolute, ≥ 0.
         margin: Safety margin in nats, ≥ 0: general WER must stay within the allowed rise even if the keyword boost is
             larger by the margin.
-        fixed: Names of the fields of ``Setting`` that keep their initial values.
-        speakers: Speaker of each utterance of the contextual set, by key. If specified, intervals are by speaker
-            instead of by utterance.
-        min_words: Number of reference words of the contextual set below which the initial settings are kept, if they
-            do not raise general WER too far.  [default: 500]
-        log: Log for the errors of lattices; lattices with errors are ignored. Without ``log.on_error``, the first error
-            is raised.
+        fixed: Names of the ``Setting`` fields that keep their initial values.
+        speakers: Speaker of each utterance in the contextual set, by key. If specified, confidence intervals are
+            computed over speakers instead of utterances.
+        min_words: If the contextual set contains fewer reference words, the initial settings are kept, unless they
+            raise general WER too far.  [default: 500]
+        log: Log for errors in lattices; lattices with errors are ignored. Without ``log.on_error``, the first error is
+            raised.
 
     Raises:
         OptionError: A scale or the allowed rise is out of range, or a set has no phrases; see also `Tracker`.
-        FormatError: No lattice of a set has a reference.
+        FormatError: No lattice in a set has a reference.
         NinjaError: `add_context` fails, and ``log.on_error`` is not set.
     """
     Scales(acoustic_scale, word_penalty=word_penalty)  # checks them
@@ -199,7 +199,7 @@ def tune_context(
 def _difference(
     trials: Trials, chosen: Setting, reference: Setting, speakers: Mapping[str, str] | None, *, with_entities: bool
 ) -> PairedDifference:
-    """Compare the errors of settings with and without entities on the contextual set."""
+    """Compare errors on the contextual set between the chosen settings with entities and settings without entities."""
     part = trials.contextual
     groups, _ = utterance_groups([utterance.key for utterance in part.utterances], speakers)
     before = trials.errors_by_utterance(part, reference, with_entities=False)
@@ -210,7 +210,7 @@ def _difference(
 
 
 class _Search(Search[Setting]):
-    """A search for the best setting on both sets."""
+    """Base class for a search for the best setting on both sets."""
 
     rounds, num_on_line = 2, 9
 
@@ -242,7 +242,7 @@ class _Search(Search[Setting]):
         return [Setting(*values) for values in product(*self._grid)]
 
     def preference(self, point: Setting) -> tuple[Any, ...]:
-        """Prefer class boosts near the initial boost, then small keyword boosts, then points near the initial point."""
+        """Return a key that prefers class boosts near the initial one, then small keyword boosts, then near points."""
         distance = math.hypot(
             (point.class_weight - self._start.class_weight) / 0.25,
             math.log2(point.acoustic_scale / self._start.acoustic_scale) / 0.5,
@@ -269,7 +269,7 @@ class _Without(_Search):
         super().__init__(trials, [name for name in names if name in grids], grids, start)
 
     def ranks(self, points: Sequence[Setting]) -> list[tuple[int, int]]:
-        """Return the rank of each point: the sum of the errors of both sets, then the general errors."""
+        """Return the rank of each point: ``(errors in both sets, general errors)``."""
         return [(sum(errors), errors[1]) for errors in self.trials.errors_without(points)]
 
 
@@ -302,7 +302,7 @@ class _With(_Search):
         return max(errors.general - self.most(setting), errors.general_beyond - self.most(setting), 0)
 
     def ranks(self, points: Sequence[Setting]) -> list[tuple[int, Errors]]:
-        """Return the rank of each point: the excess of general errors, then the contextual and the general errors."""
+        """Return the rank of each point: ``(excess of general errors, errors)``."""
         return [
             (self.excess(point), errors) for point, errors in zip(points, self.trials.errors_of(points), strict=True)
         ]

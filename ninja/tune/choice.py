@@ -1,4 +1,4 @@
-"""Choose a point of a search by its expected word errors; keep the defaults unless the data justify a change."""
+"""Choice of a point in a search by its expected word errors; the defaults are kept unless the data justify a change."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class Outcomes:
     words: Int64s  # [groups], number of reference words
 
     def of_groups(self, groups: npt.NDArray[np.int64]) -> Outcomes:
-        """Return the outcomes of the given groups."""
+        """Return the outcomes for the given groups."""
         return Outcomes(self.expected[:, groups], self.errors[:, groups], self.words[groups])
 
     def of_points(self, points: npt.NDArray[np.int64]) -> Outcomes:
-        """Return the outcomes of the given points."""
+        """Return the outcomes at the given points."""
         return Outcomes(self.expected[points], self.errors[points], self.words)
 
     def wer(self, point: int) -> float:
@@ -45,7 +45,7 @@ class Outcomes:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The chosen point, and the evidence for choosing it."""
+    """The chosen point, and the statistics that justify the choice."""
 
     point: int
     candidate: int  # the simplest point within one standard error of the best
@@ -70,12 +70,12 @@ def choose_point(outcomes: Outcomes, num_moved: npt.NDArray[np.int64], default: 
 
     Args:
         outcomes: Errors of all points on a development set.
-        num_moved: Number of weights that differ from the defaults, [points].
-        default: The point of the defaults.
-        min_words: Number of reference words below which the defaults are kept.
+        num_moved: Number of weights that differ from the defaults at each point, [points].
+        default: Index of the point with the defaults.
+        min_words: If there are fewer reference words, the defaults are kept.
 
-    Source: Hastie, Tibshirani and Friedman, 2009, "The Elements of Statistical Learning", section 7.10, for the rule
-        of one standard error.
+    Source: Hastie, Tibshirani and Friedman, 2009, "The Elements of Statistical Learning", section 7.10, for the
+        one-standard-error rule.
     """
     words = outcomes.words
     best, candidate = _candidate(outcomes, num_moved)
@@ -100,7 +100,7 @@ def _is_confirmed(difference: PairedDifference) -> bool:
 
 
 def cross_validated(outcomes: Outcomes, num_moved: npt.NDArray[np.int64]) -> Doubles:
-    """Count the errors in each group at the candidate that is chosen on the other folds, float64 [groups]."""
+    """Return the errors in each group at the candidate chosen on the other folds, float64 [groups]."""
     num_groups = len(outcomes.words)
     num_folds = min(MAX_FOLDS, num_groups)
     errors = np.zeros(num_groups)
@@ -113,7 +113,7 @@ def cross_validated(outcomes: Outcomes, num_moved: npt.NDArray[np.int64]) -> Dou
 
 
 def _candidate(outcomes: Outcomes, num_moved: npt.NDArray[np.int64]) -> tuple[int, int]:
-    """Return the point with the fewest expected errors, and the simplest point within one standard error."""
+    """Return ``(best, simplest)``: the point with the fewest errors, and the simplest one within one standard error."""
     total = outcomes.expected.sum(1)
     best = int(np.lexsort((num_moved, total))[0])
     num_words = max(float(outcomes.words.sum()), 1.0)
@@ -125,14 +125,14 @@ def _candidate(outcomes: Outcomes, num_moved: npt.NDArray[np.int64]) -> tuple[in
 
 
 def explain(choice: Choice, candidate: str, num_words: int, unit: str, default: str = "initial weights") -> str:
-    """Return a sentence about the evidence for a choice.
+    """Return a sentence that explains a choice.
 
     Args:
         choice: The choice.
         candidate: The settings of ``choice.candidate``.
-        num_words: Number of reference words of the set.
-        unit: Unit of the cross-validation, such as "speaker".
-        default: Name of the defaults in the sentence.
+        num_words: Number of reference words in the set.
+        unit: Unit of cross-validation, such as "speaker".
+        default: Name for the defaults in the sentence.
     """
     if choice.reason == "best":
         return f"the {default} are kept: no other values have significantly fewer expected errors"

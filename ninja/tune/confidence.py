@@ -1,4 +1,4 @@
-"""Fit a confidence model to lattices with references."""
+"""Fitting of confidence models to lattices with references."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class TunedConfidence:
 
     @property
     def evidence(self) -> tuple[str, ...]:
-        """Lines with the quality of posteriors and calibrated confidences, and the reason for the choice of map."""
+        """Lines with the quality of posteriors and of calibrated confidences, and the reason for the choice of map."""
         if self.model.map == "raw":
             return f"posteriors: {self.before}", self.reason
         return f"posteriors: {self.before}", f"calibrated: {self.after}, {self.reason}"
@@ -57,7 +57,7 @@ class TunedConfidence:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Words:
-    """Decoded words of a development set."""
+    """The decoded words of a development set."""
 
     features: list[WordFeatures]
     is_correct: Bools
@@ -110,14 +110,14 @@ def tune_confidence(
     forms: LexicalForms | None = None,
     log: Log | None = None,
 ) -> TunedConfidence:
-    """Fit a map from features of decoded words to the probability that they are correct.
+    """Fit a map from features of a decoded word to the probability that the word is correct.
 
     Words from minimum Bayes risk decoding are aligned with the references, and labelled as correct or wrong. The
-    logistic map uses posteriors at several scales, the bins, lengths and times of words, means over the utterance and,
+    logistic map uses posteriors at several scales; the bins, lengths and times of words; means over the utterance; and,
     if available, the surprise of words and their posteriors without boosts. The L2 penalties of this map are chosen by
-    cross-validation. The monotone map uses the posterior only and keeps the order of words. Posteriors are kept if the
-    set has fewer than 300 words, or fewer than 30 correct or wrong words, or if the map is not better than posteriors
-    in cross-validation.
+    cross-validation. The monotone map uses only the posterior, and preserves the ranking of words. Posteriors are kept
+    if the set has fewer than 300 words, or fewer than 30 correct or wrong words, or if the map is not better than
+    posteriors in cross-validation.
 
     Args:
         lattices: A development set. Lattices without a reference are ignored.
@@ -125,17 +125,17 @@ def tune_confidence(
         scales: Scales that define the total cost, for decoding and for the posteriors.
         method: Type of calibration map.
         surprise: Function that scores sentences with a language model; see ``ninja.lm.surprise.WordSurprise``.
-        lm: Name of this language model, which is stored in the result.
-        unboosted: Function that returns the lattice of an utterance before words were boosted, given its key.
+        lm: Name of the language model for `surprise`, which is stored in the result.
+        unboosted: Function that maps the key of an utterance to its lattice before words were boosted.
         speakers: Speaker of each utterance. With at least 5 speakers, cross-validation folds consist of whole speakers,
             and words of speakers with many words have smaller weights in the logistic map.  [default: folds consist of
             utterances]
         forms: Lexical forms for comparing words.
-        log: Log for the errors of lattices; lattices with errors are then ignored.
+        log: Log for errors in lattices; with a log, lattices with errors are ignored.
 
     Raises:
         FormatError: No lattice has a reference, or an utterance has no speaker.
-        NinjaError: There is no log, and a lattice has no path or has no counterpart without boosts.
+        NinjaError: There is no log, and a lattice has no path, or no version without boosts.
     """
     words = _decoded(
         lattices, references, scales, WordConfidenceEstimator(None, surprise, unboosted), speakers, forms, log or Log()
@@ -207,7 +207,7 @@ def _batch_features(
 
 
 def _tolerant(batch: Batch, function: Callable[[Batch], list[WordFeatures]], log: Log) -> list[WordFeatures]:
-    """Call a function for a batch or, if that fails, for each lattice, so that only lattices with errors are lost."""
+    """Call a function for a batch or, if that fails, for each lattice separately, to lose only lattices with errors."""
     try:
         return function(batch)
     except NinjaError:
@@ -221,7 +221,7 @@ def _tolerant(batch: Batch, function: Callable[[Batch], list[WordFeatures]], log
 
 
 def _fit_monotone(words: _Words, scales: Scales, lm: str | None) -> tuple[ConfidenceModel, Doubles]:
-    """Fit a monotone map; also return cross-validated confidences."""
+    """Fit a monotone map; return ``(model, cross-validated confidences)``."""
     posterior = words.posterior
     confidences = np.zeros(len(posterior))
     for is_held_out in _folds(words.fold):
@@ -232,7 +232,7 @@ def _fit_monotone(words: _Words, scales: Scales, lm: str | None) -> tuple[Confid
 
 
 def _fit_logistic(words: _Words, scales: Scales, lm: str | None) -> tuple[ConfidenceModel, Doubles]:
-    """Fit a logistic map with cross-validated penalties; also return cross-validated confidences."""
+    """Fit a logistic map with cross-validated penalties; return ``(model, cross-validated confidences)``."""
     names = words.names()
     table = np.concatenate([part.table(names) for part in words.features])
     texts, weight = words.texts, words.weight
@@ -243,7 +243,7 @@ def _fit_logistic(words: _Words, scales: Scales, lm: str | None) -> tuple[Confid
         return fit_logistic(table[rows], some, words.is_correct[rows], penalty * factors, word_penalty, weight[rows])
 
     def held_out(penalty: float, word_penalty: float | None) -> tuple[float, Doubles]:
-        """Return the cross-validated loss and the held-out confidences."""
+        """Return ``(cross-validated loss, held-out confidences)`` for the given penalties."""
         confidences = np.zeros(len(texts))
         for is_held_out in _folds(words.fold):
             rows = np.flatnonzero(is_held_out)
@@ -267,7 +267,7 @@ def _fit_logistic(words: _Words, scales: Scales, lm: str | None) -> tuple[Confid
 
 
 def _folds(fold: npt.NDArray[np.int64]) -> Iterable[Bools]:
-    """Yield the rows of each fold as a mask."""
+    """Yield a mask of the rows in each fold."""
     return (fold == number for number in np.unique(fold))
 
 

@@ -1,4 +1,4 @@
-"""Tune the threshold of corrections on a development set."""
+"""Tuning of the correction threshold on a development set."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ninja.tune.false_corrections import CONFIDENCE, BoundedRate, choose_thresho
 
 @dataclass(frozen=True, slots=True)
 class TunedCorrection:
-    """A correction threshold, and the results on the development set with this threshold."""
+    """A correction threshold, and the results with this threshold on the development set."""
 
     bound: BoundedRate | None  # None if no threshold keeps the rate below its maximum
     max_rate: float
@@ -48,16 +48,17 @@ def tune_correction(
 ) -> TunedCorrection:
     """Choose the lowest threshold that bounds the rate of false corrections.
 
-    This threshold allows the most corrections. *Utterances without phrases* are utterances whose references contain no
-    phrase from their lists. A correction of such an utterance is false. The rate of false corrections is the fraction
-    of these utterances that are changed; the bound is for a future set of the same size. See `choose_threshold`.
+    This threshold allows the most corrections. An *utterance without phrases* is an utterance whose reference contains
+    no phrase from its lists. Any correction of such an utterance is false. The rate of false corrections is the
+    fraction of these utterances that are changed; the bound is for a future set of the same size. See
+    `choose_threshold`.
 
     Args:
         lattices: Hypotheses of a development set.
         references: Reference words of each utterance; utterances without a reference are skipped.
         stage: The correction stage, with threshold 0.
         max_rate: Maximum rate of false corrections, in (0, 1).
-        log: Log of the run.
+        log: Log for notes and errors.
 
     Raises:
         OptionError: There are too few utterances without phrases.
@@ -95,7 +96,7 @@ def tune_correction(
 
 @dataclass(frozen=True, slots=True)
 class ListComparison:
-    """Word errors on a development set with two phrase lists, and the number of utterances with different words."""
+    """Word errors with each of two phrase lists on a development set, and the number of utterances that differ."""
 
     before: ErrorRate
     after: ErrorRate
@@ -122,14 +123,14 @@ def compare_lists(
     after: Correction,
     log: Log | None = None,
 ) -> ListComparison:
-    """Compare the corrections with two phrase lists on a development set.
+    """Compare the corrections that two phrase lists produce on a development set.
 
     Args:
-        lattices: Hypotheses.
+        lattices: Hypotheses of a development set.
         references: Reference words of each utterance; utterances without a reference are skipped.
         before: The correction stage with the first list.
         after: The correction stage with the second list.
-        log: Log of the run.
+        log: Log for notes and errors.
 
     Raises:
         OptionError: No utterance has a reference.

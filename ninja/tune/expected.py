@@ -1,4 +1,4 @@
-"""Rescoring weights, and the expected word errors of n-best sentences with any weights."""
+"""Rescoring weights, and the expected word errors in n-best sentences for any weights."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Weights:
     mixture: tuple[float, ...] = (1.0,)  # shares of the models, which sum to 1; empty without models
 
     def num_moved(self, start: Weights) -> int:
-        """Count the weights that differ from `start`; all shares of a mixture count as one weight."""
+        """Count the weights that differ from `start`; all weights of a mixture count as one."""
         pairs = zip(self._values, start._values, strict=True)
         return sum(value != other for value, other in pairs)
 
@@ -47,7 +47,7 @@ class Weights:
 
 
 def rounded_shares(shares: Sequence[float] | Doubles) -> tuple[float, ...]:
-    """Round the shares of a mixture so that they still sum to 1."""
+    """Round the mixture weights so that they still sum to 1."""
     rounded = [round(float(share), DIGITS) for share in shares]
     last = max(place for place, share in enumerate(rounded) if share > 0)
     rounded[last] = round(1.0 - sum(share for place, share in enumerate(rounded) if place != last), DIGITS)
@@ -55,13 +55,13 @@ def rounded_shares(shares: Sequence[float] | Doubles) -> tuple[float, ...]:
 
 
 def utterance_groups(keys: Sequence[str], speakers: Mapping[str, str] | None) -> tuple[Int64s, bool]:
-    """Number the groups of utterances for bootstrap samples and cross-validation.
+    """Assign utterances to numbered groups for bootstrap samples and cross-validation.
 
     Groups are speakers if at least MIN_GROUPS of them are known, else utterances. More than MAX_GROUPS
     speakers or utterances are assigned to MAX_GROUPS groups in turn, to limit memory.
 
     Returns:
-        Group of each utterance, int64 [keys]; and whether groups consist of speakers.
+        The group number of each utterance, int64 [keys], and whether groups consist of speakers.
 
     Raises:
         FormatError: An utterance has no speaker.
@@ -78,10 +78,11 @@ def utterance_groups(keys: Sequence[str], speakers: Mapping[str, str] | None) ->
 
 
 class WordErrors:
-    """Word errors of n-best sentences for any weights.
+    """Word errors in n-best sentences for any weights.
 
-    The expected number of errors of a lattice is the mean over its sentences, each with a probability proportional to
-    exp(−SHARPNESS · cost): a smooth function of the weights, while the errors of the best sentence are a step function.
+    The expected number of errors in a lattice is a weighted mean over its sentences, with weights proportional to
+    exp(−SHARPNESS · cost). It is a smooth function of the rescoring weights; the number of errors in the best sentence
+    is a step function.
 
     Source: Och, 2003, "Minimum Error Rate Training in Statistical Machine Translation", for the smoothed error count.
     """
@@ -104,7 +105,7 @@ class WordErrors:
         self._mixed: tuple[tuple[float, ...], Doubles] | None = None
 
     def outcomes(self, points: Sequence[Weights], groups: Int64s) -> Outcomes:
-        """Return the errors at each point, summed over groups of lattices.
+        """Return the errors at each point, summed over the lattices in each group.
 
         Args:
             groups: Group number of each lattice, int64 [lattices].
@@ -123,7 +124,7 @@ class WordErrors:
         return Outcomes(expected, errors, words)
 
     def _costs(self, weights: Weights) -> Doubles:
-        """Return the cost of each sentence without word penalty, float64 [lattices, max_sentences], padded with inf."""
+        """Return sentence costs without the word penalty, float64 [lattices, max_sentences], padded with inf."""
         share = 1.0 - weights.lm_weight if self._old is None else 1.0
         cost = weights.acoustic_scale * self._acoustic + share * self._graph + self._missing
         if weights.lm_weight and weights.mixture:
@@ -132,7 +133,7 @@ class WordErrors:
         return cost
 
     def _errors(self, costs: Doubles, weights: Weights) -> tuple[Doubles, Doubles]:
-        """Return the expected errors of each lattice, and the errors of its best sentence."""
+        """Return ``(expected errors, errors in the best sentence)`` for each lattice."""
         total = costs + weights.word_penalty * self._words
         best = total.argmin(1)
         excess = total - total[self._row, best, None]

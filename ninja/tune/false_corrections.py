@@ -1,4 +1,4 @@
-"""Choice of a correction threshold that bounds the rate of false corrections with high confidence."""
+"""Choice of a correction threshold, with a high-confidence bound on the rate of false corrections."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ def choose_threshold(
     Starting with the strictest threshold, the null hypothesis that the rate exceeds `max_rate` is tested at the level
     ``1 - confidence`` for each threshold, until it is not rejected (Learn-then-Test with a fixed sequence).
 
-    The rate refers to a future set of utterances. If they are exchangeable with the utterances of `scores`, the
-    probability that more than a fraction `max_rate` of them is changed is at most ``1 - confidence``. Of the changed
-    utterances in both sets, the number in the set of `scores` has a hypergeometric distribution. As fewer utterances
-    are changed with each stricter threshold, this test holds for all thresholds at once. With an infinite set, it
-    becomes the exact binomial test.
+    The rate refers to a future set of utterances. If these are exchangeable with the utterances in `scores`, the
+    probability that more than a fraction `max_rate` of them is changed is at most ``1 - confidence``. The test uses
+    the hypergeometric distribution of the number of changed utterances in `scores`, given the number in both sets.
+    Stricter thresholds change fewer utterances, so the test holds for all thresholds at once. For an infinite set, it
+    is the exact binomial test.
 
     Args:
-        scores: Probability of the most probable change in each utterance without phrases; 0 if it has no candidate.
+        scores: Probability of the most probable change in each utterance without phrases; 0 without candidates.
         max_rate: Maximum rate of changed utterances, in (0, 1).
-        num_future: Number of utterances of the future set, ≥ 1; None for an infinite set.
+        num_future: Number of utterances in the future set, ≥ 1; None for an infinite set.
         confidence: Confidence of the bound, in (0, 1).
 
     Raises:
@@ -96,7 +96,7 @@ def num_needed(max_rate: float, confidence: float = CONFIDENCE, *, is_finite: bo
 
 
 def tail(count: int, trials: int, rate: float, num_future: int | None) -> float:
-    """Return the largest probability of at most `count` events if the rate of a future set exceeds `rate`."""
+    """Return the largest probability of at most `count` events if the rate in the future set exceeds `rate`."""
     if num_future is None:
         return binomial_tail(count, trials, rate)
     least = math.floor(rate * num_future + ROUNDING) + 1
@@ -107,9 +107,9 @@ def exceedance_tail(count: int, trials: int, future_count: int, num_future: int)
     """Return the probability that at most `count` of ``count + future_count`` events are in the first of two sets.
 
     Args:
-        count: Events in the first set.
+        count: Number of events in the first set.
         trials: Size of the first set, ≥ `count`.
-        future_count: Events in the second set.
+        future_count: Number of events in the second set.
         num_future: Size of the second set. The probability is 0 if it is less than `future_count`.
     """
     if future_count > num_future:
@@ -130,7 +130,7 @@ def binomial_tail(count: int, trials: int, rate: float) -> float:
 
 
 def upper_bound(count: int, trials: int, num_future: int | None, confidence: float = CONFIDENCE) -> float:
-    """Return the upper bound on the rate of a future set; for an infinite set, the bound of Clopper and Pearson."""
+    """Return an upper bound on the rate in a future set; for an infinite set, this is the Clopper–Pearson bound."""
     if num_future is not None:
         changed = 0
         while exceedance_tail(count, trials, changed + 1, num_future) > 1 - confidence:

@@ -1,4 +1,4 @@
-"""Cost components of n-best sentences, which can be combined with other weights without running language models.
+"""Cost components of n-best sentences, which can be reweighted without running language models again.
 
 With a single model, the score of a sentence is computed from its cost in the rescored lattice. With several models,
 each model scores each sentence once.
@@ -39,7 +39,7 @@ Doubles = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Features:
-    """The n-best sentences of several lattices, with their costs and errors.
+    """The n-best sentences from several lattices, with their costs and errors.
 
     Models have one score per *token*. With several models, which may be mixed by word, a token is a word or ``</s>``;
     with a single model it is a whole sentence.
@@ -65,7 +65,7 @@ class Features:
         return len(self.keys)
 
     def of_sentences(self, of_tokens: npt.NDArray[np.floating]) -> Doubles:
-        """Sum over the tokens of each sentence, along the last axis."""
+        """Sum token values over each sentence, along the last axis."""
         return np.add.reduceat(of_tokens, self.token_begin[:-1], axis=-1, dtype=np.float64)
 
     def wer(self, errors: Int64s) -> float:
@@ -73,7 +73,7 @@ class Features:
         return 100.0 * int(errors.sum()) / max(int(self.reference_words.sum()), 1)
 
     def united(self, earlier: Features) -> Features:
-        """Return these sentences, and any other sentences from an earlier rescoring of the same lattices."""
+        """Return the union of these sentences and the sentences from an earlier rescoring of the same lattices."""
         number = {key: place for place, key in enumerate(self.keys)}
         texts = [_sentence_texts(part) for part in (self, earlier)]
         known = set(zip(self.lattice.tolist(), texts[0], strict=True))
@@ -108,7 +108,7 @@ class Features:
 
 
 def _sentence_texts(sentences: Features) -> list[bytes]:
-    """Return the word ids of each sentence as bytes."""
+    """Return the word ids in each sentence as bytes."""
     ends = np.cumsum(sentences.num_words).tolist()
     return [
         sentences.word[end - size : end].tobytes() for end, size in zip(ends, sentences.num_words.tolist(), strict=True)
@@ -116,7 +116,7 @@ def _sentence_texts(sentences: Features) -> list[bytes]:
 
 
 def _places(sizes: Int64s, items: Int64s) -> Int64s:
-    """Return the indices of the parts of selected items in a concatenation where item i has ``sizes[i]`` parts."""
+    """Return the element indices of the selected items in a concatenation of items with ``sizes`` elements."""
     begin = np.concatenate([[0], np.cumsum(sizes)])
     chosen = sizes[items]
     shift = begin[items] - np.concatenate([[0], np.cumsum(chosen)])[:-1]
@@ -137,7 +137,7 @@ def features(
     forms: LexicalForms | None = None,
     log: Log | None = None,
 ) -> Features:
-    """Collect the n best sentences of the lattices that `rescored` returns, with their cost components.
+    """Collect the n best sentences from the lattices that `rescored` returns, with their cost components.
 
     Lattices without a reference are ignored. The costs of a sentence are the first-pass costs of the best path with its
     words. Without models, the sentences are taken from the first pass, and graph costs are multiplied by `lm_scale`.
@@ -191,9 +191,9 @@ def _scores(
     old_lm: LanguageModel | Mixture | None,
     options: RescoreOptions,
 ) -> tuple[Int64s, Floats, Floats | None]:
-    """Return first tokens of sentences, scores of the models, [models, tokens], and scores of the old model, [tokens].
+    """Return ``(first tokens of sentences, model scores [models, tokens], old model's scores [tokens] or None)``.
 
-    The scores of a single model, or their differences from the scores of the old model, are summed over sentences.
+    With a single model, its scores, or their differences from the old model's scores, are summed over each sentence.
     """
     graph = np.concatenate([sentence.graph for sentence in sentences])
     of_sentence = np.arange(graph.size + 1)
@@ -215,7 +215,7 @@ def _scores(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Sentences:
-    """The sentences of one lattice."""
+    """The n-best sentences from one lattice."""
 
     words: SymbolTable
     word: Int32s  # word ids of all sentences
@@ -268,7 +268,7 @@ def _sentences_of(
 def _scored(
     sentences: Sequence[_Sentences], models: Sequence[LanguageModel | Mixture], options: RescoreOptions
 ) -> Iterator[tuple[Int64s, Floats]]:
-    """Score batches of lattices with every model; yield the tokens of each sentence, and scores, [models, tokens]."""
+    """Score batches of lattices with every model; yield ``(tokens of each sentence, scores [models, tokens])``."""
     bound: SymbolTable | None = None
     maps: list[WordMap] = []
     for batch in _batches(sentences):
@@ -286,7 +286,7 @@ def _scored(
 
 
 def _batches(sentences: Sequence[_Sentences]) -> Iterator[list[_Sentences]]:
-    """Group lattices with the same symbol table, up to MAX_TOKENS words."""
+    """Group lattices with the same symbol table into batches of up to MAX_TOKENS words."""
     batch: list[_Sentences] = []
     num_tokens = 0
     for sentence in sentences:

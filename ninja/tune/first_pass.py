@@ -1,4 +1,4 @@
-"""Choose the acoustic scale and the word penalty of lattices, without a language model."""
+"""Tuning of the acoustic scale and the word penalty for lattices, without a language model."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ NUM_BEST = 100  # number of sentences per lattice and round
 
 @dataclass(frozen=True, slots=True)
 class TunedScales:
-    """The result of ``tune_first_pass``; word error rates in percent."""
+    """The result of ``tune_first_pass``; word error rates are in percent."""
 
     scales: Scales
     tuned: Tuned  # the result of the choice among the n-best sentences
 
     @property
     def wer(self) -> float:
-        """Word error rate of the best paths at the chosen scales."""
+        """Word error rate on the best paths at the chosen scales."""
         return self.tuned.wer_rescored
 
     @property
     def wer_before(self) -> float:
-        """Word error rate of the best paths at the initial scales."""
+        """Word error rate on the best paths at the initial scales."""
         return self.tuned.wer_before
 
     @property
     def difference(self) -> Interval:
-        """Cross-validated change in WER from the initial scales, with its 95 % interval, in percent absolute."""
+        """Cross-validated change in WER from the initial scales, with a 95 % interval, in percent absolute."""
         return self.tuned.difference
 
     @property
     def edges(self) -> tuple[str, ...]:
-        """Descriptions of the scales that are at the ends of their ranges."""
+        """Messages about the scales that are at the ends of their ranges."""
         return self.tuned.edges
 
     @property
@@ -78,11 +78,11 @@ def tune_first_pass(
             ignored.
         references: Reference words by key.
         start: The initial scales; the LM scale is kept.
-        speakers: Speaker of each utterance, by key. If specified, intervals and cross-validation are by speaker instead
-            of by utterance.
-        min_words: Number of reference words below which the initial scales are kept.
+        speakers: Speaker of each utterance, by key. If specified, confidence intervals and cross-validation are by
+            speaker instead of by utterance.
+        min_words: If there are fewer reference words, the initial scales are kept.
         forms: Lexical forms for comparing words.
-        log: Log for lattices without a path; these lattices are then ignored.
+        log: Log for errors in lattices; with a log, lattices without a path are ignored.
 
     Raises:
         FormatError: No lattice has a reference, or an utterance has no speaker.

@@ -1,4 +1,4 @@
-"""Logistic regression with a weight for each frequent word, and isotonic regression."""
+"""Logistic regression with an additional weight for each frequent word, and isotonic regression."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ Int64s = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Logistic:
-    """A logistic regression of features and word identities."""
+    """A logistic regression on features and word identities."""
 
     bias: float
     weights: Doubles  # [num_features]
     words: dict[str, float]
 
     def logits(self, table: Doubles, words: Sequence[str]) -> Doubles:
-        """Return the log-odds of rows, float64 [num_rows]."""
+        """Return the log-odds for rows of features, float64 [num_rows]."""
         logits: Doubles = self.bias + table @ self.weights + np.array([self.words.get(word, 0.0) for word in words])
         return logits
 
@@ -49,12 +49,12 @@ def fit_logistic(
 
     Args:
         table: Features, float64 [num_rows, num_features]. The penalty applies to weights of standardised features.
-        words: Words of the rows.
-        is_correct: Target of each row.
-        penalty: Factor of half the sum of the squared weights of features, > 0; a number or float64 [num_features].
-        word_penalty: Factor of half the sum of the squared weights of words that occur at least `MIN_COUNT` times. If
+        words: Word in each row.
+        is_correct: Target for each row.
+        penalty: Factor for half the sum of squared feature weights, > 0; a number or float64 [num_features].
+        word_penalty: Factor for half the sum of squared weights of the words that occur at least `MIN_COUNT` times. If
             it is None, no word weights are fitted.
-        row_weight: Factor of the loss of each row, > 0.  [default: 1]
+        row_weight: Factor for the loss on each row, > 0.  [default: 1]
 
     Source: Hastie, Tibshirani and Friedman, 2009, "The Elements of Statistical Learning", section 4.4.
     """
@@ -92,7 +92,7 @@ def _frequent(words: Sequence[str]) -> dict[str, int]:
 def _newton(
     design: Doubles, target: Doubles, row_weight: Doubles, penalties: Doubles, weights: Doubles, offset: Doubles
 ) -> Doubles:
-    """Minimise the penalised loss over the weights of features; rows are in blocks."""
+    """Minimise the penalised loss over the feature weights with Newton's method; rows are in blocks."""
     for _ in range(MAX_STEPS):
         probability = sigmoid(design @ weights + offset)
         variance = row_weight * np.maximum(probability * (1.0 - probability), 1e-9)
@@ -106,7 +106,7 @@ def _newton(
 
 
 def _in_blocks(rows: Doubles) -> Doubles:
-    """Return rows in blocks of `BLOCK`, padded with zeros."""
+    """Divide rows into blocks of `BLOCK` rows, the last of which is padded with zeros."""
     num_blocks = -(-len(rows) // BLOCK)
     padded = np.zeros((num_blocks * BLOCK, *rows.shape[1:]), rows.dtype)
     padded[: len(rows)] = rows
@@ -116,7 +116,7 @@ def _in_blocks(rows: Doubles) -> Doubles:
 def _word_effects(
     offset: Doubles, target: Doubles, row_weight: Doubles, number: Int64s, effects: Doubles, penalty: float
 ) -> Doubles:
-    """Return the weight of each word; the last weight is for all other words, and stays 0."""
+    """Fit the weight of each frequent word; the last weight is for all other words, and stays 0."""
     size = len(effects)
     for _ in range(MAX_STEPS):
         probability = sigmoid(offset + effects[number])
@@ -133,17 +133,17 @@ def _word_effects(
 def fit_isotonic(values: Doubles, is_correct: npt.NDArray[np.bool_], least: int) -> tuple[Doubles, Doubles]:
     """Fit an increasing map from values in [0, 1] to probabilities.
 
-    Adjacent blocks of values are pooled until the smoothed shares of correct words increase, and until each block has
-    a minimum number of words. The map has a point at the mean value of each block, and points at 0 and 1. It is
+    Adjacent blocks of values are pooled until the smoothed shares of correct words increase, and until each block
+    contains at least `least` words. The map has a point at the mean value of each block, and points at 0 and 1. It is
     strictly increasing.
 
     Args:
-        values: Values of the words, in [0, 1].
-        is_correct: Target of each word.
+        values: Value for each word, in [0, 1].
+        is_correct: Target for each word.
         least: Minimum number of words in a block, ≥ 1.
 
     Returns:
-        Values and probabilities of the points, both strictly increasing.
+        The values and the probabilities at the points of the map, both strictly increasing.
 
     Source: Barlow, Bartholomew, Bremner and Brunk, 1972, "Statistical Inference under Order Restrictions", for the
         pooling of adjacent violators.

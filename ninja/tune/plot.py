@@ -34,7 +34,7 @@ STYLE: dict[Any, Any] = {
 
 
 def check_picture(path: str | os.PathLike[str]) -> str:
-    """Return the format of a picture, ``svg`` or ``png``; raise an `OptionError` for other formats."""
+    """Return the format of a picture file, ``svg`` or ``png``; raise an `OptionError` for any other format."""
     kind = Path(path).suffix.lower().removeprefix(".")
     if kind not in ("svg", "png"):
         raise OptionError(f"{os.fspath(path)}: pictures can be written only as .svg or .png")
@@ -45,7 +45,7 @@ def check_picture(path: str | os.PathLike[str]) -> str:
 
 @contextmanager
 def drawn_panels(path: str | os.PathLike[str], y_labels: Sequence[str], x_label: str) -> Iterator[list[Any]]:
-    """Yield the axes of a column of panels, then write the picture; equal panels produce equal files."""
+    """Yield the matplotlib axes for a column of panels, then write the picture; equal panels produce equal files."""
     kind = check_picture(path)
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -70,7 +70,7 @@ def drawn_panels(path: str | os.PathLike[str], y_labels: Sequence[str], x_label:
 
 
 def plot_trade_off(path: str | os.PathLike[str], tuned: TunedContext) -> None:
-    """Plot WER against the keyword boost, for the contextual set above and the general set below.
+    """Plot WER against the keyword boost, with the contextual set in the upper panel and the general set in the lower.
 
     Args:
         path: File to write, ``.svg`` or ``.png``.

@@ -1,4 +1,4 @@
-"""Choose context model weights that minimise errors on utterances with phrases, without raising other errors."""
+"""Tuning of context model weights for the fewest errors on utterances with phrases, with other errors bounded."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Count = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PointerSet:
-    """Development set for the weights, which must not be a test set."""
+    """A development set for tuning the weights; it must not be a test set."""
 
     lattices: Sequence[Keyed]
     references: Mapping[str, Sequence[str]]  # by key
@@ -42,7 +42,7 @@ class PointerSet:
     def errors(
         self, lm: Model, options: RescoreOptions, context: ContextOptions
     ) -> tuple[tuple[str, ...], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Rescore with the weights of `context`; return the keys, word errors and numbers of reference words."""
+        """Rescore with the weights in `context`; return ``(keys, word errors, numbers of reference words)``."""
         rescorer = Rescorer(lm, replace(options, output="best"), context=self.stage(context))
         keys: list[str] = []
         counts: list[tuple[int, int]] = []
@@ -59,7 +59,7 @@ class PointerSet:
 
 @dataclass(frozen=True, slots=True)
 class PointerTrial:
-    """A pair of weights and the resulting word error rates, in percent."""
+    """A pair of weights, and the resulting word error rates in percent."""
 
     prior: float
     weight: float
@@ -110,12 +110,12 @@ def tune_pointer(
         general: Optional utterances that contain no phrase from their lists. The lists must be of the same type as in
             the contextual set.
         context: Options with the initial weights.
-        max_general_rise: Allowed rise of general WER above the WER without lists, percent absolute.
-        speakers: Speaker of each utterance of the contextual set, as in ``tune_weights``.
-        min_words: Number of reference words of the contextual set below which the initial weights are kept.
+        max_general_rise: Allowed rise in general WER above the WER without lists, in percent absolute.
+        speakers: Speaker of each utterance in the contextual set, as in ``tune_weights``.
+        min_words: If the contextual set contains fewer reference words, the initial weights are kept.
 
     Raises:
-        FormatError: No lattice of a set has a reference, or an utterance has no speaker.
+        FormatError: No lattice in a set has a reference, or an utterance has no speaker.
         NinjaError: See `Rescorer`.
     """
 

@@ -1,4 +1,4 @@
-"""Search over named axes: a grid, then lines of decreasing length around the best point, one axis at a time."""
+"""Search over named axes: first a grid, then lines of decreasing length around the best point along each axis."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ class Axis:
         return list(dict.fromkeys(map(self.rounded, values.tolist())))
 
     def inside(self, values: Iterable[float], start: float) -> list[float]:
-        """Round values and clip them to the range; return them with the initial value, sorted, without duplicates."""
+        """Round values, clip them to the range and add the initial value; return them sorted, without duplicates."""
         return sorted({*(float(np.clip(self.rounded(value), self.low, self.high)) for value in values), start})
 
     def rounded(self, value: float) -> float:
-        """Round a value to the number of significant digits of the axis."""
+        """Round a value to the axis's number of significant digits."""
         return value if self.digits is None else float(f"{value:.{self.digits}g}")
 
     def edge(self, value: float) -> str | None:
@@ -75,11 +75,11 @@ class Search(ABC, Generic[Point]):
 
     @abstractmethod
     def ranks(self, points: Sequence[Point]) -> list[Any]:
-        """Return the rank of each point, a number or a tuple; lower is better."""
+        """Return the rank of each point, as a number or a tuple; lower is better."""
 
     @abstractmethod
     def preference(self, point: Point) -> Any:
-        """Return the tie-breaker of a grid point; of points with equal ranks, the first with the lowest value wins."""
+        """Return the tie-breaker for a grid point: among points of equal rank, the first with the lowest value wins."""
 
     @abstractmethod
     def value(self, point: Point, axis: int) -> float:
@@ -87,15 +87,15 @@ class Search(ABC, Generic[Point]):
 
     @abstractmethod
     def moved(self, point: Point, axis: int, value: float) -> Point:
-        """Return a copy of a point with another value on an axis."""
+        """Return a copy of a point with a new value on an axis."""
 
     def middle(self, values: Sequence[float], ranges: Sequence[Sequence[int]], current: float) -> int:
-        """Return the index of the value to choose on a line: the (lower) middle of the longest range of ties."""
+        """Return the index of the value to choose on a line: the lower middle of the longest range of tied values."""
         longest = max(ranges, key=len)
         return longest[(len(longest) - 1) // 2]
 
     def best(self) -> Point:
-        """Return the best point."""
+        """Run the search, and return the best point."""
         points = self.grid()
         ranks = self.ranks(points)
         rank = min(ranks)
@@ -106,7 +106,7 @@ class Search(ABC, Generic[Point]):
         return best
 
     def _refined(self, best: Point, rank: Any, axis: int, share: float) -> tuple[Point, Any]:
-        """Try values of one axis around the best point; if a range of values is tied, choose its middle."""
+        """Try values on one axis around the best point; return the new best point and its rank."""
         current = self.value(best, axis)
         values = self.axes[axis].line(current, share, self.num_on_line)
         line = [self.moved(best, axis, value) for value in values]

@@ -1,4 +1,4 @@
-"""Development sets in memory, and their word errors with different boosts."""
+"""Development sets in memory, and word errors on them for different boosts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Words = dict[str, list[str]]  # recognised words by key
 
 
 class Setting(NamedTuple):
-    """A combination of values of the tuned parameters: boosts, class-model weight, and scales."""
+    """One value for each tuned parameter: boosts, class model weight, acoustic scale and word penalty."""
 
     keyword_boost: float
     class_boost: float
@@ -42,13 +42,13 @@ class Setting(NamedTuple):
 
     @property
     def scales(self) -> Scales:
-        """The scales of the best path of a composed lattice."""
+        """The scales for finding the best path through a composed lattice."""
         return Scales(self.acoustic_scale, word_penalty=self.word_penalty)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DevSet:
-    """Development set for boosts, which must not be a test set."""
+    """A development set for tuning boosts; it must not be a test set."""
 
     lattices: Iterable[Keyed]
     references: Mapping[str, Sequence[str]]  # by key
@@ -68,7 +68,7 @@ class DevUtterance:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoadedSet:
-    """A development set with its lattices in memory."""
+    """A development set with all lattices in memory."""
 
     utterances: tuple[DevUtterance, ...]
     entities: Entities
@@ -76,7 +76,7 @@ class LoadedSet:
 
     @property
     def references(self) -> dict[str, Sequence[str]]:
-        """Reference words, by key."""
+        """Reference words by key."""
         return {utterance.key: utterance.reference for utterance in self.utterances}
 
     @property
@@ -91,7 +91,7 @@ class LoadedSet:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Errors:
-    """Word errors of one setting; they are compared by contextual errors, then by general errors."""
+    """Word errors with one setting, ordered by contextual errors, then by general errors."""
 
     contextual: int
     general: int
@@ -100,7 +100,7 @@ class Errors:
 
 
 class Trials:
-    """Word errors of settings on the contextual and the general development set."""
+    """Word errors on the contextual and the general development set for any setting."""
 
     def __init__(
         self,
@@ -131,11 +131,11 @@ class Trials:
         return self.contextual, self.general
 
     def errors(self, setting: Setting) -> Errors:
-        """Count the errors of a setting."""
+        """Count the errors with a setting."""
         return self.errors_of([setting])[0]
 
     def errors_of(self, settings: Sequence[Setting]) -> list[Errors]:
-        """Count the errors of several settings; settings with the same grammar share the composed lattices."""
+        """Count the errors with each setting; settings with the same grammar share the composed lattices."""
         counts = (
             self._counts(self.contextual, settings),
             self._counts(self.general, settings),
@@ -166,7 +166,7 @@ class Trials:
         return {key: self.words.spell(path.words) for key, path in best}
 
     def options_of(self, setting: Setting) -> ContextOptions:
-        """Return the options of a setting."""
+        """Return the context options for a setting."""
         keyword_boost, class_boost, class_weight = setting.grammar
         return replace(self._options, keyword_boost=keyword_boost, class_boost=class_boost, class_weight=class_weight)
 

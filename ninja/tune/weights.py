@@ -1,4 +1,4 @@
-"""Choose rescoring weights on n-best sentences with known cost components."""
+"""Tuning of rescoring weights on n-best sentences with known cost components."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Tuned:
 
     @property
     def difference(self) -> Interval:
-        """Cross-validated change in WER from `default`, with its 95 % interval, in percent absolute."""
+        """Cross-validated change in WER from `default`, with its 95 % confidence interval, in percent absolute."""
         return self.choice.expected_difference
 
     @property
@@ -84,7 +84,7 @@ class Tuned:
 
     @property
     def evidence(self) -> str:
-        """Message about the difference from the default weights and, if uncertain, how many words would show it."""
+        """Message about the difference from the default weights and, if uncertain, the number of words needed."""
         unit = "speaker" if self.by_speaker else "utterance"
         is_first_pass = self.default.lm_weight == 0 < self.start.lm_weight
         default = "weights of the first pass" if is_first_pass else "initial weights"
@@ -104,10 +104,10 @@ def tune_weights(
     min_words: int = MIN_WORDS,
     report: RescoreReport | None = None,
 ) -> Tuned:
-    """Choose LM weight, acoustic scale, word penalty and mixture weights for the fewest expected word errors.
+    """Choose the LM weight, acoustic scale, word penalty and mixture weights with the fewest expected word errors.
 
     The lattices are rescored with the initial weights, and each model of a mixture scores the n best sentences once.
-    `choose` then needs no network, since other weights only change the order of these sentences. The lattices are then
+    `choose` then runs no network, since new weights only change the order of these sentences. The lattices are then
     rescored with the chosen weights, the new n best sentences are added, and weights are chosen again. This is
     repeated, at most four times, until the chosen weights have already been used for rescoring. The default is the
     initial weights, or LM weight 0 if the first pass has fewer expected errors. It is kept unless the set shows that
@@ -117,15 +117,15 @@ def tune_weights(
         lattices: A development set (never a test set) with symbol tables, which is kept in memory.
         references: Reference words by key.
         lm: The language model, or a mixture; the weights of its models are also chosen.
-        options: Options of the rescoring, with the initial weights.
+        options: Rescoring options, with the initial weights.
         old_lm: The language model of the first pass, as in ``rescore``.
         num_best: Number of sentences per lattice, ≥ 1.
-        speakers: Speaker of each utterance, by key. If specified, intervals and cross-validation are by speaker instead
-            of by utterance.
-        carry_over: Recordings of the utterances, as in ``rescore``, for a single model. Where the LM weight is below
-            0.05, the model scores the sentences without a history.
-        min_words: Number of reference words below which the initial weights are kept.
-        report: Report of the rescoring, as in ``rescore``.
+        speakers: Speaker of each utterance, by key. If specified, confidence intervals and cross-validation are by
+            speaker instead of by utterance.
+        carry_over: Recordings of the utterances, as in ``rescore``; only for a single model. If the LM weight is below
+            0.05, the model scores the sentences without history from earlier utterances.
+        min_words: If there are fewer reference words, the initial weights are kept.
+        report: Report on rescoring, as in ``rescore``.
 
     Raises:
         OptionError: ``num_best`` is below 1, or ``carry_over`` is specified for a mixture.
@@ -181,13 +181,13 @@ def choose_repeatedly(
     min_words: int,
     log: Log,
 ) -> Tuned:
-    """Choose weights repeatedly from the best sentences at the initial weights and at all weights chosen so far.
+    """Choose weights repeatedly, from the n best sentences at the initial weights and at all weights chosen so far.
 
     The repetition ends when the lattices have already been rescored with the chosen weights, or after MAX_ROUNDS
     rescorings with chosen weights.
 
     Args:
-        sentences_at: Function that returns the best sentences at some weights, and logs the errors of lattices.
+        sentences_at: Function that returns the n best sentences at the given weights, and logs errors in lattices.
     """
     sentences = sentences_at(start, log)
     wer_first_pass = sentences.wer(sentences.first_pass_errors)
@@ -213,7 +213,7 @@ def word_error_rate(
     scales: Scales,
     forms: LexicalForms | None = None,
 ) -> float:
-    """Return the word error rate of the best paths of lattices with references, percent."""
+    """Return the word error rate on the best paths through lattices with references, in percent."""
     errors = num_words = 0
     for key, lattice in results:
         if key in references:
@@ -233,11 +233,11 @@ def choose(
     speakers: Mapping[str, str] | None = None,
     min_words: int = MIN_WORDS,
 ) -> Tuned:
-    """Choose weights from a grid around the initial weights, without rescoring.
+    """Choose weights from a grid around the initial weights, without further rescoring.
 
-    The chosen weights trade off expected errors (see `WordErrors`) against simplicity (see `choose_point`). Of several
-    models, only the best one is used unless a mixture has significantly fewer expected errors. The result contains the
-    word error rates of `sentences` at the initial and at the chosen weights.
+    The chosen weights trade off expected errors (see `WordErrors`) against simplicity (see `choose_point`). With
+    several models, only the best one is used unless a mixture has significantly fewer expected errors. The result
+    contains the word error rates of `sentences` at the initial and at the chosen weights.
     """
     points = grid(start, scales_vary=bool(sentences.graph.any()))
     groups, by_speaker = utterance_groups(sentences.keys, speakers)
@@ -269,10 +269,10 @@ def choose_of(
 ) -> tuple[Weights, Weights, Weights, Choice]:
     """Choose among points with known errors, which include the initial weights.
 
-    The default is the initial weights, or the weights of the first pass if these have fewer expected errors.
+    The default is the initial weights, or the first-pass weights if these have fewer expected errors.
 
     Returns:
-        The chosen weights, the best simple weights, the default, and the choice among the points of the same models.
+        The chosen weights, the candidate, the default, and the choice among the points that use the same models.
     """
     usable, default = _models_to_choose_from(outcomes, points, start)
     unused = replace(points[default], lm_weight=0.0, word_penalty=0.0)
@@ -288,12 +288,12 @@ def grid(start: Weights, *, scales_vary: bool = True) -> list[Weights]:
     """Return the points of a grid search, which include the initial weights.
 
     LM weight 0, which does not use the models, is combined only with the initial acoustic scale and word penalty 0.
-    This point has the costs of the first pass, which `tune_first_pass` tunes separately.
+    This point uses first-pass costs, which `tune_first_pass` tunes separately.
 
     Args:
         start: The initial weights.
-        scales_vary: False if the sentences have no graph costs, as in n-best lists. Then, even with an old
-            model, only the ratios of acoustic scale, LM weight and word penalty matter, so the scale is fixed.
+        scales_vary: False if the sentences have no graph costs, as in n-best lists. Then, even with an old model, only
+            the ratios of acoustic scale, LM weight and word penalty matter, so the acoustic scale is fixed.
     """
     factors = ACOUSTIC_FACTORS if scales_vary else np.ones(1)
     axes = (
@@ -312,7 +312,7 @@ def grid(start: Weights, *, scales_vary: bool = True) -> list[Weights]:
 
 
 def _values(values: Iterable[float], start: float) -> list[float]:
-    """Return the rounded values and the initial value, in increasing order."""
+    """Return the rounded values, together with the initial value, in increasing order."""
     near = {round(float(value), DIGITS) for value in values}
     return sorted({start, *(value for value in near if abs(value - start) >= 0.5 * 10.0**-DIGITS)})
 
@@ -329,10 +329,10 @@ def _mixtures(start: tuple[float, ...]) -> list[tuple[float, ...]]:
 
 
 def _models_to_choose_from(outcomes: Outcomes, points: Points, start: Weights) -> tuple[npt.NDArray[np.int64], int]:
-    """Return the points of the best model alone, or the points of mixtures if they are significantly better.
+    """Return the points that use only the best model, or the points with mixtures if these are significantly better.
 
     Returns:
-        The numbers of the points, and the number of the point with the initial weights.
+        The indices of these points, and the index of the point with the initial weights.
     """
     is_mixed = np.array([max(point.mixture, default=1.0) < 1.0 for point in points])
     total = outcomes.expected.sum(1)
@@ -348,7 +348,7 @@ def _models_to_choose_from(outcomes: Outcomes, points: Points, start: Weights) -
 
 
 def _edges(weights: Weights, start: Weights) -> Iterator[str]:
-    """Describe the weights that were moved to the ends of their ranges, and the models that are not used."""
+    """Yield messages about weights at the ends of their ranges, and about models that are not used."""
     low, high = start.acoustic_scale * ACOUSTIC_FACTORS[[0, -1]]
     axes = (
         Axis("lm_weight", 0.0, 1.0, 0.1, at_low="the new models do not help", at_high="the old scores do not help"),

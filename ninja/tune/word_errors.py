@@ -1,4 +1,4 @@
-"""Word errors of lattice paths against a reference, in words or in lexical forms."""
+"""Word errors on lattice paths against a reference, in words or in lexical forms."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Reference:
 
     @classmethod
     def of(cls, lattice: Lattice, words: Iterable[str], forms: LexicalForms) -> Reference:
-        """Look up the words of a reference for a lattice."""
+        """Create the reference for a lattice by looking up its words."""
         table = forms.table(lattice)
         if table is not None:
             return cls(table.ids(words), table)
@@ -30,5 +30,5 @@ class Reference:
         return cls([-1 if number is None else number for number in numbers], None)
 
     def errors(self, words: npt.NDArray[np.int32]) -> int:
-        """Count the word errors of a path from its word ids."""
+        """Count the word errors on a path, given its word ids."""
         return edits(self.ids, words.tolist() if self.table is None else self.table.lexical_ids(words.tolist()))

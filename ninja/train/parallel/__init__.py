@@ -1,4 +1,4 @@
-"""Training in several processes: starting the processes, and combining their updates.
+"""Training in several processes: functions that start the processes and combine their updates.
 
 Names are imported on first use; ``__init__.pyi`` lists them.
 """

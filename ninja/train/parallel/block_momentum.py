@@ -70,7 +70,7 @@ class BlockUpdate:
         return self.weights
 
     def result(self) -> torch.Tensor:
-        """Return W, the weights of the model without the look-ahead."""
+        """Return W, the model weights without the look-ahead."""
         momentum = self.outer.state[self.weights].get("momentum_buffer") if self.ahead else None
         return self.weights.clone() if momentum is None else self.weights + self.ahead * momentum
 
@@ -86,15 +86,14 @@ class BlockMomentum(torch.nn.Module):
     Args:
         module: Network; its weights and buffers are copied from the first worker. Floating-point buffers are averaged
             with the weights. Weights in half precision are averaged and filtered in float32.
-        optimizer: Any torch optimiser of the weights. Weights that it does not update are not averaged.
+        optimizer: Any torch optimiser for the weights. Weights that it does not update are not averaged.
         momentum: Block momentum η, in [0, 1).  [default: 1 - 1/workers]
         rate: Block learning rate ζ, above 0; with a momentum of 0 and a rate of 1, weights are averaged.
             [default: workers · (1 - momentum), at which each block eventually contributes the sum of all updates]
         classical: Use classical instead of Nesterov block momentum.
-        block_steps: Number of steps of each worker per block, at least 1; None if only calls to `synchronize` end
-            blocks.
-        warmup: Number of steps before the first block; then all workers continue with the weights, buffers and
-            optimiser of the first worker.
+        block_steps: Number of steps per worker and block, at least 1; None if only calls to `synchronize` end blocks.
+        warmup: Number of steps before the first block, after which all workers continue with the weights, buffers and
+            optimiser state of the first worker.
         block_optimizer: Treatment of the optimiser's floating-point tensors at the end of a block: average them, keep
             the tensors of each worker, or reset the optimiser.
         process_group: Group of the workers.  [default: all processes]
@@ -169,7 +168,7 @@ class BlockMomentum(torch.nn.Module):
 
     @contextmanager
     def result(self) -> Iterator[None]:
-        """Load W, the weights after the last block without the look-ahead, within a ``with`` block."""
+        """Load W, the weights without the look-ahead after the last block, within a ``with`` block."""
         current = [weight.detach().clone() for weight in self._weights]
         unflatten(self.update.result(), self._weights)
         try:
@@ -179,7 +178,7 @@ class BlockMomentum(torch.nn.Module):
                 weight.data.copy_(before)
 
     def get_extra_state(self) -> dict[str, Any]:
-        """Return the state in addition to weights and buffers, for `state_dict`."""
+        """Return the state that `state_dict` stores in addition to weights and buffers."""
         return {
             "weights": self.update.weights,
             "outer": self.update.outer.state_dict(),
@@ -253,7 +252,7 @@ class BlockMomentum(torch.nn.Module):
 
 
 def block_factors(momentum: float | None, weight: float, workers: int) -> tuple[float, float]:
-    """Return the block momentum η and the block learning rate ζ.
+    """Return ``(block momentum η, block learning rate ζ)``.
 
     Args:
         momentum: η.  [default: 1 - 1/workers]
@@ -266,5 +265,5 @@ def block_factors(momentum: float | None, weight: float, workers: int) -> tuple[
 
 
 def _change(buffer: torch.Tensor, first: torch.Tensor) -> torch.Tensor:
-    """Return the change of a buffer in a block; 0 for unchanged elements, even if they are infinite."""
+    """Return the change in a buffer over a block; unchanged elements give 0 even if they are infinite."""
     return torch.where(buffer == first, torch.zeros_like(buffer), buffer - first)

@@ -1,4 +1,4 @@
-"""Training of language models by model averaging and block momentum; see `block_momentum`."""
+"""Training of language models with model averaging and block momentum; see `block_momentum`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ninja.train.recipe import TrainOptions
 
 
 class Blocks(SingleWorker):
-    """Training by model averaging or BMUF."""
+    """Training with model averaging or BMUF."""
 
     def __init__(self, learner: Learner, workers: Workers, options: TrainOptions) -> None:
         super().__init__(learner, workers)
@@ -41,7 +41,7 @@ class Blocks(SingleWorker):
         return warmup + (batches - warmup) // self.workers.size
 
     def full_steps(self, batches: int) -> int:
-        """Return the largest number of batches, at most `batches`, that ends with a step of every worker."""
+        """Return the largest number of batches, at most `batches`, after which all workers have completed a step."""
         return batches - max(0, batches - self.warmup) % self.workers.size
 
     def next_synchronization(self, batches: int) -> int:
@@ -51,7 +51,7 @@ class Blocks(SingleWorker):
         return batches + self.block_steps * self.workers.size
 
     def assignments(self, first: int, last: int) -> Iterator[StepAssignment]:
-        """Yield this worker's steps of a block."""
+        """Yield this worker's steps in a block."""
         warmup = first < self.warmup
         if warmup and self.workers.rank:
             return
@@ -77,7 +77,7 @@ class Blocks(SingleWorker):
             yield
 
     def state(self) -> dict[str, Any]:
-        """Return the block momentum and, if ``block_optimizer`` is keep, the Adam moments of every worker."""
+        """Return the block momentum and, if ``block_optimizer`` is "keep", the Adam moments of every worker."""
         state: dict[str, Any] = {"outer": self.blocks.update.outer.state_dict()}
         if self.options.block_optimizer == "keep":
             state["moments"] = self.workers.gather(flat(moments(self.learner.optimizer)))

@@ -6,7 +6,7 @@ no deadlock. A pair averages by
 
     x ← x + (received − sent) / 2        on both sides
 
-so that updates made while messages are in transit are preserved, as is the sum of all weights. The lock is held during
+which preserves updates made while messages are in transit, as well as the sum of all weights. The lock is held during
 this addition, but never while messages are sent.
 
 Source: Lian, Zhang, Zhang, Liu, "Asynchronous decentralized parallel stochastic gradient descent", ICML 2018.
@@ -25,7 +25,7 @@ ASK, ANSWER = 1, 2  # tags of messages
 
 
 class SharedWeights:
-    """The weights of a learner, which are changed by its steps and by its partners."""
+    """The weights of a learner, which its steps and its partners change."""
 
     def __init__(self, vector: torch.Tensor) -> None:
         self.vector = vector
@@ -33,7 +33,7 @@ class SharedWeights:
         self._lock = threading.Lock()
 
     def read(self) -> tuple[torch.Tensor, int]:
-        """Return a copy of the weights, and the number of exchanges so far."""
+        """Return ``(copy of the weights, number of exchanges so far)``."""
         with self._lock:
             return self.vector.clone(), self.exchanges
 
@@ -61,7 +61,7 @@ class SharedWeights:
 
 
 class Transport(Protocol):
-    """Message passing between learners."""
+    """Protocol for passing messages between learners."""
 
     def ask(self, partner: int, vector: torch.Tensor) -> torch.Tensor:
         """Send weights to a partner and return its weights."""
@@ -76,12 +76,12 @@ class Transport(Protocol):
         ...
 
     def answer(self, partner: int, vector: torch.Tensor) -> None:
-        """Send weights in reply to a request of a partner."""
+        """Send weights in reply to a partner's request."""
         ...
 
 
 class GlooTransport:
-    """Messages over gloo: a message contains the weights and a last element, which is 1 if no more requests follow."""
+    """Message passing with gloo: messages contain the weights, and a last element that is 1 if no requests follow."""
 
     def __init__(self, group: dist.ProcessGroup, vector: torch.Tensor) -> None:
         self._group = group
@@ -111,7 +111,7 @@ class GlooTransport:
         return partner, None if self._inbox[-1] else self._inbox[:-1]
 
     def answer(self, partner: int, vector: torch.Tensor) -> None:
-        """Send weights in reply to a request of a partner."""
+        """Send weights in reply to a partner's request."""
         self._outbox[:-1] = vector
         dist.send(self._outbox, partner, group=self._group, tag=ANSWER)
 
@@ -121,7 +121,7 @@ class Exchanges:
 
     Args:
         weights: Weights of the learner.
-        transport: Message passing to the partners.
+        transport: Transport for messages to the partners.
         partners: Learners to which an active learner sends requests, or from which a passive learner receives them.
         choose: Selects the next partner of an active learner; None for a passive learner.
     """

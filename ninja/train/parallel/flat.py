@@ -1,4 +1,4 @@
-"""Convert the tensors of a network and its optimiser to one vector, which is sent in one message."""
+"""Conversion of the tensors of a network and its optimiser to one vector, to send them in one message."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ def flat(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
 
 @torch.no_grad()
 def unflatten(vector: torch.Tensor, tensors: Sequence[torch.Tensor]) -> None:
-    """Copy a vector into the tensors in place."""
+    """Copy a vector into tensors in place."""
     pieces = vector.split([tensor.numel() for tensor in tensors])
     for tensor, piece in zip(tensors, pieces, strict=True):
         tensor.copy_(piece.view_as(tensor))
 
 
 def prepare(optimizer: torch.optim.Adam) -> None:
-    """Initialise the state of an Adam optimiser, so that it can be overwritten before the first step."""
+    """Initialise the state of an Adam optimiser, which allows overwriting the state before the first step."""
     for weight in parameters(optimizer):
         optimizer.state[weight] = {
             "step": torch.zeros((), dtype=torch.float32, device=weight.device),
@@ -37,12 +37,12 @@ def parameters(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
 
 
 def float_buffers(module: torch.nn.Module) -> list[torch.Tensor]:
-    """Return the buffers of floating-point numbers, such as the running means of batch normalisation."""
+    """Return the floating-point buffers, such as the running means of batch normalisation."""
     return [buffer for buffer in module.buffers() if buffer.is_floating_point()]
 
 
 def moments(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
-    """Return the running means of gradients and other floating-point tensors of an optimiser's state."""
+    """Return the floating-point tensors in an optimiser's state, such as running means of gradients."""
     return [
         tensor
         for weight in parameters(optimizer)

@@ -1,6 +1,6 @@
 """Asynchronous decentralised SGD (ADPSGD), and its hierarchical variant with nodes of synchronous workers (H-ADPSGD).
 
-A learner is either a single worker or a node of several workers. The workers of a node average their gradients as in
+A learner is either a single worker or a node of several workers. The workers in a node average their gradients as in
 synchronous SGD, and the first worker stores the weights. Each learner takes the next batch when it is ready, so slow
 learners take fewer batches. After each step, a learner averages its weights with the weights of one partner, while the
 next gradient is computed.
@@ -31,7 +31,7 @@ _trainings = count()  # numbers the training runs of this process, which use sep
 
 
 class Gossip(SingleWorker):
-    """Training by ADPSGD or H-ADPSGD."""
+    """Training with ADPSGD or H-ADPSGD."""
 
     in_step = False
 
@@ -79,7 +79,7 @@ class Gossip(SingleWorker):
         return (batches // between + 1) * between
 
     def assignments(self, first: int, last: int) -> Iterator[StepAssignment]:
-        """Take batches until none remains before the synchronization."""
+        """Yield this worker's steps until no batch remains before the synchronization."""
         self._round, self._round_start, self._taken = f"from {first}", first, 0
         while True:
             at = torch.zeros((), dtype=torch.int64)
@@ -94,11 +94,11 @@ class Gossip(SingleWorker):
             yield self._assignment
 
     def stop_early(self) -> None:
-        """Take all remaining batches before the synchronization, so that no worker gets another one."""
+        """Take all remaining batches before the synchronization, which ends the steps of all workers."""
         self._store.add(self._round, NO_MORE)
 
     def before_step(self) -> None:
-        """Load the learner's weights after `result`, and copy them to all workers of the node."""
+        """Load the learner's weights after `result`, and copy them to all workers in the node."""
         if self._pairwise is not None and self._has_mean:
             self._pairwise.load()
         self._has_mean = False
@@ -157,7 +157,7 @@ class Gossip(SingleWorker):
             self._pairwise.close()
 
     def _broadcast_in_node(self, tensor: torch.Tensor) -> None:
-        """Copy a tensor from the first worker of the node to the other workers."""
+        """Copy a tensor from the first worker in the node to the other workers."""
         if self._node_group is not None:
             with self.workers.communicating():
                 dist.broadcast(tensor, self.workers.rank - self.place, group=self._node_group)

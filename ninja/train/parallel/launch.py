@@ -1,4 +1,4 @@
-"""Start workers as processes on this machine, or join workers that torchrun has started."""
+"""Functions that start workers as processes on this machine, or join workers that torchrun has started."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def torchrun_group(device: str) -> Iterator[Workers]:
 
 
 def _store_of_restart(store: dist.Store, rank: int, size: int) -> dist.Store:
-    """Return a store without the keys of workers that have ended.
+    """Return a store that does not contain the keys of workers that have ended.
 
     When a worker dies, torchrun restarts all workers with the same store, which still contains the addresses of the old
     workers. Restart counts cannot distinguish old from new workers, because each machine's agent has a separate count.
@@ -79,7 +79,7 @@ def _store_of_restart(store: dist.Store, rank: int, size: int) -> dist.Store:
 
 @contextlib.contextmanager
 def single_group(device: str) -> Iterator[Workers]:
-    """Create a group that contains only this process."""
+    """Form a group that contains only this process."""
     try:
         with _group(Workers(store=dist.HashStore()), device) as workers:
             yield workers
@@ -167,7 +167,7 @@ def _worker(
     reports: bool,
     messages: multiprocessing.SimpleQueue[tuple[int, str, Any]],
 ) -> None:
-    """Worker process entry point."""
+    """Run `work` in a worker process; this is the entry point of the process."""
     # SIGINT, sent on Ctrl-C and by torch if the parent dies, must end the process without waiting for Python code.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     torch.set_num_threads(max(1, torch.get_num_threads() // size))
@@ -201,7 +201,7 @@ def _worker_error(error: ProcessException) -> WorkerError:
 
 
 def worker_device(device: str, workers: Workers) -> str:
-    """Return the device of this worker, which is a separate GPU if the device is "cuda"."""
+    """Return the device for this worker: a separate GPU if `device` is "cuda", else `device`."""
     if workers.size == 1 or device != "cuda":
         return device
     if workers.machine_rank >= torch.cuda.device_count():

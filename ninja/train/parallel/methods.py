@@ -1,4 +1,4 @@
-"""Select the method that combines the updates of workers."""
+"""Selection of the method that combines the updates of workers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ninja.train.recipe import TrainOptions
 
 
 def make(learner: Learner, workers: Workers, options: TrainOptions) -> SingleWorker:
-    """Create the method for combining updates that the options select."""
+    """Create the method, selected by the options, that combines the updates of workers."""
     if options.parallel in ("ma", "bmuf"):
         return Blocks(learner, workers, options)
     if options.parallel in ("adpsgd", "h-adpsgd"):

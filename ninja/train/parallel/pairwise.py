@@ -30,9 +30,9 @@ class PairwiseAveraging(torch.nn.Module):
     Args:
         module: Network; its weights and buffers are copied from the first worker. Floating-point buffers are averaged
             with the weights. Weights in half precision are averaged in float32.
-        optimizer: Any torch optimiser of the weights; its state is not averaged. Weights that it does not
+        optimizer: Any torch optimiser for the weights; its state is not averaged. Weights that it does not
             update are not averaged.
-        process_group: Group of the workers, of any backend; weights are sent by gloo.  [default: all processes]
+        process_group: Group of the workers, with any backend; weights are sent with gloo.  [default: all processes]
         seed: Random seed for the choice of partners.
     """
 
@@ -74,7 +74,7 @@ class PairwiseAveraging(torch.nn.Module):
         return self.module(*args, **kwargs)
 
     def load(self) -> None:
-        """Load the weights of this worker, averaged with its partners so far, into the module."""
+        """Load this worker's weights, as averaged with its partners so far, into the module."""
         self.loaded, self._seen = self.shared.read()
         unflatten(self.loaded, self._tensors)
         if any(tensor.dtype != self.loaded.dtype for tensor in self._tensors):  # half precision rounds
@@ -91,7 +91,7 @@ class PairwiseAveraging(torch.nn.Module):
 
     @contextmanager
     def result(self) -> Iterator[None]:
-        """Load the mean of all workers' weights at the last synchronization within a ``with`` block."""
+        """Load the mean of all workers' weights at the last synchronization, within a ``with`` block."""
         unflatten(self.mean, self._tensors)
         try:
             yield
@@ -105,7 +105,7 @@ class PairwiseAveraging(torch.nn.Module):
             self._exchanges.end()
 
     def get_extra_state(self) -> dict[str, Any]:
-        """Return the weights and buffers of this worker as a vector, for `state_dict`."""
+        """Return this worker's weights and buffers as a vector, for `state_dict`."""
         return {"shared": self.shared.read()[0]}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:

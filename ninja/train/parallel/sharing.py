@@ -1,4 +1,4 @@
-"""Interface of the methods that combine the updates of workers, implemented for one worker and synchronous SGD."""
+"""Base class for methods that combine the updates of workers; methods for one worker and for synchronous SGD."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ninja.train.parallel.workers import Workers
 
 
 class StepAssignment(NamedTuple):
-    """A step of a worker."""
+    """One step of a worker."""
 
     at: int  # number of batches taken by all workers before this step, for the learning rate
     number: int  # number of the batch
@@ -34,7 +34,7 @@ class Learner:
 
 
 class SingleWorker:
-    """A worker that trains alone; base class of the methods that combine the updates of workers.
+    """A worker that trains alone; also the base class for methods that combine the updates of workers.
 
     Between two synchronizations, `assignments` yields the steps of this worker; `before_step` and `after_step` are
     called around each step. After `synchronize`, all workers agree on the batches that were taken.
@@ -66,13 +66,13 @@ class SingleWorker:
             yield StepAssignment(at, at + self.workers.rank, range(at, at + self.workers.size))
 
     def before_step(self) -> None:
-        """Load the current weights."""
+        """Load the current weights before a step."""
 
     def after_step(self) -> None:
-        """Share the update of the step."""
+        """Share the weight update with other workers after a step."""
 
     def stop_early(self) -> None:
-        """Synchronize immediately; called on worker 0 if `in_step` is false."""
+        """Make all workers synchronize immediately; called on worker 0 if `in_step` is false."""
 
     def synchronize(self, last: int) -> int:
         """Wait for all workers; return the total number of batches that they have taken."""
@@ -84,11 +84,11 @@ class SingleWorker:
         yield
 
     def state(self) -> dict[str, Any]:
-        """Return the state apart from network and optimiser; called on all workers after they synchronize."""
+        """Return the state other than network and optimiser; called on all workers after they synchronize."""
         return {}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Restore a state; called after network and optimiser are restored."""
+        """Restore a state returned by `state`; called after network and optimiser are restored."""
 
     def close(self) -> None:
         """Stop background threads."""
@@ -108,7 +108,7 @@ def averaging(module: Module, workers: Workers, group: dist.ProcessGroup | None 
     Args:
         module: The network.
         workers: The workers; the time of averaging, which overlaps with the backward pass, is added to `seconds`.
-        group: The workers that average their gradients.  [default: all]
+        group: The workers that average their gradients.  [default: all workers]
     """
     wrapped = DistributedDataParallel(module, process_group=group)
     wrapped.register_comm_hook(None, _timed_average(workers, group))

@@ -1,4 +1,4 @@
-"""`Workers`, the processes that train together, and their communication."""
+"""The class `Workers`: a process in a group that trains together, and its communication with the group."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Result = TypeVar("Result")
 
 @dataclass(slots=True)
 class Workers:
-    """A worker in its group; by default a single worker without a process group."""
+    """A worker in a group; by default, a single worker without a process group."""
 
     rank: int = 0
     size: int = 1
@@ -36,7 +36,7 @@ class Workers:
         self.seconds += time.perf_counter() - start
 
     def first_of_machine(self, work: Callable[[bool], Result]) -> Result:
-        """Call a function with True on one worker per machine, then with False on the other workers."""
+        """Call `work` with True on one worker per machine, then with False on all other workers."""
         first = self.machine_rank == 0
         result = work(True) if first else None
         if self.size > 1:
@@ -45,7 +45,7 @@ class Workers:
         return work(False) if result is None else result
 
     def agree(self, value: float) -> float:
-        """Return worker 0's value on all workers, for decisions that depend on clocks or files."""
+        """Return worker 0's value on all workers, to agree on decisions that depend on clocks or files."""
         if self.size == 1:
             return value
         shared = torch.tensor([value], dtype=torch.float64)
@@ -54,7 +54,7 @@ class Workers:
         return float(shared)
 
     def total(self, *values: float) -> list[float]:
-        """Return the sums of values over all workers, in double precision."""
+        """Return the sum of each value over all workers, in double precision."""
         if self.size == 1:
             return list(values)
         sums = torch.tensor(values, dtype=torch.float64)
@@ -93,4 +93,4 @@ class Workers:
 
 
 class LostContact(WorkerError):
-    """Another worker has ended; the error of that worker is the cause, and must be reported instead of this error."""
+    """Another worker has ended; report the error of that worker, which is the cause, instead of this error."""
