@@ -125,11 +125,11 @@ def split(inputs: Inputs, destination: Output, nj: int | None, utt2spk: str | No
 
 
 def entry(lattice: Lattice, model: TransitionModel | None, text: bool, **values: Any) -> bytes:
-    """Convert a lattice to an FST, and return it as a text or binary table entry.
+    """Convert a lattice to an FST, and return the FST as a text or binary table entry.
 
     Args:
-        model: Transition model that maps input labels to pdf ids plus 1; None keeps the labels.
-        values: Further arguments of ``ninja.graph.to_fst``.
+        model: Transition model for converting input labels to pdf ids plus 1; None keeps the labels.
+        values: Additional arguments of ``ninja.graph.to_fst``.
     """
     if model is not None:
         model.check(lattice)

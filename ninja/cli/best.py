@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Transcript(NamedTuple):
-    """Words, alignment and costs of a path in the output."""
+    """The words, the alignment and the costs of a path in the output."""
 
     words: list[str]  # word ids if the lattice has no symbol table
     alignment: npt.NDArray[np.int32]
@@ -40,7 +40,7 @@ class Transcript(NamedTuple):
 
 
 def transcripts(lattice: Lattice, n: int, scales: Scales, forms: LexicalForms | None) -> list[Transcript]:
-    """Return the n best transcripts of a lattice, best first; with ``forms``, their lexical forms are distinct."""
+    """Return the n best transcripts of a lattice, best first; if ``forms`` is set, their lexical forms are distinct."""
     table = None if forms is None else forms.table(lattice)
     if n == 1 and table is None:
         paths = [graph.best_path(lattice, scales)]
@@ -53,7 +53,7 @@ def transcripts(lattice: Lattice, n: int, scales: Scales, forms: LexicalForms | 
 
 
 def best_lines(batch: Batch, scales: Scales) -> list[str]:
-    """Return a line for each lattice of a batch: its key and the words of its best path."""
+    """Return a line for each lattice in a batch, which contains its key and the words of its best path."""
     best = graph.best_words(batch, scales)
     words = spelled(best.words, batch.table)
     ends = pairwise(best.begin.tolist())
@@ -61,12 +61,12 @@ def best_lines(batch: Batch, scales: Scales) -> list[str]:
 
 
 def spelled(ids: npt.NDArray[np.int32], words: SymbolTable | None) -> list[str]:
-    """Return the words with the given ids; without a symbol table, return the ids as strings."""
+    """Return the words with these ids; if there is no symbol table, return the ids as strings."""
     return words.spell(ids.tolist()) if words else list(map(str, ids.tolist()))
 
 
 def best_words(lattice: Lattice, scales: Scales) -> list[str]:
-    """Return the words of the best path; without a symbol table, their ids as strings."""
+    """Return the words of the best path; if there is no symbol table, return their ids as strings."""
     return spelled(graph.best_path(lattice, scales).words, lattice.words)
 
 
@@ -154,7 +154,7 @@ def _transcribe(
     cost: str | None,
     scales: Scales,
 ) -> None:
-    """Write the n best transcripts of each lattice; with lexical forms, a number is appended to each key."""
+    """Write the n best transcripts of each lattice; if `forms` is set, append a number to each key."""
     numbered = forms is not None
     inputs.spells_words = True
     to_stdout = output_file == "-"

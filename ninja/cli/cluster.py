@@ -1,4 +1,4 @@
-"""``--ray``: run a command in shards on a Ray cluster and join the results."""
+"""``--ray``: run a command in shards on a Ray cluster, and join the results."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Start:
         """Return the function that runs the command on a shard.
 
         Raises:
-            OptionError: Another version of Ninja is installed on this node.
+            OptionError: A different version of Ninja is installed on this node.
             InputError: The working folder does not exist on this node.
         """
         node = os.uname().nodename
@@ -105,7 +105,7 @@ def run_on_cluster(context: click.Context, address: str, shard: Shard | None) ->
 
 
 def _num_shards(plan: Plan, workers: int) -> int:
-    """Return the number of shards of the interrupted run if there is one, else a number based on the input size."""
+    """Return the number of shards in the interrupted run if there is one, else a number based on the input size."""
     try:
         return read_plan(plan.folder).shards
     except FormatError:  # no interrupted run

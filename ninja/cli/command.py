@@ -33,10 +33,10 @@ MAY_CHANGE = {"batch_arcs", "backend", "device", "on_error", "allow_pipes"}  # m
 
 
 class InputFile(click.ParamType):
-    """Parameter type for inputs: a file, a folder, a list of files, a pattern, or a Kaldi rspecifier.
+    """Parameter type for inputs: a file, a folder, a file list, a pattern, or a Kaldi rspecifier.
 
     Args:
-        load: Function that loads the named file after all files are checked; the command receives its return value.
+        load: Function that loads the file after all files are checked; the command receives the loaded value.
     """
 
     name = "file"
@@ -45,11 +45,11 @@ class InputFile(click.ParamType):
         self.load = load
 
     def is_file(self, name: str) -> bool:
-        """Return whether a value names files; the command receives other values, such as URLs, unchanged."""
+        """Return whether a value specifies files; the command receives other values, such as URLs, unchanged."""
         return True
 
     def paths(self, files: list[SourceFile]) -> Iterator[str]:
-        """Yield the paths of files, including those in folders."""
+        """Yield the paths of files, including files in folders."""
         for file in files:
             if file.table.kind == "folder":
                 yield from self.paths_in(file)
@@ -57,7 +57,7 @@ class InputFile(click.ParamType):
                 yield STDIN if file.path == "-" else file.path
 
     def paths_in(self, folder: SourceFile) -> Iterator[str]:
-        """Yield the paths of all files below a folder."""
+        """Yield the paths of all files in a folder and its subfolders."""
         if is_remote(folder.path):
             yield from (file.path for file in folder.files)
         for parent, _, names in os.walk(folder.path):
@@ -88,10 +88,10 @@ class OutputFile(click.ParamType):
         self._allow_folder = allow_folder
 
     def check(self, name: str) -> None:
-        """Check that a name denotes a single file in an existing folder.
+        """Check that a name specifies a single file in an existing folder.
 
         Raises:
-            OptionError: The name is a folder, or its folder does not exist.
+            OptionError: The name is a folder, or the file's folder does not exist.
         """
         if names_job(name):
             raise OptionError(f"{name}: JOB is allowed only in the names of lattice outputs; remove it")
@@ -102,7 +102,7 @@ class OutputFile(click.ParamType):
                 raise OptionError(f"{name}: the folder {parent} does not exist; create it first")
 
     def targets(self, name: str) -> list[str]:
-        """Return the paths of the output files, except temporary files and files that are named after keys."""
+        """Return the paths of the output files, without temporary files and files that are named after keys."""
         output = target(name)
         paths = [output.archive] if output.script is None else [output.archive, output.script]
         return [STDOUT if path == "-" else path for path in paths]
@@ -125,7 +125,7 @@ class LatticeFile(OutputFile):
         """Accept any name; the writer checks it."""
 
     def targets(self, name: str) -> list[str]:
-        """Return the paths of the output files, including the symbol table and scale file that may accompany them."""
+        """Return the paths of the output files and of the symbol table and scale file that can be written with them."""
         first, *others = super().targets(name)
         return [first, *others] if first == STDOUT else [first, *others, table_beside(first), scales_path(first)]
 
@@ -144,11 +144,11 @@ class CommandFiles:
     """The input and output files of a command, resolved and checked.
 
     Args:
-        command: The command; the types of its parameters determine which of them are files.
+        command: The command; the parameter types determine which parameters are files.
         values: Value of each parameter, by name.
 
     Attributes:
-        sources: Resolver of input names, which resolves each name only once.
+        sources: Resolver for input names, which resolves each name only once.
         guard: Check that rejects outputs that would replace an input.
         tables: Tables of the input that belong to the shard; None without ``--shard``.
         inputs: Inputs of the shard; None until they are built.
@@ -177,11 +177,12 @@ class CommandFiles:
         """Return the options on which the results depend.
 
         Args:
-            identity: Function that maps the paths of files to a value that identifies their contents.
+            identity: Function that maps a list of file paths to a value that identifies the contents of the files.
             ignored: Names of parameters to omit.
 
         Returns:
-            The value of each option by name, and the states of the lattice files among the options (see `State`).
+            ``(values, states)``: the option values by name, and the states of the lattice files that the options
+            specify (see `State`).
         """
         options: dict[str, Any] = {}
         states: list[State] = []
@@ -214,7 +215,7 @@ class CommandFiles:
         return identity(paths) if paths else [name]
 
     def _named(self) -> Iterator[tuple[click.ParamType, str]]:
-        """Yield the type and the value of each file parameter, once per value."""
+        """Yield ``(type, value)`` for each value of each file parameter."""
         for parameter in self.command.params:
             if isinstance(parameter.type, InputFile | OutputFile):
                 value = self.values.get(parameter.name or "")
@@ -223,24 +224,24 @@ class CommandFiles:
                         yield parameter.type, name
 
     def _files(self, name: str) -> list[SourceFile]:
-        """Return the files of an input except pipes, or no files for an unreadable input, which its reader reports."""
+        """Return the files in an input, without pipes; none for an unreadable input, which the reader reports."""
         return [file for file in self.sources.select((name,)).resolvable_files if file.place.command is None]
 
     def _input_paths(self) -> Iterator[str]:
-        """Yield the paths of all inputs, including files that are listed in file lists and script files."""
+        """Yield the paths of all input files, including the files that file lists and script files list."""
         for kind, files in self._inputs():
             yield from kind.paths(files)
             for file in files:
                 yield from (member.path for member in file.members)
 
     def _inputs(self) -> Iterator[tuple[InputFile, list[SourceFile]]]:
-        """Yield the type and the files of each input."""
+        """Yield ``(type, files)`` for each input."""
         for kind, name in self._named():
             if isinstance(kind, InputFile) and kind.is_file(name):
                 yield kind, self._files(name)
 
     def outputs(self) -> Iterator[tuple[str, str, OutputFile, str]]:
-        """Yield the name of the parameter, the option, the type and the value of each output."""
+        """Yield ``(parameter name, option, type, value)`` for each output."""
         for parameter in self.command.params:
             name = parameter.name or ""
             if isinstance(parameter.type, OutputFile) and (value := self.values.get(name)) is not None:
@@ -262,12 +263,12 @@ class CommandFiles:
 
 
 def is_standard_input(files: list[SourceFile]) -> bool:
-    """Return whether any file is standard input, ``-`` or ``/dev/stdin``."""
+    """Return whether any file is standard input (``-`` or ``/dev/stdin``)."""
     return any(file.path in ("-", STDIN) and file.place.command is None for file in files)
 
 
 class ShardType(click.ParamType):
-    """Parameter type for a shard of a run, ``i/n``."""
+    """Parameter type for a shard, ``i/n``."""
 
     name = "i/n"
 
@@ -295,7 +296,7 @@ def _shard_options() -> list[click.Option]:
 
 
 class Sectioned(click.Command):
-    """Command whose help is divided into sections.
+    """Command that divides its help into sections.
 
     Before the command runs, its files are checked and ``--inv-acoustic-scale`` is converted to ``--acoustic-scale``.
     A command that processes each lattice independently also has the options ``--shard`` and ``--ray``.
@@ -313,7 +314,7 @@ class Sectioned(click.Command):
             self.params += _shard_options()
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options in sections."""
+        """Write the options, divided into sections."""
         sections: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
             if isinstance(parameter, click.Option) and (record := parameter.get_help_record(ctx)) is not None:
@@ -341,7 +342,7 @@ class Sectioned(click.Command):
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Check the files and run the command; if requested, run it on a shard or on a cluster."""
+        """Check the files, and run the command; if requested, run it on one shard or on a cluster."""
         shard, address = self.check_files(ctx)
         if address is not None:
             from ninja.cli.cluster import run_on_cluster
@@ -354,12 +355,12 @@ class Sectioned(click.Command):
         return run_in_shard(ctx, shard, lambda: self.run(ctx))
 
     def check_files(self, ctx: click.Context) -> tuple[Any, str | None]:
-        """Resolve and check the files; remove ``--shard`` and ``--ray`` from the parameters, and return them."""
+        """Resolve and check the files; remove ``--shard`` and ``--ray`` from the parameters and return their values."""
         ctx.obj = CommandFiles(self, ctx.params)
         return ctx.params.pop("shard", None), ctx.params.pop("ray", None)
 
     def run(self, ctx: click.Context) -> Any:
-        """Load input files, resolve the acoustic scale and run the command."""
+        """Load the input files, resolve the acoustic scale, and run the command."""
         ctx.params.pop("config", None)  # applied by its callback
         for parameter in self.params:
             load = getattr(parameter.type, "load", None)
@@ -381,7 +382,7 @@ class Sectioned(click.Command):
 
 
 def takes_one_value(option: click.Option) -> bool:
-    """Return whether an option takes exactly one value."""
+    """Return whether an option accepts exactly one value."""
     return not (option.multiple or option.is_flag or option.count)
 
 
@@ -413,7 +414,7 @@ def grouped(
     Args:
         argument: Name of the argument.
         names: Names of the options.
-        make: Function that returns the argument; its parameters are the values of these options and the values of all
+        make: Function that returns the argument; it is called with the values of these options and the values of all
             other options.
         always: Call `make` even if no option is set.
     """
@@ -436,7 +437,7 @@ def config_of(names: Collection[str] | None, text: str) -> Callable[[Command], C
     Args:
         names: Options to read from the file; other options in the file are ignored. With None, all options are read,
             and an option that the command does not have is an error.
-        text: Help of the option.
+        text: Help text of the option.
     """
     return click.option(
         "--config",

@@ -1,4 +1,4 @@
-"""Table of the commands, and equivalents for the commands and options of other toolkits.
+"""Table of the commands, and equivalents for commands and options in other toolkits.
 
 This module imports nothing, so ``ninja._launch`` can load it before the rest of the package is imported.
 """
@@ -14,8 +14,8 @@ class Entry:
     Args:
         module: Module below ``ninja.cli`` and, after a colon, the function that implements the command; by default,
             the function has the name of the command with underscores.
-        help: First line of the help.
-        has_shards: Whether each result depends on only one lattice, so the command can run in shards.
+        help: First line of the command's help.
+        has_shards: Whether each result depends on only one lattice, which allows the command to run in shards.
         scales_costs: Whether the command multiplies the costs that it writes by its scales.
     """
 
@@ -220,7 +220,7 @@ PROGRAMS = {
 
 
 def suggestions(name: str, known: "Iterable[str]", aliases: "dict[str, str]") -> list[str]:
-    """Suggest names for an unknown name: the equivalent of another toolkit's name, or else similar known names."""
+    """Suggest names for an unknown name: the equivalent if it is another toolkit's name, else similar known names."""
     from difflib import get_close_matches
 
     known = set(known)

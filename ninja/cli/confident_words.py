@@ -1,4 +1,4 @@
-"""Output of words with confidences."""
+"""Write words with their confidences."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Confident = tuple[Consensus, npt.NDArray[np.float64] | None]  # see `with_confid
 
 @dataclass(slots=True)
 class UnboostedLattices:
-    """Thread-safe lookup of lattices by key; only the most recent lattices, which are cached, can be read again."""
+    """Thread-safe lookup of lattices by key; only the most recent, cached lattices can be looked up again."""
 
     lookup: Lookup
     _recent: OrderedDict[str, Lattice | None] = field(default_factory=OrderedDict)
@@ -60,7 +60,7 @@ class UnboostedLattices:
 
 
 def unboosted_lattices(inputs: Inputs, name: str | None) -> Callable[[str], Lattice | None] | None:
-    """Open the lattices without boosts; return None if the name is None."""
+    """Open the lattices without boosts for lookup by key; return None if the name is None."""
     return None if name is None else UnboostedLattices(inputs.lookup(name))
 
 
@@ -70,10 +70,10 @@ def confidence_estimator(
     """Load the models of a confidence estimator, and open the lattices without boosts.
 
     Args:
-        combined: Whether lattices of several systems are combined and decoded.
+        combined: Whether lattices from several systems are combined and decoded.
 
     Returns:
-        The estimator; None if no option is set, in which case the confidences are posteriors.
+        The estimator, or None if no option is set; the confidences are then posteriors.
     """
     if settings.lm is not None and settings.model is None:
         raise click.UsageError("--confidence-lm requires --confidence")
@@ -100,7 +100,7 @@ def confidence_estimator(
 
 
 def json_words(confident: Confident, table: SymbolTable | None, shift: float) -> dict[str, Any]:
-    """Return the text and the words of a result as the fields of a JSON object."""
+    """Return the fields of a JSON object for a result: its text and its words."""
     result, without_boosts = confident
     spoken = np.flatnonzero(result.words != EPSILON)
     ids = result.words[spoken].tolist()
@@ -123,7 +123,7 @@ def write_best_words(
     output_file: str,
     phrases: PhraseTags | None,
 ) -> None:
-    """Write the best transcripts, and their words with confidences and phrases as JSON."""
+    """Write the best transcripts as text, and their words with confidences and phrases as JSON."""
     if output_file == json_file:
         raise click.UsageError(f"-o and --json are both {json_file}; give them different names")
     inputs.spells_words = True
@@ -143,7 +143,7 @@ def write_best_words(
 def best_words(
     batch: Batch, scales: Scales, forms: LexicalForms, estimator: WordConfidenceEstimator
 ) -> list[dict[str, Any]]:
-    """Return the text and the words of the best path of each lattice as the fields of a JSON object."""
+    """Return the fields of a JSON object for each lattice: the text and the words of its best path."""
     words = [graph.best_path(lattice, scales).words for lattice in batch]
     networks = mbr_decode(batch, scales, decode_mbr=False, hypothesis=words)
     confident = with_confidences(networks, batch, estimator, scales, forms=forms)

@@ -63,8 +63,8 @@ def entities(
     Args:
         required: Whether the option ``--entities`` is required.
         skip: Fields of `ContextOptions` for which no option is added.
-        points: Whether the command has a language model, so a context model can score phrases together with it.
-        of_requests: Whether requests, rather than ``--entities``, contain the phrases.
+        points: Whether the command has a language model, with which a context model can score phrases.
+        of_requests: Whether phrases come from requests rather than from ``--entities``.
     """
     skip = (*skip, "map_words", *(() if points else OF_POINTING))
     boosts = tuple(name for name in BOOSTS if name not in skip)
@@ -106,7 +106,7 @@ def entities(
 def _context(
     chosen: dict[str, Any], others: dict[str, Any], *, boosts: Collection[str], points: bool
 ) -> Context | None:
-    """Return the context of the chosen options; None without ``--entities``, unless requests contain the phrases.
+    """Return the context that the options specify; None without ``--entities``, unless phrases come from requests.
 
     Raises:
         OptionError: An option is set without the option that it requires.
@@ -148,13 +148,13 @@ def _context(
 
 
 def _require(option: str, dependent: Collection[str]) -> None:
-    """Raise `OptionError` if the command line contains any of the dependent options."""
+    """Raise `OptionError` if the command line contains an option that requires `option`."""
     if flags := given_on_command_line(dependent):
         raise OptionError(f"{', '.join(flags)} can be used only with {option}")
 
 
 def with_acoustic_scale(context: Context, acoustic_scale: float) -> Context:
-    """Return a context whose augmentation uses the given acoustic scale."""
+    """Return a copy of the context that uses this acoustic scale for augmentation."""
     if context.augmentation is None:
         return context
     options = replace(context.augmentation.options, acoustic_scale=acoustic_scale)
@@ -163,14 +163,14 @@ def with_acoustic_scale(context: Context, acoustic_scale: float) -> Context:
 
 @dataclass(slots=True)
 class PhraseCounts:
-    """Number of lattices, and number of lattices with phrases."""
+    """Counter for lattices, and for lattices that contain phrases."""
 
     stage: Contextual
     lattices: int = 0
     with_phrases: int = 0
 
     def count(self, lattice: Lattice) -> None:
-        """Count a lattice."""
+        """Count a lattice, and whether it contains phrases."""
         self.lattices += 1
         self.with_phrases += bool(self.stage.entities.of(lattice.key))
 
@@ -183,7 +183,7 @@ class PhraseCounts:
 
 
 def write_words(path: str | None, stage: Contextual) -> None:
-    """Write the symbol table of the result lattices to a file; do nothing if the path is None."""
+    """Write the symbol table of the resulting lattices to a file; do nothing if the path is None."""
     if path is not None:
         with text_output(path) as output:
             output.writelines(f"{word} {number}\n" for word, number in stage.result_words)
@@ -279,7 +279,7 @@ def context(
 
 
 def _report(stage: Contextual, lattice: Lattice, scales: Scales) -> dict[str, Any]:
-    """Return the line of ``--report`` for a lattice: its best path, the phrases on it, and the added phrases."""
+    """Return the line of ``--report`` for a lattice: its best path, the phrases on this path, and the added phrases."""
     words = best_words(lattice, scales)
     matches = stage.matches(lattice.key, words)
     phrases = [{"class": match.cls, "text": match.text, "begin": match.begin, "end": match.end} for match in matches]

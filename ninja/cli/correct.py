@@ -118,7 +118,7 @@ def correct(
 
 
 def in_format_of(inputs: Inputs, destination: Output) -> Output:
-    """Return the output in the inputs' format, unless the user set a format or the inputs' format cannot be written."""
+    """Return the output in the format of the inputs, unless the user set a format or this format cannot be written."""
     name = None if inputs.format is None else inputs.format.partition(":")[0]
     if destination.to is not None or not (destination.is_stdout or name == NAME):
         return destination
@@ -131,7 +131,7 @@ def in_format_of(inputs: Inputs, destination: Output) -> Output:
 
 
 def summary(stage: Correction) -> str:
-    """Return the closing message, with the numbers of corrections and utterances."""
+    """Return the closing message, which contains the numbers of corrections and utterances."""
     corrections = counted(sum(len(utterance.changes) for utterance in stage.corrected), "correction")
     utterances = counted(stage.num_utterances, "utterance")
     return f"{corrections} in {len(stage.corrected)} of {utterances}, {current_console().seconds:.1f} s"

@@ -34,7 +34,7 @@ from ninja.pipeline.stages import call_safely
 
 @dataclass(frozen=True, slots=True)
 class Emission:
-    """An output matrix of a CTC model, with the attributes that the pipeline requires of a lattice."""
+    """An output matrix of a CTC model, with the attributes that the pipeline requires for lattices."""
 
     key: str
     matrix: npt.NDArray[Any]
@@ -43,17 +43,18 @@ class Emission:
 
     @property
     def num_arcs(self) -> int:
-        """Number of matrix elements, which the pipeline uses to estimate the amount of work."""
+        """Number of matrix elements, from which the pipeline estimates the amount of work."""
         return self.matrix.size
 
 
 def search(
     emission: Any, units: CtcUnits, lexicon: CtcLexicon | None, options: CtcOptions, scale: Scale, nbest: int | None
 ) -> CtcResult:
-    """Return at most ``nbest`` hypotheses of a matrix, the most probable first.
+    """Search a matrix for at most ``nbest`` hypotheses, and return them, the most probable first.
 
     Raises:
-        NinjaError: The key or the matrix is invalid, or the search finds no hypothesis. The error names the file.
+        NinjaError: The key or the matrix is invalid, or the search finds no hypothesis. The error contains the file
+            name.
     """
     try:
         if emission.key.split() != [emission.key]:
@@ -78,7 +79,7 @@ class GrowingTable(SymbolTable):
         super().__init__([(EPSILON_NAME, EPSILON)])
 
     def add(self, result: CtcResult) -> None:
-        """Add the new words of a result."""
+        """Add the new words in a result to the table."""
         for word in result.words():
             word_id = self._id.setdefault(word, len(self._id))
             self._word[word_id] = word
@@ -91,13 +92,13 @@ def decode(
     unknown: str | None,
     frame_shift: float | None,
 ) -> Iterator[tuple[str, Lattice]]:
-    """Decode matrices on several threads, and yield the keys and lattices in order.
+    """Decode matrices on several threads, and yield ``(key, lattice)`` in input order.
 
     Args:
-        inputs: Files of matrices; failures are added to the log.
+        inputs: Files that contain matrices; failures are added to the log.
         function: Function that decodes an `Emission`.
-        symbols: Symbol table of the words.
-        unknown: Word that replaces words missing from the table; without it, a lattice with a missing word is an error.
+        symbols: Symbol table for the words.
+        unknown: Word that replaces words missing from the table; None raises an error for lattices with missing words.
         frame_shift: Seconds per row of the matrices, or None if unknown.
     """
     log = inputs.log
@@ -206,7 +207,7 @@ def ctc_decode(
 
 
 def _symbols(words: str | None, lexicon: CtcLexicon | None) -> SymbolTable:
-    """Return the symbol table in a file, else a table of the words of the lexicon in order, else a growing table."""
+    """Return the symbol table in a file, else a table of the lexicon's words in order, else a growing table."""
     if words is not None:
         return SymbolTable.read(words)
     if lexicon is None:

@@ -1,4 +1,4 @@
-"""Options for history across utterances: preceding words of a recording, and prompts."""
+"""Options for history across utterances: the preceding words in a recording, and prompts."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def history_across_utterances(command: Callable[..., None]) -> Callable[..., Non
 
 
 def recordings(is_on: bool, utt2spk: str | None, segments: str | None, words: int) -> CarryOver | None:
-    """Return the recordings of ``--carry-over``; None without this option."""
+    """Return the recordings for ``--carry-over``; None without this option."""
     if not is_on:
         if utt2spk or segments:
             raise OptionError("--utt2spk and --segments require --carry-over")
@@ -60,7 +60,7 @@ def recordings(is_on: bool, utt2spk: str | None, segments: str | None, words: in
 
 
 class PromptType(InputFile):
-    """Parameter type for prompts: a text, or a file that contains the text."""
+    """Parameter type for prompts: a text, or a file that contains one or more prompts."""
 
     name = "text|file"
 
@@ -93,7 +93,7 @@ def prompts_before_utterances(command: Callable[..., None]) -> Callable[..., Non
 
 
 def prompts_of(prompt: str | None, column: str | None) -> Prompts | None:
-    """Return the prompts of ``--prompt`` and ``--prompt-column``; None without these options."""
+    """Return the prompts that ``--prompt`` and ``--prompt-column`` specify; None without these options."""
     if prompt is None:
         if column is not None:
             raise OptionError("--prompt-column requires --prompt FILE, a table of prompts")

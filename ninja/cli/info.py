@@ -24,7 +24,7 @@ from ninja.pipeline.stages import OnLattices
 
 
 class Size(NamedTuple):
-    """Kind and size of a lattice."""
+    """The type and the size of a lattice."""
 
     kind: str
     figures: dict[str, int]  # name → number
@@ -32,7 +32,7 @@ class Size(NamedTuple):
 
 
 def size_of(lattice: Lattice) -> Size:
-    """Return the kind and the size of a lattice."""
+    """Return the type and the size of a lattice."""
     crossed, frames = crossings(lattice)
     word, count = np.unique(lattice.word[lattice.word != 0], return_counts=True)
     figures = {"with times": int(lattice.time is not None), "with alignments": int(lattice.has_labels)}
@@ -42,7 +42,7 @@ def size_of(lattice: Lattice) -> Size:
 
 
 def depth(figures: Mapping[str, int]) -> float:
-    """Return the mean number of arcs that cross a frame; 0 without frames."""
+    """Return the mean number of arcs that cross a frame; 0 if there are no frames."""
     return figures["crossings"] / max(figures["frames"], 1)
 
 
@@ -96,7 +96,7 @@ def info(inputs: Inputs, rnnlm: str | None, per_lattice: bool, as_json: bool) ->
 
 
 def _coverage(count: Counter[int], words: SymbolTable, rnnlm: str) -> dict[str, Any]:
-    """Describe the words unknown to a model: their number, the fraction of arcs with them, and the most frequent."""
+    """Return the number of words that are unknown to a model, their share of arcs, and the most frequent of them."""
     known = load(rnnlm).vocabulary
     spelled = Counter({words.word(number): arcs for number, arcs in count.items()})
     unknown = Counter({word: arcs for word, arcs in spelled.items() if word not in known and word not in MARKS})

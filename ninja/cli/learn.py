@@ -150,7 +150,7 @@ def _edits(inputs: Inputs, before: str, after: str) -> Edits:
 
 
 def _lists_of(inputs: Inputs, name: str) -> Iterator[Keyed]:
-    """Yield the utterances of a hypothesis file."""
+    """Yield the utterances in a hypothesis file."""
     other = inputs.with_names((name,))
     other.format = inputs.format or detect_transcripts(other)
     for key, lattice in other.lattices():
@@ -175,7 +175,7 @@ def _write(name: str, content: bytes) -> None:
 
 
 def _summary(result: LearnResult, num_edits: int) -> str:
-    """Return the closing message, with the numbers of edits and phrases."""
+    """Return the closing message, which contains the numbers of edits and phrases."""
     new = [item.phrase for item in result.phrases if item.is_new(result.run.min_count)]
     parts = [f"{counted(num_edits - result.num_known, 'edit')}"]
     parts += [f"{result.num_known} known before"] if result.num_known else []

@@ -37,7 +37,7 @@ MAX_KNOWN_KEYS = 0.5  # keys are probably words if more than this share of them 
 
 
 class Sentence(NamedTuple):
-    """A line of a text."""
+    """A line of text as a sentence."""
 
     key: str
     ids: list[int]  # word ids of the model
@@ -60,7 +60,7 @@ def lm() -> None:
 
 
 def _loads_model(command: Command) -> Command:
-    """Add the argument MODEL and its options; the command receives ``name`` and ``model`` (the loaded model)."""
+    """Add the argument MODEL and its options; the command receives ``name``, and the loaded model as ``model``."""
 
     @click.argument("model", type=InputFile())
     @click.option(
@@ -218,7 +218,7 @@ def convert(model: str, output_file: str) -> None:
 
 
 def _warn_of_words(model: LanguageModel, keys: list[str]) -> None:
-    """Warn if keys are probably words of the text: some keys are duplicates, or most are in the vocabulary."""
+    """Warn if keys are probably words in the text, because some are duplicates or most are in the vocabulary."""
     duplicate = next((key for key, count in Counter(keys).items() if count > 1), None)
     known = 0 if model.spells_words else sum(key in model.vocabulary for key in keys)
     if duplicate is not None:
@@ -234,7 +234,7 @@ def _warn_of_words(model: LanguageModel, keys: list[str]) -> None:
 def _sentences(
     model: LanguageModel, lines: Iterable[tuple[int, float, list[str]]], path: str, has_keys: bool, as_ids: bool
 ) -> Iterator[Sentence]:
-    """Yield the lines of a text as sentences of a model's word ids; see `_lines`."""
+    """Yield the lines of a text as sentences with the model's word ids; see `_lines`."""
     marks = {model.eos} if model.bos is None else {model.bos, model.eos}
     for line, share, fields in lines:
         if has_keys and not fields:
@@ -251,9 +251,9 @@ def _sentences(
 
 
 def _lines(path: str) -> Iterator[tuple[int, float, list[str]]]:
-    """Yield the line number, the fraction of the text read so far, and the fields of each line.
+    """Yield ``(line number, fraction of the text read so far, fields)`` for each line.
 
-    Fields are separated by spaces and tabs only, since words of some vocabularies contain other white space.
+    Fields are separated by spaces and tabs only, since words in some vocabularies contain other whitespace.
     """
     text = sys.stdin.buffer.read().decode("utf-8", "surrogateescape") if path == "-" else text_of(path)
     lines = text.removesuffix("\n").split("\n") if text else []

@@ -1,4 +1,4 @@
-"""Entry point of the command line, and the console that prints messages and progress."""
+"""The entry point of the command line, and the console that prints messages and progress."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Commands(click.Group):
     def resolve_command(
         self, context: click.Context, arguments: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command, and append ``=true`` to switches without a value, such as ``--rm-eps``."""
+        """Find the command, and append ``=true`` to switches that have no value, such as ``--rm-eps``."""
         if (pair := " ".join(arguments[:2])) in COMMANDS:  # ninja train ngram
             arguments = [pair, *arguments[2:]]
         if arguments[0] not in COMMANDS and not arguments[0].startswith("-"):
@@ -80,7 +80,7 @@ class Commands(click.Group):
         return name, command, arguments
 
     def invoke(self, context: click.Context) -> object:
-        """Run the command; raise `UnreadOutput` on a broken pipe, where click would exit."""
+        """Run the command; raise `UnreadOutput` on a broken pipe, on which click would exit."""
         try:
             return super().invoke(context)
         except click.NoSuchOption as error:
@@ -250,7 +250,7 @@ def current_console() -> Console:
 
 
 class FailureKind:
-    """Failures whose messages differ only in names and numbers."""
+    """A group of failures with messages that differ only in names and numbers."""
 
     def __init__(self, first_message: str) -> None:
         self.first_message = first_message
@@ -262,7 +262,7 @@ class Console:
     """Console of a running command, which prints messages and progress, and holds the log."""
 
     def __init__(self) -> None:
-        """Attach a new log; when the command ends, the number of hidden failures is printed."""
+        """Attach a new log, and arrange for the number of hidden failures to be printed when the command ends."""
         self.tolerant = True  # continue after failed lattices
         self.start = time.perf_counter()
         self.bar: ProgressBar | None = None
@@ -287,7 +287,7 @@ class Console:
         return log
 
     def _say_failure(self, failure: NinjaError) -> None:
-        """Print the first failures of each kind, but at most one per unreadable file, and count the rest."""
+        """Print the first failures of each kind, but at most one per unreadable file; count the remaining failures."""
         kind = self._kinds.setdefault(_NAME_OR_NUMBER.sub("", failure.message), FailureKind(str(failure)))
         cause = failure.path, None if isinstance(failure, InputError) else len(kind.shown)
         if cause in kind.shown or len(kind.shown) == MAX_SHOWN:
@@ -316,7 +316,7 @@ class Console:
             _shown.say(f"ninja: {message}")
 
     def note(self, message: str) -> None:
-        """Print a note, unless an earlier output had a note of the same kind."""
+        """Print a note, unless a note of the same kind was printed for an earlier output."""
         kind = " ".join(_NAME_OR_NUMBER.sub("", message).split()[:3])
         if self._first_outputs.setdefault(kind, self.log.output) == self.log.output:
             self.say(_with_option_names(message))
@@ -327,7 +327,7 @@ class Console:
         """Print the number of keys and the first few keys; print nothing if there are no keys.
 
         Args:
-            keys: The keys.
+            keys: Keys to print.
             description: Text between the number and the keys.
             of_one: Replaces `description` if there is a single key; empty keeps `description`.
         """
@@ -339,9 +339,10 @@ class Console:
         """Show a progress line in a ``with`` block, if stderr is a terminal and no results are printed on a terminal.
 
         Args:
-            unit: Plural name of the items counted.
+            unit: Plural name of the counted items.
             to_stdout: Whether the command prints results on stdout.
-            by_reading: Whether `watch_reading`, rather than the caller, advances the line as lattices are read.
+            by_reading: Whether `watch_reading` advances the line as lattices are read; if False, the caller advances
+                it.
         """
         global _shown
         if to_stdout and sys.stdout.isatty():

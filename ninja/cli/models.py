@@ -1,4 +1,4 @@
-"""Options for language models: files, mixture, words, and completions endpoints."""
+"""Options for language models: files, mixtures, words, and completions endpoints."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ WORD_OPTIONS: dict[str, Callable[[Command], Command]] = {  # field of LoadOption
 
 
 def word_options(*names: str) -> Callable[[Command], Command]:
-    """Add the named options of `WORD_OPTIONS`; the command receives them as ``load_options``."""
+    """Add the options with these names from `WORD_OPTIONS`; the command receives them as ``load_options``."""
 
     def add(command: Command) -> Command:
         @section("Models", *(WORD_OPTIONS[name] for name in names))
@@ -97,7 +97,7 @@ class ModelType(InputFile):
     """Parameter type for language models: a file, a name, or the URL of a completions endpoint."""
 
     def is_file(self, name: str) -> bool:
-        """Return whether a value is a file or a name, rather than the URL of an endpoint."""
+        """Return whether a value is a file or a model name, rather than the URL of an endpoint."""
         return not is_endpoint(name)
 
 
@@ -181,9 +181,9 @@ def _files(rnnlm: tuple[str, ...]) -> tuple[str | None, ...]:
 
 
 def fitting_weights(inputs: Inputs) -> UsualWeights | None:
-    """Return the default weights for lattices of the same kind as the first lattice.
+    """Return the default weights for lattices of the same type as the first lattice.
 
-    The result is None if the user or a scale file sets a weight, or if there are no default weights for this kind.
+    The result is None if the user or a scale file sets a weight, or if there are no default weights for this type.
     """
     if "word_penalty" not in inputs.default_scales or not keeps_defaults(("lm_weight", "word_penalty")):
         return None

@@ -67,7 +67,7 @@ class ListType(click.ParamType):
 
 
 class ListsFormats(Sectioned):
-    """Command whose help ends with a list of the formats."""
+    """Command that lists the formats at the end of its help."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options, then the formats."""
@@ -84,7 +84,7 @@ class ListsFormats(Sectioned):
 
 
 def command(function: Command) -> Sectioned:
-    """Turn a function into a command."""
+    """Create a command from a function."""
     return click.command(cls=Sectioned)(function)
 
 
@@ -119,7 +119,7 @@ class Switch(click.Option):
     """
 
     def get_help_extra(self, ctx: click.Context) -> Any:
-        """Return the additional fields of the help, with the default in lower case as on the command line."""
+        """Return the extra items for the help, with the default in lower case as on the command line."""
         extra = super().get_help_extra(ctx)
         if "default" in extra:
             extra["default"] = extra["default"].lower()
@@ -179,7 +179,7 @@ def from_fields(options: type[Any], *, skip: Collection[str] = (), prefix: str =
     Args:
         options: The dataclass. Fields of a base class with an attribute ``section`` are listed in that section.
         skip: Names of fields for which no option is added.
-        prefix: First word of the option names, such as ``ngram`` for ``--ngram-order``.
+        prefix: First part of the option names, such as ``ngram`` in ``--ngram-order``.
     """
     kinds = typing.get_type_hints(options)
     titled: list[Any] = [kind for kind in options.__mro__ if "section" in vars(kind)]

@@ -36,7 +36,7 @@ from ninja.pipeline.execution import OnBatches, open_output
 
 
 class NearestPath(NamedTuple):
-    """The path of a lattice that has the fewest errors."""
+    """The path with the fewest errors in a lattice."""
 
     words: list[str]  # word ids if the lattice has no symbol table
     rate: ErrorRate
@@ -56,14 +56,14 @@ def nearest(
     """Find the path with the fewest errors in each lattice of a batch.
 
     Args:
-        references: Word ids of the references, or ids of their lexical words.
-        texts: Words of the references, by key.
+        references: Word ids of the references, or the ids of their lexical words.
+        texts: Reference words by key.
         oov: Id for unknown words.
         wildcards: Ids of words that never count as errors.
         keep_lattices: Also return the paths as lattices.
 
     Returns:
-        The path of each lattice, or None if the lattice has no reference.
+        The path in each lattice, or None for a lattice without a reference.
     """
     has_reference = [lattice.key in references.ids for lattice in batch]
     scored = batch if all(has_reference) else Batch.of(compress(batch, has_reference))
@@ -223,7 +223,7 @@ def _counts(rate: ErrorRate, substitutions: str) -> str:
 def _remove_wildcards(
     wildcards: tuple[int, ...], words: Sequence[str], table: SymbolTable | None, unknown: int
 ) -> Sequence[str]:
-    """Return the words of a reference that are not wildcards."""
+    """Return the words in a reference, without wildcards."""
     if not wildcards:
         return words
     ids = [int(word) for word in words] if table is None else table.ids(words)

@@ -1,4 +1,4 @@
-"""Search for the phrases of an entity file in transcripts."""
+"""Search transcripts for the phrases in an entity file."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from ninja.io.inputs import Inputs
 
 
 class PhraseTags:
-    """Tagger that marks the phrases of an entity file in the transcripts of lattices.
+    """Tagger that marks the phrases from an entity file in the transcripts of lattices.
 
     Args:
-        inputs: The lattices, which share one symbol table.
+        inputs: Inputs with the lattices, which share one symbol table.
         entities: Path of the entity file.
     """
 
@@ -26,7 +26,7 @@ class PhraseTags:
         self._stage = Contextual(Context(entities, guard=inputs.guard))
 
     def tagged(self, key: str, words: Sequence[str]) -> tuple[str, list[dict[str, Any]]]:
-        """Return the tagged transcript of an utterance, and its phrases as JSON objects."""
+        """Return ``(tagged transcript, phrases as JSON objects)`` for an utterance."""
         self._stage.bind(self._words, self._log, len(self._words) - 1 if self._words.grows else 0)
         matches = self._stage.matches(key, words)
         phrases = [

@@ -25,7 +25,7 @@ from ninja.pipeline.stages import OnLattices
 
 
 def arc_lines(batch: Batch, min_post: float, scales: Scales) -> list[str]:
-    """Return the lines of each lattice of a batch, one per arc whose posterior is at least ``min_post``."""
+    """Return the output lines for each lattice in a batch, one per arc with a posterior of at least ``min_post``."""
     arcs = graph.probable_arcs(batch, min_post, scales, labels=True)
     columns: list[Column] = [
         arcs.start,
@@ -60,11 +60,11 @@ def posteriors(inputs: Inputs, output_file: str, min_post: float, scales: Scales
 def posterior_lines(
     batch: Batch, min_post: float, scales: Scales, alignment: bool, model: TransitionModel | None
 ) -> list[str]:
-    """Return the lines of each lattice in Kaldi's format, one per arc whose posterior exceeds ``min_post``.
+    """Return the lines for each lattice in Kaldi's format, one per arc with a posterior above ``min_post``.
 
     Args:
         alignment: Include the transition ids of each arc.
-        model: Transition model, required for the phones that end in each arc; None omits the phones.
+        model: Transition model, which is required for printing the phones that end in each arc; None omits the phones.
     """
     if model is not None:
         for lattice in batch:

@@ -15,8 +15,8 @@ class ProgressBar:
     """A progress line: a bar, a percentage and the remaining time if the total is known, else a rate.
 
     Args:
-        unit: Name of the items counted.
-        by_reading: Advance the line when lattices are read, rather than when their results arrive.
+        unit: Plural name of the counted items.
+        by_reading: Advance the line when lattices are read, rather than when results are available.
     """
 
     def __init__(self, unit: str, *, by_reading: bool = False) -> None:
@@ -29,7 +29,7 @@ class ProgressBar:
         self._task = self._progress.add_task("", total=None, count=0)
 
     def step(self, description: str, count: int | None = None, *, share: float | None = None) -> None:
-        """Advance by one, or to a count.
+        """Advance the line by one item, or to a count.
 
         Args:
             description: Text at the end of the line.
@@ -55,14 +55,14 @@ class ProgressBar:
 
 
 class _Bar(BarColumn):
-    """Bar that is hidden while the total is unknown."""
+    """A bar that is hidden while the total is unknown."""
 
     def render(self, task: Task) -> Text:  # type: ignore[override]
         return Text("") if task.total is None else super().render(task)  # type: ignore[return-value]
 
 
 class _Statistics(ProgressColumn):
-    """Percentage, count, rate, elapsed and remaining time."""
+    """The percentage, the count, the rate, and the elapsed and remaining time."""
 
     max_refresh = 0.2  # seconds
 

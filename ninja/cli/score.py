@@ -266,7 +266,7 @@ def _close(rate: ErrorRate) -> None:
 
 
 def _score_grid(grid: Grid, wer_dir: str | None) -> int:
-    """Print a grid, write it to a folder if one is specified, and return the index of the best scales."""
+    """Print a grid of error rates, write it to a folder if specified, and return the index of the best scales."""
     if wer_dir is not None:
         write_grid(grid, wer_dir)
     if len(grid.scales) > 1:
@@ -284,7 +284,7 @@ def _print_forms(
     cer: bool,
     written: bool,
 ) -> tuple[Texts, Texts]:
-    """Print character errors and errors in written forms.
+    """Print character errors, and errors in written forms.
 
     Args:
         rate: Word error rate on lexical words.
@@ -292,7 +292,7 @@ def _print_forms(
         written: Print the errors in written forms.
 
     Returns:
-        The lexical words of references and of transcripts, by key.
+        ``(references, transcripts)``, each with lexical words by key.
     """
     lexical = evaluate.lexical_texts(references, normalizer), evaluate.lexical_texts(transcripts, normalizer)
     if cer:
@@ -339,9 +339,9 @@ def _check(reference: str) -> None:
 
 
 def _unreadable(inputs: Inputs) -> NinjaError | None:
-    """Return the first error if no lattice can be read, else None.
+    """Return the first error if no lattice can be read; return None if any can be read.
 
-    The source may contain transcripts even if its file extension denotes lattices.
+    The source can contain transcripts even if its file extension is that of a lattice format.
     """
     failures: list[NinjaError] = []
     for _ in inputs.read(failures.append):
@@ -350,14 +350,14 @@ def _unreadable(inputs: Inputs) -> NinjaError | None:
 
 
 def _may_be_stm(path: str) -> bool:
-    """Return whether a file is in STM format, or cannot be checked because it cannot be read twice."""
+    """Return whether a file is or could be in STM format; a file that can be read only once is not checked."""
     return not os.path.isfile(path) or is_stm(list(read_fields(path)), path)
 
 
 def _filters(
     ignore: tuple[str, ...], filter: str | None, hyp_filter: str | None, glm: GlobalMapping | None
 ) -> tuple[WordFilter, WordFilter]:
-    """Return the filters for references and for hypotheses."""
+    """Return ``(filter for references, filter for hypotheses)``."""
     both = WordFilter(filter, glm, frozenset(ignore))
     return both, both if hyp_filter is None else replace(both, script=hyp_filter)
 
@@ -371,7 +371,7 @@ def _detail(
     per_utt: str | None,
     ops: str | None,
 ) -> None:
-    """Print and write the requested details, in the formats of Kaldi's scoring scripts."""
+    """Print or write the requested details in the formats of Kaldi's scoring scripts."""
     aligned = {
         key: evaluate.align_text(references[key], hypotheses.get(key, ()))
         for key in evaluate.scored_keys(references, hypotheses, mode)
@@ -390,7 +390,7 @@ def _detail(
 
 
 def _references_of(lists: dict[str, BiasingList]) -> dict[str, Sequence[str]]:
-    """Return the references in the table of the biasing benchmark, by key."""
+    """Return the references in the biasing benchmark's table by key."""
     texts = {key: entry.text for key, entry in lists.items()}
     if missing := [key for key, text in texts.items() if text is None]:
         raise FormatError("the biasing list contains no text; use another file as REFERENCE", key=missing[0])

@@ -23,7 +23,7 @@ def score_file_confidences(
     forms: LexicalForms,
     plot: str | None,
 ) -> evaluate.ErrorRate:
-    """Print the word error rate and confidence measures of hypotheses, and optionally plot the reliability.
+    """Print the word error rate and the confidence measures of hypotheses, and optionally plot a reliability diagram.
 
     Returns:
         The word error rate.
@@ -48,7 +48,7 @@ def score_file_confidences(
 
 
 def confident_words(lattice: object) -> ConfidentWords | None:
-    """Return the words and confidences of an utterance as stored in its file; None for lattices."""
+    """Return the words and confidences that the file stores for an utterance; None for lattices."""
     if not isinstance(lattice, ListLattice) or lattice.record is None or (origin := lattice.record.origin) is None:
         return None
     return ConfidentWords(origin.words, origin.confidences or (None,) * len(origin.words))

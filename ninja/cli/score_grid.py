@@ -1,4 +1,4 @@
-"""Options for several scales, and output of their word error rates as a table and as Kaldi's score files."""
+"""Options for several scales, and functions that print or write their word error rates like Kaldi's score files."""
 
 from __future__ import annotations
 
@@ -183,6 +183,6 @@ def write_grid(grid: Grid, folder: str) -> None:
 
 
 def _row(scales: Scales) -> str:
-    """Return the inverse acoustic scale as in Kaldi's file names, followed by the LM scale if it is not 1."""
+    """Return the inverse acoustic scale as in Kaldi's file names, followed by the LM scale unless it is 1."""
     weight = f"{1.0 / scales.acoustic:.6g}" if scales.acoustic else "inf"
     return weight if scales.lm == 1.0 else f"{weight}_lm{scales.lm:g}"

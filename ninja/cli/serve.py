@@ -101,7 +101,7 @@ def serve(
 
 
 def _named_files(lists: tuple[str, ...]) -> dict[str, str]:
-    """Return the files of ``--lists`` by name.
+    """Return a map from the names in ``--lists`` to files.
 
     Raises:
         OptionError: A value is not NAME=FILE, or a name occurs twice.

@@ -48,7 +48,7 @@ def run_in_shard(context: click.Context, shard: Shard, body: Callable[[], Any]) 
 
 @dataclass(frozen=True, slots=True)
 class CommandWork:
-    """A command line that `run_shard` can run in any process.
+    """A command line, as a function that `run_shard` can call in any process.
 
     Args:
         arguments: Arguments of ``ninja`` without ``--shard``; ``--ray`` is ignored.
@@ -120,13 +120,13 @@ def plan_of(context: click.Context, shards: int) -> Plan:
 
 
 def run_part(context: click.Context, part: Part, body: Callable[[], Any]) -> Outcome:
-    """Run a command on one shard of its sources, and return the record of the shard.
+    """Run a command on one shard of its sources, and return the outcome.
 
     Args:
         body: Function that runs the command in the context.
 
     Raises:
-        OptionError: The shards would number words differently, because there is no symbol table.
+        OptionError: The shards would assign different ids to words, because there is no symbol table.
     """
     context.params |= part.outputs
     if "resume" in context.params:
@@ -146,7 +146,7 @@ def run_part(context: click.Context, part: Part, body: Callable[[], Any]) -> Out
 
 
 def _has_tables(part: Part) -> bool:
-    """Return whether a symbol table was written together with an output."""
+    """Return whether a symbol table was written next to an output of this part."""
     return any(name.endswith(".words.txt") for name in os.listdir(part.folder)) or "words_out" in part.outputs
 
 
@@ -189,7 +189,7 @@ def _sources(values: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _checksums(paths: list[str]) -> list[str]:
-    """Return a list with one checksum of the contents of all files; it does not depend on the machine."""
+    """Return a list that contains a single checksum of the contents of all files, which is the same on all machines."""
     return [hashlib.sha256("".join(map(checksum, paths)).encode()).hexdigest()]
 
 

@@ -100,7 +100,7 @@ def show(
 
 
 def _with_context(drawing: Drawing, model: str, entities: str, rnnlm: str | None, inputs: Inputs) -> Drawing:
-    """Add the effect of a context model on each arc to a drawing."""
+    """Add to a drawing the effect that a context model has on each arc."""
     with needed_for("a context model", model):
         from ninja.context.pointer_scores import pointer_scores
         from ninja.context.settings import Context
@@ -112,7 +112,7 @@ def _with_context(drawing: Drawing, model: str, entities: str, rnnlm: str | None
 
 
 def _select(inputs: Inputs, key: str | None) -> Lattice:
-    """Return the lattice with a key, or the only lattice if the key is None; print failures of other lattices.
+    """Return the lattice with a key, or the only lattice if the key is None; print the failures of other lattices.
 
     Raises:
         InputError: No lattice has the key, or there are no lattices.
@@ -246,7 +246,7 @@ def report(
 def _drawings(
     comparison: Comparison, inputs: InputPair, references: dict[str, list[str]], options: ShowOptions, count: int
 ) -> dict[str, tuple[Drawing | None, Drawing | None]]:
-    """Read the lattices of the largest gains and losses again, and draw them; return the drawings by key."""
+    """Draw the lattices with the largest gains and losses, which are read again; return the drawings by key."""
     keys = {utterance.key for utterance in [*comparison.gained[:count], *comparison.lost[:count]]}
     if not keys:
         return {}

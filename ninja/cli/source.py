@@ -1,6 +1,6 @@
-"""Options for inputs, outputs and scales, and functions that run the pipeline with these options.
+"""Options for inputs, outputs and scales, and functions to run the pipeline with these options.
 
-The defaults of scales can come from files next to the lattices.
+Default scales can come from scale files next to the lattices.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def reads_lattices(command: Command) -> Command:
 
 
 def reads_lattices_alone(command: Command) -> Command:
-    """Add the options of `reads_lattices` except ``--jobs``, for a command that runs on one thread."""
+    """Add the options of `reads_lattices` except ``--jobs``, for commands that run on a single thread."""
     return _reads(reading_options()(command))
 
 
@@ -67,7 +67,7 @@ def _reads(command: Command) -> Command:
 
 
 def reading_options(*running: Callable[[Command], Command]) -> Callable[[Command], Command]:
-    """Return a decorator that adds the input options of a command, for `build_inputs`.
+    """Return a decorator that adds the input options that `build_inputs` requires to a command.
 
     Args:
         running: Decorators that add further options to the section "Running".
@@ -93,12 +93,12 @@ def reading_options(*running: Callable[[Command], Command]) -> Callable[[Command
 
 
 def build_inputs(names: tuple[str, ...], options: dict[str, Any], **others: Any) -> dict[str, Any]:
-    """Build the inputs and the output of a command from its options.
+    """Build the inputs and the output of a command from its option values.
 
     Args:
         names: Names of the sources, as on the command line.
         options: All options of the command.
-        others: Further arguments of `Inputs`.
+        others: Additional arguments of `Inputs`.
 
     Returns:
         Arguments of the command: ``inputs``, ``destination`` if the command writes lattices, and the remaining options.
@@ -157,7 +157,7 @@ def _states(paths: list[str]) -> list[list[Any]]:
 
 
 def _scales(options: dict[str, Any]) -> Scales | None:
-    """Return the scales with which a command compares paths; None if the command does not compare paths."""
+    """Return the scales that a command uses to compare paths; None if the command does not compare paths."""
     if isinstance(scales := options.get("scales"), Scales):
         return scales
     if options.get("acoustic_scale") is None:
@@ -217,10 +217,10 @@ SCALES = (
 
 
 class CompletedScales(NamedTuple):
-    """Scales set by the user, by scale files next to the lattices, or by default, in this order of precedence.
+    """Scales that are set by the user, by scale files next to the lattices, or by default, in this order of precedence.
 
     Args:
-        values: Value of each option, by option name.
+        values: Option values by name.
         names: Names of the sources.
         chosen: Scales from files next to the sources, or None if there are none.
         defaults: Names of the options that neither the user nor a file sets.
@@ -233,7 +233,7 @@ class CompletedScales(NamedTuple):
 
     @property
     def scales(self) -> Scales:
-        """The scales as an object."""
+        """The scales as a `Scales` object."""
         return NO_SCALES if self.defaults == KEYS.keys() else as_scales(self.values)
 
 
@@ -254,7 +254,7 @@ def scales(function: Command) -> Command:
 
 
 def completes_scales(function: Command) -> Command:
-    """Use the scales in scale files next to the lattices unless the user sets scales, without adding options."""
+    """Read scales that the user does not set from scale files next to the lattices, without adding options."""
 
     @click.pass_context
     @functools.wraps(function)
@@ -272,14 +272,14 @@ def as_scales(values: dict[str, Any]) -> Scales:
 
 
 def complete(context: click.Context, values: dict[str, Any], names: tuple[str, ...]) -> CompletedScales:
-    """If the user did not set a scale, read it from a file next to the lattices, and print it.
+    """Read the scales that the user did not set from a file next to the lattices, and print them.
 
     Args:
-        values: Value of each option, by option name.
+        values: Option values by name.
         names: Names of the sources.
 
     Raises:
-        OptionError: The scale files of the sources differ, and the user did not set all scales.
+        OptionError: The sources have different scale files, and the user did not set all scales.
     """
     files: CommandFiles = context.obj
     sources = files.sources.select(names)
@@ -315,13 +315,13 @@ def say_default(inputs: Inputs) -> None:
 
 
 def fitting_acoustic_scale(inputs: Inputs, default: float) -> float:
-    """Return an acoustic scale suitable for the inputs.
+    """Return an acoustic scale that is suitable for the inputs.
 
     Args:
-        default: The scale of the command, which suits Kaldi's lattices.
+        default: The command's default scale, which is suitable for Kaldi's lattices.
 
     Returns:
-        1 if no scale is set and the paths of the inputs have a single score, else the default.
+        1 if no scale is set and the paths in the inputs have only a single score, else `default`.
     """
     if "acoustic_scale" not in inputs.default_scales or (kind := inputs.single_scores()) is None:
         return default
@@ -330,7 +330,7 @@ def fitting_acoustic_scale(inputs: Inputs, default: float) -> float:
 
 
 def _has_unused_headers(sources: Sources) -> bool:
-    """Return whether an HTK lattice header contains scales other than the defaults; print a note if so."""
+    """Return whether an HTK lattice header contains scales other than the defaults; if so, print a note."""
     for name, scales in header_scales_of(sources):
         if scales != NO_SCALES:
             values = {option: getattr(scales, field) for option, field in KEYS.items()}
@@ -354,7 +354,7 @@ def _header_values(sources: Sources, values: dict[str, Any], user_scales: frozen
 
 
 def source_names(options: dict[str, Any]) -> tuple[str, ...]:
-    """Return the names of the sources in the options of a command."""
+    """Return the source names in the option values of a command."""
     return (*options.get("source", ()), *options.get("others", ()))
 
 
@@ -374,7 +374,7 @@ def _say(message: str) -> None:
 
 
 def find_header_scales(sources: Sources) -> tuple[str, Scales] | None:
-    """Return the name and the header scales of the first HTK lattice, or None if there is none.
+    """Return ``(file name, header scales)`` for the first HTK lattice, or None if there is no HTK lattice.
 
     Raises:
         OptionError: The headers have different scales.
@@ -389,7 +389,7 @@ def find_header_scales(sources: Sources) -> tuple[str, Scales] | None:
 
 
 def header_scales_of(sources: Sources) -> Iterator[tuple[str, Scales]]:
-    """Yield the name and the header scales of each HTK lattice; pipes and script files are skipped."""
+    """Yield ``(file name, header scales)`` for each HTK lattice; pipes and script files are skipped."""
     for file in sources.resolvable_files:
         for member in _header_files(file):
             if member.is_pipe:
@@ -427,8 +427,8 @@ def write(
     """Write the results of a stage; see ``ninja.pipeline.run``.
 
     Args:
-        kind: Kind to which result lattices are converted; None uses the kind of the output.
-        how: Further arguments of ``ninja.pipeline.run``.
+        kind: Kind to which the resulting lattices are converted; None uses the kind of the output.
+        how: Additional arguments of ``ninja.pipeline.run``.
     """
     console = current_console()
     if kind is not None:
@@ -438,29 +438,29 @@ def write(
 
 
 def _progress_callback(bar: ProgressBar | None) -> Progress | None:
-    """Return a function that shows the progress of a pipeline on a bar."""
+    """Return a function that shows the progress of a pipeline on a progress bar."""
     return None if bar is None else lambda key, count, share: bar.step(key, count, share=share)
 
 
 def run(stage: Stage[Any], inputs: Inputs, output: Output, **how: Any) -> NoReturn:
-    """Write the lattices of a stage, print their number, and exit."""
+    """Write the lattices that a stage returns, print their number, and exit."""
     write(stage, inputs, output, **how)
     current_console().close_counting()
 
 
 def run_lines(function: Callable[[Batch], Sequence[str]], inputs: Inputs, output_file: str) -> None:
-    """Write a text file with the string that a function returns for each lattice of a batch."""
+    """Write a text file from the strings that a function returns for the lattices in each batch."""
     write(OnBatches(function), inputs, TextOutput(output_file))
 
 
 def results(
     stage: Stage[Result], inputs: Inputs | Pairs, *, to_stdout: bool = False, **how: Any
 ) -> Iterator[tuple[str, Result]]:
-    """Yield the key and the result of each lattice, and show progress on a terminal; see ``ninja.pipeline.stream``.
+    """Yield ``(key, result)`` for each lattice, and show progress on a terminal; see ``ninja.pipeline.stream``.
 
     Args:
         to_stdout: Whether the command prints results on stdout.
-        how: Further arguments of ``ninja.pipeline.stream``.
+        how: Additional arguments of ``ninja.pipeline.stream``.
     """
     console = current_console()
     with console.progress("lattices", to_stdout=to_stdout) as bar:

@@ -85,7 +85,7 @@ def train(text: str, dev: str | None, output_file: str, log: str | None, **value
 
 @contextlib.contextmanager
 def _logged(path: str | None, options: TrainOptions) -> Iterator[Callable[[Progress], None]]:
-    """Yield a function that writes progress to a line-buffered file; it does nothing if the path is None."""
+    """Yield a function that writes progress to a line-buffered file, or that does nothing if the path is None."""
     if path is None:
         yield lambda progress: None
         return
@@ -201,7 +201,7 @@ def _vocabulary(path: str) -> list[str]:
 
 
 def _perplexity(model: TrainedNgram, path: str, tagger: Tagger | None) -> str:
-    """Return the end of the closing message, which states the perplexity of a text."""
+    """Return the end of the closing message, which contains the perplexity of a text."""
     sentences = read_sentences(path)
     result = measure(model.as_language_model(), sentences if tagger is None else map(tagger.tag, sentences), path)
     text = f", perplexity {result.perplexity:.2f} on the held-out text"
@@ -212,7 +212,7 @@ def _perplexity(model: TrainedNgram, path: str, tagger: Tagger | None) -> str:
 
 
 def _summarise(model: TrainedNgram, tagger: Tagger | None) -> None:
-    """Print statistics of the text and of the model."""
+    """Print statistics on the text and the model."""
     for note in () if tagger is None else tagger.notes():
         _say(note)
     tokens = [word for word in model.words if is_class(word)]

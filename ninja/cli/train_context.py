@@ -120,7 +120,7 @@ def context_lm(text: str, rnnlm: str | None, context_model: str | None, output_f
 
 
 def _reporter(console: Console, bar: ProgressBar | None) -> Callable[[EncoderProgress], None]:
-    """Return a function that shows the progress of training."""
+    """Return a function that shows the training progress on the console."""
 
     def show(progress: EncoderProgress) -> None:
         text = f"loss {progress.loss:.3f}, {progress.minutes:.1f} min"

@@ -236,7 +236,7 @@ def _tune_first_pass(
 
 
 def _weights(tuned: Tuned, models: ModelFiles, options: RescoreOptions) -> dict[str, Any]:
-    """Return the equivalent options of ``ninja rescore``."""
+    """Return the tuned weights as options of ``ninja rescore``."""
     weights = tuned.weights
     values: dict[str, Any] = {name: getattr(weights, name) for name in CHOSEN}
     used = [place for place, share in enumerate(weights.mixture) if share > 0]
@@ -254,7 +254,7 @@ def _weights(tuned: Tuned, models: ModelFiles, options: RescoreOptions) -> dict[
 
 
 def _refuse_others(context: Context | None) -> None:
-    """Raise `OptionError` if an option for another use of ``ninja tune`` is set."""
+    """Raise `OptionError` if an option that applies only to another mode of ``ninja tune`` is set."""
     if context is None and (wrong := given_on_command_line(OF_CONTEXT)):
         raise OptionError(f"{', '.join(wrong)} can be used only with --entities")
     others = {parameter.name or "" for parameter in click.get_current_context().command.params} - OF_CONTEXT - OF_BOTH

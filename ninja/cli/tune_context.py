@@ -1,4 +1,4 @@
-"""``ninja tune --entities``: choice of boosts and of context model weights on a development set."""
+"""``ninja tune --entities``: choose boosts or context model weights on a development set."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ CHOSEN = ("lm_weight", "acoustic_scale", "word_penalty")
 
 @dataclass(frozen=True, slots=True)
 class GeneralSet:
-    """Utterances without phrases, and limits on the effect of boosts on them; the fields are options of `tune`."""
+    """Utterances without phrases, and limits on how much boosts can change them; the fields are options of `tune`."""
 
     general: tuple[str, ...]  # sources of lattices
     general_ref: str | None
@@ -67,7 +67,7 @@ def tune_boosts(
     """Choose the boosts of ``ninja context``, and write its options.
 
     Raises:
-        OptionError: Options cannot be combined.
+        OptionError: The options cannot be combined.
     """
     general, general_ref, curve = general_set.general, general_set.general_ref, general_set.curve
     if not general or general_ref is None:
@@ -172,7 +172,7 @@ def choose_pointer_weights(
     """Choose the weights of a context model, and write the options of ``ninja rescore``.
 
     Raises:
-        OptionError: Options cannot be combined.
+        OptionError: The options cannot be combined.
     """
     general, general_ref = general_set.general, general_set.general_ref
     if wrong := given_on_command_line(("margin", "curve")):
@@ -255,7 +255,7 @@ def _dev_set(
 
 
 def _table(tuned: TunedContext, before: str) -> Iterator[str]:
-    """Format error rates without boosts and with the chosen boosts."""
+    """Yield the lines of a table of error rates, without boosts and with the chosen boosts."""
     yield f"{'':24}contextual WER  general WER  entities found  false alarms"
     rows = {before: tuned.before, "best without entities": tuned.without, "chosen": tuned.after}
     for name, row in rows.items():
@@ -264,7 +264,7 @@ def _table(tuned: TunedContext, before: str) -> Iterator[str]:
 
 
 def _boosts(settings: ContextSettings, context: Context, old_lm: Any) -> dict[str, Any]:
-    """Return the equivalent options of ``ninja context``."""
+    """Return the boosts as options of ``ninja context``."""
     models = {"class_lm": context.class_lm, "old_lm": old_lm}
     values: dict[str, Any] = {name: str(path) for name, path in models.items() if path is not None}
     boosts = ("keyword_boost",) if context.class_lm is None else ("keyword_boost", "class_boost", "class_weight")

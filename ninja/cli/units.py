@@ -1,4 +1,4 @@
-"""Options for the output units of a CTC model and for the allowed words."""
+"""Options for the output units of a CTC model, and for the allowed words."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NEVER = ("<s>", "</s>", "<sos/eos>", "<pad>", "<eps>")
 
 
 def unit_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options; the command receives ``units`` (`CtcUnits`) and ``lexicon`` (`CtcLexicon`, or None)."""
+    """Add these options; the command receives ``units`` (`CtcUnits`) and ``lexicon`` (`CtcLexicon` or None)."""
 
     @section(
         "Units",
@@ -73,7 +73,7 @@ def unit_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def unit_names(tokens: str | None, letters: str | None, sentencepiece: str | None) -> list[str]:
-    """Return the name of the unit of each column, from the single option that is set."""
+    """Return the unit name of each column from the only option that is set."""
     options = {"--tokens": tokens, "--letters": letters, "--sentencepiece": sentencepiece}
     named = [option for option, value in options.items() if value is not None]
     if not named:
@@ -102,11 +102,11 @@ def make_units(
     *,
     has_lexicon: bool,
 ) -> CtcUnits:
-    """Build the units of the columns; an option that is None is determined from the names.
+    """Build the units for the columns; options that are None are determined from the names.
 
     Args:
-        names: Name of the unit of each column.
-        has_lexicon: Whether words come from a lexicon. If so, units need no separator and can contain white space.
+        names: Unit name of each column.
+        has_lexicon: Whether words come from a lexicon. If so, units need no separator, and can contain whitespace.
     """
     column = _blank(names, blank)
     names = [*names, ""] if column == len(names) else names
@@ -131,7 +131,7 @@ def make_units(
 
 
 def _blank(names: Sequence[str], blank: str | None) -> int:
-    """Return the column of the blank, which equals the number of names if the blank follows all units."""
+    """Return the column of the blank; it equals the number of names if the blank is the last column."""
     if blank is None:
         blanks = [name for name in BLANKS if name in names]
         if len(blanks) != 1:

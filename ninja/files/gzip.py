@@ -18,14 +18,14 @@ MEMBER = 1 << 22  # decompressed bytes per member; an interrupted file can be re
 
 
 def _unpacker() -> tuple[Any, tuple[type[Exception], ...]]:
-    """Return a decompressor for one member, and the exceptions that it raises."""
+    """Return ``(decompressor for one gzip member, exceptions that the decompressor raises)``."""
     from isal import isal_zlib
 
     return isal_zlib.decompressobj(wbits=31), (zlib.error, cast(type[Exception], isal_zlib.error))
 
 
 def unpack_head(packed: bytes, size: int) -> bytes:
-    """Decompress the start of a gzip stream, at most ``size`` bytes; return b"" if it is damaged."""
+    """Decompress up to ``size`` bytes at the start of a gzip stream; return b"" if the stream is damaged."""
     unpacker, failures = _unpacker()
     with contextlib.suppress(*failures):
         return cast(bytes, unpacker.decompress(packed, size))
@@ -33,7 +33,7 @@ def unpack_head(packed: bytes, size: int) -> bytes:
 
 
 class GzipReader:
-    """Decompressor of consecutive gzip members; data before a damaged position are returned before an error is raised.
+    """Reader that decompresses consecutive gzip members; data before damage is returned before the error is raised.
 
     Args:
         head: First bytes of the file, which were already read.
@@ -56,7 +56,7 @@ class GzipReader:
 
     @property
     def position(self) -> int:
-        """Number of compressed bytes that were decompressed so far."""
+        """Number of compressed bytes that have been decompressed so far."""
         return self._read - len(self._packed)
 
     def readinto(self, buffer: memoryview) -> int:
@@ -117,7 +117,7 @@ class GzipReader:
             )
 
     def _more(self, rest: bytes = b"") -> bool:
-        """Read more bytes, and return whether there were any."""
+        """Read more compressed bytes, and return whether the file contained any."""
         more = self._raw.read(PACKED_CHUNK) or b""
         self._packed = rest + more
         self._read += len(more)
@@ -125,7 +125,7 @@ class GzipReader:
 
 
 class Bytes(Protocol):
-    """Protocol of an output for bytes."""
+    """Protocol for outputs to which bytes are written."""
 
     def write(self, content: bytes | memoryview) -> object:
         """Write all bytes."""
@@ -133,10 +133,10 @@ class Bytes(Protocol):
 
 
 class GzipWriter:
-    """Writer of consecutive gzip members; each member contains complete entries.
+    """Writer for consecutive gzip members; each member contains complete entries.
 
     Args:
-        file: The output.
+        file: Output for the compressed bytes.
         follows: Whether the file already contains members.
     """
 
@@ -158,12 +158,12 @@ class GzipWriter:
             self.end_member()
 
     def close(self) -> None:
-        """End the last member; an empty file also gets a member."""
+        """End the last member; if the file is empty, write an empty member."""
         if self._size or not self._members:
             self.end_member()
 
     def end_member(self) -> None:
-        """End a member; its entries can be read even if the file is truncated after it."""
+        """End the current member; its entries can be read even if the file is truncated after this member."""
         self._file.write(self._packer.flush())
         self._packer = self._new()
         self._size = 0

@@ -1,4 +1,4 @@
-"""Resolve the names of inputs to files: patterns, offsets, commands, and entries of script files."""
+"""Resolve input names to files: patterns, offsets, commands, and entries in script files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SHELL = r"[$`\\;&|<>(){}!#~]"
 
 
 def names_url(text: str) -> bool:
-    """Return whether a text contains a URL, such as ``ark:s3://…``, including URLs of local files."""
+    """Return whether a string contains a URL, as ``ark:s3://…`` does; URLs of local files also count."""
     return re.search(r"[a-z][a-z0-9+.-]+://", text, re.IGNORECASE) is not None
 
 
@@ -27,7 +27,7 @@ def resolve(name: str, *, allow_pipes: bool = False, advise: bool = True) -> lis
     """Resolve a Kaldi rxfilename from the command line.
 
     Args:
-        name: A file, a pattern, ``file:offset``, ``-``, or a command that ends in ``|``.
+        name: A path, a pattern, ``file:offset``, ``-``, or a command that ends in ``|``.
         allow_pipes: Allow commands other than ``gunzip -c``, ``zcat`` and ``cat``.
         advise: Whether error messages mention the option that allows other commands.
 
@@ -58,8 +58,8 @@ def resolve_listed(name: str, listed_in: str) -> list[Place]:
         listed_in: Path or URL of the script file.
 
     Raises:
-        FormatError: The name is any other command, is not allowed by `check_listed`, or ends in a range of rows, which
-            applies only to matrices.
+        FormatError: The name is any other command, is not allowed by `check_listed`, or ends in a row range, which is
+            valid only for matrices.
         InputError: No file matches the pattern.
     """
     if name.endswith("|"):
@@ -85,7 +85,7 @@ def resolve_listed(name: str, listed_in: str) -> list[Place]:
 def check_listed(name: str, listed_in: str) -> None:
     """Check a name in a file list or script file.
 
-    A local list can contain any local file; a remote list can contain only URLs in its folder and below.
+    A local list can contain any local file; a remote list can contain only URLs in its folder and subfolders.
 
     Raises:
         FormatError: The name is ``-``, or a URL that is not allowed.
@@ -103,14 +103,14 @@ def check_listed(name: str, listed_in: str) -> None:
 
 
 def below(name: str, named_in: str) -> str:
-    """Return the path or URL of a file that is named in another file, relative to the folder of the other file.
+    """Resolve a file name that occurs in another file, relative to the folder of the other file.
 
     Args:
-        name: The name in the file.
+        name: Relative name of a file.
         named_in: Path or URL of the file that contains the name.
 
     Raises:
-        FormatError: The file is outside that folder after links are followed.
+        FormatError: After links are followed, the file is outside the folder of `named_in`.
     """
     if is_remote(named_in):
         parts = name.split("/")
@@ -126,7 +126,7 @@ def below(name: str, named_in: str) -> str:
 
 
 def _at_offset(name: str) -> list[Place]:
-    """Return the file and offset of a name such as ``file:offset``, or an empty list for any other name."""
+    """Parse a name such as ``file:offset``; return a list with its location, or an empty list for any other name."""
     match = re.fullmatch(_OFFSET, name)
     if match is None:
         return []
@@ -137,7 +137,7 @@ def _at_offset(name: str) -> list[Place]:
 
 
 def _unpacked(command: str) -> list[str] | None:
-    """Return the files of a ``gunzip -c``, ``zcat`` or ``cat`` command, or None for other commands."""
+    """Return the files that a ``gunzip -c``, ``zcat`` or ``cat`` command reads, or None for any other command."""
     if re.search(_SHELL, command):
         return None
     try:
@@ -154,7 +154,7 @@ def _unpacked(command: str) -> list[str] | None:
 
 
 def matching(path: str) -> list[Place]:
-    """Return the files that match a pattern, in natural order; a path without a pattern is returned unchanged."""
+    """Return the locations of the files that match a pattern, in natural order; accept a plain path as well."""
     if path == STDIN or os.path.exists(path):
         return [Place(path)]
     name = os.path.basename(path)
@@ -180,7 +180,7 @@ def natural(path: str) -> list[tuple[int, str | int]]:
 
 
 def files_of(folder: str) -> list[str]:
-    """Return the paths of the files in a folder, except hidden ones, in natural order."""
+    """Return the paths of the files in a folder, except hidden files, in natural order."""
     if is_remote(folder):
         return sorted(remote.listing(folder)[0], key=natural)
     entries = [entry for entry in os.scandir(folder) if not entry.name.startswith(".") and entry.is_file()]

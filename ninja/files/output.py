@@ -1,6 +1,6 @@
 """Output files, which are written atomically by one process at a time and never replace an input; terminal output.
 
-Control characters are escaped on a terminal, so that keys and words from files cannot control it.
+Control characters are escaped on a terminal, so that keys and words from files cannot control the terminal.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _PACKER = r"\|\s*gzip(?:\s+-c)?\s*>\s*([^\s$`\\;&|<>(){}!#~*?'\"]+)\s*"
 
 
 class Target(NamedTuple):
-    """Files of an output, and whether they are text and compressed."""
+    """The files to which an output is written, and whether they are text and compressed."""
 
     archive: str  # path; "-" is stdout
     script: str | None = None  # script file with the offset of each lattice in the archive
@@ -85,7 +85,7 @@ def target(name: str | os.PathLike[str]) -> Target:
 
 
 def is_specifier(name: str | os.PathLike[str]) -> bool:
-    """Return whether a name has the form of a Kaldi specifier, such as ``ark:…``."""
+    """Return whether a name is a Kaldi specifier, such as ``ark:…``."""
     return not isinstance(name, os.PathLike) and SPECIFIER.fullmatch(name) is not None
 
 
@@ -102,7 +102,7 @@ def _checked(target: Target) -> Target:
 
 @contextlib.contextmanager
 def reported(path: str) -> Iterator[None]:
-    """Convert an OSError in a ``with`` block to an `OutputError` for a path."""
+    """Convert an OSError that is raised in a ``with`` block to an `OutputError` for a path."""
     try:
         yield
     except OutputError:
@@ -141,7 +141,7 @@ class StandardOutput:
 class PartFile(io.RawIOBase):
     """An output file that has a temporary name (``.NAME.part``) in the same folder until it is finished.
 
-    The temporary file is locked, so that only one writer has it open. Special files (``/dev/null``, ``/dev/stdout``,
+    The temporary file is locked, so that only one writer can open it. Special files (``/dev/null``, ``/dev/stdout``,
     named pipes) are written directly. If an existing file is replaced, its readers continue to read the old content; a
     link is replaced, not its target. A remote file is first written on this machine, and uploaded when it is complete;
     if the upload fails, the local file is kept.
@@ -151,10 +151,10 @@ class PartFile(io.RawIOBase):
 
     Args:
         path: Path or URL of the file.
-        keep: Continue the temporary file of an earlier writer (`cut` truncates it), and keep it if it is neither
+        keep: Continue a temporary file from an earlier writer (`cut` truncates it), and keep it if it is neither
             finished nor abandoned.
         guard: Protects the inputs from being replaced.
-        syncs_folder: Also wait until the final name is on disk. Otherwise the caller must call `sync_folder`.
+        syncs_folder: Also wait until the final name is on disk. If False, the caller must call `sync_folder`.
 
     Raises:
         OutputError: The file cannot be written, or another process is writing it.
@@ -243,7 +243,7 @@ class PartFile(io.RawIOBase):
         os.remove(self.part)
 
     def abandon(self, *, keep: bool) -> None:
-        """Remove the file, or keep it under its temporary name to be resumed."""
+        """Remove the file, or keep it under its temporary name so that writing can be resumed."""
         if not self.is_direct and not keep and self._is_there():
             _remove(self.part)
         with contextlib.suppress(OSError):
@@ -251,7 +251,7 @@ class PartFile(io.RawIOBase):
         self._is_pending = False
 
     def _is_there(self) -> bool:
-        """Return whether the temporary file still exists and was not replaced by another writer."""
+        """Return whether the temporary file still exists and has not been replaced by another writer."""
         return not self._file.closed and is_there(self._file.fileno(), self.part)
 
     def __del__(self) -> None:
@@ -267,7 +267,7 @@ def _remove(path: str) -> None:
 
 
 def _is_direct(path: str) -> bool:
-    """Return whether a path is written directly because it is a special file or a stream of this process."""
+    """Return whether a path must be written directly because it is a special file or a stream of this process."""
     folder = os.path.dirname(os.path.abspath(path))
     if os.path.islink(path) and (folder == "/dev" or os.path.realpath(folder).startswith("/proc/")):
         return True  # /dev/stdout and /dev/fd/1, even if the shell redirects them to a file
@@ -276,7 +276,7 @@ def _is_direct(path: str) -> bool:
 
 @contextlib.contextmanager
 def opened(path: str, guard: Guard | None = None, *, syncs_folder: bool = True) -> Iterator[PartFile]:
-    """Open a file under a temporary name; rename it after the ``with`` block, or remove it after an exception."""
+    """Open a file under a temporary name in a ``with`` block; rename it at the end, or remove it after an exception."""
     file = PartFile(path, guard=guard, syncs_folder=syncs_folder)
     try:
         yield file
@@ -332,13 +332,13 @@ def part_of(path: str) -> str:
 def open_locked(path: str, *, keep: bool) -> int:
     """Open a temporary file for writing, and lock it until it is closed.
 
-    The lock ends with the process, so files of killed processes do not block others. NFS forwards such locks to its
+    The lock ends with the process, so a killed process does not block other processes. NFS forwards such locks to its
     server. On file systems without locks (FUSE, some clusters), a second writer replaces the file of the first writer.
     The first writer detects this with `is_there` before it gives the file its final name.
 
     Args:
         path: Path of the temporary file.
-        keep: Open the file of an earlier writer instead of a new file.
+        keep: Open the existing file from an earlier writer instead of a new file.
 
     Returns:
         The file descriptor.
@@ -372,7 +372,7 @@ def open_locked(path: str, *, keep: bool) -> int:
 
 
 def is_there(descriptor: int, path: str) -> bool:
-    """Return whether a path still refers to the file of an open descriptor."""
+    """Return whether a path still refers to the file that is open under a descriptor."""
     try:
         return os.path.samestat(os.fstat(descriptor), os.stat(path))
     except FileNotFoundError:
@@ -380,7 +380,7 @@ def is_there(descriptor: int, path: str) -> bool:
 
 
 def sync(descriptor: int) -> None:
-    """Wait until a file, or the entries of a folder, are on disk, if the file system supports it."""
+    """Wait until a file or the entries of a folder are on disk, if the file system supports this."""
     try:
         os.fsync(descriptor)
     except OSError as error:
@@ -413,7 +413,7 @@ def _lock(descriptor: int) -> None:
 
 
 def printable(text: str) -> str:
-    r"""Escape control characters: ESC as ``\x1b``, RIGHT-TO-LEFT OVERRIDE as ``\u202e``."""
+    r"""Escape control characters, for example ESC as ``\x1b`` and RIGHT-TO-LEFT OVERRIDE as ``\u202e``."""
     return _CONTROL.sub(lambda match: f"\\x{code:02x}" if (code := ord(match[0])) < 256 else f"\\u{code:04x}", text)
 
 
@@ -451,7 +451,7 @@ def printing() -> Iterator[None]:
 
 
 def write_facts(place: str, facts: Facts, guard: Guard | None = None) -> None:
-    """Write the facts about the run next to its output; the temporary file of the output must be open."""
+    """Write the facts about a run next to its output; the temporary file of the output must be open."""
     path = facts_path(place)
     if guard is not None:
         guard.write(path)
@@ -463,12 +463,12 @@ def write_facts(place: str, facts: Facts, guard: Guard | None = None) -> None:
 
 
 def has_facts(place: str) -> bool:
-    """Return whether an output has a file with facts about its run."""
+    """Return whether a file with facts about the run exists next to an output."""
     return os.path.lexists(facts_path(place))
 
 
 def remove_facts(place: str) -> None:
-    """Remove the file with the facts about an output's run."""
+    """Remove the file that contains the facts about an output's run."""
     with reported(path := facts_path(place)), contextlib.suppress(FileNotFoundError):
         os.remove(path)
 
@@ -481,7 +481,7 @@ def dumped(facts: Facts) -> bytes:
 
 
 def facts_path(place: str) -> str:
-    """Return the path of the file with the facts about an output's run."""
+    """Return the path of the file that contains the facts about an output's run."""
     return part_of(place).removesuffix(".part") + ".run"
 
 

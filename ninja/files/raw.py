@@ -1,4 +1,4 @@
-"""Raw streams other than whole files: ranges of files, and standard input."""
+"""Raw streams for byte ranges of files and for standard input."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ninja.errors import InputError
 
 
 class Range:
-    """The next ``size`` bytes of a file."""
+    """A stream of the next ``size`` bytes of a file."""
 
     def __init__(self, raw: IO[bytes], size: int) -> None:
         self.raw = raw
@@ -20,7 +20,7 @@ class Range:
         return self.raw.fileno()
 
     def read(self, size: int) -> bytes:
-        """Read at most this many bytes."""
+        """Read at most ``size`` bytes."""
         content = self.raw.read(min(size, self._bytes_left))
         self._bytes_left -= len(content)
         return content
@@ -37,13 +37,13 @@ class Range:
 
 
 class ReadOne:
-    """Wrapper around a stream that returns bytes as soon as some are available, and does not close the stream."""
+    """Wrapper that returns bytes from a stream as soon as some are available, and that does not close the stream."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
 
     def read(self, size: int) -> bytes:
-        """Read at most this many bytes."""
+        """Read at most ``size`` bytes."""
         content: bytes = self._stream.read1(size)  # type: ignore[attr-defined]
         return content
 

@@ -32,21 +32,21 @@ _MAGIC = re.compile(r"[*?[]")
 
 
 def is_file(url: str) -> bool:
-    """Return whether a URL names an existing file."""
+    """Return whether a URL refers to an existing file."""
     with _store_errors(url):
         system, name = _file_system(url)
         return bool(system.isfile(name))
 
 
 def identity_of(url: str) -> str:
-    """Return a canonical URL, which is the same for all URLs of a file."""
+    """Return the canonical URL of a file, which is the same for all URLs that refer to the file."""
     with _store_errors(url):
         system, name = _file_system(url)
         return str(system.unstrip_protocol(name))
 
 
 def state_of(url: str) -> tuple[int | None, str]:
-    """Return the size of a file in bytes (None if it does not exist), and a tag that changes when it is rewritten."""
+    """Return ``(size in bytes or None if the file does not exist, tag that changes when the file is rewritten)``."""
     with _store_errors(url):
         system, name = _file_system(url)
         try:
@@ -58,7 +58,7 @@ def state_of(url: str) -> tuple[int | None, str]:
 
 
 def matching(pattern: str) -> list[str]:
-    """Return the URLs that match a pattern, in any order; a URL without a pattern is returned unchanged.
+    """Return the URLs that match a pattern, in any order; for a URL without a pattern, return the URL itself.
 
     ``JOB`` in the file name matches a number.
     """
@@ -75,7 +75,7 @@ def matching(pattern: str) -> list[str]:
 
 
 def listing(folder: str) -> tuple[list[str], list[str]]:
-    """Return the URLs of the files and of the subfolders in a folder, except hidden ones, in any order."""
+    """Return ``(file URLs, subfolder URLs)`` for a folder in any order, without hidden files and subfolders."""
     urls: tuple[list[str], list[str]] = [], []
     with _store_errors(folder):
         system, name = _file_system(folder)
@@ -165,7 +165,7 @@ def check_target(url: str) -> None:
 
 
 def part_of(url: str) -> str:
-    """Return the path of the local temporary file of an output, in a folder that belongs to the user.
+    """Return the path of the local temporary file for an output, in a folder that belongs to the user.
 
     Raises:
         OutputError: The folder cannot be created, or belongs to another user.
@@ -186,7 +186,7 @@ def part_of(url: str) -> str:
 
 
 class RemoteFile(io.RawIOBase):
-    """A remote file that is read in ranges, which double in size while reading is sequential.
+    """A remote file that is read in ranges, which double in size as long as the file is read sequentially.
 
     Raises:
         InputError: The file cannot be opened.
@@ -245,11 +245,11 @@ class RemoteFile(io.RawIOBase):
 
 
 def _file_system(url: str) -> tuple[Any, str]:
-    """Return the file system of a URL, and the path in it.
+    """Return ``(file system, path in the file system)`` for a URL.
 
     Raises:
         OptionError: The scheme is not supported, or the URL is chained (``::``).
-        DependencyError: The library of the store is not installed.
+        DependencyError: The library for the store is not installed.
     """
     protocol = url.partition("://")[0]
     if "::" in url:
@@ -269,7 +269,7 @@ def _file_system(url: str) -> tuple[Any, str]:
 
 @contextmanager
 def _store_errors(url: str, kind: type[InputError] | type[OutputError] = InputError) -> Iterator[None]:
-    """Convert exceptions of the libraries of stores to Ninja's errors in a ``with`` block."""
+    """Convert exceptions from store libraries to Ninja's errors in a ``with`` block."""
     try:
         yield
     except NinjaError:

@@ -1,4 +1,4 @@
-"""Streams that read and decompress files, commands and stdin; whole files as text; protection of inputs."""
+"""Streams that read and decompress files, command outputs and stdin; reading of whole files; a guard for inputs."""
 
 from __future__ import annotations
 
@@ -59,17 +59,17 @@ BOM = b"\xef\xbb\xbf"  # byte-order mark of UTF-8
 
 
 def is_remote(path: str) -> bool:
-    """Return whether a name has the form of a URL of a remote file."""
+    """Return whether a name is the URL of a remote file."""
     return _URL.match(path) is not None
 
 
 def is_file(path: str) -> bool:
-    """Return whether a path or URL names an existing file."""
+    """Return whether a path or URL refers to an existing file."""
     return remote.is_file(path) if is_remote(path) else os.path.isfile(path)
 
 
 def identity_of(path: str) -> Identity | None:
-    """Return the identity of a regular file, which is the same for all its names; None if it does not exist."""
+    """Return the identity of a regular file, which is the same for all its names, or None if it does not exist."""
     if is_remote(path):
         return remote.identity_of(path) if remote.is_file(path) else None
     try:
@@ -95,7 +95,7 @@ def is_read_once(path: str) -> bool:
 
 
 class Place(NamedTuple):
-    """Location of bytes to read: a file or a part of a file, a command, or stdin."""
+    """The location of bytes to read: a file, a byte range of a file, a command, or stdin."""
 
     path: str  # file or URL; "-" is stdin
     offset: int = 0  # in bytes
@@ -106,7 +106,7 @@ class Place(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name for error messages."""
+        """Name of the stream in error messages."""
         return f"{self.command} |" if self.command else "standard input" if self.path == STDIN else self.path
 
 
@@ -124,10 +124,10 @@ def by_suffix(path: str) -> Literal["scp"] | None:
 
 
 class Guard:
-    """Guard against outputs of a run that replace an input of the run.
+    """Guard that prevents the outputs of a run from replacing its inputs.
 
     Args:
-        inputs: Paths of inputs that are known before the run; iterated only if an output already exists.
+        inputs: Paths of the inputs that are known before the run; iterated only if an output already exists.
     """
 
     def __init__(self, inputs: Iterable[str] = ()) -> None:
@@ -173,11 +173,11 @@ class Stream:
     """A stream of decompressed bytes.
 
     Args:
-        raw: The file, pipe or remote file, which may be gzip.
+        raw: A file, pipe or remote file, which can be compressed with gzip.
         name: Name in error messages.
         size: Size in bytes of a regular file, on which ``seek`` works; None for other files.
         process: Process of the command whose output is read.
-        place: Part of the file to read; None reads the whole file.
+        place: Location with the byte range to read; None reads the whole file.
     """
 
     def __init__(
@@ -219,13 +219,13 @@ class Stream:
 
     @property
     def is_local(self) -> bool:
-        """Whether this is an uncompressed local file, or a part of one, which can be memory-mapped."""
+        """Whether this is an uncompressed local file or a byte range of one, which can be memory-mapped."""
         raw = self._raw.raw if isinstance(self._raw, Range) else self._raw
         return (self.seekable or raw is not self._raw) and not isinstance(raw, RemoteFile)
 
     @property
     def position(self) -> int:
-        """Number of bytes read, before decompression."""
+        """Number of bytes read, counted before decompression."""
         return self._position if self._unpacked is None else self._unpacked.position
 
     @property
@@ -240,7 +240,7 @@ class Stream:
 
     @contextmanager
     def _open(self) -> Iterator[None]:
-        """Use the file in a ``with`` block; if the stream is closed in the meantime, close the file after the block."""
+        """Keep the file open during a ``with`` block; if the stream is closed meanwhile, close the file afterwards."""
         try:
             with self._lock:
                 yield
@@ -278,8 +278,8 @@ class Stream:
 
         Args:
             size: Number of bytes; fewer are returned if the stream ends.
-            enough: Called with the bytes read so far after each read; if it returns a true value, these bytes are
-                returned without waiting for more, because pipes may be slow.
+            enough: Function that is called with the bytes read so far after each read; if it returns a true value,
+                these bytes are returned without waiting for more, because pipes can be slow.
         """
         buffer = bytearray(size)
         count = 0
@@ -307,14 +307,14 @@ class Stream:
         self._bytes_left = max(0, (size or 0) - offset)
 
     def descriptor(self) -> int:
-        """Return a new descriptor at the start of a local file; for a part of a file, the position is undefined."""
+        """Return a new descriptor at the start of a local file; for a byte range, the position is undefined."""
         if self.end is None:
             self.seek(0)
         return os.dup(self._raw.fileno())
 
     @property
     def identity(self) -> Identity | None:
-        """Identity of the file, or None for a pipe."""
+        """Identity of the file; None for a pipe."""
         if isinstance(self._raw, RemoteFile):
             return identity_of(self.name)
         try:
@@ -389,7 +389,7 @@ def open_raw(path: str, *, plain: bool = False) -> IO[bytes]:
 
     Args:
         path: Path or URL.
-        plain: Refuse pipes and devices.
+        plain: Reject pipes and devices.
 
     Raises:
         InputError: The path cannot be opened.
@@ -420,24 +420,24 @@ def without_mark(content: bytes, path: str | os.PathLike[str] | None) -> bytes:
 
 
 def kind_of(head: bytes) -> str | None:
-    """Return the kind of a file, such as "a PyTorch file", given its first bytes; None for text and unknown kinds."""
+    """Return the type of a file, such as "a PyTorch file", from its first bytes; None for text and unknown types."""
     return next((kind for mark, kind in _MARKS if re.match(mark, head, re.DOTALL)), None)
 
 
 def text_of(path: str | os.PathLike[str], *, plain: bool = False) -> str:
-    """Return the text of a file, decompressed if it is gzip; for `plain`, see `open_raw`."""
+    """Return the text of a file, which is decompressed if it is gzip; for `plain`, see `open_raw`."""
     return decoded(content_of(path, plain=plain), path)
 
 
 def content_of(path: str | os.PathLike[str], *, plain: bool = False) -> bytes:
-    """Return the content of a file (even one named ``-``), decompressed if it is gzip; for `plain`, see `open_raw`."""
+    """Return the content of a file (also one named ``-``), decompressed if it is gzip; for `plain`, see `open_raw`."""
     name = os.fspath(path)
     with open_stream(Place(f"./{name}" if name == STDIN else name, plain=plain)) as stream:
         return stream.rest()
 
 
 def decoded(content: bytes, path: str | os.PathLike[str]) -> str:
-    """Decode UTF-8.
+    """Decode the content of a file as UTF-8.
 
     Raises:
         FormatError: The content is not UTF-8 text; the message contains the file type if it is known.
@@ -452,10 +452,10 @@ def decoded(content: bytes, path: str | os.PathLike[str]) -> str:
 
 
 def mapped(path: str | os.PathLike[str], name: str | None = None) -> memoryview:
-    """Map a file into memory; it stays mapped as long as any part of it is in use.
+    """Map a file into memory; the file stays mapped as long as any part of the memory is in use.
 
     Args:
-        path: The file.
+        path: Path of the file.
         name: Name in error messages; None uses the path.
     """
     import mmap  # for model files only

@@ -1,4 +1,4 @@
-"""Read TOML files, and text files given by paths or Kaldi rspecifiers."""
+"""Read TOML files, and text files that are specified by paths or Kaldi rspecifiers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OPTIONS = {"ark", "t", "b", "o", "s", "cs", "p"}
 
 
 def read_named(name: str | os.PathLike[str]) -> str:
-    """Return the text of a file, given as a path, ``-`` (stdin), ``ark:F`` or ``gunzip -c F |``.
+    """Return the text of a file that is specified as a path, ``-`` (stdin), ``ark:F`` or ``gunzip -c F |``.
 
     Raises:
         FormatError: See `decoded`; or the command is not ``gunzip -c``, ``zcat`` or ``cat``.

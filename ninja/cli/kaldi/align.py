@@ -35,7 +35,7 @@ from ninja.pipeline.stages import call_safely
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """Batch stage that aligns lattices; it reports damaged lattices and, if requested, returns their aligned part.
+    """Batch stage that aligns lattices, reports damaged lattices and, if requested, returns their aligned parts.
 
     Args:
         align: Function that aligns one lattice.

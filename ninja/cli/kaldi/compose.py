@@ -64,7 +64,7 @@ def _read_transducer(path: str) -> Fst:
 
 
 def _is_table(name: str) -> bool:
-    """Return whether a source is a folder or an rspecifier, like Kaldi's ClassifyRspecifier."""
+    """Return whether a source is a folder or an rspecifier, as recognised by Kaldi's ClassifyRspecifier."""
     if os.path.isdir(name):
         return True
     head, colon, _ = name.partition(":")

@@ -183,7 +183,7 @@ def equivalent(
 
 
 def _same(lattice: Lattice, other: Lattice, delta: float, num_paths: int, *, lenient: bool) -> bool:
-    """Return whether two lattices have equal word sequences and costs, and equal alignments of the best paths.
+    """Return whether two lattices have equal word sequences and costs, and best paths with equal alignments.
 
     Args:
         lenient: Ignore alignments if only one of the lattices has alignments.

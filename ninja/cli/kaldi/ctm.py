@@ -46,12 +46,12 @@ def word_lines(
     forms: LexicalForms,
     estimator: WordConfidenceEstimator | None = None,
 ) -> list[tuple[str, Consensus]]:
-    """Decode the lattices of a batch, and return the CTM lines and the consensus of each lattice.
+    """Decode the lattices in a batch; return ``(CTM lines, consensus)`` for each lattice.
 
     Args:
         hypotheses: Word ids from which decoding starts, by key; None starts from the best paths.
-        hypotheses_file: Name of the file of `hypotheses`, for error messages.
-        estimator: Computes the confidences; None prints posteriors.
+        hypotheses_file: Name of the file that contains `hypotheses`, for error messages.
+        estimator: Estimator that computes the confidences; None prints posteriors.
     """
     start = None
     if hypotheses is not None:
@@ -126,7 +126,7 @@ def to_ctm_conf(
 
 
 def path_lines(batch: Batch, frame_shift: float | None, precision: int, print_silence: bool) -> list[str]:
-    """Return the CTM lines of each single-path lattice."""
+    """Return the CTM lines for each single-path lattice."""
     return [
         path_ctm(lattice, _frame_shift(lattice, frame_shift), precision, lattice.words, print_silence=print_silence)
         for lattice in batch
@@ -134,7 +134,7 @@ def path_lines(batch: Batch, frame_shift: float | None, precision: int, print_si
 
 
 def _frame_shift(lattice: Lattice, frame_shift: float | None) -> float:
-    """Return the frame shift in seconds: the option if set, else the value of the lattice, else the default."""
+    """Return the frame shift in seconds: the option if it is set, else the lattice's value, else the default."""
     return frame_shift or lattice.frame_shift or DEFAULT_FRAME_SHIFT
 
 
@@ -163,7 +163,7 @@ def nbest_to_ctm(
 
 
 def pronunciation_lines(batch: Batch, model: TransitionModel, *, lengths: bool) -> list[str]:
-    """Return the lines of each single-path lattice, one per word, with the phones of the word."""
+    """Return the lines for each single-path lattice: one line per word, which contains the phones of the word."""
     return [_pronunciation_lines(lattice, model, lengths=lengths) for lattice in batch]
 
 

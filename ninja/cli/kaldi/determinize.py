@@ -127,7 +127,7 @@ def determinize(prune: bool, **values: Any) -> Determinization:
 
 
 class BeamNote(str):
-    """Note that a lattice was determinized with a smaller beam than requested."""
+    """A note that a lattice was determinized with a smaller beam than requested."""
 
     __slots__ = ()
 
@@ -137,7 +137,7 @@ class Determinization:
     """Batch stage that determinizes lattices, and adds a `BeamNote` for each lattice that needs a smaller beam.
 
     Args:
-        determinize: Function that determinizes one lattice; it returns the result and a `DeterminizeReport`.
+        determinize: Function that determinizes one lattice, and returns ``(result, DeterminizeReport)``.
         determinize_batch: Function that determinizes a batch in one call; it returns None if a lattice needs a smaller
             beam.
     """

@@ -31,7 +31,7 @@ JoinFunction = Callable[[Lattice, Sequence[Any]], Lattice]
 
 @dataclass(slots=True)
 class Joined:
-    """A source of lattices, and other sources in which lattices with the same keys are looked up."""
+    """A source of lattices, and other sources in which the lattices with the same keys are looked up."""
 
     inputs: Inputs
     others: tuple[str, ...]
@@ -43,8 +43,8 @@ class Joined:
         """Open the other sources, and return a stage that joins the lattices of each key.
 
         Args:
-            function: Function that joins a lattice with the lattices of the other sources.
-            require_all: Report an error unless every other source has a lattice with the same key.
+            function: Function that joins a lattice with the lattices from the other sources.
+            require_all: Report an error unless every other source contains a lattice with the same key.
         """
         with ExitStack() as stack:
             lookups = [stack.enter_context(self.inputs.lookup(name)) for name in self.others]
@@ -69,7 +69,7 @@ class Joined:
             yield stage
 
     def write(self, function: JoinFunction, destination: Output, *, require_all: bool = False) -> NoReturn:
-        """Write the joined lattice of each key, print the keys missing from other sources, and exit; see `stage`."""
+        """Write the joined lattice for each key, print keys that are missing from other sources, and exit; see `stage`."""
         with self.stage(function, require_all=require_all) as stage:
             write(stage, self.inputs, destination)
         if not require_all:
@@ -96,7 +96,7 @@ def joins_archives(description: str, *, others: str = "OTHER...", strict: bool =
 
     Args:
         description: Beginning of the help of ``-o``.
-        others: Name of the other sources in the usage line; ends in ``...`` if there can be several.
+        others: Name of the other sources in the usage line; it ends in ``...`` if there can be several sources.
         strict: Add ``--strict``.
     """
 
@@ -120,7 +120,7 @@ def joins_archives(description: str, *, others: str = "OTHER...", strict: bool =
 
 
 def combines_systems(command: Command) -> Command:
-    """Add the argument SOURCE, the scale options, and ``--with`` for further systems.
+    """Add the argument SOURCE, the scale options, and ``--with`` for the lattices of additional systems.
 
     The arguments of the command are ``inputs``, ``scales`` and ``lattices``. With ``--with``, ``lattices`` yields
     combined lattices and all scales are 1; otherwise ``lattices`` is None.

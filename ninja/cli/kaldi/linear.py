@@ -129,7 +129,7 @@ def string_to_lattice(text: str, words: str | None, **writing_options: Any) -> N
 
 
 def _word_ids(inputs: Inputs, transcripts: str) -> Iterator[tuple[str, npt.NDArray[np.int32]]]:
-    """Yield the key and the word ids of each transcript; transcripts contain words if there is a symbol table."""
+    """Yield ``(key, word ids)`` for each transcript; transcripts contain words if there is a symbol table."""
     table = inputs.table()
     if table is None:
         yield from read_integers(transcripts, allow_pipes=inputs.allow_pipes)
@@ -146,7 +146,7 @@ def _word_ids(inputs: Inputs, transcripts: str) -> Iterator[tuple[str, npt.NDArr
 
 
 def _write(inputs: Inputs, destination: Output, entries: Iterable[tuple[str, Callable[[], Lattice]]]) -> None:
-    """Build the lattice of each entry by calling its function, write the lattices, and report failures."""
+    """Build a lattice for each entry by calling the entry's function, write the lattices, and report failures."""
     log = inputs.log
     with open_output(destination, inputs) as archive:
         for key, make_lattice in entries:

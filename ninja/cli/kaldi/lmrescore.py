@@ -33,7 +33,7 @@ def loaded(path: str, words: SymbolTable | None, options: LoadOptions) -> NgramL
     """Load an n-gram model; the last model is cached.
 
     Raises:
-        ModelError: The file contains another kind of model.
+        ModelError: The file contains a different type of model.
     """
     lm = load_model(path, words, Log(), options)
     if not isinstance(lm, NgramLM):
@@ -59,7 +59,7 @@ def composed(
 
 
 def _advised(lattices: Iterator[tuple[str, Lattice]], log: Log) -> Iterator[tuple[str, Lattice]]:
-    """Yield lattices unchanged, and add a note if any of them should be determinized first."""
+    """Yield lattices unchanged, and add a note if any lattice should be determinized first."""
     for key, lattice in lattices:
         if ADVICE not in log.notes and is_ambiguous(lattice):
             log.note(ADVICE)

@@ -61,7 +61,7 @@ def frame_shift_option(text: str) -> Callable[[Command], Command]:
 
 
 class DecodingResult(NamedTuple):
-    """Consensus of one lattice, and the outputs formatted from it."""
+    """The consensus of one lattice, and the formatted outputs."""
 
     words: npt.NDArray[np.int32]
     bayes_risk: float  # expected number of word errors
@@ -79,14 +79,14 @@ def decode(
     estimator: WordConfidenceEstimator | None = None,
     **how: Any,
 ) -> list[DecodingResult]:
-    """Decode the lattices of a batch, and format the requested outputs.
+    """Decode the lattices in a batch, and format the requested outputs.
 
     Args:
         one_best_times: Format the times of the decoded words instead of the times of all bins.
-        frame_shift: Seconds per frame; None uses the value of each lattice.
-        requested: Elements of `OUTPUTS`.
-        estimator: Computes the confidences of words in JSON; None omits these words.
-        how: Further arguments of `consensus.mbr_decode`.
+        frame_shift: Seconds per frame; None uses each lattice's value.
+        requested: Names of the requested outputs, which are elements of `OUTPUTS`.
+        estimator: Estimator for the confidences of words in JSON; None omits these words.
+        how: Additional arguments of `consensus.mbr_decode`.
     """
     results = consensus.mbr_decode(batch, scales, forms=forms.common_table(batch), **how)
     confident: Sequence[Confident | None] = [None] * len(results)
@@ -206,7 +206,7 @@ def mbr_decode(
 
 
 def _writer(stack: ExitStack, name: str, file: str, guard: Guard | None) -> Callable[[str, Any], object]:
-    """Open an output, and return a function that writes the result of a lattice to it."""
+    """Open an output, and return a function that writes the result for a lattice to this output."""
     if name == "mesh_dir":
         try:
             os.makedirs(file, exist_ok=True)
@@ -276,7 +276,7 @@ def _sausage(result: Consensus) -> list[str]:
 
 
 def _times(times: npt.NDArray[np.float32]) -> list[str]:
-    """Format pairs of times as Kaldi does."""
+    """Format pairs of times like Kaldi."""
     return [" ; ".join([f"{begin:.7g} {end:.7g}" for begin, end in times.tolist()]), ""]
 
 

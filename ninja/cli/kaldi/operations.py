@@ -62,7 +62,7 @@ def project(project_output: bool) -> Operation:
 
 
 def projected(lattice: Lattice, *, project_output: bool) -> Lattice:
-    """Project a lattice onto its words or transition ids; raise `LatticeError` if there are no transition ids."""
+    """Project a lattice onto its words or transition ids; raise `LatticeError` if it has no transition ids."""
     if not project_output:
         check_labelled(lattice)
     return graph.project(lattice, project_output=project_output)

@@ -35,7 +35,7 @@ IDS = ListType(parse_id, "ids", ":")
 
 
 def shown_words(console: Console, path: str | None) -> Callable[[str, Sequence[int]], None]:
-    """Return a function that prints a key and its words on stderr; it does nothing if the path is None."""
+    """Return a function that prints a key and its words on stderr, or that does nothing if the path is None."""
     table = None if path is None else SymbolTable.read(path)
 
     def show(key: str, ids: Sequence[int]) -> None:

@@ -47,7 +47,7 @@ def one_best(inputs: Inputs, destination: Output, scales: Scales) -> None:
 
 
 def random_paths(batch: Batch, n: int, seed: int) -> Batch:
-    """Return n random paths of each lattice as lattices; their keys end in -1, -2, …, as for n-best paths."""
+    """Return n random paths through each lattice as lattices; their keys end in -1, -2, …, as for n-best paths."""
     return Batch.of(
         [
             path.with_key(f"{lattice.key}-{number}")
@@ -90,7 +90,7 @@ def to_nbest(
 
 
 class BestPath(NamedTuple):
-    """The best path of a lattice; fields that no option requests are empty."""
+    """The best path through a lattice; fields that no option requests are empty."""
 
     path: Path
     frames: int
@@ -98,13 +98,13 @@ class BestPath(NamedTuple):
 
 
 def best_and_lattice(lattice: Lattice, scales: Scales, as_lattice: bool) -> BestPath:
-    """Return the best path of a lattice; with ``as_lattice``, also return it as a lattice."""
+    """Return the best path through a lattice; if ``as_lattice`` is set, also as a lattice."""
     path = graph.best_path(lattice, scales)
     return BestPath(path, len(path.alignment), graph.path_lattice(lattice, path) if as_lattice else None)
 
 
 def best_words_of(batch: Batch, scales: Scales) -> list[BestPath]:
-    """Return the words and costs, but not the alignments, of the best path of each lattice in a batch."""
+    """Return the best path through each lattice in a batch, with words and costs, but without alignments."""
     best = graph.best_words(batch, scales)
     no_arcs, no_labels = best.begin[:0], best.words[:0]
     costs = best.graph_cost.tolist(), best.acoustic_cost.tolist(), best.num_labels.tolist()
@@ -184,7 +184,7 @@ def check_only_path(lattice: Lattice) -> Lattice:
 
 
 def only_path(lattice: Lattice) -> Path:
-    """Return the path of a single-path lattice."""
+    """Return the only path through a single-path lattice."""
     return graph.best_path(check_only_path(lattice))
 
 

@@ -153,9 +153,9 @@ def _write_posteriors(
     """Write the posteriors of each frame, and print the total of the criterion per frame.
 
     Args:
-        function: Function that computes the posteriors of a lattice.
-        criterion: Name of the totals in the closing message.
-        totals_file: Table for the total of each lattice; None for no table.
+        function: Function that computes the posteriors for a lattice.
+        criterion: Name of the criterion in the closing message.
+        totals_file: Table to which the total of each lattice is written; None writes no table.
     """
     total, frames = 0.0, 0
     with ExitStack() as stack:
