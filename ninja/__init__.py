@@ -22,9 +22,10 @@ _attached: "tuple[Callable[[str], object], Callable[[], list[str]], list[str]] |
 
 
 def _names() -> "tuple[Callable[[str], object], Callable[[], list[str]], list[str]]":
-    """Return the functions ``__getattr__`` and ``__dir__`` of the package, and the list of its names.
+    """Return ``(__getattr__, __dir__, list of public names)`` for the package.
 
-    They are created when a name is first used, because a build starts the launcher hundreds of times without using any.
+    The functions are created when a name is first used, because a build starts the launcher hundreds of times without
+    using any name.
     """
     global _attached
     if _attached is None:

@@ -1,4 +1,4 @@
-"""``python -m ninja`` is the ``ninja`` command."""
+"""Run the ``ninja`` command as ``python -m ninja``."""
 
 from ninja._launch import main
 

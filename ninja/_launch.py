@@ -1,4 +1,4 @@
-"""Entry points of the ``ninja`` command, which forward calls meant for the build tool of the same name to that tool.
+"""Entry points for the ``ninja`` command, which forward calls that are meant for the build tool of the same name.
 
 The build tool, PyPI's ``ninja``, has the same command name and import name. A build makes hundreds of calls, so only
 ``os``, ``sys`` and two small modules are imported before it is known that a call is meant for this program.

@@ -7,10 +7,10 @@ OURSELVES = b"ninja._launch"  # occurs in the scripts that pip, pipx, uv and set
 
 
 def find_build_tool() -> str | None:
-    """Return the path of the build tool; None if it is not installed.
+    """Return the path of the build tool, or None if it is not installed.
 
-    This is ``$NINJA_BUILD_TOOL``, else the first program on PATH that has one of the tool's names and is not this
-    program.
+    The path is ``$NINJA_BUILD_TOOL`` if set, else the first program on PATH that has one of the tool's names and is not
+    this program.
     """
     chosen = os.environ.get("NINJA_BUILD_TOOL")
     for name in (chosen,) if chosen else BUILD_TOOLS:
@@ -23,7 +23,7 @@ def find_build_tool() -> str | None:
 
 
 def is_ourselves(path: str) -> bool:
-    """Return whether a program is a script that starts this package, whichever environment it is installed in."""
+    """Return whether a program is a script that starts this package, in whichever environment it is installed."""
     try:
         with open(path, "rb") as stream:
             return OURSELVES in stream.read(4096)

@@ -24,7 +24,7 @@ ALWAYS_NEEDED = ("numpy", "click", "isal", "lazy_loader")
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Result of a check."""
+    """The result of a check."""
 
     subject: str
     good: bool | None  # None if an optional library is missing
@@ -62,7 +62,7 @@ def examine() -> Iterator[Finding]:
 
 
 def examine_deeply() -> Iterator[Finding]:
-    """Compare results of the compiled modules on small lattices with results of plain Python."""
+    """Compare the results of the compiled modules on small lattices with those of plain Python code."""
     try:
         from ninja import self_test
     except Exception as error:  # a broken library may raise anything when it is imported
@@ -74,7 +74,7 @@ def examine_deeply() -> Iterator[Finding]:
 
 
 def claims() -> list[Claim]:
-    """Return the files that both this and another installed distribution contain, sorted by path.
+    """Return the files that this distribution and another installed distribution both contain, sorted by path.
 
     pip overwrites such files silently, and uninstalling either distribution deletes them.
     """

@@ -1,4 +1,4 @@
-"""Exceptions, and the log and the summary of a run.
+"""Exceptions, and classes for the log and the summary of a run.
 
 The message of an error contains the file, key, line or byte, describes the problem, and suggests a remedy. Every error
 is a ``NinjaError`` and also the appropriate built-in exception, so both ``except ninja.NinjaError`` and
@@ -24,13 +24,13 @@ _NO_THREAD = ("can't start new thread", os.strerror(errno.EAGAIN))  # messages o
 
 
 class NinjaWarning(UserWarning):
-    """Warning about a peculiarity of an input that was corrected, such as a byte-order mark."""
+    """Warning that a peculiarity of an input, such as a byte-order mark, was corrected."""
 
 
 class NinjaError(Exception):
     """Base class of all errors of this package.
 
-    ``of_run`` marks errors that every lattice of a run would cause, for example because of its options, symbol table or
+    ``of_run`` marks errors that every lattice in a run would cause, for example because of its options, symbol table or
     libraries. They are raised even if failures of single lattices are tolerated.
 
     Args:
@@ -85,12 +85,12 @@ def counted(number: int, one: str, many: str = "") -> str:
 
 
 def all_failed(number: int) -> str:
-    """Return the beginning of the message about a run in which all lattices failed."""
+    """Return the beginning of the error message for a run in which all lattices failed."""
     return "the only lattice failed" if number == 1 else f"all {number} lattices failed"
 
 
 def named(names: Sequence[str], most: int = NAMED) -> str:
-    """List the first ``most`` file names or keys for a message, and the number of remaining ones."""
+    """Return a list of the first ``most`` file names or keys for a message, with the number of remaining names."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(name if name.isprintable() and len(name) < 80 else shown(name) for name in names[:most]) + more
 
@@ -118,7 +118,7 @@ class ModelError(NinjaError, ValueError):
 
 
 class VocabularyError(NinjaError, ValueError):
-    """A language model lacks so many words of the lattices that its scores are meaningless."""
+    """The vocabulary of a language model does not contain enough of the words in the lattices for meaningful scores."""
 
 
 class OptionError(NinjaError, ValueError):
@@ -178,7 +178,7 @@ class BusyError(NinjaError, TimeoutError):
 
 
 class ClosedError(NinjaError, RuntimeError):
-    """A lattice was submitted after the service was closed, or was still unfinished when it closed."""
+    """A lattice was submitted after the service was closed, or was not finished when the service was closed."""
 
     of_run = True
 
@@ -188,9 +188,10 @@ OnError = Callable[[NinjaError], None]
 
 @dataclass(slots=True, eq=False)
 class Log:
-    """Counts, notes and failures of a run, shared by its stages.
+    """Counts, notes and failures of a run; all stages of the run share the log.
 
-    Numeric fields, including those of subclasses, are added when the logs of several threads or processes are merged.
+    Numeric fields, including fields of subclasses, are added up when the logs of several threads or processes are
+    merged.
     """
 
     on_note: Callable[[str], None] | None = None  # called with each note
@@ -205,7 +206,7 @@ class Log:
     _reported: set[tuple[int, str]] = field(default_factory=set)  # index of the output, and note
 
     def note(self, message: str) -> None:
-        """Add a note, and pass it to ``on_note`` once per output."""
+        """Add a note, and pass it to ``on_note``, but only once per output."""
         if (self.output, message) in self._reported:
             return
         self._reported.add((self.output, message))

@@ -1,4 +1,4 @@
-"""Optional libraries, their purposes, and the commands that install them."""
+"""Optional libraries, the features that require them, and the commands that install them."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ LIBRARIES = {
 
 @contextmanager
 def needed_for(purpose: str, path: str | os.PathLike[str] | None = None) -> Iterator[None]:
-    """Import libraries in a ``with`` block; if a library is missing, raise an error with the command to install it.
+    """Raise an error with an installation command if an import in a ``with`` block fails.
 
     Args:
         purpose: Feature that requires the libraries, a singular noun phrase such as "a page".
-        path: File that is read or written.
+        path: File to be read or written.
 
     Raises:
         DependencyError: An import in the block failed.
@@ -77,9 +77,9 @@ def explained(error: ImportError, purpose: str = "", path: str | os.PathLike[str
     """Return an error with the name of the missing library and the command that installs it.
 
     Args:
-        error: The error of the import; it is returned unchanged if it concerns a module of Ninja.
+        error: The import error; it is returned unchanged if the missing module belongs to Ninja.
         purpose: Feature that requires the library, if known.
-        path: File that is read or written.
+        path: File to be read or written.
     """
     library = (error.name or "").partition(".")[0]
     if isinstance(error, DependencyError) or library in ("", "ninja"):
@@ -93,7 +93,7 @@ def explained(error: ImportError, purpose: str = "", path: str | os.PathLike[str
 
 
 def installed_version() -> str:
-    """Return the version of the installed distribution; `ninja.__version__` may belong to another package."""
+    """Return the version of the installed distribution; `ninja.__version__` could belong to a different package."""
     from importlib import metadata  # slow to import
 
     try:

@@ -1,4 +1,4 @@
-"""Convert lattices to ``pywrapfst`` FSTs and back, through OpenFst's binary format.
+"""Convert lattices to ``pywrapfst`` FSTs and back by means of OpenFst's binary format.
 
 An OpenFst arc has a single weight, but a lattice arc has two costs and an alignment. With ``labels="arc"`` (or
 ``"word:arc"``), each arc is labelled with its index, so that ``from_fst(fst, like=lattice)`` can restore words, costs
@@ -69,8 +69,8 @@ def from_fst(
 ) -> Lattice:
     """Convert an acyclic OpenFst FST to a lattice.
 
-    If the states are not sorted topologically, the reachable states are sorted. Arcs of infinite weight, which no path
-    can use, are dropped.
+    If the states are not sorted topologically, the reachable states are sorted. Arcs with infinite weight, which no
+    path can use, are dropped.
 
     Args:
         fst: FST of any of the three arc types; it is not changed.
@@ -94,7 +94,7 @@ def from_fst(
 
 
 def arc_labelled(lattice: Lattice, cost: Float64, final_cost: Float64, *, words: bool) -> Fst:
-    """Return the arc-labelled FST of a lattice with given costs; see ``to_fst``.
+    """Return the arc-labelled FST of a lattice with these costs as weights; see ``to_fst``.
 
     Args:
         lattice: The lattice.
@@ -133,8 +133,8 @@ def recover(fst: Fst, like: Lattice, labels: Literal["arc", "word:arc"], key: st
         key: Utterance id; if it is empty, the key of ``like`` is used.
 
     Returns:
-        The lattice; the label of each arc, int32 [num_arcs]; and the label of each state, int32 [num_states], 0 for
-        states that are not final.
+        ``(lattice, arc labels, state labels)``: the labels are int32 [num_arcs] and int32 [num_states]; the label of a
+        state that is not final is 0.
 
     Raises:
         LatticeError: A label does not refer to an arc or a final state of ``like``, or no state is final.
@@ -197,7 +197,7 @@ def recover(fst: Fst, like: Lattice, labels: Literal["arc", "word:arc"], key: st
 
 
 def pywrapfst_module() -> Any:
-    """Return the module pywrapfst, imported on first use."""
+    """Return the module pywrapfst, which is imported on first use."""
     with needed_for("an OpenFst FST"):
         import pywrapfst
     return pywrapfst

@@ -41,7 +41,7 @@ ARPA = (
 
 
 class Wrong(Exception):
-    """A result differs from the result of the reference implementation."""
+    """A result of a compiled module differs from the result of the reference implementation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ def walks(lattice: Lattice, scales: Scales = SCALES) -> list[Walk]:
 
 
 def by_words(paths: list[Walk]) -> dict[tuple[int, ...], float]:
-    """Return the lowest cost of each word sequence."""
+    """Return a map from each word sequence to the lowest cost of its paths."""
     least: dict[tuple[int, ...], float] = defaultdict(lambda: math.inf)
     for walk in paths:
         least[walk.words] = min(least[walk.words], walk.cost)
@@ -204,7 +204,7 @@ def _consensus() -> None:
 
 
 def by_words_mass(lattice: Lattice) -> dict[tuple[int, ...], float]:
-    """Return the probability of each word sequence."""
+    """Return a map from each word sequence to its probability."""
     paths = walks(lattice)
     best = min(walk.cost for walk in paths)
     mass = math.fsum(math.exp(best - walk.cost) for walk in paths)
@@ -284,7 +284,7 @@ CASES: dict[str, Callable[[], None]] = {
 
 
 def run() -> Iterator[tuple[str, str | None]]:
-    """Run all cases; yield the name of each case and its error, or None if it passed."""
+    """Run all test cases; yield ``(name, error)`` for each case, where the error is None if the case passed."""
     for name, case in CASES.items():
         try:
             case()

@@ -1,4 +1,4 @@
-"""Self-contained HTML pages and pictures of lattices, and of comparisons of lattices before and after rescoring.
+"""Self-contained HTML pages and pictures that show lattices, or compare lattices before and after rescoring.
 
 Names are imported on first use; ``__init__.pyi`` lists them.
 """

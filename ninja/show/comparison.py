@@ -1,4 +1,4 @@
-"""Comparison of lattices before and after rescoring, using reference transcripts."""
+"""Compare lattices before and after rescoring with reference transcripts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ninja.lattice.times import depth
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Best path, size and oracle errors of one lattice."""
+    """The best path, the size and the oracle errors of a lattice."""
 
     words: tuple[str, ...]  # words of the best path
     arcs: int  # number of arcs
@@ -31,7 +31,7 @@ class Outcomes:
     scales: Scales = Scales()
 
     def __call__(self, lattice: Lattice) -> Outcome:
-        """Return the outcome of a lattice, which must have a symbol table."""
+        """Return the outcome for a lattice, which must have a symbol table."""
         if lattice.words is None:
             raise LatticeError(
                 "the lattice has word ids but no symbol table; specify the symbol table", key=lattice.key
@@ -83,19 +83,19 @@ class Absence:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The outcomes of a test set. Rates cover the utterances that have a reference and both lattices."""
+    """The outcomes for a test set. Error rates cover the utterances that have a reference and both lattices."""
 
     utterances: tuple[Utterance, ...]  # in the order of the references
     absences: tuple[Absence, ...] = ()  # each with at least one key
 
     @property
     def rates(self) -> tuple[ErrorRate, ErrorRate]:
-        """Word errors of the best paths, before and after rescoring."""
+        """Word error rates of the best paths: ``(before rescoring, after rescoring)``."""
         return _sums((item.alignment_before.rate(), item.alignment_after.rate()) for item in self.utterances)
 
     @property
     def oracle_rates(self) -> tuple[ErrorRate, ErrorRate]:
-        """Oracle word errors, before and after rescoring."""
+        """Oracle word error rates: ``(before rescoring, after rescoring)``."""
         return _sums((item.before.oracle or ErrorRate(), item.after.oracle or ErrorRate()) for item in self.utterances)
 
     @property
@@ -121,7 +121,7 @@ def compare(
         references: Reference words by utterance id.
         before: Outcomes before rescoring by utterance id.
         after: Outcomes after rescoring by utterance id.
-        failed: Keys of the lattices that failed, before and after rescoring.
+        failed: Keys of the lattices that failed before rescoring, and of those that failed after rescoring.
 
     Raises:
         FormatError: No utterance occurs in all three inputs.

@@ -11,12 +11,12 @@ from ninja.show.page import render
 def correction_page(changes: Sequence[Mapping[str, Any]], num_utterances: int) -> str:
     """Return an HTML page on which each correction can be accepted or rejected.
 
-    The page saves the decisions as lists of changes, in JSON:
+    The page saves the decisions as lists of changes in JSON:
     ``{"accepted": [...], "rejected": [...], "undecided": [...]}``.
 
     Args:
-        changes: Records of changes, see ``ninja.context.correction.report``.
-        num_utterances: Number of utterances, with and without corrections.
+        changes: Records of the changes; see ``ninja.context.correction.report``.
+        num_utterances: Total number of utterances, including utterances without corrections.
     """
     return render(
         "corrections.html",

@@ -1,4 +1,4 @@
-"""Division of the arcs of a lattice into the best path and its cheapest detours."""
+"""Divide the arcs of a lattice into the best path and detours from this path."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from ninja.lattice import Lattice, Scales
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Detours:
-    """A partition of the arcs on complete paths into detours.
+    """A partition of all arcs that are on complete paths into detours.
 
     The first detour is a complete path. Any other detour is a chain of arcs that connects two states of earlier
-    detours, or a state of an earlier detour with a final state, through states that are in no earlier detour. Therefore
-    the first n detours form a lattice without dead ends for any n, and removing the last detours prunes the lattice.
+    detours, or a state of an earlier detour with a final state, through states that are in no earlier detour.
+    Therefore, for any n, the first n detours form a lattice without dead ends, and removing the last detours prunes the
+    lattice.
     """
 
     arcs: tuple[tuple[int, ...], ...]  # arc ids of each detour, in path order
@@ -28,7 +29,7 @@ class Detours:
 
 
 def detours(lattice: Lattice, scales: Scales = Scales(), paths: Sequence[npt.NDArray[np.int64]] = ()) -> Detours:
-    """Divide a lattice into detours, in the order in which a growing beam includes them.
+    """Divide a lattice into detours, in the order in which an increasing beam includes them.
 
     Args:
         lattice: Any lattice.
@@ -85,7 +86,7 @@ def detours(lattice: Lattice, scales: Scales = Scales(), paths: Sequence[npt.NDA
 
 
 def _best_to(src: list[int], dst: list[int], cost: list[float], num_states: int) -> tuple[list[float], list[int]]:
-    """Return the cost and the last arc of the best path to each state."""
+    """Return ``(costs, last arcs)`` of the best path to each state."""
     best, arc_of = [inf] * num_states, [-1] * num_states
     best[0] = 0.0
     for arc, arc_cost in enumerate(cost):
@@ -95,7 +96,7 @@ def _best_to(src: list[int], dst: list[int], cost: list[float], num_states: int)
 
 
 def _best_from(src: list[int], dst: list[int], cost: list[float], final: list[float]) -> tuple[list[float], list[int]]:
-    """Return the cost and the first arc, or -1, of the best path from each state to a final state."""
+    """Return ``(costs, first arcs)`` of the best path from each state to a final state; -1 for no arc."""
     best, arc_of = list(final), [-1] * len(final)
     for arc in range(len(cost) - 1, -1, -1):
         if (total := cost[arc] + best[dst[arc]]) < best[src[arc]]:

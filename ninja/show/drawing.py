@@ -1,4 +1,4 @@
-"""Drawings of lattices: selection of the arcs to show, with their costs and positions."""
+"""Drawings of lattices: select the arcs to show, and compute their costs and positions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ READABLE = 250  # number of arcs that a page shows initially
 
 @dataclass(frozen=True, slots=True)
 class ShowOptions:
-    """Scales of costs, and limits of the drawing."""
+    """Scales of the costs, and limits on the size of the drawing."""
 
     scales: Scales = Scales()
     max_arcs: int = 5000  # maximum number of arcs; arcs of the best path and the oracle path are always drawn
@@ -39,7 +39,7 @@ class ShowOptions:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Drawing:
-    """A lattice with the data of its drawing; arrays have a value for every arc or state, even if it is not drawn."""
+    """A lattice and the data for drawing it; arrays have a value for every arc or state, even if it is not drawn."""
 
     lattice: Lattice
     options: ShowOptions
@@ -60,16 +60,16 @@ class Drawing:
 
     @property
     def frame_shift(self) -> float | None:
-        """Seconds per frame, if known."""
+        """Seconds per frame; None if unknown."""
         return self.options.frame_shift or self.lattice.frame_shift
 
     def spell(self, numbers: npt.NDArray[np.int32]) -> list[str]:
-        """Return the words with the given ids; without a symbol table, return the ids as text."""
+        """Return the words with these ids; if there is no symbol table, return the ids as text."""
         words = self.lattice.words
         return [str(number) for number in numbers.tolist()] if words is None else words.spell(numbers.tolist())
 
     def left_out(self) -> str | None:
-        """Return a message about the arcs that are not drawn, or None."""
+        """Return a message about the arcs that are not drawn, or None if all arcs are drawn."""
         drawn = np.zeros(self.lattice.num_arcs, np.bool_)
         drawn[self.arcs] = True
         dead = int(np.isinf(self.excess).sum())
@@ -90,7 +90,7 @@ class Drawing:
         return " ".join(messages) or None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the data of the page as JSON values, with arcs and states as columns."""
+        """Return the data for the page as JSON values; the fields of arcs and states are stored as columns."""
         lattice, layout, arcs = self.lattice, self.layout, self.arcs
         states = np.flatnonzero(~np.isnan(layout.x))
         number = np.zeros(lattice.num_states, np.int64)
@@ -159,12 +159,12 @@ def draw(lattice: Lattice, reference: Sequence[str] | None = None, options: Show
     The best path is drawn first, then the oracle path, then other paths by increasing cost.
 
     Args:
-        lattice: The lattice. Without a symbol table, word ids are shown.
+        lattice: The lattice to draw. Word ids are shown if it has no symbol table.
         reference: Reference words, for the oracle path.
-        options: Scales and limits.
+        options: Scales, and limits on the size of the drawing.
 
     Raises:
-        LatticeError: No path leads from the start to a final state, or there is a reference, but no symbol table.
+        LatticeError: No path leads from the start to a final state, or there is a reference but no symbol table.
         SymbolError: A word id is not in the symbol table.
     """
     scales = options.scales
@@ -196,7 +196,7 @@ def draw(lattice: Lattice, reference: Sequence[str] | None = None, options: Show
 
 
 def _within(rows: tuple[tuple[int, ...], ...], max_arcs: int, always: set[int]) -> tuple[tuple[int, ...], ...]:
-    """Return the first detours, up to ``max_arcs`` arcs in total, but always all detours of the marked paths."""
+    """Return the first detours, up to ``max_arcs`` arcs in total; always include all detours on the marked paths."""
     arcs = 0
     for count, row in enumerate(rows):
         arcs += len(row)
@@ -212,7 +212,7 @@ def _labels(lattice: Lattice) -> list[str]:
 
 
 def _costs(values: npt.NDArray[np.float32], known: Sequence[bool] | None = None) -> list[float | None]:
-    """Round costs to the digits of single precision, and replace costs with None where `known` is False."""
+    """Round costs to the precision of float32, and replace costs with None where `known` is False."""
     listed = [float(f"{value:.7g}") for value in values.tolist()]
     return (
         [*listed]

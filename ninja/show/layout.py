@@ -1,4 +1,4 @@
-"""Layout of states and arcs: time runs to the right, and each detour has a lane."""
+"""Lay out states and arcs: time runs to the right, and each detour is in one lane."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Places = tuple[Floats, Ints, Unit, float | None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layout:
-    """Positions of states in pixels, and lanes, which are counted downwards from lane 0 of the best path."""
+    """Positions of states in pixels, and lanes, which are counted downwards from lane 0, the lane of the best path."""
 
     x: Floats  # [num_states], NaN if not drawn
     lane: Ints  # [num_states]
@@ -62,14 +62,14 @@ def lay_out(lattice: Lattice, rows: Sequence[Sequence[int]], labels: Sequence[st
 
 
 def label_width(label: str) -> float:
-    """Return the approximate width of a label with its margin, in pixels; 0 if it is empty."""
+    """Return the approximate width of a label and its margin in pixels; 0 if the label is empty."""
     if not label:
         return 0.0
     return LABEL_MARGIN + LETTER * sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in label)
 
 
 def _places(lattice: Lattice, arcs: npt.NDArray[np.int64], need: Floats) -> Places:
-    """Return the x position and time of each state, the unit of time, and the width of a frame."""
+    """Return the x position and the time of each state, the unit of time, and the width of a frame."""
     src, dst = lattice.src[arcs], lattice.dst[arcs]
     try:
         time = state_times(lattice)
@@ -105,7 +105,7 @@ def _in_steps(num_states: int, src: list[int], dst: list[int], need: list[float]
 
 
 def _lanes(lattice: Lattice, rows: Sequence[Sequence[int]], x: Floats, need: Floats) -> tuple[Ints, Ints]:
-    """Return the lane of each state and of each arc."""
+    """Return ``(lane of each state, lane of each arc)``."""
     src, dst, place = lattice.src.tolist(), lattice.dst.tolist(), x.tolist()
     lane: list[int | None] = [None] * lattice.num_states
     lane[0] = 0
@@ -130,7 +130,7 @@ def _lanes(lattice: Lattice, rows: Sequence[Sequence[int]], x: Floats, need: Flo
 
 
 def _extent(row: Sequence[int], src: list[int], dst: list[int], x: list[float], need: Floats) -> tuple[float, float]:
-    """Return the extent of a detour in its lane, including a label that is wider than its arc."""
+    """Return ``(left, right)``, the extent of a detour in its lane, including labels that are wider than their arcs."""
     begin, end = x[src[row[0]]], x[dst[row[-1]]]
     if len(row) == 1:
         middle, half = (begin + end) / 2, need[row[0]] / 2

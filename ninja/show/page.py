@@ -44,7 +44,7 @@ def render(
         styles: Names of style sheets, as passed to ``asset``.
         scripts: Names of scripts, as passed to ``asset``.
         data: JSON values for the scripts.
-        values: Values for the template.
+        values: Values of the template's variables.
     """
     compiled = _template(template)
     from markupsafe import Markup  # installed with jinja2
@@ -64,7 +64,7 @@ def render(
 
 
 def script_json(data: dict[str, Any]) -> str:
-    """Return JSON for a ``<script>`` block, with characters that could end the block escaped."""
+    """Return JSON for a ``<script>`` block; characters that could end the block are escaped."""
     text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 

@@ -1,4 +1,4 @@
-"""Reliability diagrams of word confidences, as SVG."""
+"""Plot reliability diagrams for word confidences as SVG."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def check_svg(path: str | os.PathLike[str]) -> None:
 
 
 def plot_reliability(path: str | os.PathLike[str], scores: ConfidenceScores) -> None:
-    """Plot the share of correct words against mean confidence, above a histogram of the confidences.
+    """Plot the fraction of correct words against the mean confidence, above a histogram of the confidences.
 
     Args:
-        path: File to write, whose name ends in ``.svg``.
+        path: SVG file to write; the name must end in ``.svg``.
         scores: Confidences, grouped into bins.
 
     Raises:

@@ -27,7 +27,7 @@ def report_page(
     names: tuple[str, str] = ("before", "after"),
     scales: Scales | None = None,
 ) -> str:
-    """Return an HTML page with the error rates, the utterances and their alignments.
+    """Return an HTML page that shows the error rates, the utterances and their alignments.
 
     Args:
         comparison: Outcomes before and after rescoring.
@@ -78,7 +78,7 @@ def _row(utterance: Utterance) -> dict[str, Any]:
 
 
 def _figures(comparison: Comparison) -> list[tuple[str, str, str, str, str]]:
-    """Return the rows of the summary: name, before, after, change, and kind of the change ("good", "bad" or "")."""
+    """Return ``(name, before, after, change, "good" or "bad" or "")`` for each row of the summary."""
     rates, oracles = comparison.rates, comparison.oracle_rates
     rows = [
         _percent("word error rate", *(rate.wer for rate in rates)),
@@ -100,7 +100,7 @@ def _figures(comparison: Comparison) -> list[tuple[str, str, str, str, str]]:
 
 
 def _depths(comparison: Comparison) -> tuple[list[float], list[float]]:
-    """Return the known depths of the lattices before and after rescoring."""
+    """Return ``(depths before rescoring, depths after rescoring)`` of the lattices with known depths."""
     pairs = [(utterance.before.depth, utterance.after.depth) for utterance in comparison.utterances]
     before, after = ([depth for depth in side if depth is not None] for side in zip(*pairs, strict=True))
     return before, after
@@ -128,7 +128,7 @@ def _kind(before: float, after: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A bar of a histogram, with its count above it."""
+    """A bar of a histogram, with the count above the bar."""
 
     x: float
     y: float
@@ -141,7 +141,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """A histogram, with labels below its bars."""
+    """A histogram, with labels below the bars."""
 
     title: str
     bars: tuple[Bar, ...]
@@ -203,7 +203,7 @@ def depths(before: Sequence[float], after: Sequence[float]) -> Histogram | None:
 
 
 def _round_size(least: float) -> float:
-    """Round up to 1, 2 or 5 times a power of ten, at least 0.1."""
+    """Round up to 1, 2 or 5 times a power of ten; the result is at least 0.1."""
     power = 10.0 ** math.floor(math.log10(max(least, 0.1)))
     return next(size for factor in (1, 2, 5, 10) if (size := factor * power) >= least or factor == 10)
 
