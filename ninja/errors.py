@@ -148,7 +148,7 @@ class DependencyError(NinjaError, ImportError):
 
 
 class WorkerError(NinjaError, RuntimeError):
-    """A worker process died before it returned its results."""
+    """A worker process could not be started, failed repeatedly, or died before it returned its results."""
 
     of_run = True
 

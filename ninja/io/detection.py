@@ -117,7 +117,7 @@ def describe_skipped(folder: str, others: list[str], results: list[str]) -> str:
 
 
 def is_companion(path: str) -> bool:
-    """Return whether a file only accompanies lattices, judging by its name, such as the script file of an archive."""
+    """Return whether a file, such as the script file of an archive, only accompanies lattices, judging by its name."""
     if re.fullmatch(COMPANIONS, os.path.basename(path)):
         return True
     return path.endswith(".scp") and is_file(path.removesuffix(".scp") + ".ark")
@@ -139,7 +139,7 @@ def holds(head: bytes, name: str) -> Holds:
 
 
 def seems_damaged(head: bytes, name: str) -> bool:
-    """Return whether a file in an unknown format is probably a damaged lattice file, by its encoding or name."""
+    """Return whether a file in an unknown format is probably a damaged lattice file, judging by its encoding or name."""
     if is_utf_16(head) or (not head and needs_content(name)):
         return True
     return _is_named(name if refusal(head) is None else re.sub(_PACKED, "", name)) and not re.match(_KALDI_OBJECT, head)

@@ -113,12 +113,12 @@ class Inputs:
 
     @property
     def share(self) -> float | None:
-        """Fraction of the sources' bytes up to the end of the last lattice read, in [0, 1]; None if unknown."""
+        """Fraction of the sources' bytes read up to the end of the last lattice, in [0, 1]; None if unknown."""
         return None if self._current is None else self._current.share
 
     @property
     def file(self) -> str | None:
-        """Path of the file of the last lattice read; None before the first lattice."""
+        """Path of the file from which the last lattice was read; None before the first lattice."""
         return None if self._current is None else self._current.file
 
     def single_scores(self) -> str | None:

@@ -72,7 +72,7 @@ class Words:
 
     @property
     def known(self) -> SymbolTable | None:
-        """Symbol table of the lattices read so far, or None if they have only ids."""
+        """Symbol table of the lattices read so far; None if they have only ids."""
         if self._is_spelled or not self._grows:
             return self.table
         return None if self._vocabulary is None else self._vocabulary.words
@@ -188,7 +188,7 @@ class Reading:
 
     @property
     def share(self) -> float | None:
-        """Fraction of all bytes up to the end of the last lattice that was read, in [0, 1]; None if unknown."""
+        """Fraction of all bytes read up to the end of the last lattice, in [0, 1]; None if unknown."""
         return min(1.0, self._position / self._size) if self._size and self._position else None
 
     def begin(self) -> SymbolTable | None:

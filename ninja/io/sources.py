@@ -54,12 +54,12 @@ Kind = Literal["ark", "scp", "list", "folder"]
 
 
 class SourceFile:
-    """A file, pipe or folder of a source; the stream that is opened for inspection is also used for reading.
+    """A file, pipe or folder in a source; the stream that is opened for inspection is also used for reading.
 
     Args:
         table: The file and its kind.
         guard: Registers the file when it is read, so that no output replaces it.
-        parent: The folder of the file, if the source is a folder.
+        parent: The folder that contains the file, if the source is a folder.
     """
 
     def __init__(self, table: Table, guard: Guard | None = None, parent: SourceFile | None = None) -> None:
@@ -172,7 +172,7 @@ class SourceFile:
 
     @cached_property
     def listed(self) -> tuple[list[SourceFile], list[NinjaError]]:
-        """Files in a file list, and an error for each file name that is not allowed."""
+        """``(files, errors)`` for a file list, with one error for each file name that is not allowed."""
         with self.open() as stream:
             return self.list_files(stream)
 
@@ -206,12 +206,12 @@ class SourceFile:
 
     @cached_property
     def files(self) -> list[SourceFile]:
-        """All files of a folder, in natural order."""
+        """All files in a folder, in natural order."""
         return [SourceFile(Table(Place(path)), self._guard, self) for path in files_of(self.path)]
 
     @cached_property
     def holds(self) -> Holds:
-        """Content of a file in a folder, detected by its first bytes and its name."""
+        """Content type of a file in a folder, detected from its first bytes and its name."""
         is_companion = detection.is_companion(self.path)
         holds: Holds
         try:
@@ -262,7 +262,7 @@ class Sources:
 
     @property
     def files(self) -> list[SourceFile]:
-        """The files of all names; see `tables`.
+        """Files to which the names resolve; see `tables`.
 
         Raises:
             NinjaError: A name cannot be resolved.
@@ -271,14 +271,14 @@ class Sources:
 
     @property
     def resolvable_files(self) -> list[SourceFile]:
-        """The files of all names; empty if a name cannot be resolved, because the reader reports the error."""
+        """Files to which the names resolve; empty if a name cannot be resolved, because the reader reports the error."""
         try:
             return self.files
         except NinjaError:
             return []
 
     def select(self, names: Sequence[Name]) -> Sources:
-        """Return sources with other names; equal names share their files."""
+        """Return sources with the names replaced; names that occur in both share their files."""
         selection = Sources(tuple(names), allow_pipes=self._allow_pipes, guard=self._guard)
         selection._files = self._files
         return selection
@@ -298,7 +298,7 @@ class Sources:
         return Sources([file.table for file in self.files], guard=self._guard)
 
     def of(self, name: Name) -> list[SourceFile]:
-        """Return the files of a name."""
+        """Return the files to which a name resolves."""
         if isinstance(name, SourceFile):
             return [name]
         if name not in self._files:
@@ -307,7 +307,7 @@ class Sources:
         return self._files[name]
 
     def text(self, name: str) -> str:
-        """Return the concatenated content of the files of a name as text."""
+        """Return the concatenated text of the files to which a name resolves."""
         texts = []
         for file in self.of(name):
             with file.open() as stream:
@@ -407,7 +407,7 @@ class ChosenScales:
     path: str | None = field(default=None, compare=False)  # file from which they were read
 
     def values(self) -> dict[str, float]:
-        """Return the values by option name, without the LM scale if it is 1."""
+        """Return the values by option name; the LM scale is omitted if it is 1."""
         values = {"acoustic_scale": self.scales.acoustic, "word_penalty": self.scales.word_penalty}
         if self.scales.lm != 1.0:
             values["lm_scale"] = self.scales.lm
@@ -415,7 +415,7 @@ class ChosenScales:
 
 
 def scales_path(place: str) -> str:
-    """Return the path of the scale file of a lattice file or folder."""
+    """Return the path of the scale file for a lattice file or folder."""
     is_folder = place.endswith("/") if is_remote(place) else os.path.isdir(place)
     return os.path.join(place, SCALES_NAME) if is_folder else f"{place}{SCALES_SUFFIX}"
 
@@ -440,7 +440,7 @@ SCALES_ADVICE = "set the scales for all lattices with --acoustic-scale and --wor
 
 
 def find_scales(source: Source | Sources, *, allow_pipes: bool = False) -> ChosenScales | None:
-    """Return the scales in the scale file of lattices, or None if there is no such file.
+    """Return the scales in the scale file next to lattices, or None if there is no such file.
 
     A file without a scale file uses the scale file of its folder. A file list or script file without a scale file uses
     the scale files of the listed files.

@@ -106,7 +106,7 @@ class OutputWords:
         return not self._unwritable and self._existing is None
 
     def take(self, lattice: Lattice) -> None:
-        """Record that a lattice was written; in an output of ids, the first lattice determines the symbol table."""
+        """Record that a lattice was written; in an output that contains ids, the first lattice determines the symbol table."""
         if self._shared and not self._is_settled:
             self._common, self._is_settled = lattice.words, True
         if self._written is None or not self._needed:

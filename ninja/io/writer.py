@@ -139,7 +139,7 @@ class LatticeWriter:
 
     @property
     def needs_words(self) -> bool:
-        """Whether the file contains word ids, but not the words."""
+        """Whether the output contains word ids but not the words."""
         return "ids" in self._keeps and "names" not in self._keeps
 
     def __enter__(self: Self) -> Self:
@@ -350,7 +350,7 @@ class KaldiWriter(LatticeWriter):
             return None
 
     def _are_ordinary(self, batch: Batch) -> bool:
-        """Return whether all fields of the lattices can be stored, and their keys are valid."""
+        """Return whether all fields of the lattices can be stored and all keys are valid."""
         keys = batch.keys
         if not batch.is_plain and any(lattice.time is not None or lattice.frame_shift is not None for lattice in batch):
             return False

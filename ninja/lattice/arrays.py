@@ -20,7 +20,7 @@ def offsets(length: npt.ArrayLike) -> npt.NDArray[np.int64]:
 
 
 def owners(begin: Array) -> npt.NDArray[np.int64]:
-    """Return the index of the run of each element of a pool, int64 [pool size]."""
+    """Return the index of the run to which each element of a pool belongs, int64 [pool size]."""
     return np.repeat(np.arange(begin.size - 1), np.diff(begin))
 
 
@@ -30,7 +30,7 @@ def runs(pool: Array, begin: npt.NDArray[np.int64]) -> list[Array]:
 
 
 def sums(values: Array, begin: Array) -> npt.NDArray[np.float64]:
-    """Sum the values of each run of a pool, float64 [num_runs]."""
+    """Sum the values in each run of a pool, float64 [num_runs]."""
     return np.bincount(owners(begin), values, begin.size - 1).astype(np.float64)
 
 

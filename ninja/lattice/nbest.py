@@ -41,7 +41,7 @@ class Hypothesis:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class NBest:
-    """The hypotheses of an utterance, in the order of their file."""
+    """The hypotheses of an utterance, in the order in which the file lists them."""
 
     key: str
     hypotheses: tuple[Hypothesis, ...]

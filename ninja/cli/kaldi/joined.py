@@ -69,7 +69,7 @@ class Joined:
             yield stage
 
     def write(self, function: JoinFunction, destination: Output, *, require_all: bool = False) -> NoReturn:
-        """Write the joined lattice for each key, print keys that are missing from other sources, and exit; see `stage`."""
+        """Write the joined lattice for each key, print the keys missing from other sources, and exit; see `stage`."""
         with self.stage(function, require_all=require_all) as stage:
             write(stage, self.inputs, destination)
         if not require_all:
