@@ -108,7 +108,7 @@ class SymbolError(NinjaError, ValueError):
 
 
 class TableError(SymbolError):
-    """A word id is missing from the symbol table, which therefore belongs to other lattices."""
+    """A word id is missing from the symbol table, which therefore belongs to different lattices."""
 
     of_run = True
 
@@ -229,7 +229,7 @@ class Log:
         raise OptionError(f"{name} requires a RescoreReport; use Inputs(..., log=ninja.RescoreReport(on_error=...))")
 
     def merge(self, part: Log) -> None:
-        """Add the counts, notes and failures of another log."""
+        """Add the counts, notes and failures from another log."""
         for counter in fields(part):
             value = getattr(part, counter.name)
             if isinstance(value, int | float) and not isinstance(value, bool):
@@ -268,7 +268,7 @@ def described(default: Default, help: str) -> Default:
 
 
 def documented(options: type[Options]) -> type[Options]:
-    """Add the fields of an options dataclass and their help texts to its docstring."""
+    """Add the fields of an options dataclass, with their help texts, to the docstring of the class."""
     described_fields = [option for option in fields(options) if "help" in option.metadata]  # type: ignore[arg-type]
     lines = (f"        {option.name}: {option.metadata['help']}" for option in described_fields)
     options.__doc__ = "\n".join([(options.__doc__ or "").rstrip(), "", "    Attributes:", *lines, "    "])

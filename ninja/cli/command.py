@@ -387,7 +387,7 @@ def takes_one_value(option: click.Option) -> bool:
 
 
 def given_on_command_line(names: Collection[str]) -> list[str]:
-    """Return the flags of the named options that occur on the command line, in alphabetical order."""
+    """Return the alphabetically sorted flags of those named options that occur on the command line."""
     context = click.get_current_context()
     return sorted(
         option.opts[0]
@@ -397,7 +397,7 @@ def given_on_command_line(names: Collection[str]) -> list[str]:
 
 
 def keeps_defaults(names: Collection[str]) -> bool:
-    """Return whether the named options are set neither on the command line nor in an options file."""
+    """Return whether none of the named options is set on the command line or in an options file."""
     context = click.get_current_context()
     return all(context.get_parameter_source(name) in (None, ParameterSource.DEFAULT) for name in names)
 

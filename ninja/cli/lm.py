@@ -37,7 +37,7 @@ MAX_KNOWN_KEYS = 0.5  # keys are probably words if more than this share of them 
 
 
 class Sentence(NamedTuple):
-    """A line of text as a sentence."""
+    """A sentence, read from a line of a text."""
 
     key: str
     ids: list[int]  # word ids of the model

@@ -25,7 +25,7 @@ def reads(
     kind: InputFile | None = None,
     **attributes: Any,
 ) -> Callable[[Command], Command]:
-    """Add an option for an input file; with ``load``, the command receives the loaded file instead of its name."""
+    """Add an option for an input file; if ``load`` is set, the command receives the loaded file instead of its name."""
     return click.option(name, *names, type=kind or InputFile(load), help=text, **attributes)
 
 
@@ -89,7 +89,7 @@ def command(function: Command) -> Sectioned:
 
 
 def section(title: str, *options: Callable[[Command], Command]) -> Callable[[Command], Command]:
-    """Add options to a section of the help; without options, move all options that have no section into it."""
+    """Add options to a section of the help; if no options are passed, move all options without a section into it."""
 
     def add(function: Command) -> Command:
         other_options = list(getattr(function, "__click_params__", ())) if options else []

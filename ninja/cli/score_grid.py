@@ -1,4 +1,4 @@
-"""Options for several scales, and functions that print or write their word error rates like Kaldi's score files."""
+"""Options for several scales, and output of the word error rates as a table and in Kaldi's score files."""
 
 from __future__ import annotations
 

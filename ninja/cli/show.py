@@ -148,7 +148,7 @@ InputPair = tuple[Inputs, Inputs]
 
 
 def shared_scales(*arguments: str) -> Callable[[Command], Command]:
-    """Add the scale options to a command that compares sources; scale files next to one source apply to all.
+    """Add the scale options to a command that compares sources; a scale file next to one source applies to all sources.
 
     Args:
         arguments: Names of the command's arguments that are sources.

@@ -168,7 +168,7 @@ def ngram(
 
 
 def _tagger(path: str) -> Tagger:
-    """Read phrase lists, and return a tagger for the phrases of all utterances."""
+    """Read phrase lists, and return a tagger for the phrases in all of these lists."""
     entities = Entities.read(path)
     for problem in entities.problems:
         _say(problem)
@@ -187,7 +187,7 @@ def _tagger(path: str) -> Tagger:
 
 
 def _vocabulary(path: str) -> list[str]:
-    """Read the words of a word list or of a symbol table, without special symbols."""
+    """Read the words in a word list or symbol table, without special symbols."""
     words = []
     for number, line in enumerate(text_of(path).splitlines(), start=1):
         fields = line.split()

@@ -18,7 +18,7 @@ MEMBER = 1 << 22  # decompressed bytes per member; an interrupted file can be re
 
 
 def _unpacker() -> tuple[Any, tuple[type[Exception], ...]]:
-    """Return ``(decompressor for one gzip member, exceptions that the decompressor raises)``."""
+    """Return ``(decompressor, exceptions)``: a decompressor for one gzip member, and the exceptions that it raises."""
     from isal import isal_zlib
 
     return isal_zlib.decompressobj(wbits=31), (zlib.error, cast(type[Exception], isal_zlib.error))
@@ -117,7 +117,7 @@ class GzipReader:
             )
 
     def _more(self, rest: bytes = b"") -> bool:
-        """Read more compressed bytes, and return whether the file contained any."""
+        """Read more compressed bytes; return False at the end of the file."""
         more = self._raw.read(PACKED_CHUNK) or b""
         self._packed = rest + more
         self._read += len(more)

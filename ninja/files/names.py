@@ -154,7 +154,7 @@ def _unpacked(command: str) -> list[str] | None:
 
 
 def matching(path: str) -> list[Place]:
-    """Return the locations of the files that match a pattern, in natural order; accept a plain path as well."""
+    """Return the locations of the files that match a pattern, in natural order; a plain path matches itself."""
     if path == STDIN or os.path.exists(path):
         return [Place(path)]
     name = os.path.basename(path)

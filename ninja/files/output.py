@@ -153,7 +153,7 @@ class PartFile(io.RawIOBase):
         path: Path or URL of the file.
         keep: Continue a temporary file from an earlier writer (`cut` truncates it), and keep it if it is neither
             finished nor abandoned.
-        guard: Protects the inputs from being replaced.
+        guard: Guard that protects the inputs from being replaced.
         syncs_folder: Also wait until the final name is on disk. If False, the caller must call `sync_folder`.
 
     Raises:
@@ -301,7 +301,7 @@ def text_output(name: str, guard: Guard | None = None) -> Iterator[TextIO]:
 
     Args:
         name: A path, ``-`` for stdout, or Kaldi's ``ark:F`` or ``ark,t:F`` for the file F.
-        guard: Protects the inputs from being replaced.
+        guard: Guard that protects the inputs from being replaced.
 
     Raises:
         OptionError: The name specifies two files, as ``ark,scp:A,S`` does.

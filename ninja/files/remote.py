@@ -46,7 +46,7 @@ def identity_of(url: str) -> str:
 
 
 def state_of(url: str) -> tuple[int | None, str]:
-    """Return ``(size in bytes or None if the file does not exist, tag that changes when the file is rewritten)``."""
+    """Return ``(size, tag)``: the size in bytes, None for a missing file, and a tag that changes on rewriting."""
     with _store_errors(url):
         system, name = _file_system(url)
         try:
@@ -58,7 +58,7 @@ def state_of(url: str) -> tuple[int | None, str]:
 
 
 def matching(pattern: str) -> list[str]:
-    """Return the URLs that match a pattern, in any order; for a URL without a pattern, return the URL itself.
+    """Return the URLs that match a pattern, in any order; for a URL without a pattern, return only this URL.
 
     ``JOB`` in the file name matches a number.
     """

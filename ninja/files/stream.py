@@ -412,7 +412,7 @@ def _open_regular(path: str) -> int:
 
 
 def without_mark(content: bytes, path: str | os.PathLike[str] | None) -> bytes:
-    """Remove the byte-order mark of a text, and warn if it has one."""
+    """Remove the byte-order mark from a text, and warn if there is one."""
     if not content.startswith(BOM):
         return content
     warnings.warn(f"{path or 'text'}: ignoring the byte-order mark at the start", NinjaWarning, stacklevel=2)

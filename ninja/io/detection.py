@@ -139,7 +139,7 @@ def holds(head: bytes, name: str) -> Holds:
 
 
 def seems_damaged(head: bytes, name: str) -> bool:
-    """Return whether a file in an unknown format is probably a damaged lattice file, judging by its encoding or name."""
+    """Return whether a file in an unknown format is probably a damaged lattice file, judging by encoding or name."""
     if is_utf_16(head) or (not head and needs_content(name)):
         return True
     return _is_named(name if refusal(head) is None else re.sub(_PACKED, "", name)) and not re.match(_KALDI_OBJECT, head)

@@ -51,7 +51,7 @@ class Inputs:
         beside: Additional sources whose words must be known before the first lattice is read.
         are_lattices: Whether the sources contain lattices, whose words can form a symbol table.
         spells_words: Whether the caller needs words even if the sources contain word ids.
-        guard: Registers each file that is read, to prevent outputs from replacing it.
+        guard: Guard that registers each file that is read, so that no output replaces it.
     """
 
     names: Name | Sequence[Name]

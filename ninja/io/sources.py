@@ -58,7 +58,7 @@ class SourceFile:
 
     Args:
         table: The file and its kind.
-        guard: Registers the file when it is read, so that no output replaces it.
+        guard: Guard that registers the file when it is read, so that no output replaces it.
         parent: The folder that contains the file, if the source is a folder.
     """
 
@@ -248,7 +248,7 @@ class Sources:
     Args:
         names: See ``ninja.read``.
         allow_pipes: See ``ninja.read``.
-        guard: Registers each file that is read, so that no output replaces it.
+        guard: Guard that registers each file that is read, so that no output replaces it.
     """
 
     def __init__(
@@ -271,7 +271,7 @@ class Sources:
 
     @property
     def resolvable_files(self) -> list[SourceFile]:
-        """Files to which the names resolve; empty if a name cannot be resolved, because the reader reports the error."""
+        """Files to which the names resolve; empty if a name cannot be resolved, as the reader reports the error."""
         try:
             return self.files
         except NinjaError:
@@ -469,7 +469,7 @@ def find_scales(source: Source | Sources, *, allow_pipes: bool = False) -> Chose
 
 
 def _scale_files(file: SourceFile) -> Iterator[tuple[str, str | None]]:
-    """Yield the path of a file or folder, or of each file in it, with the path of the scale file or None."""
+    """Yield ``(path, scale file path or None)`` for a file or folder, or for each lattice file in it."""
     path = file.path
     if file.is_pipe:
         yield path, None

@@ -43,7 +43,7 @@ class OutputWords:
         needed: Whether the output contains ids without words.
         shared: Whether the output contains ids, so that its lattices must share a table.
         follows: Whether the output already contains lattices without a symbol table.
-        guard: Protects the inputs from being replaced.
+        guard: Guard that protects the inputs from being replaced.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class OutputWords:
         return not self._unwritable and self._existing is None
 
     def take(self, lattice: Lattice) -> None:
-        """Record that a lattice was written; in an output that contains ids, the first lattice determines the symbol table."""
+        """Record that a lattice was written; if ids are written, the first lattice determines the symbol table."""
         if self._shared and not self._is_settled:
             self._common, self._is_settled = lattice.words, True
         if self._written is None or not self._needed:

@@ -402,7 +402,7 @@ class ScalesOutput:
     Args:
         places: Paths of the output files, or of the output folder.
         chosen: The scales; None removes existing scale files of the output.
-        guard: Protects the inputs from being replaced.
+        guard: Guard that protects the inputs from being replaced.
     """
 
     def __init__(self, places: Iterable[str], chosen: ChosenScales | None, guard: Guard | None = None) -> None:

@@ -68,7 +68,7 @@ def write(
         run: Facts about the run on which the lattices depend; see `ninja.io.resume`. With `resume`, an output from a
             different run is refused, and a complete output from an unknown run is not extended; None checks nothing.
             Only for Kaldi archives.
-        guard: Protects the inputs from being replaced.
+        guard: Guard that protects the inputs from being replaced.
         originals: Paths of all files from which the lattices were read, in order. Formats that restore the other fields
             of the input files require them; a file is copied if none of its lattices are written.
 

@@ -71,7 +71,7 @@ def _text_begins(file: Any, offset: int) -> Iterator[int]:
 
 
 def _blocks(file: Any, begin: int) -> Iterator[tuple[int, bytes]]:
-    """Yield the position and the bytes of each block of a file; blocks overlap by twice `LONGEST_HEAD`."""
+    """Yield ``(position, bytes)`` for each block of a file; consecutive blocks overlap by twice `LONGEST_HEAD`."""
     overlap = 2 * LONGEST_HEAD
     while True:
         file.seek(begin)
@@ -85,7 +85,7 @@ def _blocks(file: Any, begin: int) -> Iterator[tuple[int, bytes]]:
 
 
 def _is_begin(path: str, position: int, size: int) -> bool:
-    """Return whether a lattice in a binary archive begins here, and another lattice or the end of the file follows."""
+    """Return whether a lattice begins here in a binary archive, followed by another lattice or the end of the file."""
     num_lattices = 0
     try:
         with open_stream(Place(path, position, end=size)) as stream:

@@ -246,7 +246,7 @@ class RunLoop:
 
 
 def _counts(log: Log) -> tuple[int, int]:
-    """Return ``(number of lattices done, including skipped ones; number of failed lattices)``."""
+    """Return ``(done, failed)``: the number of lattices done, including skipped lattices, and of failed lattices."""
     return log.lattices + log.skipped, len(log.failures)
 
 
@@ -323,7 +323,7 @@ class _Source:
                 yield rest
 
     def share_of(self, key: str) -> float | None:
-        """Return the fraction of the inputs that had been read after the lattice with this key was read."""
+        """Return the fraction of the inputs that had been read when the lattice with this key was read."""
         while self._shares:
             lattice_key, share = self._shares.popleft()
             if lattice_key == key:
@@ -339,7 +339,7 @@ class _Source:
         self._keys.add(key)
 
     def _without_done(self, batch: Batch, keys: list[str]) -> Batch:
-        """Return a batch without lattices that are done; a key that is done n times is skipped n times."""
+        """Return a batch without the lattices that are done; if a key is done n times, n lattices are skipped."""
         indices: set[int] = set()
         for index, key in enumerate(keys):
             if self._done[key] > 0:
@@ -379,7 +379,7 @@ class OnBatches:
 
 
 def check_stage(stage: object) -> None:
-    """Raise `OptionError` if an object is not a stage, such as a plain function of a lattice or a batch."""
+    """Raise `OptionError` if an object, such as a plain function of a lattice or a batch, is not a stage."""
     if isinstance(stage, BatchStage):
         return
     try:

@@ -24,7 +24,7 @@ _ROW = re.compile(rb"(\S+) [^ ].*:([0-9]{1,18})")  # line of a script file: key,
 
 @dataclass(frozen=True, slots=True)
 class JoinedRun:
-    """The plan, the records and the outputs of a run with joined shards."""
+    """The plan, the records and the outputs of a run whose shards have been joined."""
 
     plan: Plan
     records: tuple[Record, ...]

@@ -64,7 +64,7 @@ def plain_files(inputs: Inputs) -> list[SourceFile]:
 
 
 def original_paths(inputs: Inputs, format: Format | None = None) -> tuple[str, ...]:
-    """Return the paths of the input files that can be read again; in a shard, return only the files of the shard.
+    """Return the paths of the input files that can be read again; in a shard, return only the files in the shard.
 
     Args:
         format: Return only files in this format; None returns all files.
@@ -82,7 +82,7 @@ def original_paths(inputs: Inputs, format: Format | None = None) -> tuple[str, .
 
 
 def format_of_file(file: SourceFile) -> Format | None:
-    """Return the format of an input, detected from its content; None if it is unknown or cannot be read."""
+    """Return the format of an input file, detected from its content; None if it is unknown or cannot be read."""
     try:
         return detect(file.inspect().head(HEAD), file.path)
     except NinjaError:

@@ -32,7 +32,7 @@ MAX_SHARDS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """Shard ``number`` (1-based) of the ``of`` shards of about equal size into which sources are divided."""
+    """Shard ``number`` (1-based) of sources that are divided into ``of`` shards of about equal size."""
 
     number: int
     of: int
@@ -184,7 +184,7 @@ class Plan:
         return tuple(tables)
 
     def _bytes(self, unit: Unit) -> int:
-        """Return the size of the file of a unit."""
+        """Return the size of a unit's file."""
         return next(size for path, size, _ in self.states if path == unit.table.place.path) if unit.lines else unit.size
 
     def _cut(self, number: int, ends: list[int]) -> tuple[int, int]:
@@ -210,7 +210,7 @@ class Plan:
 
 
 def units(source: Source | Sources, *, format: str | None = None) -> tuple[list[Unit], list[State]]:
-    """Return ``(units, states)``: the files in a source, and their states and those of files in script files.
+    """Return ``(units, states)`` for the files in a source; the states include files that script files list.
 
     Args:
         source: See `ninja.read`.

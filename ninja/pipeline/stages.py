@@ -1,4 +1,4 @@
-"""Protocols of batch stages and stream stages, and a stage that applies a function to each lattice."""
+"""Protocols for batch stages and stream stages, and a stage that applies a function to each lattice."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Output = TypeVar("Output", covariant=True)
 
 @runtime_checkable
 class BatchStage(Protocol[Output]):
-    """A stateless stage; batches are processed on several threads at once."""
+    """A stateless stage that processes batches, possibly on several threads at once."""
 
     def apply(self, batch: Batch, log: Log) -> Batch | Sequence[tuple[str, Output | NinjaError]]:
         """Process a batch.

@@ -43,7 +43,7 @@ class ReportingRescorer:
         return self._reported(lattices, lambda source: self._rescorer(source, log))
 
     def on_threads(self, lattices: Iterable[Keyed], log: RescoreReport, num_threads: int) -> Iterator[Keyed]:
-        """Yield the lattices that were rescored on several threads; see `Rescorer.on_threads`."""
+        """Yield the rescored lattices, computed on several threads; see `Rescorer.on_threads`."""
         return self._reported(lattices, lambda source: self._rescorer.on_threads(source, log, num_threads))
 
     def vocabulary_check(self, log: RescoreReport) -> VocabularyCheck:

@@ -158,7 +158,7 @@ class Engine(Source):
                 utterance.release()
 
     def note(self, notes: list[str]) -> None:
-        """Move the notes of a model to the report."""
+        """Move a model's notes to the report."""
         with self.in_flight.lock:
             while notes:
                 self.report.note(notes.pop(0))
@@ -241,7 +241,7 @@ class InThisThread:
 
 
 class _HalfBatch:
-    """Half of the lattices in a search; they are scored in the same calls to the language model."""
+    """Half of the lattices in a search, which are scored together in calls to the language model."""
 
     def __init__(self, expander: _search.Expander) -> None:
         self.expander = expander
@@ -258,7 +258,7 @@ class SearchEngine(Engine):
 
     @property
     def growth(self) -> tuple[int, float]:
-        """``(maximum number of arcs in an expanded lattice, growth ratio between updates in pruned composition)``."""
+        """Maximum number of arcs in an expanded lattice, and growth ratio between updates in pruned composition."""
         return MAX_ARCS, 1.0
 
     def steps(self, lm: BatchedLM) -> Generator[None, None, None]:
@@ -352,7 +352,7 @@ class SearchEngine(Engine):
             half.expander.remove(number)
 
     def _stop_expired(self, half: _HalfBatch) -> None:
-        """Stop the searches of utterances whose deadline has expired."""
+        """Stop the search for each utterance whose deadline has expired."""
         expired = [(number, utterance) for number, utterance in half.utterances.items() if utterance.is_expired]
         if not expired:
             return

@@ -1,4 +1,4 @@
-"""Kaldi's pruned composition, in which all hypotheses of a lattice compete with each other."""
+"""Kaldi's pruned composition, in which all hypotheses in a lattice compete with each other."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class PrunedOptions(EngineOptions):
 
 
 class PrunedEngine(SearchEngine):
-    """Kaldi's pruned composition, in which all hypotheses of a lattice compete with each other."""
+    """Engine for Kaldi's pruned composition, in which all hypotheses in a lattice compete with each other."""
 
     options: PrunedOptions
     is_pruned = True

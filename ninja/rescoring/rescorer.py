@@ -151,7 +151,7 @@ class Rescorer:
         return self._results(IterableSource(lattices), log, num_threads)
 
     def vocabulary_check(self, log: RescoreReport) -> VocabularyCheck:
-        """Return a check of how well the models cover the words of the lattices.
+        """Return a check of how well the models cover the words in the lattices.
 
         A caller that reads the files itself must assign the check to ``log.vocabulary``.
         """
@@ -273,7 +273,7 @@ class Rescorer:
 
     @property
     def in_flight(self) -> tuple[int, int]:
-        """``(number of submitted lattices that wait for the batch, number of lattices in the batch)``."""
+        """Number of submitted lattices that wait for the batch, and number of lattices in the batch, as a pair."""
         service = self._service
         waiting, running = (0, 0) if service is None else (service.num_waiting, service.num_running)
         if self._sessions is not None:
@@ -353,7 +353,7 @@ class Rescorer:
     def _rescored(
         self, source: Source, report: RescoreReport, passes: list[_Pass], num_threads: int = 1
     ) -> Iterator[Utterance]:
-        """Yield the rescored utterances in input order, except those that failed or were delivered to a future.
+        """Yield the rescored utterances in input order, except those that failed or were delivered through futures.
 
         Args:
             passes: The passes; an empty list is filled in place once the models are loaded.
@@ -468,7 +468,7 @@ class Rescorer:
         return maps
 
     def _refuse_unknown_words(self, lattice: Lattice, report: RescoreReport) -> None:
-        """Raise an error if too many words of a lattice are unknown to a model."""
+        """Raise an error if too many words in a lattice are unknown to a model."""
         assert lattice.words is not None
         for word_map in self._word_maps(lattice.words, report):
             if word_map.unknown_share(lattice) > self.options.max_unknown:

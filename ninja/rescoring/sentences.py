@@ -307,7 +307,7 @@ class SentenceEngine(Engine):
         return self.prune(unfolded.lattice(source, graph, final_graph)), words
 
     def _costs(self, unfolding: Unfolding, score: Floats) -> tuple[Floats, Floats]:
-        """Return the new graph costs as ``(costs of the unfolded arcs, costs of the unfolded final states)``."""
+        """Return ``(arc costs, final costs)``: the new graph costs of the unfolded arcs and final states."""
         share, scale = self.models.graph_share, self.models.lm_scale
         unfolded, source = unfolding.unfolded, unfolding.source
         spoken = unfolded.arc_node != NO_NODE

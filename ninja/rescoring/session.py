@@ -124,7 +124,7 @@ class Session:
 
 
 def probable_prefix(lattice: Lattice, scales: Scales, least: float) -> tuple[tuple[str, ...], int]:
-    """Return ``(words of the best path, length of the longest prefix with a posterior of at least `least`)``.
+    """Return ``(words, length)``: the best path's words, and the length of the longest prefix with posterior ≥ `least`.
 
     The posterior of a prefix is the total probability of the paths that begin with it.
 

@@ -253,7 +253,7 @@ class InFlight:
         return not self._utterances
 
     def add(self, utterance: Utterance) -> None:
-        """Add an utterance; its arcs are counted until it is popped."""
+        """Add an utterance, and count its arcs as in flight until the utterance is popped."""
         utterance.num_arcs = max(utterance.lattice.num_arcs, 1)
         self._utterances.append(utterance)
         self.num_arcs += utterance.num_arcs

@@ -276,7 +276,7 @@ def _sausage(result: Consensus) -> list[str]:
 
 
 def _times(times: npt.NDArray[np.float32]) -> list[str]:
-    """Format pairs of times like Kaldi."""
+    """Format pairs of times in Kaldi's format."""
     return [" ; ".join([f"{begin:.7g} {end:.7g}" for begin, end in times.tolist()]), ""]
 
 
