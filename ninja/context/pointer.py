@@ -42,7 +42,7 @@ class PointerStage:
         return load_pointer(self._path)
 
     def with_options(self, options: ContextOptions) -> PointerStage:
-        """Return a copy that has other weights and shares the loaded model."""
+        """Return a copy that uses the given options and shares the loaded model."""
         other = copy.copy(self)
         other._options = options
         return other

@@ -29,7 +29,7 @@ class PointerScores:
 
 
 def pointer_scores(lattice: Lattice, stage: Contextual, lm: LanguageModel, scales: Scales, log: Log) -> PointerScores:
-    """Score the arcs of a lattice with the context model and the phrases of a stage.
+    """Score the arcs of a lattice with a stage's context model and phrases.
 
     Args:
         lattice: A lattice with a symbol table.

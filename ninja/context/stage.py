@@ -209,7 +209,7 @@ class Contextual:
         return self._pointer.phrases_of((*self.entities.of(lattice.key), *more))
 
     def with_weights(self, prior: float, weight: float) -> Contextual:
-        """Return a copy that shares the loaded files and uses another `context_prior` and `context_weight`."""
+        """Return a copy that shares the loaded files and uses the given `context_prior` and `context_weight`."""
         other = copy.copy(self)
         options = replace(self.context.options, context_prior=prior, context_weight=weight)
         other.context = replace(self.context, options=options)
@@ -257,7 +257,7 @@ class Contextual:
             self.bind(lattice.words, log, int(lattice.word.max(initial=0)))
 
     def vocabulary_check(self, log: RescoreReport) -> VocabularyCheck:
-        """Return a check of how well the models cover the words of the lattices.
+        """Return a check that measures how well the models cover the words in the lattices.
 
         A caller that reads all files assigns the check to ``log.vocabulary``. The check fails if too many words are
         unknown to the first-pass model (``old_lm``). The coverage of class models, which often have few words, is only

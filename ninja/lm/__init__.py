@@ -14,6 +14,6 @@ _attribute, __dir__, __all__ = attach_stub(__name__, __file__)
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name; raise a `DependencyError` if it needs torch and torch is not installed."""
+    """Import a name on first use; raise a `DependencyError` if it needs torch and torch is not installed."""
     with needed_for("a network"):
         return _attribute(name)

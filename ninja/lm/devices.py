@@ -21,7 +21,7 @@ def describe_devices(requested: str, used: Iterable[str | None]) -> str | None:
     """Return a one-line description of the devices in use.
 
     Args:
-        requested: The device option.
+        requested: Value of the device option.
         used: Devices of the models, as in `LanguageModel.device`.
 
     Returns:

@@ -80,7 +80,7 @@ class UnitLM(LanguageModel, ABC):
         return self._units.states(slots)
 
     def word_vectors(self, words: np.ndarray) -> npt.NDArray[np.float32]:
-        """Return the mean of the vectors of each word's units; see `LanguageModel.word_vectors`."""
+        """Return the mean vector of each word's units; see `LanguageModel.word_vectors`."""
         place, count, units = self._places(words, np.zeros(len(words), np.bool_))
         begin = np.cumsum(count) - count
         unit = units[np.repeat(place - begin, count) + np.arange(count.sum())]

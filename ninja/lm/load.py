@@ -60,7 +60,7 @@ class Candidate:
     names: list[str]  # members of an undamaged zip file, or files in a directory
 
     def has(self, *names: str) -> bool:
-        """Return whether the candidate is a directory that contains any of these files."""
+        """Return whether the candidate is a directory that contains any of the given files."""
         return not self.head and not set(names).isdisjoint(self.names)
 
 
@@ -116,7 +116,7 @@ def load(
             network that was trained to be self-normalised. By default Kaldi RNNLMs are not normalised, as in Kaldi;
             models that estimate their normaliser, such as the shipped one, use the estimate (on torch with weights in
             bfloat16 if the processor supports it); all other models are normalised exactly.
-        max_batch: Maximum number of histories per call of the network.  [default: no limit]
+        max_batch: Maximum number of histories per network call.  [default: no limit]
         words: Symbol table for models that contain word ids but not the words: const-arpa, ``G.fst``, and networks of
             other toolkits. Other models ignore the table.  [default: the table in the file, else
             ``words.txt`` or ``words.txt.gz`` in the same directory]
@@ -130,7 +130,7 @@ def load(
         text_transform: ``"lower"`` to lower-case words for Hugging Face models, for lattices in upper case.
         backend: Library that computes LSTM networks and Kaldi RNNLMs: ``"numpy"`` does not need torch, starts faster,
             and computes in single precision on the CPU; ``"torch"`` also supports GPUs. ``"auto"`` selects NumPy for
-            these networks on the CPU, else torch. Scores differ by at most 1e-4 in single precision.
+            these networks on the CPU, else torch. The scores differ by at most 1e-4 in single precision.
         endpoint: Model name, limits and cache of a completions endpoint; used if `path` is a URL.
 
     Raises:
@@ -181,7 +181,7 @@ def cache_models() -> None:
 
 
 def is_endpoint(name: str) -> bool:
-    """Return whether the name of a model is the URL of a completions endpoint."""
+    """Return whether a model name is the URL of a completions endpoint."""
     return name.startswith(("http://", "https://"))
 
 

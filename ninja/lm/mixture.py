@@ -144,7 +144,7 @@ class MixtureLM(LanguageModel):
         return [self._of(lms) for lms in zip(*copies, strict=False)]
 
     def _of(self, lms: Sequence[LanguageModel]) -> MixtureLM:
-        """Return a copy of the mixture that has separate slots and uses these copies of its models."""
+        """Return a copy of the mixture that has separate slots and uses the given copies of its models."""
         mixture = copy.copy(self)
         mixture._parts = [replace(part, lm=lm, prompt=[]) for part, lm in zip(self._parts, lms, strict=True)]
         mixture._prompt = {}

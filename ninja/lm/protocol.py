@@ -215,7 +215,7 @@ def are_prompts(words: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
 
 
 class PhraseMark(Protocol):
-    """The phrase list of an utterance, used as the first word of its histories; must outlive these histories."""
+    """The phrase list of an utterance, used as the first word of its histories; must outlive the histories."""
 
     @property
     def number(self) -> int:

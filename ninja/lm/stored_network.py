@@ -14,7 +14,7 @@ The content of a checkpoint:
     card     {"perplexity": 100.5, "seed": 1, "train_sha256": "…", …}: how the model was trained
 
 Ninja's own networks are stored in half precision, or with int8 matrices: row r of an int8 matrix NAME is multiplied by
-``NAME.scale[r]``, float32. The weights of networks of other toolkits are stored unchanged.
+``NAME.scale[r]``, float32. The weights of networks from other toolkits are stored unchanged.
 
 The safetensors format:
 
@@ -187,7 +187,7 @@ def _check_arrays(state: dict[str, Any], path: str | os.PathLike[str]) -> None:
 def _own_config(
     kind: str, config: dict[str, Any], words: list[str], num_bytes: int, path: str | os.PathLike[str]
 ) -> dict[str, Any]:
-    """Return the complete configuration of one of Ninja's own networks after checking that its sizes are plausible."""
+    """Return the complete configuration of a network that Ninja trains, after checking that its sizes are plausible."""
     for token in (BOS, EOS):
         if token not in words:
             raise ModelError(f"the vocabulary does not contain {token}; train on whole sentences, one per line", path)
@@ -213,7 +213,7 @@ def _own_config(
 
 
 def lstm_shapes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
-    """Return the names and shapes of the arrays of an LSTM; see `ninja.models.lstm` for the network."""
+    """Return the names and shapes of an LSTM's arrays; see `ninja.models.lstm` for the network."""
     embedding, cells = config["embedding"], config["hidden"]
     width = min(config["projection"] or embedding, cells)
     shapes: dict[str, tuple[int, ...]] = {
@@ -245,7 +245,7 @@ def read_content(path: str | os.PathLike[str], content: bytes | None = None) -> 
         content: The bytes of the file, if they have already been read.
 
     Returns:
-        The content; arrays of safetensors are views of the mapped file.
+        The content; arrays from a safetensors file are views of the mapped file.
 
     Raises:
         ModelError: The file is damaged, contains other types, or declares an array larger than its data.
@@ -377,7 +377,7 @@ def _refuse_constant(name: str) -> float:
 
 
 def _offsets(name: str, entry: Any) -> tuple[int, int]:
-    """Return the start and end of the bytes of an array, relative to the start of the first array."""
+    """Return the byte offsets of an array's start and end, relative to the start of the first array."""
     if not isinstance(entry, dict) or set(entry) != ENTRY:
         raise FormatError(f"array {name[:60]!r}: expected {', '.join(sorted(ENTRY))} and nothing else", byte=LENGTH)
     offsets = entry["data_offsets"]
@@ -392,7 +392,7 @@ def _are_sizes(value: Any) -> bool:
 
 
 def _array(name: str, entry: dict[str, Any], part: memoryview, place: int) -> Array:
-    """Return the array in these bytes, which begin at byte offset `place` in the file."""
+    """Return the array in the given bytes, which begin at byte offset `place` in the file."""
     dtype, shape = entry["dtype"], entry["shape"]
     if type(dtype) is not str or dtype not in DTYPES:
         raise FormatError(

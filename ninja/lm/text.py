@@ -42,7 +42,7 @@ class Part:
     held_out: bool
 
     def has(self, number: int) -> bool:
-        """Return whether the part contains the sentence with this 1-based number."""
+        """Return whether the part contains the sentence with the given 1-based number."""
         return (number % self.every == 0) == self.held_out
 
 
@@ -61,14 +61,14 @@ def held_out_part(path: str | os.PathLike[str]) -> Part:
 
 
 def part_of(path: str | os.PathLike[str], part: Part | None) -> Iterator[list[str]]:
-    """Yield the sentences of a part of a text, or all sentences if `part` is None."""
+    """Yield the sentences in a part of a text, or all sentences if `part` is None."""
     for number, sentence in enumerate(read_sentences(path), start=1):
         if part is None or part.has(number):
             yield sentence
 
 
 def read_sentences(path: str | os.PathLike[str]) -> Iterator[list[str]]:
-    """Yield the words of each line of a text, optionally compressed with gzip; empty lines are skipped.
+    """Yield the words on each line of a text, optionally compressed with gzip; empty lines are skipped.
 
     Raises:
         FormatError: A line is not UTF-8, is too long, or contains ``<s>`` or ``</s>``.
@@ -159,7 +159,7 @@ def batches(sentences: Sentences, max_tokens: int, seed: int | tuple[int, int] |
 
     Args:
         sentences: The sentences.
-        max_tokens: Maximum number of tokens per batch, including padding and ``</s>``; a longer sentence is its own
+        max_tokens: Maximum number of tokens per batch, including padding and ``</s>``; a longer sentence forms its own
             batch.
         seed: Seed for shuffling batches and sentences of equal length.  [default: do not shuffle]
 
@@ -183,7 +183,7 @@ def runs(length: Sequence[int], max_tokens: int, max_items: int | None = None) -
 
     Args:
         length: Length of each item, in ascending order.
-        max_tokens: Maximum number of tokens per batch, including padding; a longer item is its own batch.
+        max_tokens: Maximum number of tokens per batch, including padding; a longer item forms its own batch.
         max_items: Maximum number of items per batch.  [default: no limit]
     """
     first = 0

@@ -31,7 +31,7 @@ def score_trie(
     max_histories: int = MAX_HISTORIES,
     on_call: Callable[[], None] | None = None,
 ) -> npt.NDArray[np.float32]:
-    """Score the word of every node of a trie, given the words of its ancestors.
+    """Score the word at every node of a trie, given the words at the node's ancestors.
 
     Models with `LanguageModel.scores_tries` score the trie in one pass. Other models score it level by level: each
     distinct history is advanced once, and its slot is released after its last child has been advanced. A level with
@@ -161,7 +161,7 @@ class _Histories:
 
 
 class _Descent:
-    """Depth-first traversal of pieces of levels; every slot in use is in exactly one entry of the stack."""
+    """Depth-first traversal of a trie in pieces of levels; every slot in use is in exactly one entry of the stack."""
 
     def __init__(
         self, lm: LanguageModel, parent: Int32s, word: Int32s, max_histories: int, on_call: Callable[[], None]

@@ -90,7 +90,7 @@ class Coverage:
 
     @property
     def facts(self) -> str:
-        """Message with the fraction of arcs with unknown words, and the most frequent unknown words."""
+        """Message that states the fraction of arcs with unknown words, and the most frequent unknown words."""
         mapped = "".join(f"; {counted(len(words), 'word')} found by {how}" for how, words in self.mapped)
         if not self.lacking:
             known = "the only word" if self.words == 1 else f"all {self.words} words"
@@ -123,7 +123,7 @@ class Coverage:
 
 
 def added(before: Sequence[Coverage], more: Sequence[Coverage]) -> tuple[Coverage, ...]:
-    """Add the coverages of two parts of a run, one coverage per model; either sequence may be empty."""
+    """Add two sequences of coverages, each from a part of a run with one coverage per model; either can be empty."""
     return tuple(one + other for one, other in zip(before, more, strict=True)) if before and more else (*before, *more)
 
 

@@ -154,8 +154,8 @@ class Augmenter:
 
         Between two states of the lattice, a phrase becomes one arc per word, parallel to the path with the lowest
         ``cost + penalty · distance``. The costs and labels of that path are divided among the words of the phrase in
-        proportion to their phones, and penalties are added to the acoustic cost. The graph cost is computed with the
-        first-pass model if it is available; otherwise, it is the graph cost of the path. Existing arcs do not change.
+        proportion to their numbers of phones, and penalties are added to the acoustic cost. The graph cost is computed
+        with the first-pass model if there is one, else it is the graph cost of the path. Existing arcs do not change.
         Phrases with a weight <= 0, and phrases whose words already connect the two states, are not added.
 
         Returns:
@@ -249,7 +249,7 @@ class Augmenter:
     def _replacements(
         self, source: Lattice, of_forms: LexicalLattice | None, spans: Sequence[_Span]
     ) -> list[Replacement]:
-        """Return the replacements of spans in the lattice of written words."""
+        """Return the replacements for spans, in the lattice of written words."""
         if self._written is None or of_forms is None:
             return [
                 Replacement(span.start, span.end, span.arcs, span.variant.words, np.array(span.variant.num_phones))

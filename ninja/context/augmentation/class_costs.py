@@ -35,8 +35,8 @@ class ClassCosts:
         lm: The class language model.
         class_map: Map from the lattices' symbols to the model's words.
         class_word: Word id of each class in the model.
-        class_boost: Boost of the grammar for entering a class, in nats.
-        keyword_boost: Boost of the grammar for each word of a phrase, in nats.
+        class_boost: The grammar's boost for entering a class, in nats.
+        keyword_boost: The grammar's boost for each word of a phrase, in nats.
         place_weight: Weight of a cost ``-ln P(class | preceding words)``, which is added to the costs of the grammar.
         phone_reward: Reward for each phone of a phrase, in nats.
     """

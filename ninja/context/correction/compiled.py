@@ -72,11 +72,11 @@ class SymbolStrings:
         """Find the phrases that are most similar to any of the given symbol strings.
 
         Args:
-            symbols: Symbol strings of spans of a transcript.
+            symbols: Symbol strings of spans in a transcript.
             count: Maximum number of phrases.
 
         Returns:
-            The indices of all variants of these phrases, in increasing order.
+            The indices of all variants of the phrases, in increasing order.
         """
         assert self.index is not None
         phrase = self.index.nearest(LetterGrams().vectors([""] * len(symbols), symbols), count)

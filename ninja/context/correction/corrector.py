@@ -149,7 +149,7 @@ class Corrector:
         return self._present(transcript, [self.compiled(phrases) for phrases in lists])
 
     def listed(self, words: Sequence[str], lists: Sequence[PhraseList]) -> tuple[str, str]:
-        """Return the written text and the class of the phrase with these lexical words."""
+        """Return the written text and the class of the phrase with the given lexical words."""
         parts = [self.compiled(phrases) for phrases in lists]
         part, text = next((part, text) for part in parts for text in part.forms.get(tuple(words), ()))
         return text, part.phrases[text][0]

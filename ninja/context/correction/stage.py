@@ -68,7 +68,7 @@ class CorrectedUtterance:
 
 
 class Correction:
-    """Stage of a pipeline that corrects the words of lattices, n-best lists and transcripts.
+    """Pipeline stage that corrects the words in lattices, n-best lists and transcripts.
 
     Each hypothesis of an n-best list is corrected. In any other lattice, the words of the best path are corrected: the
     phrase is added as a path that is cheaper than the words that it replaces.
@@ -78,7 +78,7 @@ class Correction:
 
     Attributes:
         num_utterances: Number of utterances processed, whether or not they were corrected.
-        corrected: Utterances with changes in their best hypothesis, in order.
+        corrected: Utterances with changes in their best hypothesis, in input order.
     """
 
     def __init__(self, correcting: Correcting) -> None:

@@ -123,7 +123,7 @@ class _Encoded:
 class ContextLM(MixtureLM):
     """A language model with a pointer, as a `LanguageModel` over the words of a symbol table.
 
-    The histories of an utterance with phrases begin with the id of the phrase list, see `PhraseListIds`. Without an id,
+    If an utterance has phrases, its histories begin with the id of its phrase list; see `PhraseListIds`. Without an id,
     scores are bit-identical to the scores of the underlying language model.
     """
 
@@ -256,7 +256,7 @@ class ContextLM(MixtureLM):
     def _ways(
         self, slots: Slots, words: npt.NDArray[np.int32], below: Doubles
     ) -> tuple[Doubles, Doubles, Doubles, Doubles]:
-        """Return the probabilities of the parses of words after histories with phrases.
+        """Return the probabilities of each word's parses after a history with phrases.
 
         Args:
             slots: Slots of the histories, [n].

@@ -1,4 +1,4 @@
-"""Ids of phrase lists, which are the first words of histories and select the phrases of the utterance."""
+"""Ids of phrase lists. The id is the first word of a history, and selects the utterance's phrases."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class PhraseListIds:
         self._last = FIRST_MARK + 1
 
     def of(self, lists: Sequence[PhraseList]) -> PhraseSet | None:
-        """Return the phrase set for these lists; None if they contain no phrases."""
+        """Return the phrase set for the given lists; None if the lists contain no phrases."""
         lists = tuple(phrases for phrases in lists if phrases.num_phrases)
         if not lists:
             return None
@@ -63,5 +63,5 @@ class PhraseListIds:
         return phrase_set
 
     def numbered(self, number: int) -> PhraseSet:
-        """Return the phrase set with this id, which must be in use."""
+        """Return the phrase set with the given id, which must be in use."""
         return self._in_use[number]

@@ -65,7 +65,7 @@ class PhraseEvidence:
         )
 
     def is_new(self, min_count: int) -> bool:
-        """Return whether enough edits inserted the phrase for it to be added for all utterances."""
+        """Return whether enough edits inserted the phrase for the phrase to be added for all utterances."""
         return self.added > 0 and self.inserted - self.rejected >= min_count
 
     def forms(self, min_count: int) -> tuple[str, ...]:
@@ -86,7 +86,7 @@ class PhraseEvidence:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The edits and the evidence of a run of ``ninja learn``."""
+    """The edits and the evidence from one run of ``ninja learn``."""
 
     min_count: int  # minimum number of edits that must support a change
     edits: tuple[str, ...]  # identities of the edits, which are counted once
@@ -192,7 +192,7 @@ def without_last_run(content: bytes, path: str) -> bytes:
     """Return the content of an entity file without its last run; lines that were added after the run are kept.
 
     Raises:
-        FormatError: The file has no run.
+        FormatError: The file contains no run.
     """
     lines = re.findall(rb"[^\n]*\n|[^\n]+\Z", content)
     mark = MARK.encode()
@@ -212,7 +212,7 @@ def without_last_run(content: bytes, path: str) -> bytes:
 
 
 class _Row:
-    """A line of an entity file that begins with the mark of ``ninja learn``."""
+    """A line in an entity file that begins with the mark of ``ninja learn``."""
 
     def __init__(self, line: str, path: str, number: int) -> None:
         self.path, self.number = path, number

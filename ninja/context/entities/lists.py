@@ -92,7 +92,7 @@ class Entities:
 
         Args:
             sections: Sections of the file.
-            spell: Normaliser of phrases.
+            spell: Normaliser that is applied to phrases.
             groups: Group of each utterance, in addition to groups in the sections.
             path: Path of the file, for messages.
             edit_evidence: Evidence from edits, which changes weights.

@@ -93,7 +93,7 @@ class WrittenWords:
         self._lock = threading.Lock()
 
     def lattice(self, lattice: Lattice) -> LexicalLattice:
-        """Convert a lattice of written words to a lattice of their lexical forms."""
+        """Convert a lattice of written words to the corresponding lattice of lexical forms."""
         return lexical_lattice(lattice, self.table)
 
     def in_table(self, lattice: Lattice) -> Lattice:

@@ -27,7 +27,7 @@ class LexicalContext:
 
     Args:
         words: Symbol table of the lattices.
-        normalizer: Normalizer of the written words and of the phrases.
+        normalizer: Normalizer for the written words and the phrases.
     """
 
     def __init__(self, words: SymbolTable, normalizer: Normalizer) -> None:
@@ -49,7 +49,7 @@ class LexicalContext:
         return [number for word in words for number in self._ids[word]]
 
     def learn_all(self) -> None:
-        """Normalise all words of the table, so that models can count unknown words."""
+        """Normalise all words in the table, so that unknown words can be counted for each model."""
         self.table.learn(np.array([number for _, number in self.words], np.int64))
 
     def add_context(
@@ -63,7 +63,7 @@ class LexicalContext:
 
         Args:
             lattice: The lattice of written words.
-            lexical: The lattice of lexical forms of `lattice`.
+            lexical: The lattice of lexical forms that corresponds to `lattice`.
             tracker: The grammar over the lexical words.
             lists: The phrase lists of the utterance.
         """
@@ -152,7 +152,7 @@ class LexicalContext:
         Args:
             source: The lattice of written words before the composition.
             lexical: The lattice of its lexical forms.
-            composed: The composed lattice, whose arcs are copies of arcs of the lexical lattice.
+            composed: The composed lattice, whose arcs are copies of arcs in the lexical lattice.
             arc_map: The lexical arc of each composed arc, int64 [num_arcs].
             word: The written word of each composed arc, [num_arcs].
             is_last: Whether each composed arc contains the last lexical word of its written word, bool [num_arcs].

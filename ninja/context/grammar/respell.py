@@ -40,7 +40,7 @@ class _Rest:
 
 
 class PhraseTrie:
-    """A trie of the lexical words of a list's phrases; it does not contain suppressed phrases."""
+    """A trie of the phrases in a list, by their lexical words; suppressed phrases are omitted."""
 
     def __init__(self, phrases: PhraseList, table: LexicalTable) -> None:
         self.step: dict[tuple[int, int], int] = {}  # (node, lexical word) -> node; 0 is the root
@@ -98,8 +98,8 @@ class Respelling:
             is_last: Whether each arc contains the last lexical word of its written word, bool [num_arcs].
 
         Returns:
-            The new lattice, the old arc of each of its arcs, and the written word of each of its arcs, 0 for the second
-            and later arcs of a word; both are int64 [num_arcs]. None if no word is respelled.
+            (new lattice, old arcs, written words): the old arc and the written word of each new arc, int64 [num_arcs]
+            each. The written word is 0 for all arcs of a word except the first. None if no word is respelled.
         """
         word = lattice.word
         if not np.isin(word, list(self._first)).any():
@@ -113,7 +113,7 @@ class Respelling:
         return backward.result()
 
     def spell(self, word: int) -> str:
-        """Return the written word with this id."""
+        """Return the written word with the given id."""
         return self._table.words.word(word)
 
     def id(self, word: str) -> int:
@@ -128,7 +128,7 @@ class Respelling:
         return tuple(after)
 
     def ending(self, nodes: _Nodes) -> _Spelling | None:
-        """Return the longest phrase that ends at these nodes; among phrases of equal length, the first list wins."""
+        """Return the longest phrase that ends at any of the given nodes; if lengths are equal, the first list wins."""
         spellings = [self._tries[at].spelling.get(node) for at, node in nodes]
         return max((s for s in spellings if s is not None), key=lambda s: s.length, default=None)
 
@@ -249,7 +249,7 @@ class _Backward:
         return (_Rest(rest.spelling, place, rest.last) if place else None), number
 
     def result(self) -> tuple[Lattice, Ids, Ids]:
-        """Return the lattice, and the old arc and the written word of each of its arcs."""
+        """Return the new lattice, and the old arc and the written word of each new arc."""
         source = self._forward.lattice
         state_map = self._state.astype(np.int32)
         lattice = copied_lattice(

@@ -41,7 +41,7 @@ class Encoder(Protocol):
 
 
 class Retriever:
-    """Retriever that finds the phrases of a list that sound like a span of a lattice, using cached vectors."""
+    """Retriever that finds the phrases in a list that sound like spans of a lattice, using cached vectors."""
 
     def __init__(self, encoder: Encoder, options: RetrievalOptions | None = None) -> None:
         self.encoder = encoder

@@ -31,8 +31,8 @@ class ArcPhones:
     Args:
         model: The transition model.
         phones: The ``phones.txt`` of the model.
-        known: Phones of pronunciations in the order of their ids; each phone of the model must be one of these phones
-            or silence.
+        known: Phones used in pronunciations, in the order of their ids; each phone of the model must be one of
+            them or silence.
 
     Raises:
         VocabularyError: A phone of the model is unknown.

@@ -98,7 +98,7 @@ class Pronouncer:
     def of_phrase(self, phrase: Phrase) -> list[tuple[Phones, ...]]:
         """Return at most `MAX_PER_PHRASE` pronunciations of a phrase, each as the phones of every word.
 
-        If the phrase list specifies a pronunciation, it is divided among the words in proportion to their letters.
+        If the phrase list specifies a pronunciation, it is divided among the words in proportion to their lengths.
 
         Raises:
             PronunciationError: A word has no pronunciation, or the phrase has too many phones.
@@ -172,14 +172,14 @@ def _parsed(lines: Sequence[str], name: str) -> dict[str, list[str]]:
 
 
 def _by_rank(choices: Sequence[Sequence[Phones]]) -> Iterator[tuple[Phones, ...]]:
-    """Yield combinations of one pronunciation per word, sorted by the sum of the ranks of the pronunciations."""
+    """Yield combinations of one pronunciation per word, sorted by the sum of the pronunciations' ranks."""
     bounded = islice(product(*(range(len(of_word)) for of_word in choices)), 4096)
     for ranks in sorted(bounded, key=sum):
         yield tuple(of_word[rank] for of_word, rank in zip(choices, ranks, strict=True))
 
 
 def divided(phones: Phones, words: Sequence[str]) -> tuple[Phones, ...]:
-    """Divide the phones of a phrase among its words, in proportion to their letters."""
+    """Divide the phones of a phrase among its words, in proportion to the number of letters per word."""
     letters = sum(map(len, words))
     ends, read = [0], 0
     for word in words:

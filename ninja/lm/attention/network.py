@@ -43,7 +43,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """History that precedes the words of a trie."""
+    """The history that precedes the words of a trie."""
 
     path: Ids  # slots of the history without its last word, [words]
     word: int  # its last word
@@ -106,7 +106,7 @@ class Forest:
 
 
 def batches(blocks: list[Block], max_tokens: int) -> list[list[Block]]:
-    """Group blocks of similar length into batches of at most `max_tokens`, including padding and ``<s>``.
+    """Group blocks of similar length into batches of at most `max_tokens` tokens, including padding and ``<s>``.
 
     A block that exceeds `max_tokens` forms its own batch.
     """
@@ -178,7 +178,7 @@ class AttentionLM(StatePoolLM):
         """Read blocks of a trie and return the outputs, [blocks, tokens, embedding].
 
         Args:
-            path: Slots of the history before the first token of each block, [words]; empty if this token is ``<s>``.
+            path: Slots of the words before the first token of the blocks, [words]; empty if this token is ``<s>``.
             word: Word ids, [blocks, tokens].
             position: Depth of each word, 0 for ``<s>``, [blocks, tokens].
             mask: True at [b, i, j] if token i of block b attends to token j, [blocks, tokens, tokens].
@@ -233,7 +233,7 @@ class AttentionLM(StatePoolLM):
         return self._score_below(self._root(), parent, word)
 
     def _root(self) -> Root:
-        """Return the history ``<s>``."""
+        """Return the root that represents the history ``<s>``."""
         return Root(np.empty(0, np.int64), self.bos or 0, self._start_row)
 
     @torch.inference_mode()

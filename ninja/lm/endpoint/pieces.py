@@ -101,7 +101,7 @@ class EndpointPieces(LanguageModel):
         return self._scores(texts)
 
     def _scores(self, texts: Sequence[Tokens]) -> npt.NDArray[np.float32]:
-        """Return the natural-log probability of the last token of each text, from the cache or the server."""
+        """Return the natural-log probability of each text's last token, from the cache or the server."""
         distinct = list(dict.fromkeys(texts))
         if (longest := max(map(len, distinct), default=0)) > self.longest:
             raise ModelError(

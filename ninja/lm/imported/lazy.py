@@ -95,7 +95,7 @@ class LazyLM(LanguageModel, ABC):
 
     @abstractmethod
     def _grow_states(self, capacity: int) -> None:
-        """Allocate states for this many slots."""
+        """Allocate states for `capacity` slots."""
 
     def _begin(self) -> None:
         """Create the slot of the history ``<s>``."""

@@ -52,7 +52,7 @@ class Fields:
         return token in self.values
 
     def array(self, token: str, ndim: int) -> Array:
-        """Return a vector (`ndim` 1) or a matrix (2), float32."""
+        """Return the vector (`ndim` 1) or matrix (`ndim` 2) in a field, float32."""
         problem = f"not a non-empty {'matrix' if ndim == 2 else 'vector'}"
         array: Array = self._take(token, lambda v: isinstance(v, np.ndarray) and v.ndim == ndim and v.size > 0, problem)
         if not np.isfinite(array).all():
@@ -60,16 +60,16 @@ class Fields:
         return array
 
     def integers(self, token: str) -> list[int]:
-        """Return a vector of integers."""
+        """Return the vector of integers in a field."""
         integers: list[int] = self._take(token, lambda v: isinstance(v, list) and bool(v), "not a vector of integers")
         return integers
 
     def integer(self, token: str) -> int:
-        """Return an integer."""
+        """Return the integer in a field."""
         return int(self._take(token, lambda v: type(v) is int, "not an integer"))
 
     def real(self, token: str, default: float) -> float:
-        """Return a real number."""
+        """Return the real number in a field; `default` if the component has no such field."""
         if not self.has(token):
             return default
         number = self._take(token, lambda v: type(v) in (int, float), "not a finite number", Scalar.real)
@@ -78,11 +78,11 @@ class Fields:
         return float(number)
 
     def flag(self, token: str) -> bool:
-        """Return a boolean field; False if the component has no such field."""
+        """Return the boolean in a field; False if the component has no such field."""
         return self.has(token) and self._take(token, lambda v: isinstance(v, bool), "neither T nor F")
 
     def dim(self, *tokens: str) -> int:
-        """Return the width, which is the value of the first of these fields that the component has."""
+        """Return the width from the first of the given fields that the component has."""
         token = next((name for name in tokens if self.has(name)), tokens[0])
         value = self.integer(token)
         if not 0 < value <= LARGEST_DIM:

@@ -21,7 +21,7 @@ from ninja.models.nnet3_operations import Kernels, library
 class KaldiRnnlm(StatePoolLM):
     """A Kaldi RNNLM on torch as a `LanguageModel`.
 
-    A row of the pool is a state row of the network, see `ninja.models.nnet3`: the output, then the memory.
+    A row of the pool contains the network's output followed by its memory; see `ninja.models.nnet3`.
     The normaliser excludes word 0 (epsilon).
     """
 

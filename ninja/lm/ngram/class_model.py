@@ -188,7 +188,7 @@ class ClassLM(LanguageModel):
         return total, self._slot_of(tuple(sorted((token, share - total) for token, share in longer.items())))
 
     def _rest_id(self, words: Sequence[int]) -> int:
-        """Return the id of the remaining words of an expansion."""
+        """Return the id that represents the remaining words of an expansion."""
         if not words:
             return 0
         pair = (words[0], self._rest_id(words[1:]))

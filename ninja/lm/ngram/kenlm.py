@@ -27,7 +27,7 @@ MISSING_UNKNOWN = -100.0  # log10 probability that KenLM assigns to <unk> if the
 
 
 class KenLM(LanguageModel):
-    """A KenLM binary as a `LanguageModel`; slots are states of the library.
+    """A KenLM binary as a `LanguageModel`; slots are kenlm states.
 
     Args:
         path: Path of the file.

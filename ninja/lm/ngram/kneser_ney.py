@@ -83,7 +83,7 @@ class NgramOptions:
             raise OptionError(f"unk_share is {self.unk_share:g}, but must be in (0, 1]")
 
     def cutoff(self, length: int) -> int:
-        """Return the minimum count of the n-grams of a given length."""
+        """Return the minimum count of n-grams with a given length."""
         return 1 if length == 1 else self.cutoffs[min(length - 2, len(self.cutoffs) - 1)]
 
 

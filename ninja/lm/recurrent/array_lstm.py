@@ -120,7 +120,7 @@ class PoolLM(LanguageModel, ABC):
         self._slots.give_back(slots)
 
     def _grow(self, capacity: int) -> None:
-        """Enlarge the pool to this many slots."""
+        """Enlarge the pool to `capacity` slots."""
         more = np.full(capacity - len(self._normaliser), np.nan, np.float32)
         self._normaliser = np.concatenate((self._normaliser, more))
 
