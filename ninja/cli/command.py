@@ -145,12 +145,12 @@ class CommandFiles:
 
     Args:
         command: The command; the parameter types determine which parameters are files.
-        values: Value of each parameter, by name.
+        values: Parameter values by name.
 
     Attributes:
         sources: Resolver for input names, which resolves each name only once.
         guard: Check that rejects outputs that would replace an input.
-        tables: Tables of the input that belong to the shard; None without ``--shard``.
+        tables: Input tables that belong to the shard; None without ``--shard``.
         inputs: Inputs of the shard; None until they are built.
 
     Raises:

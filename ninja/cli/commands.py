@@ -12,8 +12,8 @@ class Entry:
     """Entry of the command table.
 
     Args:
-        module: Module below ``ninja.cli`` and, after a colon, the function that implements the command; by default,
-            the function has the name of the command with underscores.
+        module: Module in ``ninja.cli`` and, after a colon, the function that implements the command. By default, the
+            name of the function is the command name with underscores.
         help: First line of the command's help.
         has_shards: Whether each result depends on only one lattice, which allows the command to run in shards.
         scales_costs: Whether the command multiplies the costs that it writes by its scales.

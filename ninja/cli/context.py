@@ -109,7 +109,7 @@ def _context(
     """Return the context that the options specify; None without ``--entities``, unless phrases come from requests.
 
     Raises:
-        OptionError: An option is set without the option that it requires.
+        OptionError: An option is set without another option that it requires.
     """
     entities: str | Entities | None = chosen["entities"] if "entities" in chosen else Entities.from_dict({})
     augment_options = {name.removeprefix("augment_"): chosen[name] for name in AUGMENTING}

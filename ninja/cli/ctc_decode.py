@@ -99,7 +99,7 @@ def decode(
         function: Function that decodes an `Emission`.
         symbols: Symbol table for the words.
         unknown: Word that replaces words missing from the table; None raises an error for lattices with missing words.
-        frame_shift: Seconds per row of the matrices, or None if unknown.
+        frame_shift: Seconds per matrix row, or None if unknown.
     """
     log = inputs.log
     for key, result in in_order(

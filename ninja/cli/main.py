@@ -328,8 +328,8 @@ class Console:
 
         Args:
             keys: Keys to print.
-            description: Text between the number and the keys.
-            of_one: Replaces `description` if there is a single key; empty keeps `description`.
+            description: Text to print between the number and the keys.
+            of_one: Text that replaces `description` if there is a single key; an empty string keeps `description`.
         """
         if keys:
             self.say(f"{counted(len(keys), of_one or description, description)}: {named(keys)}")

@@ -143,7 +143,7 @@ def lattice_output(
     """Add ``-o`` for lattices and the other output options; the command receives them as ``destination``.
 
     Args:
-        description: Beginning of the help of ``-o``.
+        description: Beginning of the help text of ``-o``.
         resume: Add ``--resume``, which continues an unfinished output.
         per_input: Allow a separate output for each input file; see `Output.is_per_file`.
     """
@@ -177,7 +177,7 @@ def from_fields(options: type[Any], *, skip: Collection[str] = (), prefix: str =
     """Add an option for each field of an options dataclass, with its name, type, default and help.
 
     Args:
-        options: The dataclass. Fields of a base class with an attribute ``section`` are listed in that section.
+        options: The dataclass. If a base class has an attribute ``section``, its fields are listed in that section.
         skip: Names of fields for which no option is added.
         prefix: First part of the option names, such as ``ngram`` in ``--ngram-order``.
     """

@@ -58,7 +58,7 @@ def nearest(
     Args:
         references: Word ids of the references, or the ids of their lexical words.
         texts: Reference words by key.
-        oov: Id for unknown words.
+        oov: Id that represents unknown words.
         wildcards: Ids of words that never count as errors.
         keep_lattices: Also return the paths as lattices.
 

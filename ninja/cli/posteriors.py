@@ -63,7 +63,7 @@ def posterior_lines(
     """Return the lines for each lattice in Kaldi's format, one per arc with a posterior above ``min_post``.
 
     Args:
-        alignment: Include the transition ids of each arc.
+        alignment: Also print the transition ids of each arc.
         model: Transition model, which is required for printing the phones that end in each arc; None omits the phones.
     """
     if model is not None:

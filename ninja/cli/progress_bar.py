@@ -33,7 +33,7 @@ class ProgressBar:
 
         Args:
             description: Text at the end of the line.
-            count: Number of completed items; None adds one to the previous number.
+            count: Number of completed items; None adds 1 to the previous number.
             share: Fraction of the total that is complete, in [0, 1]; None if unknown.
         """
         self._count = self._count + 1 if count is None else count

@@ -310,7 +310,7 @@ def _are_lattices(inputs: Inputs) -> bool:
     """Return whether the sources contain lattices rather than transcripts.
 
     Raises:
-        OptionError: Some sources contain lattices, and others contain transcripts.
+        OptionError: Some sources contain lattices, but others contain transcripts.
     """
     first_files = {name: inputs.sources.of(name)[0] for name in inputs.places}
     lattices = [name for name, file in first_files.items() if holds_lattices(file)]

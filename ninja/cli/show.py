@@ -116,7 +116,7 @@ def _select(inputs: Inputs, key: str | None) -> Lattice:
 
     Raises:
         InputError: No lattice has the key, or there are no lattices.
-        OptionError: The key is None, but there are several lattices.
+        OptionError: The key is None and there are several lattices.
     """
     others: list[Lattice] = []
 

@@ -70,7 +70,7 @@ def reading_options(*running: Callable[[Command], Command]) -> Callable[[Command
     """Return a decorator that adds the input options that `build_inputs` requires to a command.
 
     Args:
-        running: Decorators that add further options to the section "Running".
+        running: Decorators that add more options to the section "Running".
     """
     text = "Skip failed lattices and exit with code 1 at the end, or stop at the first failure."
     return section(
@@ -97,11 +97,12 @@ def build_inputs(names: tuple[str, ...], options: dict[str, Any], **others: Any)
 
     Args:
         names: Names of the sources, as on the command line.
-        options: All options of the command.
+        options: Values of all options of the command.
         others: Additional arguments of `Inputs`.
 
     Returns:
-        Arguments of the command: ``inputs``, ``destination`` if the command writes lattices, and the remaining options.
+        Arguments for the command: ``inputs``, ``destination`` if the command writes lattices, and the remaining
+        options.
     """
     arguments = dict(options)
     files: CommandFiles = click.get_current_context().obj

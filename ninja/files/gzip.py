@@ -137,7 +137,7 @@ class GzipWriter:
 
     Args:
         file: Output for the compressed bytes.
-        follows: Whether the file already contains members.
+        follows: Whether the output already contains members.
     """
 
     def __init__(self, file: Bytes, *, follows: bool = False) -> None:

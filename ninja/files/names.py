@@ -54,7 +54,7 @@ def resolve_listed(name: str, listed_in: str) -> list[Place]:
     """Resolve a Kaldi rxfilename in a script file.
 
     Args:
-        name: A regular file, ``file:offset``, or ``gunzip -c``, ``zcat`` or ``cat`` with such files.
+        name: A regular file, ``file:offset``, or a ``gunzip -c``, ``zcat`` or ``cat`` command for such files.
         listed_in: Path or URL of the script file.
 
     Raises:

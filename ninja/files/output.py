@@ -146,7 +146,7 @@ class PartFile(io.RawIOBase):
     link is replaced, not its target. A remote file is first written on this machine, and uploaded when it is complete;
     if the upload fails, the local file is kept.
 
-    If an interrupt occurs after the file is opened, but before the block that finishes or abandons it is entered, the
+    If an interrupt occurs after the file is opened but before the block that finishes or abandons it is entered, the
     file is abandoned when it is garbage-collected.
 
     Args:
@@ -333,8 +333,8 @@ def open_locked(path: str, *, keep: bool) -> int:
     """Open a temporary file for writing, and lock it until it is closed.
 
     The lock ends with the process, so a killed process does not block other processes. NFS forwards such locks to its
-    server. On file systems without locks (FUSE, some clusters), a second writer replaces the file of the first writer.
-    The first writer detects this with `is_there` before it gives the file its final name.
+    server. On file systems without locks (FUSE, some clusters), a second writer replaces the first writer's file. The
+    first writer detects this with `is_there` before it gives the file its final name.
 
     Args:
         path: Path of the temporary file.

@@ -139,7 +139,7 @@ class Guard:
         """Register a file that is being read.
 
         Raises:
-            OptionError: An output replaces the file.
+            OptionError: An output of this run replaces the file.
         """
         if identity is not None:
             if identity in self._replaced:
@@ -150,7 +150,7 @@ class Guard:
         """Register a file that will be written.
 
         Raises:
-            OptionError: The file is an input.
+            OptionError: The file is an input of this run.
         """
         identity = identity_of(path)
         if identity is None or identity in self._replaced:
@@ -277,7 +277,7 @@ class Stream:
         """Return the next bytes without consuming them.
 
         Args:
-            size: Number of bytes; fewer are returned if the stream ends.
+            size: Number of bytes to return; fewer are returned if the stream ends.
             enough: Function that is called with the bytes read so far after each read; if it returns a true value,
                 these bytes are returned without waiting for more, because pipes can be slow.
         """
@@ -456,7 +456,7 @@ def mapped(path: str | os.PathLike[str], name: str | None = None) -> memoryview:
 
     Args:
         path: Path of the file.
-        name: Name in error messages; None uses the path.
+        name: Name of the file in error messages; None uses the path.
     """
     import mmap  # for model files only
 

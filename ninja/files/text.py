@@ -18,7 +18,7 @@ def read_named(name: str | os.PathLike[str]) -> str:
     """Return the text of a file that is specified as a path, ``-`` (stdin), ``ark:F`` or ``gunzip -c F |``.
 
     Raises:
-        FormatError: See `decoded`; or the command is not ``gunzip -c``, ``zcat`` or ``cat``.
+        FormatError: The file is not UTF-8 text, or the command is not ``gunzip -c``, ``zcat`` or ``cat``.
         InputError: A file cannot be read.
     """
     path = os.fspath(name)

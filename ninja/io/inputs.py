@@ -43,12 +43,12 @@ class Inputs:
         words: Symbol table or its path. None uses the words that the sources contain as text. If the sources contain
             word ids and `spells_words` is set, None uses the table next to the sources.
         format: Format of the sources and its options; None detects the format from the content.
-        encoding: Encoding of text in formats other than Kaldi's.
-        allow_pipes: Run shell commands given as sources.
+        encoding: Encoding of text in non-Kaldi formats.
+        allow_pipes: Allow shell commands as sources, and run them.
         log: Log for notes and failures. If it has an ``on_error`` function, lattices with errors are skipped; otherwise
             the first error is raised.
-        read_ahead: Read in a thread, ahead of the caller.
-        beside: Additional sources whose words must be known before the first lattice is read.
+        read_ahead: Read ahead of the caller in a thread.
+        beside: Additional sources; their words must be known before the first lattice is read.
         are_lattices: Whether the sources contain lattices, whose words can form a symbol table.
         spells_words: Whether the caller needs words even if the sources contain word ids.
         guard: Guard that registers each file that is read, so that no output replaces it.
@@ -124,7 +124,7 @@ class Inputs:
     def single_scores(self) -> str | None:
         """Return a description of the lattices for a message if their paths have only a single score, else None.
 
-        Only the first lattices are examined. N-best lists always count as having a single score.
+        Only the first lattices are examined. N-best lists are always treated as having a single score.
         """
         reading = self._begin()
         if any(name != KALDI and by_name(name, "read").holds == "nbest" for name in reading.options.formats):
@@ -344,7 +344,7 @@ class Output:
     def scales_for(self, inputs: Inputs) -> ChosenScales | None:
         """Return the scales for the scale file of the output: `chosen`, or the inputs' scales if `keeps_scales` is set.
 
-        If the input files have different scales, add a note to the log and return None, so that no file is written.
+        If the input files have different scales, add a note to the log, and return None to write no scale file.
         """
         if self.chosen is not None or not self.keeps_scales:
             return self.chosen
@@ -360,7 +360,7 @@ class Output:
         Return None if the output has no `settings`.
 
         Raises:
-            OptionError: `resume` is set, but `settings` is None.
+            OptionError: `resume` is set and `settings` is None.
         """
         if self.settings is None:
             if self.resume:

@@ -218,7 +218,7 @@ def writer_of(output: OutputSettings) -> LatticeWriter:
     """Return the writer for an output in a non-Kaldi format.
 
     Raises:
-        OptionError: The output is a folder or stdout, and the format cannot be written to it.
+        OptionError: The output is a folder or stdout, to which the format cannot be written.
     """
     path, format = output.place, output.format
     assert format.write is not None

@@ -38,7 +38,7 @@ class Lookup:
             None, the error is raised.
 
     Raises:
-        InputError: A file of the source cannot be opened.
+        InputError: A file in the source cannot be opened.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Lookup:
 
         Raises:
             NinjaError: See ``ninja.read``.
-            InputError: No lattice of the source can be read, or the command of the source failed.
+            InputError: No lattice in the source can be read, or the source is a command that failed.
         """
         if self._last is None:
             self._last = self._next()

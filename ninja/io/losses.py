@@ -30,7 +30,7 @@ def lost_of_lattice(lattice: Lattice, keeps: frozenset[Field]) -> list[str]:
     nor times are stored.
 
     Args:
-        lattice: The lattice.
+        lattice: Lattice to examine.
         keeps: Fields that the format stores.
     """
     lost = []
@@ -118,7 +118,7 @@ def converted(item: Item, format: Format, settings: WriteSettings, *, with_names
 
     Args:
         item: A lattice, or an object of the type that the format stores.
-        format: The format.
+        format: Output format.
         settings: Options of the format, such as the number of hypotheses in a list, and the scales.
         with_names: Add words and times to the hypotheses; set this unless the format stores ids and alignments.
 
@@ -128,7 +128,7 @@ def converted(item: Item, format: Format, settings: WriteSettings, *, with_names
     Raises:
         OptionError: The item is neither a lattice nor of the type that the format stores.
         LatticeError: The lattice has no path or too many paths, or the list is inconsistent.
-        SymbolError: A confusion network requires words, but the lattice has only ids.
+        SymbolError: The format stores confusion networks, which require words, and the lattice has only ids.
     """
     if isinstance(item, Lattice):
         if format.holds == "nbest":
@@ -196,7 +196,7 @@ def lost_fields(
         item: The item to write.
         output_item: The item after its conversion to the type that the format stores.
         keeps: Fields that the format stores.
-        write: The writer of the format.
+        write: Writer for the format.
         settings: Settings of the output.
     """
     lost: list[str] = []

@@ -38,7 +38,7 @@ def from_nbest(
         scores: "logprob" for natural-log probabilities of sentences, where higher is better; "cost" for negative
             natural-log probabilities, as in Kaldi.
         words: Symbol table that contains the words, or ``SymbolTable.growing()``, to which they are added. Use one
-            table for all utterances of a file or a rescoring run. None creates a table for this lattice.
+            table for all utterances in a file or rescoring run. None creates a table for this lattice.
 
     Returns:
         A lattice with at most one arc per word, plus one arc per hypothesis.
@@ -102,7 +102,7 @@ def from_k2(
 
     Raises:
         OptionError: The number of keys differs from the number of lattices.
-        FormatError: The argument is not an Fsa, or its arcs and attributes do not match.
+        FormatError: The argument is not an Fsa, or its arcs and attributes are inconsistent.
         LatticeError: A lattice has a cycle, a score that is not finite, or no path to its end.
     """
     key_list = [keys] if isinstance(keys, str) else keys

@@ -41,8 +41,8 @@ class Words:
             source is read. None uses `table`, unless it grows.
         others: Function that returns entries for all words in the sources, for a growing table created here; see
             `SymbolTable.growing`.
-        keep_tables: Whether a lattice keeps the symbol table that its file contains, and whether some files may contain
-            ids while others contain words.
+        keep_tables: Keep the symbol table that a file contains for its lattices, and allow some files to contain ids
+            while others contain words.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Words:
         """Return the lattice with word ids that match the table.
 
         Raises:
-            SymbolError: A word of the lattice is not in the table.
+            SymbolError: A word in the lattice is not in the table.
             OptionError: One file contains ids, and another contains words.
         """
         if lattice.words is None:
@@ -158,8 +158,7 @@ class ReadOptions:
 class Reading:
     """One pass over the lattices in sources.
 
-    If a file cannot be read further, that error is the last one reported for it, and reading continues with the next
-    file.
+    If a file cannot be read further, that is the last error reported for it, and reading continues with the next file.
 
     Args:
         sources: Sources to read.
@@ -455,36 +454,36 @@ def read(
     cannot be reached from the start are removed, and the others are sorted topologically if necessary. Costs in double
     precision (``lattice8``, ``compactlattice84``) are rounded to single precision.
 
-    If a format stores words as text, word ids come from `words`. If `words` is None, the words of all files form one
-    table, which grows while the files are read; lattices of a file that contains a symbol table, such as an Arrow file,
-    keep that table.
+    If a format stores words as text, word ids come from `words`. If `words` is None, the words in all files form one
+    table, which grows while the files are read; lattices from a file that contains a symbol table, such as an Arrow
+    file, keep that table.
 
     Args:
-        source: A file, a folder, a list of files (one per line), ``-`` for stdin, a pattern (``lat.*.gz``,
+        source: A file, a folder, a file list (one file per line), ``-`` for stdin, a pattern (``lat.*.gz``,
             ``lat.JOB.gz``), a Kaldi rspecifier (``ark:…``, ``scp:…``, ``ark:gunzip -c lat.1.gz |``), or several of
-            these. A lattice without a key gets the name of its file as key.
-        batches: Yield `Batch` objects of many lattices each, which functions process in one call.
-        words: Symbol table to attach, or its path; a word that is not in the table is an error. The words of all files,
-            including files with symbol tables, are added to ``SymbolTable.growing()``; no file may then contain only
+            these. A lattice without a key uses the file name as its key.
+        batches: Yield `Batch` objects, each with many lattices that functions process in one call.
+        words: Symbol table to attach, or its path; a word that is not in the table is an error. The words in all files,
+            including files with symbol tables, are added to ``SymbolTable.growing()``; no file can then contain only
             ids.
         format: Format of all files, such as ``slf``, or with options ``slf:frame_shift=0.016,graph=n``; see
-            docs/formats.md. None detects the format of each file; formats without a signature are detected by the
+            docs/formats.md. None detects the format of each file; formats without a signature are detected from the
             extension.
-        encoding: Encoding of text in formats other than Kaldi's.
+        encoding: Encoding of text in non-Kaldi formats.
         on_error: Callback for the error of each invalid lattice, which is skipped; with None, the first error is
-            raised. Lattices in Ninja's own format are read from the file, and their errors raised, when they
-            are used. Errors that apply to all lattices (``error.of_run``) are always raised. After damage in a binary
-            archive, the rest of the archive cannot be read.
+            raised. Lattices in Ninja's format are read, and their errors raised, when they are used.
+            Errors that apply to all lattices (``error.of_run``) are always raised. After damage in a binary archive,
+            the rest of the archive cannot be read.
         allow_pipes: Run shell commands in `source`. By default, only ``gunzip -c``, ``zcat`` and ``cat`` are accepted,
             and they are emulated. Commands in script files are never run.
-        read_ahead: Read in a thread, ahead of the caller: up to 2 MB of an uncompressed file if there are several
+        read_ahead: Read ahead of the caller in a thread: up to 2 MB of an uncompressed file if there are several
             cores, and up to 32 MB of other sources.
 
     Raises:
         FormatError: A file is damaged or contains something other than lattices, or a folder contains no lattices.
         LatticeError: A lattice is empty, has a cycle, no final state, or a cost or id that is out of range.
         SymbolError: A word is not in `words`.
-        TableError: A word id is not in `words`, so the table belongs to other lattices.
+        TableError: A word id is not in `words`, so the table belongs to different lattices.
         InputError: A file cannot be read, no file matches a pattern, or a command failed.
         OptionError: An option in an rspecifier, the format, or the encoding is unknown.
 

@@ -1,6 +1,6 @@
 """Resume Kaldi archives: find the complete entries from an earlier attempt, and compare the facts about the two runs.
 
-The facts are stored next to the output in ``.NAME.run`` while the output is incomplete, and with ``--resume`` also
+The facts are stored next to the output in ``.NAME.run`` while the output is incomplete and, with ``--resume``, also
 afterwards. They are a JSON object with ``version``, ``command``, ``options`` by name, and ``sources``, a list of
 ``State``. The value of an option that specifies files is a list of the states of these files.
 """
@@ -69,7 +69,7 @@ class ResumedWriter(KaldiWriter):
         """Check that a lattice can be added to the existing output.
 
         Raises:
-            OptionError: The output is complete and its run is unknown, or word ids could differ from those in the
+            OptionError: The output is complete and belongs to an unknown run, or word ids could differ from ids in the
                 output.
         """
         if self._is_closed:
@@ -143,14 +143,14 @@ def resume_point(target: Target, file: PartFile, run: Facts | None, scales: Chos
     """Return the point from which the output of an earlier attempt can be continued.
 
     Args:
-        target: Names of the output.
+        target: Parsed name of the output.
         file: The open temporary file.
         run: Facts about the run on which the lattices depend; see the module's docstring.
         scales: Scales chosen for the lattices.
 
     Raises:
         OptionError: The existing output belongs to a different run or has different scales; it is kept.
-        FormatError: The finished output is damaged, or in another format.
+        FormatError: The finished output is damaged or in a different format.
         OutputError: The finished output cannot be copied.
     """
     is_begun = not file.is_direct and os.path.getsize(file.part) > 0
@@ -173,11 +173,11 @@ def complete_entries(chosen: Target, file: PartFile) -> ResumePoint:
     If the temporary file is empty and a finished output exists, the finished output is first copied to it.
 
     Args:
-        chosen: Names of the output.
+        chosen: Parsed name of the output.
         file: The open temporary file.
 
     Raises:
-        FormatError: The finished output is damaged, or in another format.
+        FormatError: The finished output is damaged or in a different format.
         OutputError: The copy cannot be written.
     """
     if file.is_direct:

@@ -15,7 +15,7 @@ def refuse_other_scales(place: str, chosen: ChosenScales | None) -> None:
 
     Args:
         place: Path of a complete or partial output; an output without a scale file is accepted.
-        chosen: Scales of the lattices to be added, or None.
+        chosen: Scales chosen for the lattices to be added, or None.
     """
     part = part_of(place)
     if not is_file(place) and not (os.path.isfile(part) and os.path.getsize(part)):

@@ -42,7 +42,7 @@ class ScpReader:
         """Take ownership of an open file, and return the lattice with a key, or None if the file is a Kaldi archive.
 
         Raises:
-            NinjaError: The file cannot be read as far as the key, or its format is unknown.
+            NinjaError: The file cannot be read up to the entry with the key, or its format is unknown.
         """
         entries = self._entries_of(stream, place)
         if entries is None:
@@ -61,7 +61,7 @@ class ScpReader:
 class _File:
     """A file that is read only as far as necessary to look up keys.
 
-    The last lattices are cached, up to ``CACHE_BYTES``. The file is read again for an earlier lattice.
+    The most recent lattices are cached, up to ``CACHE_BYTES``. The file is read again to look up an earlier lattice.
     """
 
     def __init__(self, entries_of: EntriesOf, stream: Stream, place: Place, entries: Entries) -> None:

@@ -13,7 +13,7 @@ def read_keys(path: str | os.PathLike[str]) -> list[str]:
     """Read keys, the first field of each line, from a list or any Kaldi text table; ``.gz`` files are decompressed.
 
     Returns:
-        The keys without duplicates, in the order of the file.
+        The keys in the order of the file, without duplicates.
 
     Raises:
         FormatError: A line is empty, or the file is not UTF-8.
@@ -32,9 +32,9 @@ def part_of(keys: Sequence[str], num_parts: int, group_of: Mapping[str, str] | N
     """Divide a list of keys into contiguous parts of about the same size.
 
     Args:
-        keys: The keys.
+        keys: Keys to divide.
         num_parts: Number of parts, ≥ 1; each part contains at least one key.
-        group_of: Group (speaker) of each key; all keys of a group are put into the part of its first key.
+        group_of: Group (speaker) of each key; all keys in a group are put into the part that contains its first key.
 
     Returns:
         The 0-based index of the part of each key.

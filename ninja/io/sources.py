@@ -57,7 +57,7 @@ class SourceFile:
     """A file, pipe or folder in a source; the stream that is opened for inspection is also used for reading.
 
     Args:
-        table: The file and its kind.
+        table: The file and its content type.
         guard: Guard that registers the file when it is read, so that no output replaces it.
         parent: The folder that contains the file, if the source is a folder.
     """
@@ -450,7 +450,7 @@ def find_scales(source: Source | Sources, *, allow_pipes: bool = False) -> Chose
         allow_pipes: See ``ninja.read``.
 
     Raises:
-        OptionError: Files of the source have different scales, or only some have a scale file.
+        OptionError: Files in the source have different scales, or only some files have a scale file.
         FormatError: A scale file is not TOML, or a scale is not a number.
     """
     pairs = [

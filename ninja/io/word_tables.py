@@ -37,7 +37,7 @@ class OutputWords:
     older table next to the output.
 
     Args:
-        place: File or folder of the output, ``-`` for stdout.
+        place: Output file or folder; ``-`` for stdout.
         words: Symbol table of the output; None uses the table of the first lattice.
         words_out: File for the table; None writes it next to the output.
         needed: Whether the output contains ids without words.

@@ -108,7 +108,7 @@ class LatticeWriter:
         keys_done: Number of lattices with each key that a resumed output already contains.
         lost: For each lost field, the number of lattices that lost it.
         resumed: Description of the earlier attempt, if the output was resumed.
-        num_saved: Number of lattices of a failed output that were saved for the next attempt.
+        num_saved: Number of lattices in a failed output that were saved for the next attempt.
         words_path: Path of the symbol table, if it was written.
         scales_path: Path of the scale file, if it was written.
     """
@@ -182,7 +182,7 @@ class LatticeWriter:
         """Append a lattice, converted to an n-best list or a confusion network if the format requires it.
 
         Args:
-            item: A lattice; or an n-best list or a confusion network, if the format stores it.
+            item: A lattice, or an n-best list or confusion network if the format stores this type.
             key: Utterance id; None uses the key of the item.
 
         Raises:
@@ -190,8 +190,8 @@ class LatticeWriter:
             SymbolError: A word id has no word, has a different word than in earlier lattices, or has a word that the
                 format cannot store.
             OptionError: The item is neither a lattice nor of a type that the format stores, or words would be lost.
-            OutputError: The item cannot be written, for example because the disk is full, or because a file for a
-                single lattice already contains one.
+            OutputError: The item cannot be written, for example because the disk is full, or because the file stores a
+                single lattice and already contains one.
         """
         if not self._is_open:
             raise OutputError("the writer is not open; use it in a with block", self.name)

@@ -35,7 +35,7 @@ def write(
     """Open a file or folder for writing lattices; use the returned writer in a ``with`` block.
 
     The output gets its final name when the block ends without an exception; otherwise it is removed. An output can
-    replace a source: the reader of the source then continues to read the old file.
+    replace a source; the source's reader then continues to read the old file.
 
         with ninja.write("ark,t:out.txt") as output:
             output.write(lattice)
@@ -50,17 +50,18 @@ def write(
     Args:
         name: A path (compressed if it ends in ``.gz``, text if it ends in ``.txt``), ``-`` for stdout, or a Kaldi
             wspecifier: ``ark:…``, ``ark,t:…``, ``ark,scp:A,S``, ``ark:| gzip -c > F`` (emulated without a shell).
-        resume: Continue the output of an earlier attempt, complete or not; the writer's ``keys_done`` contains the keys
-            of its lattices. If this attempt fails, its output is saved for the next attempt. Only for Kaldi archives.
+        resume: Continue the output of an earlier attempt, whether complete or not; the writer's ``keys_done`` contains
+            the keys of the lattices in it. If this attempt fails, its output is saved for the next attempt. Only for
+            Kaldi archives.
         kind: Kind to which lattices are converted; None keeps the kind of each lattice. Only for Kaldi archives.
         to: The format and its options, such as ``slf`` or ``slf:base=10,frame_shift=0.01``; see docs/formats.md. None
             selects the format by the extension. k2 and espnet keep all lattices in memory until the block ends.
         lossy: "refuse" raises an error for lattices with fields that the format cannot store; "allow" drops such fields
             and counts them in ``lost``.
-        words: Symbol table of the lattices, or its path; None uses each lattice's table. An output of ids
+        words: Symbol table of the lattices, or its path; None uses each lattice's table. An output that stores ids
             (``needs_words``) accepts only lattices that share a table.
         words_out: File for the symbol table; None writes it next to the output if necessary.
-        encoding: Encoding of words in text formats other than Kaldi's.
+        encoding: Encoding of words in non-Kaldi text formats.
         scales: Scales for combining the costs in formats with a single cost, in n-best lists and in networks, unless
             `to` sets them. None uses the scales of `chosen`, or else acoustic scale 1, LM scale 1 and word penalty 0.
         chosen: Scales chosen for the lattices, for example in rescoring. If costs are written unscaled, the scales are

@@ -44,7 +44,7 @@ class Batch:
         faults: ``(number of preceding lattices in the batch, error)`` for each failed lattice.
         size: Size of the lattices in their file, in bytes.
         position: Byte offset in the file at which the last lattice ends; 0 if unknown.
-        words: Symbol table for lattices without a symbol table.
+        words: Symbol table that applies to lattices without a symbol table.
     """
 
     __slots__ = ("_items", "_keys", "_origins", "faults", "position", "size", "words")
@@ -107,7 +107,7 @@ class Batch:
         """The symbol table that all lattices share.
 
         Raises:
-            LatticeError: The lattices have different tables.
+            LatticeError: The lattices have different symbol tables.
         """
         tables = {id(lattice.words): lattice.words for lattice in self._origins} or {0: self.words}
         if len(tables) > 1:
@@ -192,8 +192,8 @@ class Batch:
 
         Args:
             result: The result of the kernel.
-            several: Whether the kernel returns any number of lattices per input lattice, under new keys. All faults
-                then precede the lattices.
+            several: Whether the kernel returns any number of lattices per input lattice, with new keys. All faults then
+                precede the lattices.
         """
         items, failures = result
         errors = [(index, LatticeError(message, key=self.keys[index])) for index, message in failures]
@@ -337,13 +337,13 @@ def _quota() -> float | None:
 def in_order(work: Callable[[Task], Result], tasks: Iterable[Task], jobs: int) -> Iterator[Result]:
     """Run tasks on several threads, and yield their results in the order of the tasks.
 
-    Tasks are drawn from the iterable on the caller's thread, at most `AHEAD` per thread in advance. When the generator
+    Tasks are taken from the iterable on the caller's thread, at most `AHEAD` per thread in advance. When the generator
     is closed, threads end after their current task.
 
     Args:
         work: Function that computes the result of a task.
         tasks: The tasks.
-        jobs: Number of threads, ≥ 1. With 1, or if there is a single task, tasks run on the thread of the caller.
+        jobs: Number of threads, ≥ 1. With 1 thread or a single task, tasks run on the caller's thread.
 
     Raises:
         Exception: Raised by `work` or by the iterable, after the results of all earlier tasks.

@@ -78,10 +78,10 @@ class FormNumbers:
         Args:
             all_changed: Also replace words in all lattices that contain a word that differs from its form, so that they
                 can be compared with other words.
-            labels: Whether lattices keep their labels if arcs are added for words with several lexical words.
+            labels: Keep the labels of lattices to which arcs are added for words with several lexical words.
 
         Raises:
-            SymbolError: A word id whose form is not yet known is not in the symbol table.
+            SymbolError: A word id is not in the symbol table, and its lexical form is not yet known.
         """
         if not self._is_started:
             self._learn_regular()

@@ -88,7 +88,7 @@ class Lattice:
         final states.
 
         Raises:
-            LatticeError: An invariant is broken; the message names the first offending arc or state.
+            LatticeError: An invariant is broken; the message contains the first offending arc or state.
         """
         final_graph = np.asarray(final_graph, np.float32)
         if final_acoustic is None:
@@ -214,7 +214,7 @@ def check(lattice: Lattice) -> None:
     """Check every invariant of a lattice. Lattices from readers and kernels satisfy the invariants by construction.
 
     Raises:
-        LatticeError: An invariant is broken; the message names the first offending arc or state and its value.
+        LatticeError: An invariant is broken; the message contains the first offending arc or state and its value.
     """
 
     def refuse(message: str) -> None:
@@ -350,7 +350,7 @@ def check_one_cost(name: str, costs: str, acoustic_scale: float) -> None:
 class Origin(NamedTuple):
     """The position of an utterance in its source file, and the fields of its words in that file.
 
-    Writers of the same format replace the words in that file; other writers use the confidences and speakers of this
+    Writers for the same format replace the words in that file; other writers use the confidences and speakers in this
     object.
     """
 

@@ -73,7 +73,7 @@ def check(nbest: NBest) -> None:
     """Check that costs, times and labels of all hypotheses have the lengths that their words require.
 
     Raises:
-        LatticeError: A length differs, or only some of the hypotheses have times or labels.
+        LatticeError: A length is wrong, or only some of the hypotheses have times or labels.
     """
     for number, hypothesis in enumerate(nbest.hypotheses, start=1):
         length = len(hypothesis.words)

@@ -26,7 +26,7 @@ _interning = threading.Lock()  # threads that read ahead may add words
 class SymbolTable:
     """A two-way map between words and their non-negative integer ids.
 
-    Ids need not be contiguous. All lattices of a run share one table. A growing table appends new words; its entries
+    Ids need not be contiguous. All lattices in a run share one table. A growing table appends new words; its entries
     never change.
     """
 
@@ -76,7 +76,7 @@ class SymbolTable:
 
         Args:
             entries: Initial ``(word, id)`` pairs.
-            others: Function that returns the entries of all words that readers will add; called by `complete`.
+            others: Function that returns the entries for all words that readers will add; `complete` calls it.
         """
         table = cls(entries)
         table.grows, table._others = True, others
@@ -87,7 +87,8 @@ class SymbolTable:
         """Read a ``words.txt``: a word and its id per line, separated by whitespace; gzip files are decompressed.
 
         Raises:
-            FormatError: A line is not a word and an integer, the file is not UTF-8, or its gzip stream is damaged.
+            FormatError: A line does not consist of a word and an integer, the file is not UTF-8, or its gzip stream is
+                damaged.
             SymbolError: See the constructor.
 
         Source: OpenFst, SymbolTable::ReadText; Kaldi data preparation, "words.txt".

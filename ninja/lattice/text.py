@@ -61,7 +61,7 @@ class Normalizer:
 
     Args:
         name: Name of the normalizer in messages.
-        forms: Function that returns the lexical form of each word; it must leave the words of a form unchanged.
+        forms: Function that returns the lexical form of each word; it must not change the words in a lexical form.
     """
 
     def __init__(self, name: str, forms: Callable[[Sequence[str]], list[Form]]) -> None:
@@ -163,7 +163,7 @@ def make_normalizer(name: str | os.PathLike[str] | Normalizer) -> Normalizer:
 
     Raises:
         OptionError: The name is neither a normalizer nor an existing file.
-        FormatError: A word of the table has two entries, or a lexical word has an entry with a different form.
+        FormatError: A word in the table has two entries, or a lexical word has an entry with a different form.
         DependencyError: The library for ``english`` is not installed.
 
     Source: Unicode Standard Annex 15 (NFKC); Radford et al. 2022, arXiv:2212.04356, appendix C.
@@ -295,7 +295,7 @@ class LexicalTable:
     """Lexical forms of the words in a symbol table; a word is normalised when it is first used.
 
     Args:
-        words: Symbol table of the written words; it may grow.
+        words: Symbol table of the written words, which can grow.
         normalizer: Normalizer that maps a written word to its lexical form.
     """
 

@@ -21,9 +21,9 @@ def run(
 ) -> list[Record]:
     """Run the incomplete shards of a plan; `ninja.pipeline.join.join_shards` joins their outputs.
 
-    On a cluster, each actor calls `start` once, which loads the models, and then runs shards. If a worker dies, or a
-    shard fails with an error that may be temporary, the shard is run again on any node, at most three times in total.
-    The folder of the plan and the sources must be on a file system that all nodes share.
+    On a cluster, each actor calls `start` once to load the models, and then runs shards. If a worker dies or a shard
+    fails with an error that may be temporary, the shard is run again on any node, up to three times in total. The
+    plan's folder and the sources must be on a file system that all nodes share.
 
     Args:
         plan: See `ninja.pipeline.shard`.
@@ -31,7 +31,7 @@ def run(
             and sent to the workers.
         cluster: Address of a Ray cluster (``HOST:PORT``). "auto" uses the cluster that runs on this machine, or starts
             a local one. None runs the shards in this process.
-        cores: Number of cores per actor, which is the number of threads that it should use.
+        cores: Number of cores per actor, which is the number of threads that the actor should use.
         gpus: Number of GPUs per actor.
         on_record: Function that is called with the record of each completed shard.
 

@@ -67,8 +67,8 @@ def outputs_of(output: Output, inputs: Inputs) -> list[tuple[Output, Inputs]]:
     folder, each file in it takes the name of its input file, and its format too unless the output specifies one.
 
     Raises:
-        OptionError: An input has no number or no name, two inputs have the same output, the folder does not exist, an
-            output is also an input, or the format of an input cannot be written.
+        OptionError: An input has no name or no number in its name, two inputs have the same output, the folder does not
+            exist, an output is also an input, or the format of an input cannot be written.
     """
     pattern = output.name
     by_job = names_job(pattern)

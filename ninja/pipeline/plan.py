@@ -118,7 +118,7 @@ class Plan:
     """Description of a run in shards: everything that determines its results, and the folder for its files.
 
     Attributes:
-        folder: Folder for the files and records of the shards.
+        folder: Shard folder, which contains the files and records of the shards.
         shards: Number of shards.
         command: Name of the command.
         options: Values of the options by name; files are represented by checksums.
@@ -218,7 +218,7 @@ def units(source: Source | Sources, *, format: str | None = None) -> tuple[list[
 
     Raises:
         OptionError: A source is a pipe, which cannot be divided.
-        NinjaError: See `ninja.read`.
+        NinjaError: The source is invalid; see `ninja.read`.
     """
     sources = as_sources(source)
     states = states_of(sources, format)

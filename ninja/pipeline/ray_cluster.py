@@ -151,7 +151,7 @@ def _run_shards(shards: list[Shard], actors: list[Any], on_record: Callable[[Rec
     """Run shards on actors until all are complete or have failed repeatedly.
 
     Ray's own retries (``max_task_retries``) are not used: they count calls to an actor that is still restarting, and
-    tie a shard to an actor that may no longer fit on any node.
+    they tie a shard to an actor that may no longer fit on any node.
     """
     waiting, idle = deque(shards), deque(actors)
     calls: dict[Any, _Call] = {}

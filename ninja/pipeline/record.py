@@ -1,7 +1,7 @@
 """Read and write the plan and the records of completed shards, which are JSON files in the shard folder.
 
 The first attempt writes ``plan.json``; a completed shard writes a record such as ``00003-of-00008.json``. A record is
-valid if it belongs to the same plan and its files have the recorded sizes.
+valid if it belongs to the same plan and the shard's files have the recorded sizes.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def write_record(plan: Plan, record: Record, temporary: str) -> None:
     """Write a record atomically.
 
     Args:
-        temporary: Folder for the incomplete file.
+        temporary: Folder in which the incomplete file is stored.
     """
     path = os.path.join(temporary, "record")
     _dump(dataclasses.asdict(record), path)

@@ -12,7 +12,7 @@ returns an `Outcome`. Then
   last. An attempt that fails or is terminated by a signal leaves no files. The files of a killed attempt are
   removed by the next attempt at the shard on that host, or by `join_shards`.
 
-Several workers can run the same shard at once; their files are equal, and the last worker's files remain. A shard
+Several workers can run the same shard at once; they write identical files, and the last worker's files remain. A shard
 without sources has a record, but no files. Plans, parts and records can be sent to other processes. Lattices that fail
 are listed in the record; an exception means that the shard can be tried again. ``missing(plan)`` lists the shards that
 must still run, and ``ninja.pipeline.join.join_shards`` joins the completed shards.

@@ -17,7 +17,7 @@ class CarryOver:
     """Assignment of utterances to recordings, and the number of words to carry over.
 
     Before the language model scores an utterance, it reads the best paths of the recording's earlier utterances, in
-    input order. An utterance that fails contributes no words.
+    input order. Failed utterances contribute no words.
     """
 
     recording: Mapping[str, str] | None = None  # by key; None if all utterances belong to one recording

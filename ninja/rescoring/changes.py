@@ -73,7 +73,7 @@ def changes(before: Lattice, after: Lattice, scales: Scales) -> Record | None:
     """Return the changes to the best path of a lattice, or None if its words do not change.
 
     Args:
-        before: Lattice with the costs of the first pass.
+        before: Lattice with first-pass costs.
         after: The rescored lattice.
         scales: Scales of the costs.
 

@@ -21,7 +21,7 @@ def merge_equal_texts(lattice: Lattice, scales: Scales, forms: LexicalTable | No
     Args:
         lattice: Any lattice; only n-best lists are changed.
         scales: Scales of the costs.
-        forms: Lexical forms to compare instead of the words.  [default: compare the words as they are written]
+        forms: Lexical forms to compare instead of the written words.  [default: compare the written words]
 
     Returns:
         ``(lattice, number of removed hypotheses)``.

@@ -302,8 +302,8 @@ class VocabularyCheck:
     """Counter for words that are unknown to the models, per file and per run; rejects files with too many of them.
 
     A file is rejected if too many arcs have words that are unknown to a model. This is tested after the first
-    hundred lattices and at the end of the file. Files that contain a single lattice are tested together, because
-    one lattice may contain many rare words.
+    hundred lattices and at the end of the file. Files that contain a single lattice are tested together, because a
+    single lattice can contain many rare words.
 
     Args:
         word_maps: Function that returns the map from a symbol table to the words of each model.
@@ -361,7 +361,7 @@ class VocabularyCheck:
         """Test the files that contain a single lattice each.
 
         Raises:
-            VocabularyError: Too many of their words are unknown to a model.
+            VocabularyError: Too many words in these files are unknown to a model.
         """
         self._refuse(self._of_single)
 

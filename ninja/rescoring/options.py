@@ -223,7 +223,7 @@ class Algorithm:
 class UsualWeights:
     """Default weights for one type of input, from which tuning starts.
 
-    They assume an acoustic scale of 0.1 for lattices and 1 for n-best lists.
+    The weights assume an acoustic scale of 0.1 for lattices and 1 for n-best lists.
     """
 
     kind: str

@@ -26,11 +26,11 @@ class Prompts:
 
         Args:
             path: Path of the file, which can be compressed with gzip.
-            column: Column of the prompts: its 1-based number, at least 2, or its name in the header line.
+            column: Column that contains the prompts: its 1-based number, at least 2, or its name in the header line.
 
         Raises:
             FormatError: The column is missing from a line, an id occurs twice, or the file is not UTF-8.
-            OptionError: The number of the column is below 2.
+            OptionError: The column number is below 2.
         """
         name = os.fspath(path)
         rows = read_named(path).removesuffix("\n").split("\n")

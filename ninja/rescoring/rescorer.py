@@ -73,14 +73,14 @@ class Rescorer:
     words is unknown to a model; lattices from an iterable are tested together, as in `rescore`.
 
     Args:
-        lm: A language model (see ``ninja.lm.load``), a mixture, or None to only subtract the old model; or model
-            files, which are loaded when the first lattice arrives.
+        lm: A language model (see ``ninja.lm.load``), a mixture, None to only subtract the old model, or model files,
+            which are loaded when the first lattice arrives.
         old_lm: The first-pass language model (see `rescore`); not allowed with model files.
         carry_over: Recording of each utterance, for a model that reads the words of earlier utterances in the same
             recording.
         prompts: Texts that the model reads before the words of each utterance, for causal Hugging Face models.
         context: Stage that runs before rescoring, such as ``ninja.context.Contextual``.
-        max_latency: Seconds, >= 0, that a lattice waits for other lattices if it is submitted while none is in flight.
+        max_latency: Time in seconds, >= 0, that a lattice waits for others if it is submitted while none is in flight.
         max_waiting: Maximum number of lattices in flight, >= 1; `submit` blocks while this many are in flight.
 
     Raises:
@@ -171,8 +171,8 @@ class Rescorer:
             lattice: A lattice with a symbol table. Callers should share one table, because the models are bound to it.
             entities: Phrases of this utterance for the context stage: ``Entities``, an argument of
                 ``Entities.from_dict`` such as ``{"@name": ["tom chen"]}``, or a tuple of ``PhraseList``.
-            timeout: Seconds to wait while ``max_waiting`` lattices are in flight.  [default: no limit]
-            deadline: Seconds, > 0, after which the search is stopped.  [default: no limit]
+            timeout: Maximum time in seconds to wait while ``max_waiting`` lattices are in flight.  [default: no limit]
+            deadline: Time in seconds, > 0, after which the search is stopped.  [default: no limit]
 
         Returns:
             A future for the rescored lattice. If the deadline expires first, ``is_complete`` of the future is False and
@@ -196,8 +196,8 @@ class Rescorer:
     async def rescore(self, lattice: Lattice, entities: Any = None) -> Lattice:
         """Rescore a lattice in a coroutine; see `submit` for arguments and errors.
 
-        While ``max_waiting`` lattices are in flight, the coroutine waits without blocking a thread. Cancelling it frees
-        its slot.
+        While ``max_waiting`` lattices are in flight, the coroutine waits without blocking a thread. Cancelling the
+        coroutine frees its slot.
         """
         import asyncio  # only needed here
 
@@ -219,7 +219,7 @@ class Rescorer:
         All sessions share a cache of language model histories and one batch, which `submit` does not use.
 
         Args:
-            options: Conditions under which words are stable.
+            options: Conditions for treating words as stable.
             entities: Phrases of this utterance; see `submit`.
 
         Raises:
@@ -261,7 +261,7 @@ class Rescorer:
         """Reject further lattices, and finish the lattices in flight; called on leaving the ``with`` block.
 
         Args:
-            timeout: Seconds after which the futures of unfinished lattices fail with ``ClosedError``.
+            timeout: Time in seconds after which the futures of unfinished lattices fail with ``ClosedError``.
                 [default: no limit]
         """
         with self._opening:
@@ -356,7 +356,7 @@ class Rescorer:
         """Yield the rescored utterances in input order, except those that failed or were delivered through futures.
 
         Args:
-            passes: The passes; an empty list is filled in place once the models are loaded.
+            passes: List of passes; an empty list is filled in place once the models are loaded.
         """
         source = self._prepared(source, report)
         first = source.first()

@@ -29,8 +29,8 @@ def rescore(
 
     With `old_lm`, the language model that the decoder used, the graph cost of an arc becomes
     ``graph + lm_weight * (-log p_new(word | history) + log p_old(word | history))``. Without it, the costs are
-    interpolated: ``(1 - lm_weight) * graph + lm_weight * -log p_new(word | history)``, which is exact if the graph
-    cost is the cost of the old language model only. The cost of ``</s>`` is added to final states. Acoustic costs do
+    interpolated: ``(1 - lm_weight) * graph + lm_weight * -log p_new(word | history)``, which is exact if the graph cost
+        consists only of the old language model's cost. The cost of ``</s>`` is added to final states. Acoustic costs do
     not change.
 
     Args:
@@ -52,7 +52,7 @@ def rescore(
     Raises:
         VocabularyError: In the first hundred lattices or in all lattices, more than the fraction
             ``options.max_unknown`` of the arcs have words that are unknown to a model.
-        ModelError: A single step of the model exceeds the memory, or the algorithm scores words but the model can
+        ModelError: A single step of the model does not fit into memory, or the algorithm scores words but the model can
             score only whole sentences.
         OptionError: No model is specified, carry-over or prompts are used with a model that reads backward, or prompts
             are specified and no model reads prompts.

@@ -83,8 +83,8 @@ class Session:
         """Rescore the current lattice of the utterance.
 
         Args:
-            lattice: The lattice from the start of the utterance, with a symbol table that all sessions should share.
-            final: Whether the lattice is complete. If so, all its words are stable, and no update can follow.
+            lattice: The lattice since the start of the utterance; all sessions should share its symbol table.
+            final: Whether the lattice is complete. If so, all words are stable, and no update can follow.
 
         Raises:
             ClosedError: The final lattice has already been submitted, or the Rescorer is closed.

@@ -122,7 +122,8 @@ class Source(ABC):
     def read_ahead(self, num_arcs: int = 0) -> Sequence[Utterance]:
         """Return the next utterances without consuming them.
 
-        Reads at least one utterance, then more until they have `num_arcs` arcs in total or no more are available yet.
+        Read at least one utterance, and then more utterances until they have `num_arcs` arcs in total or no more are
+        available yet.
         """
         arcs = sum(utterance.lattice.num_arcs for utterance in self._ahead)
         while not self._ahead or arcs < num_arcs:
@@ -271,7 +272,7 @@ class InFlight:
         """Block the calling thread, which is idle, until fewer than `most_arcs` arcs are in flight.
 
         Returns:
-            False if no more utterances will come, or if there is only one thread.
+            False if no more utterances will follow, or if there is only one thread.
         """
         if not self.has_threads:
             return False

@@ -95,7 +95,7 @@ def joins_archives(description: str, *, others: str = "OTHER...", strict: bool =
     """Add arguments for several sources, which the command receives as ``joined``, and the input and output options.
 
     Args:
-        description: Beginning of the help of ``-o``.
+        description: Beginning of the help text of ``-o``.
         others: Name of the other sources in the usage line; it ends in ``...`` if there can be several sources.
         strict: Add ``--strict``.
     """
@@ -122,7 +122,7 @@ def joins_archives(description: str, *, others: str = "OTHER...", strict: bool =
 def combines_systems(command: Command) -> Command:
     """Add the argument SOURCE, the scale options, and ``--with`` for the lattices of additional systems.
 
-    The arguments of the command are ``inputs``, ``scales`` and ``lattices``. With ``--with``, ``lattices`` yields
+    The command receives the arguments ``inputs``, ``scales`` and ``lattices``. With ``--with``, ``lattices`` yields
     combined lattices and all scales are 1; otherwise ``lattices`` is None.
     """
 

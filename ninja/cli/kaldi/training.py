@@ -58,8 +58,8 @@ def to_post(inputs: Inputs, output_file: str, scales: Scales, loglikes: str | No
 def has_references(command: Command) -> Command:
     """Add the options for the transition model, reference alignments and silence phones.
 
-    The arguments of the command are ``inputs``, ``model``, ``silence_phones``, and the function ``reference_of``, which
-    returns the reference alignment of a lattice.
+    The command receives the arguments ``inputs``, ``model`` and ``silence_phones``, and a function ``reference_of``,
+    which returns the reference alignment of a lattice.
     """
 
     @model_option
