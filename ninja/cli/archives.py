@@ -1,4 +1,4 @@
-"""``ninja convert``, ``merge``, ``split`` and ``to-fst``."""
+"""The commands ``ninja convert``, ``ninja merge``, ``ninja split`` and ``ninja to-fst``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``ninja best`` and ``ninja nbest``."""
+"""The commands ``ninja best`` and ``ninja nbest``, which print the best word sequences of lattices."""
 
 from __future__ import annotations
 

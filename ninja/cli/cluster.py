@@ -1,4 +1,4 @@
-"""``--ray``: run a command in shards on a Ray cluster, and join the results."""
+"""The option ``--ray``, which runs a command in shards on a Ray cluster and joins the results."""
 
 from __future__ import annotations
 

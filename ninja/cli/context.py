@@ -1,4 +1,4 @@
-"""``ninja context``, and the context options of other commands."""
+"""The command ``ninja context``, and the context options that other commands share."""
 
 from __future__ import annotations
 

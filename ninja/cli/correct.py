@@ -1,4 +1,4 @@
-"""``ninja correct``."""
+"""The command ``ninja correct``, which corrects names in transcripts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``ninja ctc-decode``."""
+"""The command ``ninja ctc-decode``, which decodes the output matrices of CTC models into lattices."""
 
 from __future__ import annotations
 

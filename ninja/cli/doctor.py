@@ -1,4 +1,4 @@
-"""``ninja doctor`` and ``ninja version``."""
+"""The commands ``ninja doctor`` and ``ninja version``."""
 
 from __future__ import annotations
 

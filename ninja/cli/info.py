@@ -1,4 +1,4 @@
-"""``ninja info``."""
+"""The command ``ninja info``, which prints the sizes of lattices and the coverage of their words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``ninja learn``."""
+"""The command ``ninja learn``, which learns phrases from corrected transcripts."""
 
 from __future__ import annotations
 

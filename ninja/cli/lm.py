@@ -1,4 +1,4 @@
-"""``ninja lm``: describe, apply and convert language models."""
+"""The command group ``ninja lm``, which describes, applies and converts language models."""
 
 from __future__ import annotations
 

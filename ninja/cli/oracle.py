@@ -1,4 +1,4 @@
-"""``ninja oracle``."""
+"""The command ``ninja oracle``, which finds the path with the fewest errors in each lattice."""
 
 from __future__ import annotations
 

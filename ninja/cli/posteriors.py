@@ -1,4 +1,4 @@
-"""``ninja posteriors``, ``arc-post``, ``depth`` and ``depth-per-frame``."""
+"""The commands ``ninja posteriors``, ``ninja arc-post``, ``ninja depth`` and ``ninja depth-per-frame``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``ninja prune``."""
+"""The command ``ninja prune``, which removes arcs outside a beam."""
 
 from __future__ import annotations
 

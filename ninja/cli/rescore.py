@@ -1,4 +1,4 @@
-"""``ninja rescore``."""
+"""The command ``ninja rescore``, which rescores lattices with language models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``ninja score``."""
+"""The command ``ninja score``, which computes word error rates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``ninja score --confidences``: evaluation of word confidences."""
+"""The command ``ninja score --confidences``, which evaluates word confidences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``ninja serve``."""
+"""The command ``ninja serve``, which starts an HTTP server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``ninja gather`` and ``ninja shard-script``."""
+"""The commands ``ninja gather`` and ``ninja shard-script``, for runs in shards."""
 
 from __future__ import annotations
 

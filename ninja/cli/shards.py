@@ -1,4 +1,4 @@
-"""``--shard i/n``: run a command on one shard of its sources."""
+"""The option ``--shard i/n``, which runs a command on one shard of its sources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``ninja show`` and ``ninja report``, which write web pages."""
+"""The commands ``ninja show`` and ``ninja report``, which write web pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``ninja stitch``."""
+"""The command ``ninja stitch``, which joins overlapping windows of recordings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``ninja train`` and ``ninja train ngram``."""
+"""The commands ``ninja train`` and ``ninja train ngram``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``ninja train context`` and ``ninja train context-lm``."""
+"""The commands ``ninja train context`` and ``ninja train context-lm``, which train context models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``ninja tune``."""
+"""The command ``ninja tune``, which tunes scales, weights, boosts and thresholds on a development set."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``ninja tune --confidence``."""
+"""The command ``ninja tune --confidence``, which fits a confidence model."""
 
 from __future__ import annotations
 

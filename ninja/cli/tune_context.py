@@ -1,4 +1,4 @@
-"""``ninja tune --entities``: choose boosts or context model weights on a development set."""
+"""The command ``ninja tune --entities``, which chooses boosts or context model weights on a development set."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``ninja tune --correct``."""
+"""The command ``ninja tune --correct``, which chooses the threshold for corrections."""
 
 from __future__ import annotations
 

@@ -351,7 +351,7 @@ class Stream:
 
 
 def open_stream(place: Place) -> Stream:
-    """Open a file, command or stdin for reading, at the offset of its location.
+    """Open a file, command or stdin for reading, at the offset in its location.
 
     Raises:
         InputError: The file, command or stdin cannot be opened.

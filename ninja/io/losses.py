@@ -197,7 +197,7 @@ def lost_fields(
         output_item: The item after its conversion to the type that the format stores.
         keeps: Fields that the format stores.
         write: Writer for the format.
-        settings: Settings of the output.
+        settings: Settings for writing the output.
     """
     lost: list[str] = []
     if isinstance(output_item, NBest):

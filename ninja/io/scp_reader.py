@@ -18,7 +18,7 @@ EntriesOf = Callable[[Stream, Place], Entries | None]
 
 
 class ScpReader:
-    """Reader for files that script files list; the last file stays open for later lines, unless it is a Kaldi archive.
+    """Reader for the files in a script file; the last file stays open for later lines, unless it is a Kaldi archive.
 
     Args:
         entries_of: Function that returns the entries in an open file, or None for a Kaldi archive.

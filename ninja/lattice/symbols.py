@@ -203,7 +203,8 @@ class SymbolTable:
         """Return the largest id plus 1, which is the size of an array indexed by id.
 
         Raises:
-            SymbolError: An id exceeds 2^24 + 64 per word; a file could otherwise request any amount of memory.
+            SymbolError: An id exceeds 2^24 + 64 per word. Without this limit, a file could request any amount of
+                memory.
         """
         largest = max(list(self._word), default=-1)  # a thread may add words
         if largest > SPARSE_IDS + IDS_PER_WORD * len(self._word):

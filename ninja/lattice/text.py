@@ -153,7 +153,7 @@ class Normalizer:
 
 
 def make_normalizer(name: str | os.PathLike[str] | Normalizer) -> Normalizer:
-    """Return the normalizer with a name; if `name` is already a normalizer, return it unchanged.
+    """Return the normalizer with this name; if `name` is already a normalizer, return it unchanged.
 
     Args:
         name: ``none`` compares words unchanged. ``basic`` applies Unicode NFKC and case folding, strips punctuation and

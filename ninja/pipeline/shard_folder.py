@@ -83,8 +83,8 @@ class ShardFolder:
         """Move a file to the folder atomically.
 
         Args:
-            path: File in `attempts`.
-            name: New name.
+            path: Path of a file in `attempts`.
+            name: New name of the file.
             replace: Replace an existing file with this name; otherwise keep the existing file and remove ``path``.
         """
         place = self.place(name)

@@ -1,4 +1,4 @@
-"""``ninja align-words``, ``ninja align-words-lexicon`` and ``ninja align-phones``."""
+"""The commands ``ninja align-words``, ``ninja align-words-lexicon`` and ``ninja align-phones``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``ninja compose``, ``interp``, ``difference``, ``union`` and ``combine``."""
+"""The commands ``ninja compose``, ``ninja interp``, ``ninja difference``, ``ninja union`` and ``ninja combine``."""
 
 from __future__ import annotations
 

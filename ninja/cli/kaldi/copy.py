@@ -1,4 +1,4 @@
-"""``ninja copy``, ``copy-backoff`` and ``equivalent``."""
+"""The commands ``ninja copy``, ``ninja copy-backoff`` and ``ninja equivalent``."""
 
 from __future__ import annotations
 

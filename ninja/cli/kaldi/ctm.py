@@ -1,4 +1,4 @@
-"""``ninja to-ctm-conf``, ``nbest-to-ctm`` and ``nbest-to-prons``, which print words with times."""
+"""Commands that print words with times: ``to-ctm-conf``, ``nbest-to-ctm`` and ``nbest-to-prons``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``ninja determinize-pruned``, ``ninja determinize-phone-pruned`` and ``ninja determinize``."""
+"""The commands ``ninja determinize-pruned``, ``ninja determinize-phone-pruned`` and ``ninja determinize``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``ninja linear-to-nbest``, ``nbest-to-lattice`` and ``string-to-lattice``, which build lattices from paths."""
+"""Commands that build lattices from paths: ``linear-to-nbest``, ``nbest-to-lattice`` and ``string-to-lattice``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``ninja lmrescore``."""
+"""The command ``ninja lmrescore``, which adds or subtracts exact n-gram model scores."""
 
 from __future__ import annotations
 

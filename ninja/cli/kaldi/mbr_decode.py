@@ -1,4 +1,4 @@
-"""``ninja mbr-decode`` (consensus decoding) and ``ninja confidence`` (sentence confidence)."""
+"""The commands ``ninja mbr-decode`` (consensus decoding) and ``ninja confidence`` (sentence confidence)."""
 
 from __future__ import annotations
 

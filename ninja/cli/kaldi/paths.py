@@ -1,4 +1,4 @@
-"""``ninja best-path``, ``1best``, ``to-nbest`` and ``nbest-to-linear``."""
+"""The commands ``ninja best-path``, ``ninja 1best``, ``ninja to-nbest`` and ``ninja nbest-to-linear``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``ninja to-post``, ``to-mpe-post``, ``to-smbr-post`` and ``boost-ali``, for discriminative training."""
+"""Commands for discriminative training: ``to-post``, ``to-mpe-post``, ``to-smbr-post`` and ``boost-ali``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``ninja compute-wer``, ``compute-wer-bootci`` and ``align-text``, which print their results in Kaldi's formats."""
+"""The commands ``compute-wer``, ``compute-wer-bootci`` and ``align-text``, which print results in Kaldi's formats."""
 
 from __future__ import annotations
 
