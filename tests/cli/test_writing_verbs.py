@@ -237,6 +237,15 @@ def test_a_word_with_a_blank_costs_its_lattice_where_a_table_is_written(ninja, b
     assert [key for key, _ in package.read("b.ark")] == ["b-2"]
 
 
+def test_an_empty_word_costs_its_lattice_where_a_table_is_written(ninja, there):
+    (there / "slf").mkdir()
+    (there / "slf" / "a.slf").write_bytes(SLF % b'""')
+    (there / "slf" / "b.slf").write_bytes(SLF % b"hello")
+    code, _, errors = ninja("convert", "slf", "-o", "x.ark")
+    assert (code, "failed: key 'a': the word '' is empty, so a symbol table cannot store it" in errors) == (1, True)
+    assert [key for key, _ in package.read("x.ark")] == ["b"]
+
+
 def test_a_word_with_a_blank_is_kept_where_no_table_is_written(ninja, blanks):
     assert ninja("convert", "slf", "-o", "x.arrow")[0] == 0
     assert ninja("convert", "slf", "--to", "slf", "-o", "again")[0] == 0
