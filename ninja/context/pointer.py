@@ -26,7 +26,7 @@ class PointerStage:
 
     Args:
         path: The model or its path; it is loaded on first use.
-        options: Weights of the model.
+        options: Options that contain the weights of the model.
         lm_weight: LM weight for rescoring.
     """
 

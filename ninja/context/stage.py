@@ -121,7 +121,7 @@ class Contextual:
         return None if self._models is None else self._models.old_lm
 
     def __call__(self, lattices: Iterable[Keyed], log: RescoreReport | None = None) -> Iterator[Keyed]:
-        """Yield the lattices with their context.
+        """Add context to lattices, and yield the results.
 
         Args:
             lattices: Pairs of an utterance id and a lattice.
@@ -138,7 +138,7 @@ class Contextual:
         log.note_coverage()
 
     def unchecked(self, lattices: Iterable[Keyed], log: RescoreReport) -> Iterator[Keyed]:
-        """Yield the lattices with their context, without counting the words that are unknown to the models."""
+        """Add context to lattices as `__call__` does, without counting the words that are unknown to the models."""
         for key, lattice in lattices:
             self._bind_to(lattice, log)
             try:
@@ -182,7 +182,7 @@ class Contextual:
         utterance.phrases = self.phrases_of(lattice, more)
 
     def add_context(self, lattice: Lattice, more: Sequence[PhraseList] = ()) -> Lattice:
-        """Return a lattice with its context. The stage must be bound to the lattice's symbol table.
+        """Add context to a lattice. The stage must be bound to the lattice's symbol table.
 
         Args:
             lattice: The lattice.

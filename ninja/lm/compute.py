@@ -42,7 +42,7 @@ def linear(
 ) -> Callable[[torch.Tensor], torch.Tensor]:
     """Return the function x ↦ x weightᵀ + bias, from float32 to float32.
 
-    On a CPU, this calls oneDNN with a prepacked weight, as ``torch.compile`` does. That is 2 to 3 times as fast as the
+    On a CPU, this calls oneDNN with a prepacked weight, as ``torch.compile`` does. This is 2 to 3 times as fast as the
     BLAS behind ``torch.addmm`` (measured on AMD Zen 5 for 1 to 256 rows), and twice as fast again with bfloat16. With
     AVX2 or later, the result for a row has the same bits in any batch.
 
@@ -70,7 +70,7 @@ def _pad_batches(
     """Wrap a matrix product so that batches of float32 rows are padded to one of a few sizes.
 
     oneDNN compiles and caches code for each number of rows, which takes half a megabyte and 0.7 ms for a layer of width
-    2048. In a long-running service, every number of rows would occur.
+    2048. A long-running service would eventually use every number of rows.
     """
 
     def of(rows: torch.Tensor) -> torch.Tensor:

@@ -52,8 +52,8 @@ class UnitLM(LanguageModel, ABC):
             first: Whether each word is the first of a sentence, [n].
 
         Returns:
-            The offset of each word's first unit, [n]; the number of its units, [n]; and the array of units to which the
-            offsets refer.
+            (offsets, lengths, units): the offset of each word's first unit, [n]; the number of its units, [n]; and
+            the array of units to which the offsets refer.
         """
 
     @property
@@ -145,7 +145,7 @@ class UnitLM(LanguageModel, ABC):
             is_first: Whether each word is the first of a sentence, [n].
 
         Returns:
-            The parent and the id of each unit, and a function that sums the scores of units by word.
+            (parents, ids, function): the parent and the id of each unit, and a function that sums unit scores by word.
         """
         places, count, units = self._places(word, is_first)
         begin, end, unit = places.tolist(), (places + count).tolist(), units.tolist()
@@ -411,8 +411,8 @@ def with_lexical_forms(
     """Convert a model of lexical words, or each model of a mixture, to a model of written words.
 
     Args:
-        text: Type of words that the models score; a model of written words is returned unchanged. By default, models
-            trained on cased and punctuated text count as models of written words.
+        text: Type of the words that the models score; a model of written words is returned unchanged. By default,
+            models trained on cased and punctuated text count as models of written words.
     """
     if isinstance(lm, Mixture):
         models = [(with_lexical_forms(model, forms, text), weight) for model, weight in lm.models]

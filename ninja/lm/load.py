@@ -117,16 +117,17 @@ def load(
             models that estimate their normaliser, such as the shipped one, use the estimate (on torch with weights in
             bfloat16 if the processor supports it); all other models are normalised exactly.
         max_batch: Maximum number of histories per network call.  [default: no limit]
-        words: Symbol table for models that contain word ids but not the words: const-arpa, ``G.fst``, and networks of
+        words: Symbol table for models that contain word ids but not the words: const-arpa, ``G.fst``, and networks from
             other toolkits. Other models ignore the table.  [default: the table in the file, else
             ``words.txt`` or ``words.txt.gz`` in the same directory]
         oov_score: Score of unknown words in an n-gram model without ``<unk>``, regardless of the history: ``"skip"``
-            for no cost, as in SRILM; ``"spread"`` to share the probability 1 / (vocabulary size) among these words; or
+            for no cost, as in SRILM; ``"spread"`` to share the probability 1 / (vocabulary size) among them; or
             a natural-log probability. The next word is scored without a history. By default, unknown words are refused.
             Models with ``<unk>`` ignore this option.
         classes: SRILM class definitions (``ngram -classes``), with lines ``CLASS [probability] word …``, for an n-gram
             model whose vocabulary contains the classes.
-        multi_char: Split words at this character, such as ``"_"`` in SRILM multiwords, and score the parts one by one.
+        multi_char: Character at which words are split into parts that are scored one by one, such as ``"_"`` for SRILM
+            multiwords.
         text_transform: ``"lower"`` to lower-case words for Hugging Face models, for lattices in upper case.
         backend: Library that computes LSTM networks and Kaldi RNNLMs: ``"numpy"`` does not need torch, starts faster,
             and computes in single precision on the CPU; ``"torch"`` also supports GPUs. ``"auto"`` selects NumPy for

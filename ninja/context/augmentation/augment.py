@@ -249,7 +249,7 @@ class Augmenter:
     def _replacements(
         self, source: Lattice, of_forms: LexicalLattice | None, spans: Sequence[_Span]
     ) -> list[Replacement]:
-        """Return the replacements for spans, in the lattice of written words."""
+        """Return the replacement of each span by its phrase, in the lattice of written words."""
         if self._written is None or of_forms is None:
             return [
                 Replacement(span.start, span.end, span.arcs, span.variant.words, np.array(span.variant.num_phones))

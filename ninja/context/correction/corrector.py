@@ -215,8 +215,8 @@ class Corrector:
     ) -> list[Change]:
         """Return changes to phrases that occur in the transcript but are spelled differently in their lists.
 
-        A phrase is not changed if lists contain several spellings of it, if no list contains capitals, or if all its
-        words are common words, such as "may" and "will".
+        The spelling is not changed if lists contain several spellings of the phrase, if no list contains capitals, or
+        if all its words are common words, such as "may" and "will".
         """
         changes: list[Change] = []
         end_of_last = 0

@@ -59,12 +59,12 @@ def read_edits(path: str | os.PathLike[str]) -> Edits:
 def paired(recognised: Mapping[str, Sequence[str]], corrected: Mapping[str, Sequence[str]]) -> list[Edit]:
     """Pair each utterance's hypotheses before and after correction.
 
-    Utterances are paired by their keys. If no key occurs on both sides, as in subtitles, where keys are derived from
-    file names, utterances are paired in order. An utterance that occurs only before or only after correction is
-    skipped.
+    Utterances are paired by their keys. If no key occurs both before and after correction, as in subtitles, where keys
+    are derived from file names, utterances are paired in order. An utterance that occurs only before or only after
+    correction is skipped.
 
     Raises:
-        OptionError: No key occurs both before and after correction, and the numbers of utterances differ.
+        OptionError: The two sets of utterances have no key in common, and differ in size.
     """
     if not recognised.keys().isdisjoint(corrected):
         return [Edit(tuple(words), tuple(corrected[key]), key) for key, words in recognised.items() if key in corrected]

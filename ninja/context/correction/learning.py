@@ -69,11 +69,12 @@ def learn_edits(
     Recognised and corrected texts are aligned by lexical forms. Where the texts differ, a listed phrase or a sequence
     of rare words in the corrected text is evidence for this phrase, and a listed phrase in the recognised text is
     evidence against that phrase. The recognised texts are then corrected with the result; a change that does not bring
-    a recognised text closer to the corrected text is evidence against the phrase. Edits of earlier runs are ignored.
+    a recognised text closer to the corrected text is evidence against the phrase. Edits that earlier runs learned are
+    ignored.
 
     Args:
         edits: Edits, or verdicts about corrections.
-        content: Content of the entity file to update, including the evidence from earlier runs.
+        content: Content of the entity file to extend, including the evidence from earlier runs.
         corrector: Corrector that compares phrases and words.
         min_count: Minimum number of edits that must support a new phrase, a changed weight or a recognised form, ≥ 1.
         path: Path of the entity file, for error messages and for relative paths of phrase files.
@@ -119,7 +120,7 @@ def learn(
 
     Args:
         edits: Edits, or a file that `read_edits` reads.
-        lists: Path of the entity file to update, which is only read.  [default: start with no phrases]
+        lists: Path of the entity file to extend. The file itself is not changed.  [default: start with no phrases]
         min_count: Minimum number of edits that must support a new phrase, a changed weight or a recognised form, ≥ 1.
         groups: Group of each utterance, in the format of Kaldi's utt2spk.
         letters_only: Compare letters instead of phones.
@@ -157,7 +158,7 @@ def undo(lists: Name) -> bytes:
 
 
 def entity_bytes(path: Name) -> bytes:
-    """Return the bytes of an entity file.
+    """Read an entity file, and return its bytes.
 
     Raises:
         InputError: The file cannot be read.

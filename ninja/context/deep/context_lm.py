@@ -124,7 +124,7 @@ class ContextLM(MixtureLM):
     """A language model with a pointer, as a `LanguageModel` over the words of a symbol table.
 
     If an utterance has phrases, its histories begin with the id of its phrase list; see `PhraseListIds`. Without an id,
-    scores are bit-identical to the scores of the underlying language model.
+    scores are bit-identical to the underlying language model's scores.
     """
 
     def __init__(
@@ -342,7 +342,7 @@ class ContextLM(MixtureLM):
     def _encoded_list(self, phrases: PhraseList) -> _EncodedList:
         """Return the encoded phrases of a list.
 
-        They are encoded on first use, and again if a word that was unknown may have been added.
+        The phrases are encoded on first use, and again if a previously unknown word may have been added.
         """
         encoded = self._encoded.lists.get(phrases)
         if encoded is None or (encoded.num_known != len(self.vocabulary) and (encoded.words == UNKNOWN).any()):

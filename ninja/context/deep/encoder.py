@@ -1,6 +1,6 @@
 r"""`PhraseEncoder`, which maps phrases to vectors.
 
-Its file is in safetensors or torch format (see `ninja.lm.stored_network`), and contains no code:
+An encoder file is in safetensors or torch format (see `ninja.lm.stored_network`), and contains no code:
 
     format   "ninja-context"          version  1
     config   {"hidden": 64, …}        letters  "abc…"    phones  "AA\nAE\n…"

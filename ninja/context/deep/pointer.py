@@ -1,6 +1,6 @@
 """`ContextPointer`, which points to phrases given the state of a language model.
 
-It is stored in the file of a context model together with the encoder:
+The pointer is stored in the file of a context model, together with the encoder:
 
 pointer  {"base": {"name": "english.safetensors", "digest": "3f…"}, "config": {"state": 256, …},
 "state": {"offset": float16 tensor, …}, "card": {"steps": 1500, …}}

@@ -230,7 +230,7 @@ class _Row:
         return "phrase" not in self.content
 
     def evidence(self) -> PhraseEvidence:
-        """Return the evidence about a phrase from this line."""
+        """Return the evidence about a phrase that the line contains."""
         phrase, cls = self.content["phrase"], self.content.get("class", "")
         if not isinstance(phrase, str) or not phrase.strip():
             self.refuse(f'"phrase" must be a non-empty string, not {phrase!r}')

@@ -202,8 +202,8 @@ class Entities:
     def of(self, key: str) -> tuple[PhraseList, ...]:
         """Return the lists that apply to an utterance.
 
-        These are shared lists, and the lists for all utterances, for its group and for the utterance itself. An
-        utterance that does not occur in the file gets the phrases for all utterances.
+        The result contains shared lists, and the lists for all utterances, for the utterance's group and for the
+        utterance itself. An utterance that does not occur in the file gets the phrases for all utterances.
         """
         group = self._groups.get(self._group_of.get(key, ""), _Scope())
         scopes = (self._everyone, group, self._utterances.get(key, _Scope()))

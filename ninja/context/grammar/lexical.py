@@ -57,7 +57,7 @@ class LexicalContext:
     ) -> Lattice:
         """Add the score of the contextual grammar to every path of a lattice, as `tracker.add_context` does.
 
-        A phrase occurs where its lexical words occur. It is written as in its list, with the punctuation of the words
+        A phrase occurs where its lexical words occur. It is spelled as in its list, with the punctuation of the words
         that it replaces (see `written.in_place_of`). A list without capitals does not define the case of its words, so
         the case of the lattice is kept.
 
@@ -151,7 +151,7 @@ class LexicalContext:
 
         Args:
             source: The lattice of written words before the composition.
-            lexical: The lattice of its lexical forms.
+            lexical: The lattice of lexical forms that corresponds to `source`.
             composed: The composed lattice, whose arcs are copies of arcs in the lexical lattice.
             arc_map: The lexical arc of each composed arc, int64 [num_arcs].
             word: The written word of each composed arc, [num_arcs].

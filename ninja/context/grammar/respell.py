@@ -72,9 +72,9 @@ class Respelling:
     is chosen, and the search continues before its first word.
 
     Args:
-        tries: The phrases of each list.
+        tries: The trie of each list's phrases.
         table: Lexical forms of the written words.
-        words: Written words of the results, to which respelling adds the words of phrases.
+        words: Table of the written words in the results; respelling adds the words of phrases to it.
     """
 
     def __init__(self, tries: Sequence[PhraseTrie], table: LexicalTable, words: WrittenWords) -> None:

@@ -68,9 +68,9 @@ class Tracker:
             old_lm: N-gram model of the first pass. Outside phrases, it is interpolated linearly with the class model.
                 Its log-probabilities are also subtracted from all scores, so that the scores replace its share of the
                 costs. Without it, scores are the log-probabilities of the class model times ``class_weight``.
-            lm_scale: Factor applied to the log-probabilities of both models, but not to boosts: the share of the graph
-                costs that remains after rescoring with another language model. Without an old model, it also scales the
-                graph costs of lattices.
+            lm_scale: Factor applied to the log-probabilities of both models, but not to boosts. It is the share of
+                the graph costs that remains after rescoring with another language model. Without an old model, it also
+                scales the graph costs of lattices.
             compiler: Compiler of the phrase lists, which trackers of the same symbols can share.
             num_symbols: Largest symbol id of histories plus 1, for a table that will grow. Models score only the words
                 that the table currently contains.
@@ -197,7 +197,7 @@ class Tracker:
             words: The word ids of the sentence.
 
         Raises:
-            OptionError: The state is not the start of an utterance.
+            OptionError: `start` is not the state before the first word of an utterance.
         """
         ids = np.ascontiguousarray(words, np.int32)
         names = self._names.get(start)

@@ -174,7 +174,7 @@ class Confusion:
         return before[-1]
 
     def numbers(self, phones: Sequence[str]) -> list[int]:
-        """Return the indices of phones.
+        """Return the index of each phone.
 
         Raises:
             OptionError: There are no costs for a phone.

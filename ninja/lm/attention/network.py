@@ -148,7 +148,7 @@ class AttentionLM(StatePoolLM):
         gathered: int,
         options: LoadOptions,
     ) -> None:
-        """Create an empty pool.
+        """Create a language model with an empty pool.
 
         Args:
             words: Vocabulary and special words.
@@ -264,7 +264,7 @@ class AttentionLM(StatePoolLM):
     def _forest_outputs(
         self, root: Root, forest: Forest, word: npt.NDArray[np.int32]
     ) -> Iterator[tuple[Ids, torch.Tensor]]:
-        """Read a forest in batches; yield nodes (−1 for the root) and their outputs, float32 [nodes, embedding]."""
+        """Read a forest, and yield (nodes, outputs float32 [nodes, embedding]) for each batch; node −1 is the root."""
         yield np.array([-1]), root.row[:, self._output :]
         size = len(forest.node)
         # Indexed by rank, with two more entries: padding at index `size`, and the root at index −1.

@@ -47,7 +47,7 @@ class Server(ABC):
 
         Raises:
             EndpointError: The server does not answer as expected.
-            OptionError: The model or a special token must be specified, or is unknown to the server.
+            OptionError: The model or a special token is unknown to the server, or must be specified but is not.
         """
         self._client = client
         self._options = options
@@ -83,7 +83,7 @@ class Server(ABC):
             Natural-log probabilities of `sequences`, and possibly of other sequences; −inf for probability zero.
 
         Raises:
-            EndpointError: The server does not return these probabilities, or a limit is reached.
+            EndpointError: The server does not return the probabilities, or a limit is reached.
         """
 
     @abstractmethod

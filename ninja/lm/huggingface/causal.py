@@ -48,8 +48,8 @@ class CausalLM(UnitLM):
     The space before a word is part of its first piece, so the end of a word has no separate cost. ``</s>`` is the piece
     that ends a text, directly after the last word.
 
-    A prompt is read once; its state is shared by all histories that begin with it. A space separates it from the first
-    word.
+    A prompt is read once; its state is shared by all histories that begin with it. A space separates the prompt from
+    the first word.
     """
 
     spells_words = True

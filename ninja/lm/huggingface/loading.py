@@ -33,8 +33,9 @@ def open_directory(path: str, options: LoadOptions) -> LanguageModel:
     """Open a language model.
 
     A causal model becomes a `CausalLM`, and a masked model a `MaskedLM`, which can score only whole sentences.
-    ``<s>`` is the tokenizer's ``bos_token``, or its ``eos_token`` if it has none; ``</s>`` is its ``eos_token``.
-    If the tokenizer has neither, the ids in the configuration are used; a causal model without these is rejected.
+    ``<s>`` is the tokenizer's ``bos_token``, or its ``eos_token`` if there is no ``bos_token``; ``</s>`` is its
+    ``eos_token``. If the tokenizer has neither, the ids in the configuration are used; a causal model without these is
+    rejected.
 
     Raises:
         ModelError: A file is missing or damaged, or the model type is not supported.
@@ -78,14 +79,15 @@ def wrap(
 ) -> LanguageModel:
     """Create a language model from a network in memory and its tokenizer, both from the transformers library.
 
-    Any torch module that takes ``input_ids`` and returns ``logits`` works, including quantised and adapted (PEFT)
-    models. It stays on its device and is set to evaluation mode. A masked model can score only whole sentences.
+    The network can be any torch module that accepts ``input_ids`` and returns ``logits``, including quantised and
+    adapted (PEFT) models. It stays on its device and is set to evaluation mode. A masked model can score only whole
+    sentences.
 
     Args:
         model: The network. Its ``config``, if any, determines the model type, maximum input length and special pieces.
         tokenizer: The tokenizer of the network.
         normalize: False to use the network's unnormalised scores.  [default: normalise]
-        max_batch: Maximum number of histories per pass of the network.  [default: no limit]
+        max_batch: Maximum number of histories per network call.  [default: no limit]
         text_transform: ``"lower"`` to lower-case words, for lattices in upper case.  [default: words are unchanged]
 
     Raises:

@@ -47,7 +47,7 @@ class MaskedLM(LanguageModel):
             spelling: Map from words to pieces.
             marks: Ids of the pieces before and after a sentence, and of the mask.
             longest: Maximum number of pieces per input, including `marks`.
-            max_batch: Maximum number of inputs per pass of the network; None for no limit.
+            max_batch: Maximum number of inputs per network call; None for no limit.
         """
         self.vocabulary = spelling.vocabulary
         self.bos: int | None = 0

@@ -195,7 +195,7 @@ class PieceLM(AttentionLM):
         return torch.cat([*new, self._outputs_of(output)[:, -1]], 1)
 
     def _rows_before(self, path: Ids) -> torch.Tensor:
-        """Return the cached part of the rows of histories, float32 [n, pieces, width]."""
+        """Return the cached part of each history's rows, float32 [n, pieces, width]."""
         rows = self._states[:, : self._output].index_select(0, self._tensor(path.reshape(-1)))  # [n · pieces, width]
         return rows.view(*path.shape, self._output)
 
@@ -403,7 +403,7 @@ def dtype_of(model: Any) -> torch.dtype:
 
 
 def _inside(model: Any) -> list[Any]:
-    """Return the transformers model inside a module of the PEFT library."""
+    """Return the transformers model that a PEFT module wraps."""
     inner = getattr(model, "get_base_model", None)
     return [] if inner is None else [inner()]
 

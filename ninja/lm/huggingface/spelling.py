@@ -27,8 +27,8 @@ class Spelling:
     """A growing vocabulary of words, and the pieces of each word.
 
     The words are ``<s>`` (0), ``</s>`` (1), ``<unk>`` (2) if the tokenizer has an unknown piece, and then all words
-    that were looked up and can be spelled. Inside a sentence, the pieces of a word are the pieces that the tokenizer
-    adds if a space and the word are appended to a text. As in training, they mark the leading space (``Ġthe``,
+    that were looked up and can be spelled. Inside a sentence, the pieces of a word are those that the tokenizer
+    adds when a space and the word are appended to a text. As in training, they mark the leading space (``Ġthe``,
     ``▁the``) or continuations (``the ##re``). At the beginning of a sentence, the pieces of a word may differ.
     """
 
@@ -45,7 +45,7 @@ class Spelling:
         """Wrap a tokenizer.
 
         Args:
-            tokenizer: A tokenizer of the transformers library.
+            tokenizer: A tokenizer from the transformers library.
             bos: Id of the piece that begins a text.
             eos: Id of the piece that ends a text.
             num_pieces: Number of pieces in the network's vocabulary.
@@ -85,7 +85,7 @@ class Spelling:
             first: True for the first word of a sentence, [n].
 
         Returns:
-            The offset of each word's pieces in `piece`, and the number of pieces, int64 [n].
+            (offsets, lengths), int64 [n] each: the offset of each word's pieces in `piece`, and their number.
 
         Raises:
             ModelError: The tokenizer joins words, has no pieces for a word, or returns pieces that are not in the
@@ -147,8 +147,8 @@ class Spelling:
     def has_written_pieces(self) -> bool:
         """Whether the pieces come from cased or punctuated text.
 
-        This is the case if a piece of several characters is not in lower case, or if there is a piece "," but no piece
-        "A". Single characters are ignored, because byte-level tokenizers contain all of them.
+        The result is True if a piece of several characters is not in lower case, or if there is a piece "," but no
+        piece "A". Single characters are ignored, because byte-level tokenizers contain all of them.
         """
         pieces = {piece.lstrip("Ġ▁#") for piece in self._tokenizer.get_vocab()}
         words = [piece for piece in pieces if len(piece) > 1 and piece.isalpha()]

@@ -1,7 +1,7 @@
 """Kaldi's RNNLM directories as language models.
 
     final.raw                     the network (nnet3), binary or text
-    word_embedding.final.mat      a row for each word; or, instead of this file, the next two
+    word_embedding.final.mat      a row for each word; or the next two files instead of this one
     feat_embedding.final.mat      a row for each feature
     word_feats.txt                the features of each word
     special_symbol_opts.txt       --bos-symbol=N --eos-symbol=N --brk-symbol=N; missing options have Kaldi's defaults
@@ -18,7 +18,7 @@ A Ninja checkpoint stores
               "components": {"tdnn1.affine": {"type": "NaturalGradientAffineComponent"}, …}}
     state    {"embedding": tensor, "tdnn1.affine <LinearParams>": tensor, …}
 
-Vectors and matrices of components are in the state, their other fields in the configuration. "features.weight",
+The vectors and matrices of components are in the state; their other fields are in the configuration. "features.weight",
 "features.begin", "features.index" and "features.value" may replace "embedding", see `Features`.
 
 Source: Kaldi, rnnlm/rnnlm-core-compute.cc, rnnlm/rnnlm-compute-state.cc, scripts/rnnlm/lmrescore_pruned.sh.

@@ -125,7 +125,7 @@ class KenLM(LanguageModel):
 
 
 def _stored_words(path: str) -> list[str]:
-    """Return the words at the end of a binary, which begin with ``<unk>``.
+    """Return the words stored at the end of a KenLM binary; the first word is ``<unk>``.
 
     Source: KenLM, lm/binary_format.cc and lm/vocab.cc.
     """

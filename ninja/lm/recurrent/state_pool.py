@@ -38,7 +38,7 @@ class StatePoolLM(PoolLM):
         first_word: int = 0,
         normaliser: Callable[[torch.Tensor], torch.Tensor] | None = None,
     ) -> None:
-        """Create an empty pool.
+        """Create a language model with an empty pool.
 
         Args:
             embedding: Output embedding of each word, float32 [words, embedding].
@@ -148,7 +148,7 @@ class StatePoolLM(PoolLM):
             compute(slice(first, min(first + piece, num_rows)))
 
     def _products(self, output: torch.Tensor, words: np.ndarray) -> np.ndarray:
-        """Return the unnormalised score of a word after each output, float32 [n]."""
+        """Return the unnormalised score of one word for each output, float32 [n]."""
         if output.is_cpu:  # torch would copy the embeddings of the words first
             bias = None if self._bias is None else self._bias.numpy()
             embedding = self._embedding.contiguous().numpy()
@@ -165,7 +165,7 @@ class StatePoolLM(PoolLM):
         return self._states.narrow(1, self._output, self._embedding.shape[1]).index_select(0, self._tensor(slots))
 
     def _log_normalisers(self, output: torch.Tensor) -> np.ndarray:
-        """Return the log-normaliser after each output, float32 [n]."""
+        """Return the log-normaliser for each output, float32 [n]."""
         result = np.empty(len(output), np.float32)
 
         def normalise(piece: slice) -> None:
