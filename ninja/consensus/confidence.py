@@ -1,4 +1,4 @@
-"""Confidence of the best word sequence of a lattice."""
+"""Confidence in the best word sequence of a lattice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Maps from features of words to calibrated confidences, and the TOML files in which they are stored."""
+"""Maps from word features to calibrated confidences, and TOML files that store the maps."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ MapKind = Literal["raw", "monotone", "logistic"]
 class ConfidenceModel:
     """A map from features of a word to the probability that the word is correct.
 
-    ``raw`` returns the posterior. ``monotone`` interpolates linearly between points, so that words with a greater
-    posterior have a greater confidence. ``logistic`` is a logistic regression with an additional weight for each
+    The map ``raw`` returns the posterior. ``monotone`` interpolates linearly between points, and gives words with a
+    greater posterior a greater confidence. ``logistic`` is a logistic regression with an additional weight for each
     frequent word.
     """
 
@@ -66,7 +66,7 @@ class ConfidenceModel:
         return sigmoid(logits)
 
     def text(self, comments: Iterable[str] = ()) -> str:
-        """Return the content of a TOML file with comments and this model."""
+        """Return the content of a TOML file that contains comments and this model."""
         values: dict[str, Any] = {
             "version": VERSION,
             "map": self.map,
@@ -95,7 +95,7 @@ def _missing(name: str) -> str:
 
 
 def read_confidence_model(path: str | os.PathLike[str]) -> ConfidenceModel:
-    """Read a confidence model that ``ninja tune --confidence`` has written.
+    """Read a confidence model written by ``ninja tune --confidence``.
 
     Raises:
         InputError: The file cannot be read.
@@ -130,7 +130,7 @@ def read_confidence_model(path: str | os.PathLike[str]) -> ConfidenceModel:
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """Checked values of a TOML file."""
+    """Reader that checks the values in a TOML file."""
 
     table: Mapping[str, Any]
     path: str | os.PathLike[str]

@@ -1,4 +1,4 @@
-"""CTM output for scoring tools: one line per word, with its time."""
+"""CTM output for scoring tools: one line per word, with the word's time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NO_TIMES = "the arcs have neither labels nor times, so word times are unknown; u
 
 
 def consensus_ctm(consensus: Consensus, frame_shift: float = 0.01, words: SymbolTable | None = None) -> str:
-    """Return the CTM lines of a decoded word sequence: key, channel 1, start, duration, word, confidence.
+    """Format a decoded word sequence as CTM lines: key, channel 1, start, duration, word, confidence.
 
     Times and confidences are computed in single precision, as in Kaldi, and have two digits.
 
@@ -59,7 +59,7 @@ def path_ctm(
     *,
     print_silence: bool = False,
 ) -> str:
-    """Return the CTM lines of a lattice that is a single path: key, channel 1, start, duration, word.
+    """Format a lattice with a single path as CTM lines: key, channel 1, start, duration, word.
 
     Args:
         lattice: A linear lattice in which each arc has the alignment labels of its word.

@@ -1,4 +1,4 @@
-"""Minimum-Bayes-risk decoding: the word sequence with the least expected error, and confidences."""
+"""Minimum-Bayes-risk decoding: the word sequence with the least expected word error, and word confidences."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ Floats = npt.NDArray[np.float32]
 class Consensus:
     """A decoded word sequence and its confusion network. All times are in frames.
 
-    The network has a bin for each word of the last hypothesis, and a bin before, between and after these words. The
-    posteriors of a bin sum to 1. Arrays are read-only.
+    The network has a bin for each word in the last hypothesis, and bins before, between and after these words. The
+    posteriors in a bin sum to 1. Arrays are read-only.
     """
 
     key: str
@@ -84,22 +84,22 @@ def mbr_decode(
     """Find the word sequence with the least expected word error; return confidences, times and a confusion network.
 
     The best path minimises the expected sentence error; this sequence minimises the expected word error. Both depend on
-    the probabilities of the lattice, and thus on the acoustic scale. The times are exact only if each arc has the
+    the path probabilities in the lattice, and thus on the acoustic scale. The times are exact only if each arc has the
     alignment labels of its word; see ``align_words``.
 
     If the number of states times the number of words is at most about 131,000, each state is compared with all words.
-    For longer recordings, time and memory grow linearly: each state is compared with at least 32 words on both sides of
-    its time, or of its relative position if the lattice has no times. This band is widened if the result comes near its
-    edge, and posteriors below 1e-16 are dropped (ext/consensus/mbr_band.hpp). The search stops, and ``touches_band`` of
-    the result is true, if a wider band would have more than 4,194,304 pairs of a state and a word, and more than twice
-    as many pairs as the first band.
+    For longer recordings, time and memory grow linearly: each state is compared with at least 32 words on either side
+    of its time, or of its relative position if the lattice has no times. This band is widened if the result comes near
+    its edge, and posteriors below 1e-16 are dropped (ext/consensus/mbr_band.hpp). The search stops, and
+    ``touches_band`` of the result is true, if a wider band would have more than 4,194,304 pairs of a state and a word,
+    and more than twice as many pairs as the first band.
 
     Args:
-        lattices: A lattice or a batch. To decode lattices of several systems jointly, see ``ninja.graph.combine``.
+        lattices: A lattice or a batch. To decode lattices from several systems jointly, see ``ninja.graph.combine``.
         scales: Scales that define the total cost; smaller scales flatten the distribution.
-        decode_mbr: Search for the best sequence. Otherwise keep the words of the best path, or of `hypothesis`, and
-            only build their network.
-        print_silence: Keep bins in which no word is most probable, as words with id 0.
+        decode_mbr: Search for the best sequence. Otherwise, keep the words on the best path, or in `hypothesis`, and
+            only build the network for these words.
+        print_silence: Keep bins in which the absence of a word is most probable, as words with id 0.
         hypothesis: Word ids of the initial hypothesis; zeros are skipped. For a batch, one sequence per lattice.
             [default: the best path]
         forms: Lexical forms by which words are compared. Bins then contain lexical words, each replaced with its most
@@ -111,12 +111,12 @@ def mbr_decode(
             [default: words are compared unchanged]
 
     Returns:
-        The words and their network; for a batch, one result per lattice. If a lattice has a single path, all
+        The decoded words and their network; for a batch, one result per lattice. If a lattice has a single path, all
         confidences are 1.
 
     Raises:
         LatticeError: No path leads from the start to a final state, or state times are inconsistent.
-        OptionError: A word id of `hypothesis` is out of range.
+        OptionError: A word id in `hypothesis` is out of range.
         SymbolError: With `forms`, a word id is not in the symbol table.
 
     Source: Xu, Povey, Mangu and Zhu 2011, "Minimum Bayes Risk decoding and system combination based on a recursion for
@@ -138,7 +138,7 @@ def decode_with_limits(
     *limits: int,
     forms: LexicalTable | None = None,
 ) -> list[Consensus]:
-    """Decode lattices as in ``mbr_decode``; `limits` replace the kernel's limits on the number of comparisons."""
+    """Decode lattices as ``mbr_decode`` does; `limits` replaces the kernel's limits on the number of comparisons."""
     lattices = to_compact(lattices)  # type: ignore[type-var]  # gives each arc all labels of its word
     arcs = None if forms is None else arc_forms(lattices, forms, all_changed=hypotheses is not None)
     start = None
@@ -186,7 +186,7 @@ def decode_with_limits(
 
 
 def _with_written_words(lexical: Consensus, arcs: ArcForms, forms: BinForms) -> Consensus:
-    """Replace the lexical words of a result with written words."""
+    """Replace the lexical words in a result with written words."""
     decoded_words = lexical.words, lexical.confidences, lexical.times
     words, confidences, times = forms.words(arcs, *decoded_words, lexical.bin_begin)
     word = forms.entries(arcs, lexical.word)
@@ -195,7 +195,7 @@ def _with_written_words(lexical: Consensus, arcs: ArcForms, forms: BinForms) -> 
 
 
 def _split(begin: npt.NDArray[np.int64], *columns: npt.NDArray[Any]) -> list[list[npt.NDArray[Any]]]:
-    """Split each column, which contains the values of all lattices, into one list per lattice."""
+    """Split columns, which contain the values for all lattices, into one list per lattice."""
     return [runs(column, begin) for column in columns]
 
 

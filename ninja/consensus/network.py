@@ -1,4 +1,4 @@
-"""Confusion networks of decoded word sequences and of lattices."""
+"""Conversion of decoded word sequences and lattices to confusion networks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LARGEST_COST = float(np.finfo(np.float32).max)
 def confusion_network(
     consensus: Consensus, frame_shift: float = 0.01, words: SymbolTable | None = None
 ) -> ConfusionNetwork:
-    """Convert the network of a decoded word sequence to a ``ConfusionNetwork`` with spelled words and times in seconds.
+    """Convert the network of a decoded word sequence to a ``ConfusionNetwork`` with word strings and times in seconds.
 
     Args:
         consensus: Result of ``mbr_decode``.
@@ -60,18 +60,18 @@ def lattice_mesh(
 ) -> tuple[Lattice | ConfusionNetwork, bool]:
     """Convert a lattice to a word mesh with the posteriors of the words at each position.
 
-    If all paths of the lattice go through the same states, as in a lattice that was read from a mesh, the positions are
-    unchanged, and the result is a lattice whose graph costs are negative logarithms of posteriors. Any other lattice is
-    aligned with ``mbr_decode``, and the result is a network without the bins that contain no word.
+    If all paths in the lattice go through the same states, as in a lattice that was read from a mesh, the positions are
+    unchanged, and the result is a lattice in which graph costs are negative logarithms of posteriors. Any other lattice
+    is aligned with ``mbr_decode``, and the result is a network without the bins that contain no word.
 
-    Graph costs are regarded as negative logarithms of the posteriors of a mesh if there are no other costs, the LM
-    scale is 1, the words of each position are distinct, and their posteriors sum to 0.5 to 1.01. Otherwise, arc
-    posteriors are computed, and the posteriors of arcs with the same word at a position are added.
+    Graph costs are interpreted as negative logarithms of the posteriors in a mesh if there are no other costs, the LM
+    scale is 1, the words at each position are distinct, and the sum of their posteriors is in [0.5, 1.01]. Otherwise,
+    arc posteriors are computed, and the posteriors of arcs with the same word at a position are added.
 
     Args:
         lattice: Any lattice.
         scales: Scales that define the total cost; smaller scales flatten the distribution.
-        frame_shift: Seconds per frame, > 0, of a lattice without a frame shift.
+        frame_shift: Seconds per frame, > 0, for a lattice without a frame shift.
 
     Returns:
         The mesh, for ``ninja.formats.mesh.write_mesh``, and whether it has the same paths and costs as the lattice.
@@ -79,7 +79,7 @@ def lattice_mesh(
     Raises:
         LatticeError: No path leads from the start to a final state, or state times are inconsistent.
         OptionError: ``frame_shift`` is not above 0.
-        SymbolError: A word id is not in the symbol table of the lattice.
+        SymbolError: A word id is not in the lattice's symbol table.
     """
     shift = lattice.frame_shift or frame_shift
     check_frame_shift(shift)
@@ -93,13 +93,13 @@ def lattice_mesh(
 
 
 def _is_mesh(lattice: Lattice) -> bool:
-    """Return whether all paths of a connected lattice go through all states."""
+    """Return whether all paths in a connected lattice go through all states."""
     ends_last = np.flatnonzero(lattice.is_final).tolist() == [lattice.num_states - 1]
     return ends_last and bool((lattice.dst == lattice.src + 1).all())
 
 
 def _has_posteriors(lattice: Lattice, lm_scale: float) -> bool:
-    """Return whether graph costs can be negative logarithms of the posteriors of a mesh."""
+    """Return whether graph costs can be negative logarithms of the posteriors in a mesh."""
     has_other_costs = lattice.acoustic.any() or lattice.final_graph[-1] != 0.0 or lattice.final_acoustic[-1] != 0.0
     if lm_scale != 1.0 or has_other_costs:
         return False
@@ -112,7 +112,7 @@ def _has_posteriors(lattice: Lattice, lm_scale: float) -> bool:
 
 
 def _with_posteriors(lattice: Lattice, posterior: npt.NDArray[np.float64]) -> Lattice:
-    """Return a mesh whose graph costs are negative logarithms of posteriors, with the most probable words first."""
+    """Create a mesh in which graph costs are negative logarithms of posteriors, with the most probable words first."""
     shares_of: list[dict[int, float]] = [{} for _ in range(lattice.num_states - 1)]
     for position, word, share in zip(lattice.src.tolist(), lattice.word.tolist(), posterior.tolist(), strict=True):
         shares_of[position][word] = shares_of[position].get(word, 0.0) + share
@@ -133,7 +133,7 @@ def _with_posteriors(lattice: Lattice, posterior: npt.NDArray[np.float64]) -> La
 
 
 def without_empty_bins(network: ConfusionNetwork) -> ConfusionNetwork:
-    """Remove the bins that contain no word; SRILM's meshes have no such bins."""
+    """Remove the bins that contain no word, because SRILM meshes have no such bins."""
     bins = [network.bin(index) for index in range(network.num_bins)]
     nonempty = [entries for entries in bins if any(word is not None for word, *_ in entries)]
     return ConfusionNetwork.from_bins(network.key, nonempty)

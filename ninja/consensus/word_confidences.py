@@ -39,14 +39,14 @@ class WordConfidences:
 
 @dataclass(frozen=True, slots=True)
 class WordConfidenceEstimator:
-    """Function object that computes the confidences of word sequences in lattices.
+    """Callable that computes the confidences of word sequences in lattices.
 
     Args:
-        model: The calibration; without a calibration, confidences are posteriors.
+        model: The calibration model; without a model, confidences are posteriors.
         surprise: Function that scores sentences with the language model that the calibration uses; see
             ``ninja.lm.surprise.WordSurprise``.
-        unboosted: Function that returns the lattice of an utterance without boosts, given its key. Confidences without
-            boosts are the confidences of the decoded words in this lattice.
+        unboosted: Function that maps the key of an utterance to its lattice without boosts. Confidences without boosts
+            are the confidences of the decoded words in this lattice.
     """
 
     model: ConfidenceModel | None = None
@@ -61,10 +61,10 @@ class WordConfidenceEstimator:
         *,
         forms: LexicalForms | None = None,
     ) -> list[WordConfidences]:
-        """Return the confidences of a word sequence for each lattice.
+        """Compute the confidences of one word sequence per lattice.
 
         Args:
-            lattices: The lattices in which the words were decoded.
+            lattices: The lattices from which the words were decoded.
             words: Word ids for each lattice, such as the result of ``mbr_decode`` or the words of the best path.
             scales: Scales that define the total cost; a calibration replaces them with the scales for which it was
                 fitted.
@@ -72,8 +72,8 @@ class WordConfidenceEstimator:
                 lexical words.
 
         Raises:
-            LatticeError: See `word_features`; or word times, a language model or a lattice without boosts are missing
-                but required by the calibration.
+            LatticeError: See `word_features`; or the calibration requires word times, a language model or a lattice
+                without boosts that is not available.
             SymbolError: See `word_features`.
         """
         only_posteriors = self.model is None or self.model.map != "logistic"
@@ -95,7 +95,7 @@ class WordConfidenceEstimator:
         forms: LexicalForms | None = None,
         only_posteriors: bool = False,
     ) -> tuple[list[WordFeatures], list[WordFeatures] | None]:
-        """Return the features of word sequences in the lattices, and in the lattices without boosts.
+        """Return ``(features in the lattices, features in the lattices without boosts)`` for word sequences.
 
         See `__call__` and `word_features` for the arguments.
         """
@@ -149,7 +149,8 @@ def with_confidences(
         forms: Lexical forms, which are passed to the estimator.
 
     Returns:
-        Each result with the new confidences, and its confidences without boosts, float64 [num_words], or None.
+        ``(result, confidences without boosts)`` for each lattice. The result contains the new confidences; confidences
+        without boosts are float64 [num_words], or None if they are not available.
 
     Raises:
         NinjaError: The estimator cannot compute the confidences.

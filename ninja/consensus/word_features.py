@@ -1,4 +1,4 @@
-"""Features of decoded words, from which calibrated confidences are computed."""
+"""Features of decoded words, which are used to compute calibrated confidences."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Surprise:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LexicalWords:
-    """The lexical words of a decoded word sequence."""
+    """The lexical words in a decoded word sequence."""
 
     words: tuple[str, ...]  # ids if the lattice has no symbol table
     written: Int64s  # [num_words], index of the decoded word that each lexical word is part of
@@ -67,7 +67,7 @@ class LexicalWords:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WordFeatures:
-    """Features of the lexical words of a decoded word sequence."""
+    """Features of the lexical words in a decoded word sequence."""
 
     key: str
     lexical: LexicalWords
@@ -88,7 +88,7 @@ def lexical_words(lattice: Lattice, words: Words, forms: LexicalForms | None = N
     """Convert the ids of a decoded word sequence to lexical words; zeros are skipped.
 
     Raises:
-        SymbolError: An id is not in the symbol table of the lattice.
+        SymbolError: An id is not in the lattice's symbol table.
     """
     places = [place for place, number in enumerate(words) if number != EPSILON]
     ids = [int(words[place]) for place in places]
@@ -111,7 +111,7 @@ def word_features(
 ) -> list[WordFeatures]:
     """Compute features of word sequences from lattices.
 
-    Posteriors are computed by ``mbr_decode``, with the words as its hypothesis, at `scales` and at smaller scales.
+    Posteriors are computed with ``mbr_decode``, with the words as the hypothesis, at `scales` and at smaller scales.
     Other features describe the bins, lengths, times and neighbours of the words, and their means over the utterance.
     Probabilities are given as logits or logarithms.
 
@@ -120,10 +120,10 @@ def word_features(
         words: Lexical words for each lattice, such as the words decoded from the lattice.
         scales: Scales that define the total cost.
         forms: Lexical forms for comparing words.
-        only_posteriors: Compute only the posteriors at `scales`; `values` is empty.
+        only_posteriors: Compute only the posteriors at `scales`; `values` in the result is empty.
 
     Returns:
-        The features of each sequence. Features that depend on word times are missing if a lattice has no times.
+        The features of each word sequence. Features that depend on word times are missing if the lattice has no times.
 
     Raises:
         LatticeError: No path leads from the start to a final state, or state times are inconsistent.
@@ -166,7 +166,7 @@ def _ids(words: Sequence[str], lattice: Lattice) -> npt.NDArray[np.int32]:
 
 
 def surprise_features(surprise: Surprise) -> dict[str, Doubles]:
-    """Return the features of the words of a scored sentence, by name."""
+    """Return the features of the words in a scored sentence, by name."""
     cost = -surprise.logprob
     return {
         "surprise": cost[:-1],
@@ -177,7 +177,7 @@ def surprise_features(surprise: Surprise) -> dict[str, Doubles]:
 
 
 def unboosted_features(unboosted: WordFeatures) -> dict[str, Doubles]:
-    """Return the posteriors of words in a lattice without boosts, as features by name."""
+    """Return the posteriors of words in a lattice without boosts as features, by name."""
     return {"unboosted": unboosted.values["posterior"], "unboosted_half": unboosted.values["half"]}
 
 
@@ -195,7 +195,7 @@ def sigmoid(logits: Doubles) -> Doubles:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Bins:
-    """The bins of a network with a bin for each word, and with bins before, between and after the words."""
+    """The bins in a network with one bin per word, and with bins before, between and after the words."""
 
     network: Consensus
     ids: npt.NDArray[np.int32]
@@ -210,13 +210,13 @@ class _Bins:
         return cls(network, ids, np.repeat(np.arange(len(sizes)), sizes), posterior)
 
     def sums(self, selected: npt.NDArray[np.bool_]) -> Doubles:
-        """Return the sum of the posteriors of selected entries in each bin, at most 1."""
+        """Return the sum of the selected entries' posteriors in each bin, at most 1."""
         sums = np.bincount(self.bin[selected], self.posterior[selected], 2 * len(self.ids) + 1)
         return np.minimum(sums, 1.0)
 
     @property
     def is_decoded(self) -> npt.NDArray[np.bool_]:
-        """Whether each entry is the decoded word of its bin, [num_entries]."""
+        """Whether each entry is the decoded word in its bin, [num_entries]."""
         decoded = np.full(2 * len(self.ids) + 1, -1, np.int32)
         decoded[1::2] = self.ids
         mask: npt.NDArray[np.bool_] = self.network.word == decoded[self.bin]
@@ -227,7 +227,7 @@ class _Bins:
         return self.sums(self.is_decoded)[1::2]
 
     def descriptions(self) -> dict[str, Doubles]:
-        """Return the features of `OF_BINS`."""
+        """Return the features in `OF_BINS`."""
         is_word = self.network.word != EPSILON
         is_other = is_word & ~self.is_decoded
         competitor = np.zeros(2 * len(self.ids) + 1)
@@ -270,7 +270,7 @@ def _features(
 
 
 def _times(lattice: Lattice, network: Consensus, letters: Doubles) -> dict[str, Doubles]:
-    """Return the features of `OF_TIMES`, from the times of the bins of the words."""
+    """Return the features in `OF_TIMES`, computed from the times of the word bins."""
     begin, end = (column[1::2].astype(np.float64) for column in network.bin_times.T)
     depth = depth_per_frame(lattice).astype(np.float64)
     total = np.concatenate(([0.0], np.cumsum(depth)))

@@ -20,7 +20,7 @@ Floats = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ArcForms:
-    """A batch in which some lattices contain numbers of lexical words, and the written forms of their arcs."""
+    """A batch in which some lattices contain numbers of lexical words, with the written forms of their arcs."""
 
     table: LexicalTable
     changed: npt.NDArray[np.int64]  # indices of the lattices with lexical words
@@ -29,12 +29,12 @@ class ArcForms:
     parts: npt.NDArray[np.int64]  # [num_parts, 2], a written word and the index of one of its lexical words
 
     def written_ids(self, numbers: list[int]) -> list[int]:
-        """Return the word ids of the written words that equal lexical words, given the numbers of the lexical words."""
+        """Convert numbers of lexical words to the ids of the written words that equal them."""
         return self.table.written_ids(self.table.numbers.names(numbers))
 
 
 def arc_forms(lattices: Lattice | Batch, table: LexicalTable, *, all_changed: bool = False) -> ArcForms | None:
-    """Return lattices with lexical words, or None if no lattice requires them; see ``FormNumbers.lattices``.
+    """Convert lattices to lexical words; return None if no lattice requires it. See ``FormNumbers.lattices``.
 
     Args:
         all_changed: Convert all lattices with words that differ from their lexical forms.
@@ -63,14 +63,14 @@ class WrittenWords:
         self.times.append((begin, end))
 
     def arrays(self) -> tuple[Integers, Floats, Floats]:
-        """Return the words, confidences and times as read-only arrays."""
+        """Return ``(words, confidences, times)`` as read-only arrays."""
         times = frozen(np.array(self.times, np.float32).reshape(-1, 2))
         return frozen(np.array(self.words, np.int32)), frozen(np.array(self.confidences, np.float32)), times
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BinForms:
-    """The written forms in the bins of a lattice."""
+    """The written forms in the bins for a lattice."""
 
     entry: npt.NDArray[np.int64]  # [num_words], entry of each word, or -1 - bin if the word has no entry
     form: Integers  # [num_entries], most probable form
@@ -85,7 +85,7 @@ class BinForms:
         return not self.mark.any() and bool((self.form >= 0).all()) and bool((self.entry >= 0).all())
 
     def entries(self, arcs: ArcForms, word: Integers) -> Integers:
-        """Return the written word of each entry; `word` contains the lexical words."""
+        """Return the written word for each entry; `word` contains the lexical words."""
         written = self.whole.copy()
         unwritten = np.flatnonzero((written == 0) & (word != EPSILON))
         if len(unwritten):
@@ -131,7 +131,7 @@ class BinForms:
 
 
 def _num_parts(arcs: ArcForms, form: Sequence[int], first: int) -> int:
-    """Return the number of words, starting at `first`, that together form one written word; at least 1."""
+    """Return the number of words, at least 1, that begin at `first` and together form one written word."""
     if form[first] >= 0:
         return 1
     number, piece = arcs.parts[-1 - form[first]].tolist()

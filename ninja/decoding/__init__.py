@@ -1,4 +1,4 @@
-"""Decoding with context: beam search, trackers for other decoders, and n-best lists and lattices from CTC models.
+"""Contextual decoding: beam search, trackers for external decoders, and n-best lists and lattices from CTC models.
 
 Names are imported on first use; ``__init__.pyi`` lists them.
 """

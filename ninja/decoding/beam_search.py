@@ -31,7 +31,7 @@ Step = Callable[[Any, Ints], tuple[npt.ArrayLike, Any]]
 
 @dataclass(frozen=True, slots=True)
 class BeamOptions:
-    """Beams of the search, and weights of the scores; see `Hypothesis` for the total score."""
+    """Beams for the search, and score weights; see `Hypothesis` for the total score."""
 
     beam: int = 16  # maximum number of hypotheses per utterance; 0 means no limit
     score_beam: float = 20.0  # drop hypotheses whose score is lower than the best by more than this, nats
@@ -81,27 +81,27 @@ def beam_search(
     eos: int,
     ctc: CtcPrefixes | None = None,
 ) -> list[list[Hypothesis]]:
-    """Search for the unit sequences with the best sum of model and context scores.
+    """Search for the unit sequences with the best combined model and context scores.
 
     With CTC scores, the model score is λ · ln p of the CTC model + (1 - λ) · ln p of `step`, where λ is `ctc_weight`.
-    All utterances are searched in one batch; their results do not depend on each other.
+    All utterances are searched in one batch; results do not depend on other utterances in the batch.
 
     Args:
-        step: The model. Its arguments are states and the units to read, int64 [n]; it returns the natural
-            log-probabilities of the next units, [n, units], and the new states.
+        step: The model: a function of states and the units to read, int64 [n]. It returns the natural log-probabilities
+            of the next units, [n, units], and the new states.
         states: The model's initial states, one per utterance: an array or tensor whose first axis is the utterance, or
             a tuple, list or dict of arrays or tensors. Later calls of `step` receive rows of the states that earlier
             calls returned.
         tracker: The contextual tracker; its states are cleared first.
-        lists: The phrase lists of each utterance.
+        lists: The phrase lists for each utterance.
         options: Beams and weights.
         bos: Unit that `step` reads first.
         eos: Unit that ends a hypothesis.
         ctc: Output of a CTC model for each utterance; its columns are the units of `step`.
 
     Returns:
-        The finished hypotheses of each utterance, best first, at most `BeamOptions.beam`; an empty list if every
-        hypothesis ends with probability zero.
+        At most `BeamOptions.beam` finished hypotheses for each utterance, best first; an empty list if every hypothesis
+        ends with probability zero.
 
     Raises:
         ModelError: `step` does not return log-probabilities of the right shape.
@@ -178,13 +178,13 @@ def beam_search(
 def make_hypothesis(
     tracker: UnitTracker, start: int, units: tuple[int, ...], score: float, model: float, context: float
 ) -> Hypothesis:
-    """Return a hypothesis with the words and phrases that a tracker assigns to its units."""
+    """Create a hypothesis with the words and phrases that a tracker assigns to its units."""
     words = tuple((word,) for word in tracker.spell(units))
     return Hypothesis(words, units, score, model, context, tuple(tracker.matches(start, units)))
 
 
 def combine(model: Floats, context: Floats, length: Ints, context_scale: float, length_reward: float) -> Floats:
-    """Return the scores of hypotheses; -inf for hypotheses that the model or the tracker does not allow."""
+    """Return the total scores of hypotheses, or -inf for those that the model or the tracker does not allow."""
     with np.errstate(invalid="ignore"):  # 0 · -inf
         score = model + context_scale * context + length_reward * length
     return np.where(np.isneginf(context), -np.inf, score)
@@ -193,7 +193,7 @@ def combine(model: Floats, context: Floats, length: Ints, context_scale: float, 
 def _prefix_scores(
     ctc: CtcPrefixes, active: _Active, row: Ints, unit: Ints, ends: npt.NDArray[np.bool_]
 ) -> tuple[Floats, Floats]:
-    """Return the CTC scores of hypotheses after adding a unit or the end, and the states after adding a unit."""
+    """Return ``(CTC scores after adding a unit or the end, states after adding a unit)`` for hypotheses."""
     assert active.prefix is not None
     utterance, state = active.utterance[row], active.prefix[row]
     last = np.array([units[-1] if units else -1 for units in active.units], np.int64)[row]
@@ -204,7 +204,7 @@ def _prefix_scores(
 
 
 def _interpolate(model: Floats, ctc: Floats, weight: float) -> Floats:
-    """Return weighted means of log-probabilities; a model with weight 0 is ignored, even if its probability is zero."""
+    """Return weighted means of log-probabilities; a model with weight 0 is ignored, even if it gives probability 0."""
     parts = [(share, score) for share, score in ((weight, ctc), (1.0 - weight, model)) if share]
     mean: Floats = np.sum([share * score for share, score in parts], axis=0)
     return mean
@@ -221,7 +221,7 @@ def _is_over(finished: Sequence[_Finished], length: int, options: BeamOptions) -
 
 
 def most_probable(logprob: Floats, count: int) -> npt.NDArray[np.bool_]:
-    """Return a mask of the `count` most probable units of each row, including ties, bool [rows, units]."""
+    """Return a mask of the `count` most probable units in each row, including ties, bool [rows, units]."""
     least = np.partition(logprob, -count, axis=1)[:, -count]
     return logprob >= least[:, None]
 
@@ -248,7 +248,7 @@ def _check_step(output: npt.ArrayLike, num_rows: int, largest: int) -> Floats:
 
 
 def _candidates(logprob: Floats, max_units: int | None, eos: int) -> tuple[Ints, Ints]:
-    """Return the (row, unit) pairs to try: the most probable units and the end; only the end if max_units is None."""
+    """Return the (row, unit) pairs to try: the most probable units and the end, or only the end without max_units."""
     num_rows, num_units = logprob.shape
     if max_units is None:
         return np.arange(num_rows), np.full(num_rows, eos, np.int64)
@@ -265,7 +265,7 @@ def _within_beams(
 ) -> Ints:
     """Return the candidates within the beams of their utterance, grouped by utterance, best first.
 
-    Finished hypotheses remain in the beam, so that a search ends when no unfinished hypothesis is better.
+    Finished hypotheses remain in the beam; the search therefore ends when no unfinished hypothesis is better.
     """
     ended = [(number, one[0]) for number, of_utterance in enumerate(finished) for one in of_utterance]
     owner = np.concatenate([np.array([number for number, _ in ended], np.int64), utterance])

@@ -1,6 +1,6 @@
 """CTC prefix beam search with a contextual tracker.
 
-The compiled search cannot be used, because its pruning bounds do not hold if boosts raise the score of a prefix.
+The compiled search cannot be used: its pruning bounds do not hold if boosts raise the score of a prefix.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ def boosted_search(
 ) -> list[Hypothesis]:
     """Return the unit sequences with the best sum of CTC and tracker scores, best first.
 
-    The CTC score of a sequence is the log of the summed probabilities of its alignments; the tracker scores the
+    The CTC score of a sequence is the log of the sum of the probabilities of its alignments; the tracker scores each
     sequence once.
 
     Args:
         logprob: Natural log-probabilities, [frames, units].
         blank: Column of the blank.
         tracker: The contextual tracker; its states are cleared first.
-        lists: The phrase lists of the utterance.
+        lists: The phrase lists for the utterance.
         options: Beams and weights.
 
     Source: Graves and Jaitly 2014, "Towards end-to-end speech recognition with recurrent neural networks", algorithm 1

@@ -36,26 +36,27 @@ def ctc_nbest(
     lists: Sequence[PhraseList] = (),
     key: str | None = None,
 ) -> list[Hypothesis]:
-    """Search for the word sequences with the best CTC score or, with a tracker, the best sum of CTC and tracker scores.
+    """Search for the word sequences with the best CTC scores or, with a tracker, the best CTC plus tracker scores.
 
-    The probability of a sequence is the sum over its alignments, except alignments with pruned prefixes. Repetitions of
-    a unit are collapsed unless a blank separates them; repeated boundaries are also collapsed.
+    The probability of a sequence is summed over its alignments, except those with pruned prefixes. Repetitions of a
+    unit are collapsed unless a blank separates them; repeated boundaries are also collapsed.
 
     Args:
         logprob: Natural log-probabilities of all units at each frame, [frames, units].
-        units: Units of the columns.
+        units: The unit for each column.
         lexicon: The allowed words.  [default: any word]
         options: Beams and weights.
-        tracker: The contextual tracker; its units are the columns, and its states are cleared first. The search with a
+        tracker: The contextual tracker; its units are the columns, and its states are cleared first. Search with a
             tracker is implemented in Python, does not support a lexicon, and distinguishes sequences by their units.
-        lists: The phrase lists of the utterance, for the tracker.
+        lists: The phrase lists for the utterance, used by the tracker.
         key: Utterance id, for messages.
 
     Returns:
-        Distinct word sequences, best first, at most `CtcOptions.beam`; an empty list if the lexicon allows none.
+        At most `CtcOptions.beam` distinct word sequences, best first; an empty list if the lexicon allows none.
 
     Raises:
-        ModelError: `logprob` does not contain log-probabilities, or the numbers of columns and of units differ.
+        ModelError: `logprob` does not contain log-probabilities, or the number of columns differs from the number of
+            units.
         OptionError: Both a lexicon and a tracker are set, phrases or a length reward are set without a tracker, or a
             column is not a unit of the tracker.
 
@@ -124,24 +125,24 @@ def ctc_lattice(
     unknown: str | None = None,
     frame_shift: float | None = None,
 ) -> Lattice:
-    """Return a lattice whose paths are the hypotheses of a CTC search, with their costs.
+    """Run a CTC search, and return a lattice with the hypotheses as paths.
 
-    Hypotheses share arcs as long as their words are equal. The acoustic cost of a path is -ln p of its hypothesis: each
+    Hypotheses share arcs as long as their words are equal. The acoustic cost of a path is -ln p of the hypothesis: each
     word has its cost in the best alignment, and the last arc, which has no word, has the remaining cost. Graph costs
-    are 0. The time of a state is its time in the best alignment of the first hypothesis through the state; silence is
-    an arc without a word. The label of a frame is 1 plus the column that this alignment assigns to the frame; between
-    words, this is the column of the blank.
+    are 0. The time of a state is its time in the best alignment of the first hypothesis through this state. Silence is
+    an arc without a word. The label of a frame is 1 plus the column that this alignment assigns to the frame, or 1 plus
+    the blank's column between words.
 
     Args:
         logprob: See ``ctc_nbest``.
-        units: Units of the columns.
+        units: The unit for each column.
         key: Utterance id.
         lexicon: The allowed words.  [default: any word]
         options: Beams.
         words: Symbol table, which must contain the words, or ``SymbolTable.growing()``, to which they are added.
             [default: a new table of the lattice's words]
-        unknown: Word of the table that replaces words missing from the table.  [default: raise an error]
-        frame_shift: Seconds per frame of the matrix.
+        unknown: Word in the table that replaces words missing from the table.  [default: raise an error]
+        frame_shift: Seconds per frame in the matrix.
 
     Raises:
         LatticeError: The lexicon allows no hypothesis.
@@ -171,12 +172,13 @@ def from_ctc(
 ) -> Lattice:
     """Return a lattice of the CTC hypotheses for one utterance.
 
-    Combines `log_probabilities`, `ctc_units` and `ctc_lattice`; see these for the search and the costs. The paths are
-    the word sequences within the beam, with acoustic costs ``-ln p`` and graph costs 0.
+    This function combines `log_probabilities`, `ctc_units` and `ctc_lattice`; see these functions for details on the
+    search and the costs. The paths are the word sequences within the beam, with acoustic costs ``-ln p`` and graph
+    costs 0.
 
     Args:
         key: Utterance id.
-        matrix: Output of the model, [frames, units]: a numpy array, a torch tensor on any device, or nested lists.
+        matrix: Model output, [frames, units]: a numpy array, a torch tensor on any device, or nested lists.
         units: Names of the columns, or the result of `ctc_units`.
         blank: Name of the blank or its 0-based column; -1 is the last column. Ignored if `units` is a
             `CtcUnits`.
@@ -185,10 +187,10 @@ def from_ctc(
         boundary: Unit between words.
         never: Units that are never part of words.
         lexicon: The allowed words.  [default: any word]
-        options: Beams of the search.
+        options: Beams for the search.
         words: Symbol table, which must contain the words, or ``SymbolTable.growing()``, to which they are added.
             [default: a new table]
-        frame_shift: Seconds per frame of the matrix.
+        frame_shift: Seconds per frame in the matrix.
 
     Raises:
         ModelError: The values do not match `scale`, or the number of columns differs from the number of units.

@@ -1,4 +1,4 @@
-"""Options of the CTC search."""
+"""Options for the CTC search."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WITH_TRACKER = ("context_scale", "length_reward")  # options that apply only to 
 @documented
 @dataclass(frozen=True, slots=True)
 class CtcOptions:
-    """Beams of the search, and weights of the scores with a tracker; see `Hypothesis` for the total score."""
+    """Beams for the search, and score weights for a tracker; see `Hypothesis` for the total score."""
 
     beam: int = described(100, "Maximum number of prefixes per frame; 0 means no limit.")
     score_beam: float = described(20.0, "Drop prefixes whose score is below the best score by more than this, in nats.")

@@ -1,4 +1,4 @@
-"""CTC scores of prefixes, for searches that combine a CTC model with a model that predicts the next unit."""
+"""CTC prefix scores, for searches that combine a CTC model with a model that predicts the next unit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Ints = npt.NDArray[np.int64]
 
 
 class CtcPrefixes:
-    """Log-probabilities that the output of a CTC model begins with, or equals, the units of a hypothesis.
+    """Log-probabilities that a CTC model's output begins with, or equals, the units of a hypothesis.
 
     Args:
         logprob: Natural log-probabilities of all units at each frame, [frames, units] per utterance. The columns
@@ -51,7 +51,7 @@ class CtcPrefixes:
         return len(self._frames)
 
     def start(self) -> Floats:
-        """Return the state before the first unit of each utterance; see `extend`."""
+        """Return the state before the first unit for each utterance; see `extend`."""
         state = np.full((len(self), self._logprob.shape[1] + 1, 2), -np.inf)
         state[:, 0, 1] = 0.0
         np.cumsum(self._logprob[:, :, self.blank], axis=1, out=state[:, 1:, 1])
@@ -68,7 +68,7 @@ class CtcPrefixes:
             unit: Unit to append, [n].
 
         Returns:
-            The log-probability that the output begins with the longer prefix, [n], and the new states.
+            The log-probability that the output begins with the extended prefix, [n], and the new states.
         """
         if unit.size and not 0 <= unit.min() <= unit.max() < self._num_units:
             bad = unit[(unit < 0) | (unit >= self._num_units)][0]

@@ -1,4 +1,4 @@
-"""`CtcResult`, the word sequences found by the compiled CTC search, and their lattice."""
+"""The class `CtcResult`: the word sequences found by the compiled CTC search, and their lattice."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ from ninja.lattice.symbols import EPSILON, EPSILON_NAME, SymbolTable
 class CtcResult:
     """Distinct word sequences, in order of decreasing probability.
 
-    The search distinguishes unit sequences; ``number`` selects for each word sequence the unit sequence that determines
-    its times. Words form a tree: sequences that begin with the same words, spelled by the same units, share nodes.
+    The search distinguishes unit sequences. For each word sequence, ``number`` selects the unit sequence that
+    determines the times. Words form a tree: sequences that begin with the same words, spelled with the same units,
+    share nodes.
     """
 
     number: npt.NDArray[np.int64]  # [sequences], index of the unit sequence
@@ -72,7 +73,7 @@ class CtcResult:
         return hypotheses
 
     def spellings(self) -> list[int]:
-        """Return the distinct indices into ``alike`` of all sequences, in order of appearance."""
+        """Return the distinct indices into ``alike`` that occur in the sequences, in order of appearance."""
         if not len(self):
             return []
         spans = zip(self.word_begin[self.number].tolist(), self.word_begin[self.number + 1].tolist(), strict=True)
@@ -83,13 +84,13 @@ class CtcResult:
         return order[: int((first < len(spelling)).sum())]
 
     def words(self) -> list[str]:
-        """Return the distinct words of all sequences, in order of appearance."""
+        """Return the distinct words in all sequences, in order of appearance."""
         return list(dict.fromkeys(word for spelling in self.spellings() for word in self.alike[spelling]))
 
     def lattice(
         self, key: str, words: SymbolTable | None = None, unknown: str | None = None, frame_shift: float | None = None
     ) -> Lattice:
-        """Return the lattice of a non-empty result; see ``ctc_lattice`` for the arguments."""
+        """Return the lattice for a non-empty result; see ``ctc_lattice`` for the arguments."""
         if words is None:
             words, unknown = SymbolTable.from_words([EPSILON_NAME, *self.words()]), None
         elif words.grows:
@@ -121,7 +122,7 @@ class CtcResult:
 def make_result(
     arrays: tuple[npt.NDArray[Any], ...], num_frames: int, units: CtcUnits, lexicon: CtcLexicon | None
 ) -> CtcResult:
-    """Create a result from the arrays of ``_ctc.search``, merging unit sequences with the same words."""
+    """Create a result from the arrays that ``_ctc.search`` returns, merging unit sequences with the same words."""
     parent, state, unit_begin, unit, total, word_begin, node, begin, end, cost, alignment = arrays
     number_of: dict[tuple[str, ...], int] = {}
     spelling = np.array(
@@ -161,7 +162,7 @@ def make_result(
 
 
 def _same_nodes(parent: npt.NDArray[np.int32], kind: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-    """Return, for each node, the first node whose path from the root has the same kinds; parents precede children."""
+    """For each node, return the first node whose path from the root has the same kinds; parents precede children."""
     pairs = (parent.astype(np.int64) << 32) | kind
     if len(np.unique(pairs)) == len(pairs):  # the usual case, which is much faster
         return np.arange(len(parent), dtype=np.int32)
@@ -179,7 +180,7 @@ def _spelled(
     units: CtcUnits,
     lexicon: CtcLexicon | None,
 ) -> list[tuple[str, ...]]:
-    """Return the word of each node, together with words that have the same spelling."""
+    """Return the word of each node, and the words with the same spelling."""
     if lexicon is not None:
         return list(map(lexicon.words.__getitem__, state.tolist()))
     text = "".join(map(units.text.__getitem__, unit.tolist()))
@@ -189,7 +190,7 @@ def _spelled(
 
 
 def _ids(alike: tuple[str, ...], words: SymbolTable, unknown: str | None, key: str) -> tuple[int, ...]:
-    """Return the distinct ids of words that have the same spelling."""
+    """Return the distinct ids of words with the same spelling."""
     ids = []
     for word in alike:
         number = words.id(word)

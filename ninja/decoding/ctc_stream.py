@@ -1,4 +1,4 @@
-"""`CtcStream`, the growing lattice of an utterance whose CTC frames arrive in parts."""
+"""The class `CtcStream`: the growing lattice of an utterance with CTC frames that arrive in chunks."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from ninja.lattice.symbols import EPSILON, SymbolTable
 
 
 class CtcStream:
-    """The frames of a CTC model so far, and the lattice of their hypotheses after each part.
+    """The CTC frames received so far, and the lattice of hypotheses after each chunk of frames.
 
     Each lattice is the result of `ctc_lattice` for all frames so far, so the search begins at the first frame. Before
     the last frame, the last word of a hypothesis may be incomplete; its arc therefore has no word.
 
     Args:
         key: Utterance id.
-        units: Units of the columns.
+        units: The unit for each column.
         lexicon: The allowed words.  [default: any word]
         options: Beams.
         words: Symbol table, which must contain the words, or ``SymbolTable.growing()``, to which they are added.
@@ -60,7 +60,7 @@ class CtcStream:
         return sum(map(len, self._parts))
 
     def add(self, logprob: npt.ArrayLike, *, final: bool = False) -> Lattice:
-        """Add frames, and return the lattice of all frames so far.
+        """Add frames, and return the lattice for all frames so far.
 
         Args:
             logprob: Natural log-probabilities of all units at each new frame, [frames, units]; may have no frames.
@@ -92,7 +92,7 @@ class CtcStream:
 
 
 def without_last_words(lattice: Lattice) -> Lattice:
-    """Return a lattice of CTC hypotheses in which the last word of each hypothesis is an arc without a word."""
+    """Replace the last word of each hypothesis in a CTC lattice with an arc without a word."""
     src, dst, end = lattice.src, lattice.dst, lattice.num_states - 1
     at_end = np.flatnonzero(dst == end)
     before = np.isin(dst, src[at_end]) & (lattice.word != EPSILON)

@@ -1,4 +1,4 @@
-"""Convert the output of CTC models to log-probabilities."""
+"""Conversion of CTC model output to log-probabilities."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Scale = Literal["logprob", "logit", "prob"]
 def log_probabilities(
     matrix: npt.ArrayLike, scale: Scale = "logprob", key: str | None = None
 ) -> npt.NDArray[np.float64]:
-    """Return the output of a model as natural log-probabilities, float64 [frames, units].
+    """Convert the output of a model to natural log-probabilities, float64 [frames, units].
 
     Args:
         matrix: Output of the model, [frames, units].

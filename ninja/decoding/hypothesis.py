@@ -1,4 +1,4 @@
-"""`Hypothesis`, a result of a decoder."""
+"""The class `Hypothesis`: one result of a decoder."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Hypothesis:
 
     @property
     def text(self) -> str:
-        """The words, separated by spaces; if several words have the same spelling, the first word is used."""
+        """The words, separated by spaces; if several words have the same spelling, the first one is used."""
         return " ".join(alike[0] for alike in self.words)
 
     @property

@@ -1,4 +1,4 @@
-"""`CtcLexicon`, the words that a CTC search allows, and their spellings in units."""
+"""The class `CtcLexicon`: the words that a CTC search allows, and their spellings in units."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def ctc_lexicon(spellings: Iterable[tuple[str, Sequence[str]]], units: CtcUnits,
     """Create a lexicon.
 
     Args:
-        spellings: Pairs of a word and the names of its units, one per spelling. A boundary at the end of a spelling, as
-            in flashlight lexicons, is ignored.
+        spellings: ``(word, unit names)`` for each spelling. A boundary at the end of a spelling, as in flashlight
+            lexicons, is ignored.
         units: Units of the model.
         path: Path of the lexicon, for messages.
 
@@ -96,5 +96,5 @@ def read_ctc_lexicon(path: str | os.PathLike[str], units: CtcUnits) -> CtcLexico
 
 
 def spelled_by_letters(words: Iterable[str]) -> list[tuple[str, list[str]]]:
-    """Return pairs of words and their letters, for `ctc_lexicon`."""
+    """Return ``(word, letters)`` pairs, for `ctc_lexicon`."""
     return [(word, list(word)) for word in words]

@@ -1,4 +1,4 @@
-"""Read the output matrices of acoustic models from NumPy and torch files and Kaldi archives."""
+"""Readers for the output matrices of acoustic models in NumPy files, torch files and Kaldi archives."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NAMES = (PLAIN | FLOATS) - {"torch.Size", "_codecs.encode"}
 def read_matrices(
     source: Source, on_error: OnError | None = None, *, allow_pipes: bool = False
 ) -> Iterator[tuple[str, Array, str]]:
-    """Yield the matrices in files, directories and lists as (key, matrix, file name).
+    """Yield ``(key, matrix, file name)`` for each matrix in files, directories and script files.
 
     An archive is read one matrix at a time; see ``matrices_in`` for the formats.
 
@@ -71,7 +71,7 @@ def read_matrices(
 
 
 def _tables(source: Source, allow_pipes: bool) -> Iterator[Table]:
-    """Yield the tables of a source."""
+    """Yield the tables in a source."""
     if isinstance(source, str | os.PathLike):
         path = os.fspath(source)
         if not os.path.isdir(path):
@@ -102,7 +102,7 @@ def _has_matrices(path: str) -> bool:
 
 
 def _is_list(head: bytes) -> bool:
-    """Return whether a file is a script file: its first line contains a key and the path of an existing file."""
+    """Return whether a file is a script file, with a key and the path of an existing file in its first line."""
     row = head.partition(b"\n")[0].split(None, 1)
     if len(row) < 2 or b"\0" in head or row[1].startswith(b"["):
         return False
@@ -111,7 +111,7 @@ def _is_list(head: bytes) -> bool:
 
 
 def _listed(content: bytes, path: str, on_error: OnError | None) -> Iterator[tuple[str, Array, str]]:
-    """Yield the matrices that are listed in a script file."""
+    """Yield the matrices listed in a script file."""
     for line, row in enumerate(decoded(content, path).split("\n"), start=1):
         fields = row.split(None, 1)
         if not fields:
@@ -137,19 +137,19 @@ def _listed(content: bytes, path: str, on_error: OnError | None) -> Iterator[tup
 def matrices_in(
     stream: Stream, key: str, path: str | None = None, on_error: OnError | None = None
 ) -> Iterator[tuple[str, Array]]:
-    """Yield the key and the values, [frames, units], of each matrix in a file; its format is detected.
+    """Yield ``(key, matrix [frames, units])`` for each matrix in a file; the format is detected.
 
-    * NumPy ``.npy``, with `key` as the key, and uncompressed ``.npz``, with the names of the arrays as keys.
-    * A tensor saved with ``torch.save``, with `key` as the key, or a dictionary of tensors, with its keys as keys. A
-      first axis of size 1 is removed.
+    * NumPy ``.npy``, with the key `key`, and uncompressed ``.npz``, with the array names as keys.
+    * A tensor saved with ``torch.save``, with the key `key`, or a dictionary of tensors with its keys. A first axis of
+      size 1 is removed.
     * Kaldi archives, binary (optionally compressed) or text, with the keys in the archive; a single matrix without a
-    key has the key `key`.
+      key gets the key `key`.
 
-    Only tensors are unpickled, and memory is bounded by a small multiple of the file's size.
+    Only tensors are unpickled, and memory use is bounded by a small multiple of the file size.
 
     Args:
         stream: The file.
-        key: Key of a matrix without a key.
+        key: Key for a matrix without a key.
         path: Path of the file, for messages.
         on_error: Function that is called with the error of each skipped matrix.  [default: raise the error]
 
@@ -200,7 +200,7 @@ def _npy(content: bytes, path: str | None, key: str) -> Array:
 
 
 def _zip(content: bytes, key: str, path: str | None) -> list[tuple[str, Callable[[], Array]]]:
-    """Return the name and the reader of each array in a NumPy or torch zip file."""
+    """Return ``(name, function that reads the array)`` for each array in a NumPy or torch zip file."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             entries = archive.infolist()
@@ -228,7 +228,7 @@ def _zip(content: bytes, key: str, path: str | None) -> list[tuple[str, Callable
 
 
 def _tensor(tensor: Any, path: str | None, key: object, size: int) -> Array:
-    """Return a tensor as a matrix; `size` is the size of the file in bytes."""
+    """Convert a tensor to a matrix; `size` is the size of the file in bytes."""
     if not isinstance(key, str) or not isinstance(tensor, Tensor):
         raise FormatError("expected a tensor, or a dictionary with names as keys and tensors as values", path)
     if tensor.size * tensor.storage.itemsize > size:

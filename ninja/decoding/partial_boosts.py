@@ -1,4 +1,4 @@
-"""Boosts of unfinished words, and a vocabulary to which the words of phrases are added."""
+"""Boosts for unfinished words, and a vocabulary to which the words in phrases are added."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class OpenVocabulary(SymbolTable):
     UNKNOWN = 1
 
     def __init__(self, words: Iterable[str] = (), *, room: int) -> None:
-        """Create a table of distinct words, with `room` free ids, so that arrays indexed by id need not grow."""
+        """Create a table of distinct words with `room` free ids; arrays indexed by id then do not have to grow."""
         fixed = ["<eps>", _FREE, *words]
         super().__init__((word, number) for number, word in enumerate(fixed))
         self._next = len(fixed)
@@ -47,9 +47,9 @@ class OpenVocabulary(SymbolTable):
 
 
 class PartialBoosts:
-    """The phrases of a list as two word trees, with boosts for prefixes of the words that may follow.
+    """The phrases in a list as two word trees, with boosts for prefixes of the words that can follow.
 
-    A prefix of k letters of a word with n letters gets the fraction k / n of the word's boost, so a complete word has
+    For a word with n letters, a prefix of k letters gets the fraction k / n of the word's boost, so a complete word has
     the full boost. Phrases with a negative weight are not boosted.
     """
 
@@ -78,12 +78,12 @@ class PartialBoosts:
         self._boosts: dict[int, dict[str, float]] = {}
 
     def follow(self, position: int, word: str) -> int | None:
-        """Return the position after a word; None if no phrase continues after it."""
+        """Return the position after a word, or None if no phrase has further words after it."""
         after = self._next[position].get(word)
         return after if after is not None and self._next[after] else None
 
     def boost(self, position: int, text: str) -> float:
-        """Return the boost of the unfinished word `text` at a position, in nats, ≥ 0."""
+        """Return the boost for the unfinished word `text` at a position, in nats, ≥ 0."""
         if position in self._boosts:
             return self._boosts[position].get(text, 0.0)
         boosts: dict[str, float] = {}

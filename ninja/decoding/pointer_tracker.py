@@ -1,4 +1,4 @@
-"""`PointerTracker`, which scores words with a context model step by step, for decoders whose units are words."""
+"""The class `PointerTracker`, which scores words with a context model step by step, for decoders of words."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ NO_SLOT = -1  # marks states whose last word the model has not read yet
 
 
 class PointerTracker:
-    """Tracker of word histories in a language model with a pointer; it has the interface of `Tracker`.
+    """Tracker for word histories in a language model with a pointer; it has the same interface as `Tracker`.
 
     A state is an integer that represents a history. The score of a word is ``context_weight · (ln Q - ln P)``, where P
-    is the probability of the word in the language model, and Q its probability with the phrases. The score is 0 for
+    is the word's probability under the language model, and Q its probability given the phrases. The score is 0 for
     utterances without phrases. With ``scores="all"``, the score is ln Q, for decoders without a language model. Threads
     that share a tracker wait for each other.
     """
@@ -44,8 +44,8 @@ class PointerTracker:
         """Create a tracker.
 
         Args:
-            words: The symbol table of histories and phrases.
-            lm: The language model that the pointer was trained for.
+            words: The symbol table for histories and phrases.
+            lm: The language model for which the pointer was trained.
             context_model: The pointer and its encoder.
             options: Weights; boosts are not used.
             scores: ``"gain"`` or ``"all"``; see `PointerTracker`.
@@ -83,7 +83,7 @@ class PointerTracker:
 
     @exclusive
     def start(self, lists: Sequence[PhraseList] = ()) -> int:
-        """Return the initial state of an utterance with these phrase lists."""
+        """Return the initial state for an utterance with these phrase lists."""
         phrases = self._ids.of(lists)
         slots = self._lm.start(1)
         if phrases is not None:
@@ -100,7 +100,7 @@ class PointerTracker:
         """Advance states by one word each; see `Tracker.advance`.
 
         Returns:
-            The new states, int64 [n], and the score of each word in nats (higher is better), float32 [n].
+            The new states, int64 [n], and the word scores in nats (higher is better), float32 [n].
         """
         if np.shape(states) != np.shape(words) or np.ndim(states) != 1:
             shapes = f"{list(np.shape(states))} and {list(np.shape(words))}"
@@ -121,10 +121,10 @@ class PointerTracker:
 
     @exclusive
     def matches(self, start: int, words: Sequence[int] | npt.NDArray[np.int32]) -> list[Match]:
-        """Return the phrases in a sentence whose words are copied with a mean probability of at least `COPIED`.
+        """Return the phrases in a sentence that have a mean copy probability of at least `COPIED` per word.
 
         Args:
-            start: The initial state of the utterance, which the method `start` returned.
+            start: The initial state for the utterance, as returned by the method `start`.
             words: Word ids of the sentence.
         """
         phrase_set = self._started[-self._origin[start][0] - 1]
@@ -169,7 +169,7 @@ class PointerTracker:
         return score if self._all else score - self._lm.below(slots, words)
 
     def _slots(self, states: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return the model's slots for states, computing them on first use."""
+        """Return the model's slots for states; a slot is computed on first use."""
         unread = [state for state in dict.fromkeys(states.tolist()) if self._slot[state] == NO_SLOT]
         if unread:
             before = self._slots(np.array([self._origin[state][0] for state in unread]))

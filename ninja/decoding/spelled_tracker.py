@@ -1,4 +1,4 @@
-"""`SpelledTracker`, the contextual grammar for decoders whose units are smaller than words."""
+"""The class `SpelledTracker`: the contextual grammar for decoders with units smaller than words."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class _State(NamedTuple):
 
 
 class SpelledTracker:
-    """Tracker of the unit histories of a decoder in a contextual grammar of words; it has the interface of `Tracker`.
+    """Tracker for a decoder's unit histories in a contextual word grammar; it has the same interface as `Tracker`.
 
     A word is scored when the next word begins, or at the end. Until then, its letters receive part of the boost that
-    the word would have if it continued a phrase; this partial boost is removed when the word is scored. The scores of
-    the units of a sentence therefore have the same sum as the scores of its words.
+    the word would have if it continued a phrase; this partial boost is removed when the word is scored. The unit scores
+    in a sentence therefore have the same sum as the word scores.
 
-    The vocabulary is open. Words of phrases are added to it, even if they are unknown to the class model. All other
+    The vocabulary is open. Words in phrases are added to it, even if they are unknown to the class model. All other
     words that are unknown to the class model are scored as its ``<unk>``.
     """
 
@@ -56,11 +56,11 @@ class SpelledTracker:
         """Create a tracker.
 
         Args:
-            spelling: Rule by which the decoder's units spell words.
+            spelling: Rule that determines how the decoder's units spell words.
             class_lm: N-gram model over words and classes (``@name``).  [default: phrases are only boosted]
             options: Boosts and limits; ``unk_penalty`` is 0 by default, because the decoder scores the spelling.
             lm_scale: Factor applied to the model's log-probabilities, but not to boosts.
-            room: Number of phrase words that can be added to the words of the class model.
+            room: Number of phrase words that can be added to the class model's words.
 
         Raises:
             VocabularyError: The class model has no ``<unk>``.
@@ -105,7 +105,7 @@ class SpelledTracker:
             self._make_vocabulary(max(self._room, 4 * len(in_use)))
 
     def start(self, lists: Sequence[PhraseList] = ()) -> int:
-        """Return the initial state of an utterance with these phrase lists."""
+        """Return the initial state for an utterance with these phrase lists."""
         self._utterances.append(tuple(self._boosts_of(phrases) for phrases in lists))
         return self._intern(_State(len(self._utterances) - 1, self._tracker.start(lists), (), ""))
 
@@ -123,8 +123,8 @@ class SpelledTracker:
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
         """Advance states by one unit each; see `Tracker.advance`. Silent units do not change a state.
 
-        Scores include partial boosts. If a unit begins a new word and the class model does not allow the word just
-        completed, the new state is -1 and the score is -inf.
+        Scores include partial boosts. If a unit begins a new word, and the class model does not allow the completed
+        word, the new state is -1 and the score is -inf.
         """
         states, units = np.asarray(states, np.int64), np.asarray(units, np.int64)
         if states.ndim != 1 or states.shape != units.shape:
@@ -182,7 +182,7 @@ class SpelledTracker:
         return self._words.UNKNOWN if number is None else number
 
     def _step(self, key: int) -> tuple[int, float]:
-        """Compute one step and cache it."""
+        """Compute the result of one step, and cache it."""
         number, unit = divmod(key, len(self.spelling))
         before: _State | None
         if self.spelling.silent[unit]:
@@ -200,9 +200,9 @@ class SpelledTracker:
         return step
 
     def _end(self, number: int) -> tuple[_State | None, float]:
-        """Finish the word of a state, and return the state and its score without the partial boost.
+        """Finish the word of a state; return ``(state, score without the partial boost)``.
 
-        Returns None and -inf if the class model does not allow the word.
+        The result is ``(None, -inf)`` if the class model does not allow the word.
         """
         if number in self._ends:
             return self._ends[number]
@@ -219,7 +219,7 @@ class SpelledTracker:
         return end
 
     def _follow(self, state: _State) -> tuple[tuple[int, int], ...]:
-        """Return the positions in phrases after the word of a state."""
+        """Return the positions in phrases that follow the word of a state."""
         if state.text is None:
             return ()
         lists = self._utterances[state.utterance]
@@ -227,7 +227,7 @@ class SpelledTracker:
         return tuple(sorted({(number, position) for number, position in after if position is not None}))
 
     def _longer(self, state: _State, text: str) -> str | None:
-        """Return the text of the unfinished word with `text` appended; None if no known word begins with it."""
+        """Return the unfinished word with `text` appended, or None if no known word begins with the result."""
         if state.text is None:
             return None
         longer = state.text + text
@@ -247,7 +247,7 @@ class SpelledTracker:
         return number
 
     def _positions(self, state: _State) -> Iterator[tuple[int, int]]:
-        """Yield the positions from which the word of a state may continue, including the roots of all lists."""
+        """Yield the positions in phrases that the word of a state can continue, including the roots of all lists."""
         yield from state.positions
         for number in range(len(self._utterances[state.utterance])):
             for root in PartialBoosts.ROOTS:

@@ -1,4 +1,4 @@
-"""`Spelling`, which maps the units of a decoder to words."""
+"""The class `Spelling`, which maps a decoder's units to words."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from ninja.errors import OptionError
 
 
 class Spelling:
-    """Rule by which the units of a decoder spell words.
+    """A rule that determines how a decoder's units spell words.
 
     A unit that starts with the boundary begins a new word; any other unit continues the current word. This covers
-    sentencepiece units, such as ``▁to`` and ``m``, and characters, if the boundary alone is the unit for the space.
+    sentencepiece units, such as ``▁to`` and ``m``, and characters, if the boundary itself is the unit for the space.
     """
 
     __slots__ = ("_first", "_longest", "_more", "begins", "silent", "text")
@@ -20,7 +20,7 @@ class Spelling:
         """Create a spelling.
 
         Args:
-            units: The decoder's units, in the order of their numbers.
+            units: The decoder's units, ordered by number.
             boundary: Prefix of units that begin a word: ``"▁"`` for sentencepiece, ``" "`` or ``"|"`` for characters.
             silent: Units that are never part of words, such as ``<blank>``, ``<s>``, ``</s>`` and ``<pad>``.
 

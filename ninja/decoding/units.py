@@ -1,4 +1,4 @@
-"""Units of a CTC model, one per column of its output: letters, subword pieces or words, and the blank."""
+"""The units of a CTC model, one per output column: letters, subword pieces or words, and the blank."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LARGEST_VOCABULARY = 1 << 24  # files with larger numbers are damaged
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CtcUnits:
-    """The units of a model in the order of its columns; created by `ctc_units`."""
+    """The units of a model, in the order of its columns; created by `ctc_units`."""
 
     names: tuple[str, ...]
     text: tuple[str, ...]  # text that each unit appends to its word
@@ -41,7 +41,7 @@ def ctc_units(
     boundary: str | None = None,
     never: Iterable[str] = (),
 ) -> CtcUnits:
-    """Create the units of a model from the names of the columns.
+    """Create the units of a model from the names of its columns.
 
     Args:
         names: Names of the columns.
@@ -85,7 +85,7 @@ def ctc_units(
 
 
 def read_unit_names(path: str | os.PathLike[str]) -> list[str]:
-    """Read the names of a model's columns, in the order of their numbers.
+    """Read the names of a model's columns, ordered by number.
 
     The file is a ``tokens.txt`` (a name and its number per line), a list of names (one per line), or a JSON object that
     maps names to numbers, such as Hugging Face's ``vocab.json``; the format is detected from the content.
@@ -118,7 +118,7 @@ def read_unit_names(path: str | os.PathLike[str]) -> list[str]:
 
 
 def sentencepiece_names(path: str | os.PathLike[str]) -> list[str]:
-    """Return the pieces of a sentencepiece model, in the order of their numbers.
+    """Return the pieces in a sentencepiece model, ordered by number.
 
     If the blank follows the pieces, as in NeMo models, the caller must append its name.
 

@@ -1,4 +1,4 @@
-"""HTTP server that rescores the lattices of concurrent requests in a batch; needs the extra ``ninja-asr[serve]``.
+"""HTTP server that rescores lattices from concurrent requests in batches; requires the extra ``ninja-asr[serve]``.
 
 Names are imported on first use; ``__init__.pyi`` lists them.
 """

@@ -1,4 +1,4 @@
-"""The JSON document of a rescored lattice: hypotheses, times, confidences and alternatives of words."""
+"""The JSON document for a rescored lattice: hypotheses, word times, confidences and alternative words."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ LEAST = 1e-4  # alternatives with smaller posteriors are omitted
 
 
 def answer(lattice: Lattice, scales: Scales, n: int, *, complete: bool) -> dict[str, Any]:
-    """Return the document of a rescored lattice.
+    """Return the JSON document for a rescored lattice.
 
-    The fields are described by the schema ``Answer`` of ``ninja.serve.openapi``.
+    The schema ``Answer`` in ``ninja.serve.openapi`` describes the fields.
 
     Args:
         lattice: A rescored lattice with a symbol table.
@@ -71,7 +71,7 @@ def _score(cost: float) -> float:
 
 
 def _alternatives(consensus: Consensus, lattice: Lattice) -> list[list[dict[str, Any]]]:
-    """Return the most probable words in place of each word of the best hypothesis; "" means no word."""
+    """Return the most probable words at the position of each word in the best hypothesis; "" means no word."""
     table = consensus.symbols or lattice.words
     assert table is not None
     places = []

@@ -1,4 +1,4 @@
-"""The ASGI application of the server."""
+"""The server's ASGI application."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ COMPLETE = "X-Ninja-Complete"  # header of lattices: whether the search was comp
 
 
 def application(scorer: Scorer, options: ServeOptions = ServeOptions(), *, token: str | None = None) -> Starlette:
-    """Return the ASGI application that rescores lattices with a scorer; it closes the scorer when it shuts down.
+    """Return an ASGI application that rescores lattices with a scorer, and closes the scorer on shutdown.
 
     Args:
         scorer: The models and phrase lists.
         options: Limits.
-        token: Bearer token that clients must send.  [default: none is needed]
+        token: Bearer token that clients must send.  [default: no token is required]
 
     Raises:
         DependencyError: A library of the extra ``serve`` is not installed.
@@ -102,7 +102,7 @@ def application(scorer: Scorer, options: ServeOptions = ServeOptions(), *, token
 
 
 class _Advice(NamedTuple):
-    """Parts of the messages about the limits of one type of request."""
+    """Advice for error messages about the limits on one type of request."""
 
     too_large: str
     not_done: str
@@ -132,7 +132,7 @@ class _Api:
         self._document = document(options, sorted(scorer.lists), has_token=token is not None)
 
     def close(self) -> None:
-        """Finish the lattices in flight, and stop the threads."""
+        """Finish the lattices in progress, and stop the threads."""
         self._scorer.close(self._options.max_seconds)
         for threads in (self._threads, self._correction_thread):
             threads.shutdown(wait=False, cancel_futures=True)
@@ -140,7 +140,7 @@ class _Api:
     def endpoint(
         self, path: str, handler: Callable[[Request], Awaitable[Response]]
     ) -> Callable[[Request], Awaitable[Response]]:
-        """Return a handler that also checks the token, converts errors to responses, and logs and counts requests."""
+        """Wrap a handler to also check the token, convert errors to responses, and log and count requests."""
 
         async def handled(request: Request) -> Response:
             start = time.perf_counter()
@@ -168,17 +168,17 @@ class _Api:
         return Response(json.dumps(problem.document), problem.status, headers=headers, media_type=MEDIA_TYPE)
 
     async def rescore(self, request: Request) -> Response:
-        """Rescore a lattice."""
+        """Handle a request to rescore a lattice."""
         return await self._limited(request, self._rescored, _OF_LATTICES)
 
     async def correct(self, request: Request) -> Response:
-        """Correct a transcript."""
+        """Handle a request to correct a transcript."""
         return await self._limited(request, self._corrected, _OF_TRANSCRIPTS)
 
     async def _limited(
         self, request: Request, handler: Callable[[Request, bytes], Awaitable[Response]], advice: _Advice
     ) -> Response:
-        """Read the body of a request and handle it, within the limits on concurrent requests and time."""
+        """Read the body of a request and handle the request, within the limits on concurrent requests and time."""
         if self._num_requests >= self._options.max_requests:
             message = f"{self._num_requests} requests are in progress; send the request again later"
             raise Problem(429, message, headers={"Retry-After": str(RETRY_SECONDS)})
@@ -201,7 +201,7 @@ class _Api:
             self._metrics.in_progress.dec()
 
     async def health(self, request: Request) -> Response:
-        """Confirm that the process is running."""
+        """Respond that the process is running."""
         return self._text("ok\n")
 
     async def ready(self, request: Request) -> Response:
@@ -218,7 +218,7 @@ class _Api:
         return Response(content, headers=NOSNIFF | {"Content-Type": media_type})
 
     async def openapi(self, request: Request) -> Response:
-        """Return the description of the endpoints."""
+        """Return the OpenAPI document of the endpoints."""
         return self._json(self._document)
 
     async def docs(self, request: Request) -> Response:
@@ -226,11 +226,11 @@ class _Api:
         return self._html(reference_page(self._document))
 
     async def index(self, request: Request) -> Response:
-        """Return the page on which a lattice can be rescored by hand."""
+        """Return the page for rescoring lattices manually in the browser."""
         return self._html(page(sorted(self._scorer.lists)))
 
     async def _body(self, request: Request, advice: str) -> bytes:
-        """Read the body; a body that is too large is rejected before it has been received completely."""
+        """Read the body of a request; reject a body that is too large before receiving it completely."""
         most = self._options.max_body
         too_large = Problem(413, f"the body has more than {most} bytes; {advice}")
         length = request.headers.get("content-length", "0")
@@ -263,7 +263,7 @@ class _Api:
     def _submit(
         self, body: bytes, query: list[tuple[str, str]], received: float, *, is_json: bool
     ) -> tuple[_Job, Submission]:
-        """Parse a request and submit its lattice; called in a thread."""
+        """Parse a rescoring request, and submit its lattice; called in a thread."""
         options, scorer = self._options, self._scorer
         _refuse_query(query, is_json=is_json)
         request = from_json(body) if is_json else from_query(body, query)
@@ -298,7 +298,7 @@ class _Api:
     def _transcript(
         self, body: bytes, query: list[tuple[str, str]], *, is_json: bool
     ) -> tuple[_Correction, tuple[PhraseList, ...]]:
-        """Parse a request; called in a thread."""
+        """Parse a correction request; called in a thread."""
         options = self._options
         _refuse_query(query, is_json=is_json)
         request = correction_from_json(body) if is_json else correction_from_query(body, query)
@@ -315,7 +315,7 @@ class _Api:
     async def _corrected_utterances(
         self, transcript: Transcript, lists: tuple[PhraseList, ...], until: float
     ) -> list[tuple[ListLattice, CorrectedUtterance]]:
-        """Correct utterances one by one, so that utterances of other requests are corrected in between."""
+        """Correct utterances one by one, which allows other requests to correct utterances in between."""
         loop, correct = asyncio.get_running_loop(), self._scorer.corrections.correct
         return [
             await loop.run_in_executor(self._correction_thread, correct, lattice, lists, until)
@@ -401,21 +401,21 @@ class _Correction:
     is_value: bool  # the response contains the document as a JSON value
 
     def document(self, lattices: list[ListLattice], utterances: list[CorrectedUtterance]) -> dict[str, Any]:
-        """Return the response; called in a thread."""
+        """Return the JSON document of the response; called in a thread."""
         text = write_transcript(replace(self.transcript, lattices=tuple(lattices))).decode("utf-8", "surrogateescape")
         return {"transcript": _value(text) if self.is_value else text, "changes": change_records(utterances)}
 
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """A lattice in flight, with its request."""
+    """A lattice in progress, with its request."""
 
     scorer: Scorer
     request: RescoreRequest
     lattice: Lattice
 
     def content(self, rescored: Lattice, *, complete: bool) -> tuple[bytes, str]:
-        """Return the body of the response and its media type; called in a thread."""
+        """Return ``(body, media type)`` of the response; called in a thread."""
         scales, request = self.scorer.options_for(self.lattice).scales, self.request
         if request.to is None:
             return json_bytes(answer(rescored, scales, request.n, complete=complete)), "application/json"
@@ -426,7 +426,7 @@ class _Job:
 
 
 def _value(text: str) -> Any:
-    """Parse a JSON document, or JSON lines as a list of documents."""
+    """Parse a JSON document, or parse JSON lines as a list of documents."""
     try:
         return json.loads(text)
     except ValueError:
@@ -434,7 +434,7 @@ def _value(text: str) -> Any:
 
 
 def json_bytes(content: dict[str, Any]) -> bytes:
-    """Encode a document; text that is not Unicode is escaped."""
+    """Encode a document as JSON; invalid Unicode in text is escaped."""
     try:
         return json.dumps(content, ensure_ascii=False, allow_nan=False).encode()
     except UnicodeEncodeError:

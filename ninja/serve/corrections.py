@@ -1,4 +1,4 @@
-"""`Corrections`, which corrects transcripts with phrases from a request and from the server's phrase lists."""
+"""The class `Corrections`, which corrects transcripts with phrases from requests and from the server's phrase lists."""
 
 from __future__ import annotations
 
@@ -41,23 +41,23 @@ JSON_FORMAT = "json"  # n-best lists, which are written again as a whole
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """The utterances of a transcript and its format."""
+    """The utterances in a transcript, and the format of the transcript."""
 
     format: Format
     lattices: tuple[ListLattice, ...]
 
     @property
     def num_arcs(self) -> int:
-        """Number of arcs of all utterances."""
+        """Total number of arcs in all utterances."""
         return sum(lattice.num_arcs for lattice in self.lattices)
 
 
 class Corrections:
-    """The phrase lists and the corrector of a server.
+    """The server's phrase lists and its corrector.
 
     Args:
-        lists: Files of phrases by name.
-        correcting: Files and options for corrections; its phrases and scales are ignored.
+        lists: Phrase list files by list name.
+        correcting: Files and options for corrections; the phrases and scales in it are ignored.
 
     Raises:
         NinjaError: A file cannot be read.
@@ -69,10 +69,10 @@ class Corrections:
         self._corrector: Corrector | None = None
 
     def phrases(self, names: Sequence[str], entities: Mapping[str, Sequence[Any]]) -> tuple[PhraseList, ...]:
-        """Return the phrase lists of a request.
+        """Return the phrase lists for a request.
 
         Args:
-            names: Names of the server's lists.
+            names: Names of lists on the server.
             entities: Phrases by class.
 
         Raises:
@@ -93,18 +93,18 @@ class Corrections:
     def correct(
         self, lattice: ListLattice, lists: Sequence[PhraseList], until: float
     ) -> tuple[ListLattice, CorrectedUtterance]:
-        """Return a corrected utterance and the changes to its best hypothesis; called in one thread only.
+        """Return ``(corrected utterance, changes to its best hypothesis)``; always called in the same thread.
 
         The first call loads the models, which takes some seconds.
 
         Args:
-            lattice: An utterance of a transcript.
+            lattice: An utterance in a transcript.
             lists: Phrase lists.
-            until: Time of ``time.monotonic`` after which no further hypothesis is corrected.
+            until: Time on the clock ``time.monotonic`` after which no further hypotheses are corrected.
 
         Raises:
             Problem: The time limit has passed, or a hypothesis is too long.
-            VocabularyError: The utterance has word ids instead of words.
+            VocabularyError: The utterance contains word ids instead of words.
         """
         if lattice.words is None:
             raise VocabularyError("the hypotheses contain word ids; send words", key=lattice.key)
@@ -127,7 +127,7 @@ class Corrections:
 
 
 def read_transcript(body: bytes, format_name: str | None) -> Transcript:
-    """Read the utterances of a transcript.
+    """Read the utterances in a transcript.
 
     Args:
         body: The content of a file, not compressed.
@@ -157,10 +157,10 @@ def read_transcript(body: bytes, format_name: str | None) -> Transcript:
 
 
 def write_transcript(transcript: Transcript) -> bytes:
-    """Return the document from which a transcript was read, with the current words of its utterances.
+    """Rewrite the document from which a transcript was read, with the current words of the utterances.
 
     Raises:
-        LatticeError: A word cannot be written in the format.
+        LatticeError: The format cannot represent a word.
     """
     write = transcript.format.write
     assert write is not None
@@ -181,7 +181,7 @@ def correctable() -> list[str]:
 
 
 def _is_correctable(format: Format) -> bool:
-    """Return whether a format is a text format that can be written again with changed words."""
+    """Return whether a format is a text format that can be rewritten with changed words."""
     write = format.write
     if write is None or format.holds != "nbest" or format.name == "parquet":
         return False

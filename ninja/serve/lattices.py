@@ -1,4 +1,4 @@
-"""Lattices in the bodies of requests and responses; no file is opened, even if a body contains a file name."""
+"""Lattices in request and response bodies; no file is opened, even if a body contains a file name."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ NO_TABLE = (
 
 
 class Vocabularies:
-    """The symbol table that all requests share, to which the new words of requests are added.
+    """A symbol table that all requests share, and to which new words in requests are added.
 
-    When requests have added `most` words, later requests get a new table, which limits the memory use.
+    To limit memory use, later requests get a new table when requests have added `most` words.
 
     Args:
-        base: Symbol table of lattices that contain word ids, or None.
+        base: Symbol table for lattices that contain word ids, or None.
         most: Maximum number of words that requests can add.
     """
 
@@ -55,7 +55,7 @@ class Vocabularies:
         self._current = self._new()
 
     def current(self) -> Vocabulary:
-        """Return the table, with the mask of the ids that lattices may contain."""
+        """Return the current table, with a mask of the ids that lattices may contain."""
         with self._lock:
             assert self._current.words is not None
             if len(self._current.words) - (1 if self._base is None else len(self._base)) > self._most:
@@ -66,7 +66,7 @@ class Vocabularies:
         return Vocabulary(SymbolTable.growing() if self._base is None else self._base.growing_copy(), self._known)
 
     def refuse_new_words(self, lattice: Lattice) -> None:
-        """Check, for a format that stores only ids, that a lattice contains no words that requests have added.
+        """Check that a lattice contains no words that requests have added; used for formats that store only ids.
 
         Raises:
             VocabularyError: The lattice contains such a word, or the server has no symbol table.
@@ -77,7 +77,7 @@ class Vocabularies:
             raise VocabularyError(f"{message}; choose a format that contains words", key=lattice.key)
 
     def attach(self, lattice: Lattice) -> Lattice:
-        """Return a lattice with word ids of the shared table.
+        """Return a lattice with word ids from the shared table.
 
         Raises:
             VocabularyError: The lattice contains ids, but there is no symbol table for them.
@@ -106,8 +106,8 @@ def unpacked(body: bytes, most: int, advice: str) -> bytes:
 
     Args:
         body: The body.
-        most: Maximum number of bytes of the content.
-        advice: Advice in the message if the content is larger.
+        most: Maximum number of bytes in the decompressed content.
+        advice: Advice to the user in the error message for larger content.
 
     Raises:
         Problem: The content has more than `most` bytes.
@@ -131,8 +131,8 @@ def read_lattice(body: bytes, format: str | None, key: str | None, vocabularies:
     Args:
         body: The content of a file, not compressed.
         format: Name of the format; None detects it.
-        key: Key of the result; None keeps the key in the body, if the format stores keys.
-        vocabularies: Symbol tables of the server.
+        key: Key for the lattice; None keeps the key in the body, if the format stores keys.
+        vocabularies: The server's symbol tables.
 
     Raises:
         NinjaError: The body cannot be read, or does not contain exactly one lattice.
@@ -176,7 +176,7 @@ def _entries(body: bytes, name: str | None, key: str | None) -> Iterator[Entry]:
 
 
 def format_of(head: bytes, name: str | None) -> Format | None:
-    """Return the format of a body; None for Kaldi archives.
+    """Return the format of a body, or None for Kaldi archives.
 
     Args:
         head: The first bytes of the body, not compressed.
@@ -196,7 +196,7 @@ def format_of(head: bytes, name: str | None) -> Format | None:
 
 
 def _named(name: str) -> Format | None:
-    """Return the format with a name; None for Kaldi archives.
+    """Return the format with the given name, or None for Kaldi archives.
 
     Raises:
         OptionError: There is no such format, or the name contains options, which are not allowed because they may refer
@@ -229,10 +229,10 @@ def _is_writable(format: Format) -> bool:
 
 
 def output_format(name: str) -> Format:
-    """Return the format of a response.
+    """Return the format for a response.
 
     Raises:
-        OptionError: There is no such format, or it cannot be the body of a response.
+        OptionError: There is no such format, or response bodies cannot be in this format.
     """
     format = by_name(KALDI_FORMATS[0] if name == KALDI else name, "write")
     if not _is_writable(format):
@@ -246,7 +246,7 @@ def write_lattice(lattice: Lattice, format: Format, scales: Scales, n: int) -> b
     Args:
         lattice: The lattice.
         format: See `output_format`.
-        scales: Scales for combining the costs, in formats that store a single cost and have options for scales.
+        scales: Scales for combining the costs, for formats that store a single cost and have options for scales.
         n: Maximum number of hypotheses in formats for n-best lists.
 
     Raises:

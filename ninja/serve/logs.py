@@ -1,4 +1,4 @@
-"""Logs of the server on stderr, with one JSON object per line."""
+"""Server logs on stderr, with one JSON object per line."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ LOGGER = logging.getLogger("ninja.serve")
 
 
 class JsonLines(logging.Formatter):
-    """Formatter of records as JSON objects with ``time``, ``level``, ``message`` and the fields of an event."""
+    """Formatter that writes log records as JSON objects with ``time``, ``level``, ``message`` and event fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return a record as a line."""
+        """Format a log record as one line."""
         time = datetime.datetime.fromtimestamp(record.created, datetime.timezone.utc)
         entry: dict[str, Any] = {
             "time": time.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
@@ -29,7 +29,7 @@ class JsonLines(logging.Formatter):
 
 
 def log_to_stderr() -> None:
-    """Write the logs of the server, and uvicorn's logs above the level info, to stderr."""
+    """Write the server's logs, and uvicorn's logs above level info, to stderr."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
     for logger, level in ((LOGGER, logging.INFO), (logging.getLogger("uvicorn"), logging.WARNING)):

@@ -1,4 +1,4 @@
-"""Metrics of the server in the format of Prometheus."""
+"""Server metrics in the Prometheus format."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 
 class Metrics:
-    """Counters of requests, and the counts of the scorer at the time of a scrape."""
+    """Request counters, and the scorer's counts at the time of a scrape."""
 
     def __init__(self, scorer: Scorer) -> None:
         with needed_for("a server"):
@@ -41,14 +41,14 @@ class Metrics:
         self.registry.register(_ScorerCounts(scorer))
 
     def exposition(self) -> tuple[bytes, str]:
-        """Return the metrics as text, and the media type of the text."""
+        """Return ``(metrics as text, media type)``."""
         from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
         return generate_latest(self.registry), CONTENT_TYPE_LATEST
 
 
 class _ScorerCounts:
-    """Collector of the counts of a scorer."""
+    """Prometheus collector for the counts of a scorer."""
 
     def __init__(self, scorer: Scorer) -> None:
         self._scorer = scorer

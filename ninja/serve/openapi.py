@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document of the endpoints, and the HTML page that shows it."""
+"""The OpenAPI 3.1 document that describes the endpoints, and an HTML page that displays it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def document(options: ServeOptions, lists: list[str], *, has_token: bool) -> dic
     """Return the OpenAPI document.
 
     Args:
-        options: Limits, which the descriptions mention.
+        options: Limits to state in the descriptions.
         lists: Names of the phrase lists.
         has_token: Whether clients must send a bearer token.
     """
@@ -330,7 +330,7 @@ def _correction_schemas(lists: list[str]) -> dict[str, Any]:
 
 
 def reference_page(openapi: dict[str, Any]) -> str:
-    """Return an HTML page about the endpoints of an OpenAPI document."""
+    """Return an HTML page about the endpoints in an OpenAPI document."""
     sections = []
     for path, methods in openapi["paths"].items():
         for method, operation in methods.items():
@@ -360,7 +360,7 @@ def _table(title: str, rows: list[tuple[str, dict[str, Any], str]]) -> str:
 
 
 def _kind(schema: dict[str, Any]) -> str:
-    """Describe the type of a value."""
+    """Describe the type of value that a schema defines."""
     if "enum" in schema:
         return "one of " + ", ".join(schema["enum"])
     if "oneOf" in schema:

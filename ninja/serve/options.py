@@ -1,4 +1,4 @@
-"""`ServeOptions`, the limits of the server."""
+"""The class `ServeOptions`: the server's limits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ninja.errors import check_range, described, documented
 @documented
 @dataclass(frozen=True, slots=True)
 class ServeOptions:
-    """Limits of the server."""
+    """The server's limits."""
 
     max_body: int = described(4_000_000, "Maximum size of a request, and of its decompressed lattice, in bytes.")
     max_lattice_arcs: int = described(200_000, "Maximum number of arcs in a lattice.")

@@ -1,4 +1,4 @@
-"""The page on which a lattice can be rescored by hand: one HTML file without external resources."""
+"""A page for rescoring lattices manually in the browser: one HTML file without external resources."""
 
 from __future__ import annotations
 

@@ -50,13 +50,13 @@ _STATUS: tuple[tuple[type[NinjaError], int], ...] = (
 
 @dataclass
 class Problem(Exception):
-    """Error that is the response to a request.
+    """An error that becomes the response to a request.
 
     Args:
         status: HTTP status.
         detail: One line with the problem, the offending value and the remedy.
         key: Key of the lattice.
-        headers: Further headers of the response.
+        headers: Additional headers for the response.
     """
 
     status: int
@@ -66,7 +66,7 @@ class Problem(Exception):
 
     @property
     def document(self) -> dict[str, Any]:
-        """Body of the response."""
+        """JSON body of the response."""
         document = {"type": "about:blank", "title": TITLES[self.status], "status": self.status, "detail": self.detail}
         return document if self.key is None else document | {"key": self.key}
 
@@ -78,7 +78,7 @@ def unknown_list(name: str, known: Collection[str]) -> Problem:
 
 
 def problem_of(error: Exception) -> Problem:
-    """Return the problem for an error, with the message that the command line prints."""
+    """Convert an error to a problem, with the same message that the command line prints."""
     if isinstance(error, Problem):
         return error
     for kind, status in _STATUS:

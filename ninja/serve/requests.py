@@ -1,4 +1,4 @@
-"""`RescoreRequest` and `CorrectRequest`: requests and their fields."""
+"""The classes `RescoreRequest` and `CorrectRequest`, and parsing of their fields."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def correction_from_json(content: bytes) -> CorrectRequest:
 
 
 def json_values(content: bytes, known: Collection[str]) -> dict[str, Any]:
-    """Return the fields of a JSON object that are not null."""
+    """Return the non-null fields of a JSON object."""
     try:
         entry, has_double = loaded(content.decode("utf-8"))
     except ValueError as error:
@@ -158,7 +158,7 @@ def json_values(content: bytes, known: Collection[str]) -> dict[str, Any]:
 
 
 def content_of(name: str, value: Any, values: dict[str, Any]) -> bytes:
-    """Return the lattice in a field as the content of a file."""
+    """Return a lattice in a request field as file content."""
     if name == "nbest":
         if not isinstance(value, list):
             raise Problem(400, f"nbest is {shown(value)}, but must be a list of hypotheses")
@@ -184,7 +184,7 @@ def _number(name: str, text: str) -> Any:
 
 
 def checked(values: dict[str, Any]) -> dict[str, Any]:
-    """Return the values of the fields of a request.
+    """Check the fields of a request, and return their values.
 
     Raises:
         Problem: A value is invalid.
@@ -230,7 +230,7 @@ def _lists(value: Any) -> tuple[str, ...]:
 
 
 def _entities(value: Any) -> dict[str, list[Any]]:
-    """Return the phrases by class; other fields of entity files are not allowed, because they may refer to files."""
+    """Return the phrases by class; other fields of entity files are refused, because they may refer to files."""
     if isinstance(value, list):
         value = {NO_CLASS: value}
     if not isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""`Scorer`: the models and phrase lists of a server, loaded once, and the Rescorers that share them."""
+"""The class `Scorer`: a server's models and phrase lists, loaded once, and the Rescorers that share them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Phrases = tuple[PhraseList, ...]
 
 
 class RequestContext(Contextual):
-    """A context stage that leaves the lattices of requests without phrases unchanged."""
+    """A context stage that does not change lattices from requests without phrases."""
 
     def prepare(self, utterance: Utterance, log: Any) -> None:
         """See `Contextual.prepare`."""
@@ -44,18 +44,18 @@ class RequestContext(Contextual):
 
 
 class Scorer:
-    """Scorer for lattices of several types, with one set of models.
+    """Scorer for several types of lattices, with one set of models.
 
-    Lattices of one type share a batch. Weights that the user does not set have the defaults of the commands: the
-    acoustic scale is 1 for n-best lists and for lattices without graph costs, and n-best lists without graph costs have
-    the LM weight and word penalty of `ninja.rescoring.options.LISTS`.
+    Lattices of the same type share batches. Weights that the user does not set have the same defaults as on the
+    command line: the acoustic scale is 1 for n-best lists and for lattices without graph costs; n-best lists without
+    graph costs use the LM weight and word penalty in `ninja.rescoring.options.LISTS`.
 
     Args:
-        models: Files of the language models, which are loaded here, or a loaded model that is not used elsewhere.
-        options: Options of the rescoring.
-        words: Symbol table of lattices that contain word ids.
-        context: Models and options for the phrases of requests; its phrases are ignored.
-        lists: Files of phrases by name, which requests refer to.
+        models: Language model files to load, or a loaded model that is not used elsewhere.
+        options: Rescoring options.
+        words: Symbol table for lattices that contain word ids.
+        context: Models and options for phrases in requests; the phrases in it are ignored.
+        lists: Phrase list files by list name; requests specify the names.
         chosen: Names of the options that the user has set, which apply to lattices of all types. If
             `max_unknown` is not among them, it is 1.
         correct_options: Options for correcting transcripts. Corrections use the lexicon and the confusion costs of the
@@ -113,12 +113,12 @@ class Scorer:
         """Submit a lattice; see `Rescorer.submit`.
 
         Args:
-            lattice: A lattice with words of `vocabularies`.
-            phrases: Phrase lists of the utterance.
+            lattice: A lattice with words from `vocabularies`.
+            phrases: Phrase lists for the utterance.
             deadline: Seconds after which the search is stopped.
 
         Raises:
-            BusyError: Too many lattices are in flight.
+            BusyError: Too many lattices are in progress.
             ClosedError: The scorer is closed.
             Problem: The model cannot rescore lattices of two types at once.
         """
@@ -129,8 +129,8 @@ class Scorer:
         """Return a session for a growing lattice; see `Rescorer.session`.
 
         Args:
-            options: Options for the lattices of the session; see `options_for`.
-            phrases: Phrase lists of the utterance.
+            options: Options for the lattices in the session; see `options_for`.
+            phrases: Phrase lists for the utterance.
             when_stable: Conditions under which words are stable.
 
         Raises:
@@ -151,11 +151,11 @@ class Scorer:
         return options
 
     def phrases(self, key: str, names: Sequence[str], entities: Mapping[str, Sequence[Any]]) -> Phrases:
-        """Return the phrase lists of a request.
+        """Return the phrase lists for a request.
 
         Args:
             key: Utterance id.
-            names: Names of the server's lists.
+            names: Names of lists on the server.
             entities: Phrases by class.
 
         Raises:
@@ -173,19 +173,19 @@ class Scorer:
             raise Problem(422, f"entities: {error}", key) from error
 
     def in_flight(self) -> tuple[int, int]:
-        """Return the number of lattices that wait for a batch, and the number of lattices in a batch."""
+        """Return ``(number of lattices waiting for a batch, number of lattices in a batch)``."""
         counts = [rescorer.in_flight for rescorer in self._open()]
         return sum(waiting for waiting, _ in counts), sum(running for _, running in counts)
 
     def totals(self) -> RescoreReport:
-        """Return the sums of the counts of all lattices."""
+        """Return the counts summed over all lattices."""
         total = RescoreReport()
         for rescorer in self._open():
             total.merge(rescorer.report)
         return total
 
     def close(self, timeout: float | None = None) -> None:
-        """Refuse further lattices and finish the lattices in flight; see `Rescorer.close`."""
+        """Refuse further lattices, and finish the lattices in progress; see `Rescorer.close`."""
         with self._lock:
             self.is_closed = True
         for rescorer in self._open():
@@ -196,7 +196,7 @@ class Scorer:
             return [*self._rescorers.values()]
 
     def _rescorer(self, options: RescoreOptions) -> Rescorer:
-        """Return the Rescorer for these options; there are at most four combinations of options."""
+        """Return the Rescorer for the given options; at most four combinations of options occur."""
         with self._lock:
             rescorer = self._rescorers.get(options)
             if rescorer is None:
@@ -243,7 +243,7 @@ class Scorer:
 
 
 def _correcting(context: Context | None, options: CorrectOptions) -> Correcting:
-    """Return the files and options for corrections."""
+    """Return the files and options for corrections, based on the context."""
     no_phrases = Entities.from_dict({})
     augmentation = None if context is None else context.augmentation
     if augmentation is None:
@@ -254,10 +254,10 @@ def _correcting(context: Context | None, options: CorrectOptions) -> Correcting:
 
 
 def _with_penalty(options: RescoreOptions, lm: Model, old_lm: Model, words: SymbolTable | None) -> RescoreOptions:
-    """Return options whose penalty for unknown words does not depend on the words of requests.
+    """Return options with a penalty for unknown words that does not depend on the words in requests.
 
     Raises:
-        OptionError: ``unk_penalty`` is not set, and the penalty would depend on the words of requests.
+        OptionError: ``unk_penalty`` is not set, and the penalty would depend on the words in requests.
     """
     if options.unk_penalty is not None:
         return options

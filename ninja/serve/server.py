@@ -1,4 +1,4 @@
-"""`serve`, which runs the application until a signal stops it."""
+"""The function `serve`, which runs the application until a signal stops it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _M_ARENA_MAX = -8  # value of M_ARENA_MAX in glibc's malloc.h
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """Address of the server, and the files with its token, certificate and key."""
+    """The server's address, and the files that contain its token, certificate and key."""
 
     host: str = "127.0.0.1"
     port: int = 8080  # 0 for any free port
@@ -45,7 +45,7 @@ class Listener:
             raise OptionError(f"port is {self.port}, but must be from 0 to 65535")
 
     def token(self) -> str | None:
-        """Return the bearer token, without the whitespace around it.
+        """Return the bearer token, without leading and trailing whitespace.
 
         Raises:
             OptionError: The token is too short to be a secret.
@@ -67,10 +67,10 @@ def serve(
     *,
     on_start: Callable[[str], None] = lambda address: None,
 ) -> None:
-    """Serve requests until SIGTERM or SIGINT; then answer the requests in progress, and return.
+    """Serve requests until SIGTERM or SIGINT; then finish the requests in progress, and return.
 
     Args:
-        scorer: The models; closed at the end.
+        scorer: The models; the scorer is closed at the end.
         listener: Address, token and TLS.
         options: Limits.
         on_start: Called with the URL of the server once it accepts connections.
@@ -115,8 +115,9 @@ def serve(
 def share_arena() -> None:
     """Make all threads of this process allocate memory from one arena; call this before the first thread starts.
 
-    By default, glibc creates arenas for threads that allocate at the same time, and memory that was freed in one arena
-    is not reused in other arenas, so the memory of a server under load grows. Other C libraries are not affected.
+    By default, glibc creates separate arenas for threads that allocate memory at the same time, and memory freed in one
+    arena is not reused in others. The memory use of a server under load therefore grows. Other C libraries are not
+    affected.
 
     Source: mallopt(3), ``M_ARENA_MAX``.
     """
@@ -125,7 +126,7 @@ def share_arena() -> None:
 
 
 def configuration(app: Any, listener: Listener, options: ServeOptions) -> uvicorn.Config:
-    """Return the settings of uvicorn for an application."""
+    """Return the uvicorn settings for an application."""
     import uvicorn
 
     return uvicorn.Config(
@@ -150,7 +151,7 @@ def configuration(app: Any, listener: Listener, options: ServeOptions) -> uvicor
 
 @contextmanager
 def _bound(listener: Listener) -> Iterator[socket.socket]:
-    """Bind the address, so that an error is raised here and not logged by the server."""
+    """Bind the address here, to raise an error instead of letting the server log it."""
     family = socket.AF_INET6 if ":" in listener.host else socket.AF_INET
     with socket.socket(family) as bound:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -164,7 +165,7 @@ def _bound(listener: Listener) -> Iterator[socket.socket]:
 
 @contextmanager
 def _stopped_by_signals(server: uvicorn.Server) -> Iterator[None]:
-    """Stop the server on SIGTERM and SIGINT; a second SIGINT stops it at once."""
+    """Stop the server on SIGTERM and SIGINT; a second SIGINT stops it immediately."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -186,7 +187,7 @@ def _protocol(seconds: float) -> type[asyncio.Protocol]:
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
     class Protocol(H11Protocol):
-        """HTTP/1.1 with a time limit for the head of the first request."""
+        """HTTP/1.1 with a time limit for receiving the head of the first request."""
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
@@ -209,12 +210,12 @@ def _protocol(seconds: float) -> type[asyncio.Protocol]:
 
 
 def _stream_protocol() -> type[asyncio.Protocol]:
-    """Return uvicorn's protocol for WebSockets; when the server stops, sessions finish their current update."""
+    """Return uvicorn's protocol for WebSockets, changed to let sessions finish their current update at shutdown."""
     with needed_for("a server"):
         from uvicorn.protocols.websockets.wsproto_impl import WSProtocol
 
     class StreamProtocol(WSProtocol):
-        """WebSocket that is closed by the application, not by uvicorn, when the server stops."""
+        """WebSocket that the application, not uvicorn, closes when the server stops."""
 
         def shutdown(self) -> None:
             if self.handshake_complete and not self.close_sent:

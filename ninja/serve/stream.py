@@ -1,4 +1,4 @@
-"""`Streams`, the sessions of the endpoint ``WS /v1/stream``."""
+"""The class `Streams`: sessions on the endpoint ``WS /v1/stream``."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ CODES = {429: LATER, 503: LATER, 500: BROKEN}
 
 
 class Streams:
-    """Endpoint of streaming sessions, ``WS /v1/stream``.
+    """Endpoint for streaming sessions, ``WS /v1/stream``.
 
     A session is a connection on which a client sends growing lattices and receives rescored words.
 
     Args:
-        scorer: Rescores the lattices.
-        options: Limits of the server.
-        metrics: Counts sessions and updates.
+        scorer: Scorer for the lattices.
+        options: The server's limits.
+        metrics: Counters for sessions and updates.
         threads: Threads in which messages are parsed.
         check: Function that raises a `Problem` if the headers of a request do not contain the token.
     """
@@ -68,7 +68,7 @@ class Streams:
         self.stopping = asyncio.Event()  # set when the server stops: sessions are closed after their current update
 
     async def endpoint(self, socket: WebSocket) -> None:
-        """Serve a session until its final answer, an error, or the end of the connection."""
+        """Serve a session until the final answer, an error or the end of the connection."""
         from starlette.responses import Response
 
         try:
@@ -105,7 +105,7 @@ class Streams:
             raise Problem(429, message, headers={"Retry-After": str(RETRY_SECONDS)})
 
     async def _served(self, socket: WebSocket, fields: dict[str, Any]) -> int:
-        """Serve a session; return the HTTP status that describes its end."""
+        """Serve a session; return an HTTP status that describes how the session ended."""
         from starlette.websockets import WebSocketDisconnect
 
         try:
@@ -128,7 +128,7 @@ class Streams:
         return 200
 
     async def _answer_updates(self, socket: WebSocket, fields: dict[str, Any]) -> int:
-        """Answer the updates of a session; return the code with which to close the session."""
+        """Answer the updates in a session; return the WebSocket code for closing the session."""
         message = await self._message(socket)
         if message is None:
             return RESTART
@@ -144,7 +144,7 @@ class Streams:
         return RESTART
 
     async def _message(self, socket: WebSocket) -> str | bytes | None:
-        """Wait for a message; None if the server stops.
+        """Wait for a message, and return it; return None if the server stops.
 
         Raises:
             Problem: No message arrived in time.
@@ -171,7 +171,7 @@ class Streams:
                 future.cancel()
 
     def _opened(self, message: str | bytes) -> _Stream:
-        """Return the session that a first message describes; called in a thread."""
+        """Create the session that the first message describes; called in a thread."""
         content = message if isinstance(message, bytes) else message.encode("utf-8", "surrogatepass")
         request = stream_request(content)
         if request.num_phrases > self._options.max_phrases:
@@ -217,7 +217,7 @@ class _Stream:
             self._frames = CtcStream(request.key, request.units, words=words, frame_shift=request.frame_shift)
 
     async def update(self, message: str | bytes, in_thread: Callable[..., Awaitable[Any]]) -> str:
-        """Rescore the lattice of an update, and return the answer."""
+        """Rescore the lattice in an update, and return the answer."""
         session, lattice, final = await in_thread(self._parsed, message)
         future = await in_thread(session.submit, lattice)
         rescored = await asyncio.wrap_future(future)
@@ -226,7 +226,7 @@ class _Stream:
         return content
 
     def _parsed(self, message: str | bytes) -> tuple[Session, Lattice, bool]:
-        """Return the session and the lattice of an update; called in a thread."""
+        """Parse an update; return the session, the lattice, and whether the update is final; called in a thread."""
         update = update_of(message, self.request)
         lattice = self._lattice_of(update)
         if lattice.num_arcs > self._limits.max_lattice_arcs:

@@ -1,4 +1,4 @@
-"""Messages of streaming sessions: `StreamRequest`, the first message, and `Update`, each later message."""
+"""Messages in streaming sessions: `StreamRequest` is the first message, and `Update` each later message."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MAX_UNITS = 100_000  # maximum number of columns of a matrix
 
 @dataclass(frozen=True, slots=True)
 class StreamRequest:
-    """The options of a session."""
+    """The options for a streaming session."""
 
     key: str = "utterance"
     format: str | None = None  # format of the lattices
@@ -43,7 +43,7 @@ class StreamRequest:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """A growing lattice, or further frames; neither if only `final` is set."""
+    """A growing lattice or further frames, or neither of them if only `final` is set."""
 
     body: bytes | None = None  # content of a file
     format: str | None = None  # format of the body, if known
@@ -72,7 +72,7 @@ def stream_request(content: bytes) -> StreamRequest:
 
 
 def update_of(content: str | bytes, request: StreamRequest) -> Update:
-    """Parse an update: a JSON object with `UPDATE_FIELDS`, or bytes with a lattice file or frames.
+    """Parse an update: a JSON object with `UPDATE_FIELDS`, or bytes that contain a lattice file or frames.
 
     Raises:
         Problem: The message is malformed, or does not match the session, which accepts either lattices or frames.
