@@ -163,14 +163,14 @@ def with_acoustic_scale(context: Context, acoustic_scale: float) -> Context:
 
 @dataclass(slots=True)
 class PhraseCounts:
-    """Counter for lattices, and for lattices that contain phrases."""
+    """Counter for lattices, and for lattices for which phrases are listed."""
 
     stage: Contextual
     lattices: int = 0
     with_phrases: int = 0
 
     def count(self, lattice: Lattice) -> None:
-        """Count a lattice, and whether it contains phrases."""
+        """Count a lattice, and whether phrases are listed for it."""
         self.lattices += 1
         self.with_phrases += bool(self.stage.entities.of(lattice.key))
 

@@ -1,4 +1,4 @@
-"""The commands ``ninja train`` and ``ninja train ngram``."""
+"""The commands ``ninja train`` and ``ninja train ngram``, which train language models."""
 
 from __future__ import annotations
 

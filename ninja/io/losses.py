@@ -219,7 +219,7 @@ def describe_losses(lost: Counter[str]) -> str:
 
 
 def with_scales(form: OutputFormat, scales: Scales) -> tuple[Mapping[str, str], str | None]:
-    """Add scales to the options of a format; return the new options and a note about the scales.
+    """Add scales to the options of a format; return ``(options, note)``, with a note about the added scales or None.
 
     Scales that are already among the options take precedence. If the format has no option for the LM scale, the
     acoustic scale is divided by the LM scale.

@@ -1,4 +1,4 @@
-"""The commands ``ninja align-words``, ``ninja align-words-lexicon`` and ``ninja align-phones``."""
+"""Commands that align lattices with words or phones: ``align-words``, ``align-words-lexicon`` and ``align-phones``."""
 
 from __future__ import annotations
 

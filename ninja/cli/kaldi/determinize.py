@@ -1,4 +1,4 @@
-"""The commands ``ninja determinize-pruned``, ``ninja determinize-phone-pruned`` and ``ninja determinize``."""
+"""Commands that determinize lattices: ``determinize-pruned``, ``determinize-phone-pruned`` and ``determinize``."""
 
 from __future__ import annotations
 
