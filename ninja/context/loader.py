@@ -43,7 +43,7 @@ def load_models(context: Context, old_lm: Name | NgramLM | None, words: SymbolTa
 
 
 def load_entities(context: Context, words: SymbolTable, normalizer: Normalizer) -> Entities:
-    """Read the entities of a context for a symbol table."""
+    """Read the entities that a context specifies, for the words of a symbol table."""
     if isinstance(context.entities, Entities):
         return context.entities
     groups = None if context.groups is None else read_speakers(context.groups)

@@ -36,7 +36,7 @@ def pointer_scores(lattice: Lattice, stage: Contextual, lm: LanguageModel, scale
         stage: A stage with a context model.
         lm: The language model that the context model was trained for.
         scales: Scales of the costs that determine the best path to each arc.
-        log: Receives notes.
+        log: Log that receives the notes.
 
     Raises:
         VocabularyError: The lattice has no symbol table, or a word is unknown to a language model without <unk>.

@@ -312,11 +312,11 @@ class Contextual:
         return _Binding(words, num_words, entities, normalizer, files)
 
     def _in_table(self, lattice: Lattice) -> Lattice:
-        """Convert a lattice that a thread returned to the symbol table of this stage."""
+        """Convert a lattice from another thread to the symbol table of this stage."""
         return lattice if self._binding is None else self._binding.files.in_table(lattice)
 
     def _unbound(self) -> Contextual:
-        """Return a stage for another thread that shares the models but is not bound."""
+        """Return an unbound stage for another thread; the two stages share the models."""
         other = copy.copy(self)
         other._binding = None
         return other

@@ -23,8 +23,8 @@ def convert(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> N
             must end in ``/``.
 
     Raises:
-        ModelError: The source cannot be converted to this target, or is incomplete, damaged or not supported.
-        FormatError: A file of the source is damaged or not supported.
+        ModelError: The source cannot be converted to the target's format, or is incomplete, damaged or not supported.
+        FormatError: A source file is damaged or not supported.
     """
     name, output = os.fspath(source), os.fspath(target)
     kind = detect_format(name).name

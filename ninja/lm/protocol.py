@@ -267,7 +267,7 @@ def oov_logprob(score: OOVScore, num_words: int) -> float:
     """Return the natural-log probability of unknown words for an `oov_score` option.
 
     Args:
-        score: The option.
+        score: Value of the option.
         num_words: Size of the model's vocabulary.
 
     Raises:

@@ -117,7 +117,7 @@ def make_vocabulary(path: str | os.PathLike[str], size: int, min_count: int = 1,
     Args:
         path: The text.
         size: Maximum number of words, including `SPECIAL`.
-        min_count: Minimum number of occurrences of a word.
+        min_count: Minimum number of occurrences of a word in the text.
         part: Part of the text in which words are counted.  [default: the whole text]
 
     Returns:

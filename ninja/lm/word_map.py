@@ -139,7 +139,7 @@ class WordMap:
             before they are counted.
         map_words: Fallbacks for unknown words: ``"case"`` looks them up in lower and upper case; ``"unk"`` maps the
             usual spellings of <unk> to the model's <unk>, which can also have any of these spellings.
-        name: Name of the model in messages.
+        name: Name of the model for messages.
     """
 
     def __init__(
@@ -368,7 +368,7 @@ class Words:
         """Return self after checking that the network scores `num_words` words.
 
         Raises:
-            ModelError: The size of the vocabulary differs.
+            ModelError: The vocabulary does not contain `num_words` words.
         """
         if len(self.vocabulary) != num_words:
             message = f"the vocabulary has {len(self.vocabulary)} words, but the network scores {num_words}"

@@ -359,7 +359,7 @@ class Augmenter:
 
 
 def _connects(lattice: Lattice, start: int, end: int, words: Sequence[int]) -> bool:
-    """Return whether a path between two states has exactly the given words, ignoring epsilons."""
+    """Return whether a path between two states consists of exactly the given words, ignoring epsilons."""
     stack, visited = [(start, 0)], set()
     while stack:
         state, num_read = stack.pop()

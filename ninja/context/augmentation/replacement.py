@@ -53,7 +53,7 @@ class WrittenReplacements:
             start: First state of the path in the lexical lattice.
             end: Last state of the path.
             lexical_arcs: Arcs of the path.
-            variant: The phrase.
+            variant: The phrase that replaces the path.
             is_cased: Whether the phrase list distinguishes case; if not, an initial capital of the replaced words is
                 kept at any position in the sentence.
         """

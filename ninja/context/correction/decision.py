@@ -29,7 +29,7 @@ class Decision:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Decision:
-        """Read a TOML file with the content that `values` returns.
+        """Read a model from a TOML file with the content that `values` returns.
 
         Raises:
             FormatError: The file has the wrong format, or a weight is missing.
@@ -72,13 +72,13 @@ class Decision:
 
 
 def overlaps(spans: Sequence[tuple[int, int]]) -> npt.NDArray[np.bool_]:
-    """Return for each pair of spans whether they have a word in common, bool [spans, spans]."""
+    """Return whether each pair of spans has a word in common, bool [spans, spans]."""
     begin, end = np.array(spans, np.int64).reshape(-1, 2).T
     return (begin[:, None] < end[None, :]) & (begin[None, :] < end[:, None])
 
 
 def log_totals(score: Doubles, overlap: npt.NDArray[np.bool_]) -> Doubles:
-    """Return ``ln(1 + sum of exp(score))`` over the candidates that overlap each candidate."""
+    """Return, for each candidate, ``ln(1 + sum of exp(score))`` over the candidates that overlap it."""
     largest = np.maximum(score.max(initial=0.0), 0.0)
     total: Doubles = largest + np.log(overlap @ np.exp(score - largest) + np.exp(-largest))
     return total

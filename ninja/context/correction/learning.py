@@ -302,7 +302,7 @@ def _is_capitalised(at: int, transcript: Transcript) -> bool:
 def _new_phrase(
     name: Region, corrected: Transcript, recognised: Transcript, corrector: Corrector, *, is_whole: bool
 ) -> Iterator[PhraseEvidence]:
-    """Yield the evidence about a name in the corrected text.
+    """Yield the `PhraseEvidence` for a name in the corrected text.
 
     Args:
         name: The name, and the recognised words that it replaced.

@@ -1,4 +1,4 @@
-"""Records of corrections, for the report in JSON lines and for the review page."""
+"""Records of corrections for the JSON Lines report and the review page."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ninja.context.correction.stage import CorrectedUtterance
 
 
 def records(utterances: Iterable[CorrectedUtterance]) -> Iterator[dict[str, Any]]:
-    """Yield a record for each change, in the order of the utterances."""
+    """Yield a record for each change, in utterance order."""
     for utterance in utterances:
         for change in utterance.changes:
             yield {

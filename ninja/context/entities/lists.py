@@ -307,7 +307,7 @@ class _Builder:
         return PhraseList(name, {cls: tuple(map(self._weighted, phrases.values())) for cls, phrases in classes.items()})
 
     def _weighted(self, phrase: Phrase) -> Phrase:
-        """Return a phrase with the weight and the recognised forms that follow from edits."""
+        """Return a phrase with the weight and the recognised forms that result from transcript edits."""
         factor, recognised = self.edit_evidence.changes(phrase.text)
         if factor == 1 and not recognised:
             return phrase

@@ -83,7 +83,7 @@ class Section:
 
     @property
     def label(self) -> str:
-        """Name of the section in messages."""
+        """Name of the section for messages."""
         return "all utterances" if self.kind == "all" else f"{_LABEL[self.kind]} {self.name!r}"
 
     def refuse(self, reason: str, location: Location | None = None, class_name: str | None = None) -> NoReturn:

@@ -71,7 +71,7 @@ class Tracker:
             lm_scale: Factor applied to the log-probabilities of both models, but not to boosts. It is the share of
                 the graph costs that remains after rescoring with another language model. Without an old model, it also
                 scales the graph costs of lattices.
-            compiler: Compiler of the phrase lists, which trackers of the same symbols can share.
+            compiler: Compiler for the phrase lists; trackers with the same symbols can share it.
             num_symbols: Largest symbol id of histories plus 1, for a table that will grow. Models score only the words
                 that the table currently contains.
 

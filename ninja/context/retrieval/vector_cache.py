@@ -31,7 +31,7 @@ class VectorCache:
         """Return the vectors of keys, float32 [keys, size].
 
         Args:
-            keys: At least one key.
+            keys: The keys; there must be at least one.
             make: Function that returns the vectors of keys, float32 [n, size], given their indices in `keys`. It is
                 called for the keys that are not cached, or for all keys if their number exceeds the capacity.
         """

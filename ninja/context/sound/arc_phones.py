@@ -55,7 +55,7 @@ class ArcPhones:
         """Return the phones of each arc as indices into ``known``.
 
         Raises:
-            LatticeError: The lattice has no alignments, or its alignments do not fit the model.
+            LatticeError: The lattice has no alignments, or its alignments do not match the model.
         """
         if lattice.num_arcs and not lattice.ali.size:
             raise LatticeError(

@@ -103,7 +103,7 @@ class Confusion:
     def articulatory(cls) -> Confusion:
         """Return articulatory costs for the phones of the CMU dictionary.
 
-        These are Kondrak's ALINE similarities, converted to distances. ALINE scores a substitution by
+        The costs are Kondrak's ALINE similarities, converted to distances. ALINE scores a substitution by
         ``35 − δ(p, q) − V(p) − V(q)``, where δ is the sum of feature differences weighted by their saliences and V is
         10 for a vowel, and a skip by ``−10``. The distance between two strings, ``(s(x, x) + s(y, y)) / 2 − s(x, y)``,
         is then the sum of ``δ(p, q)`` over substitutions and ``35 / 2 − V(p) + 10`` over skips, divided here by 35.

@@ -18,7 +18,7 @@ def distances(reference: Phones, hypothesis: Phones, confusion: Confusion) -> Co
     Args:
         reference: Phone indices, padded with `NO_PHONE`, int64 [..., phones].
         hypothesis: Phone indices of the other strings; all axes except the last are broadcast.
-        confusion: Costs.
+        confusion: Confusion costs.
 
     Returns:
         Distances, float32 [...].

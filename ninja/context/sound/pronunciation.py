@@ -141,8 +141,8 @@ def read_lexicon(path: str | os.PathLike[str]) -> dict[str, list[str]]:
     """Read a pronunciation dictionary, optionally compressed with gzip.
 
     Each line contains a word and its phones, in the format of Kaldi's ``lexicon.txt`` or ``lexiconp.txt`` (with a
-    probability after the word) or of the CMU dictionary (with ``WORD(2)`` and comments). Words are entered as written
-    and in lower case.
+    probability after the word) or of the CMU dictionary (with ``WORD(2)`` and comments). Each word is entered both
+    as written and in lower case.
 
     Raises:
         FormatError: A line has no phones.

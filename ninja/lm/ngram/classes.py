@@ -36,7 +36,7 @@ class Tagger:
     shared evenly and the result is deterministic. Class tokens in the text are not changed.
 
     Args:
-        phrases: Phrases of each class token.
+        phrases: The phrases that each class token replaces.
 
     Raises:
         OptionError: A class name is not a class token, a phrase is empty or contains a class token, or there are no

@@ -49,7 +49,7 @@ def compose_ngram(
 
     The graph cost of an arc becomes ``graph + scale * -ln p(word | history)``; the cost of ``</s>`` is added to final
     costs. States are split by model state; the set of paths does not change. ``scale = -1`` with the first-pass model
-    subtracts its cost exactly.
+    subtracts that model's cost exactly.
 
     Args:
         lattice: Any lattice; epsilons do not change the history.

@@ -119,7 +119,7 @@ def encode(
 def count_ngrams(text: Text, order: int, report: Report | None = None) -> list[Ngrams]:
     """Count the n-grams of a text; ``<s>`` occurs only as the first word, and ``</s>`` only as the last.
 
-    Uses 8 bytes of memory per word of the text, and about 60 bytes per distinct n-gram.
+    The function uses 8 bytes of memory per word of the text, and about 60 bytes per distinct n-gram.
 
     Args:
         text: The encoded text.

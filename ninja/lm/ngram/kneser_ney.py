@@ -187,8 +187,8 @@ def train_ngram(
 ) -> TrainedNgram:
     """Train an n-gram model with interpolated, modified Kneser–Ney smoothing.
 
-    Class tokens (``@name``) are treated as ordinary words. Uses 8 bytes of memory per word of the text, and about 100
-    bytes per distinct n-gram.
+    Class tokens (``@name``) are treated as ordinary words. The function uses 8 bytes of memory per word of the text,
+    and about 100 bytes per distinct n-gram.
 
     Args:
         sentences: Word sequences without ``<s>`` and ``</s>``; see `ninja.lm.text.read_sentences`.

@@ -113,7 +113,7 @@ def read_arpa(path: str) -> NgramLM:
     off.
 
     Raises:
-        ModelError: The file is damaged or truncated, or its n-gram counts are wrong; the error contains the line.
+        ModelError: The file is damaged or truncated, or its n-gram counts are wrong; the error specifies the line.
 
     Source: SRILM, ngram-format(5).
     """

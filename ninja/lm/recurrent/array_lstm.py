@@ -37,7 +37,7 @@ class PoolLM(LanguageModel, ABC):
 
     A row contains the network's output after the last word of a history; the product of the output and a word's
     embedding is the score of that word. The log-normaliser of a history, exact or estimated by a trained network, is
-    computed once, when the first word after the history is scored. Subclasses implement the computation on a library.
+    computed once, when the first word after the history is scored. Subclasses implement the computation with a library.
     """
 
     _num_parameters: int | None = None
