@@ -144,7 +144,7 @@ class Content:
             yield b"".join(pending)
 
     def _largest(self) -> tuple[int, str]:
-        """Return the maximum number of bytes to read, and the error message for a larger file."""
+        """Return ``(maximum number of bytes to read, error message for a larger file)``."""
         plain = (LARGEST, f"the file has more than {LARGEST >> 30} GB, which is too much for one file of this format")
         if self.stream.seekable or not os.path.isfile(self.path):
             return plain
@@ -174,7 +174,7 @@ def _is_nameless(path: str) -> bool:
 
 
 def one_lattice(read: Callable[..., Lattice]) -> Callable[..., Iterator[Entry]]:
-    """Wrap the function ``read_X`` of a format with one lattice per file as a function that yields entries."""
+    """Wrap a ``read_X`` function, for a format with one lattice per file, as a function that yields entries."""
 
     def entries(content: Content, words: SymbolTable | None, options: object) -> Iterator[Entry]:
         key = content.key
@@ -202,7 +202,7 @@ def is_list(head: bytes) -> bool:
 
 
 def names_script(head: bytes) -> bool:
-    """Return whether each of the first lines is a key followed by an existing file or by an archive with an offset."""
+    """Return whether each of the first lines contains a key and an existing file, or an archive with an offset."""
     rows = [row.split(None, 1) for row in first_rows(head)]
     return bool(rows) and all(len(row) > 1 and (re.fullmatch(_OFFSET_OF, row[1]) or names_file(row[1])) for row in rows)
 

@@ -135,7 +135,7 @@ class NotingEncoder(Encoder, Protocol):
 class Write(NamedTuple):
     """The writer of a format.
 
-    Exactly one of the first three fields is set, except for Kaldi archives: they have a separate writer, which can
+    Exactly one of the first three fields is set. The exception is Kaldi archives, which have a separate writer that can
     resume an incomplete archive.
     """
 
@@ -192,7 +192,7 @@ class Reader(NamedTuple):
         return cls(format, fill_options(format.read.options, values, format.name, encoding=encoding))
 
     def entries(self, content: Content, words: SymbolTable | None) -> Iterator[Entry]:
-        """Yield ``(key, lattice or error)`` for each entry of a file.
+        """Yield ``(key, lattice or error)`` for each entry in a file.
 
         Args:
             content: The file.
@@ -256,7 +256,7 @@ def by_extension(path: str | os.PathLike[str]) -> list[Format]:
 
 
 def by_mark(head: bytes) -> Format | None:
-    """Return the first format whose `mark` matches, or None.
+    """Return the first format whose `mark` matches, or None if there is none.
 
     Args:
         head: The first ``HEAD`` decompressed bytes of the file, or all bytes of a shorter file.

@@ -50,7 +50,7 @@ def read_fst(content: bytes, key: str, path: str | None = None, options: Openfst
     Raises:
         FormatError: The file is not a vector or const FST with the arc type standard, log or log64, is damaged, is
             incomplete, or continues after the FST.
-        LatticeError: The FST has a cycle, no start state, no final state, a NaN or -infinite weight, or a negative
+        LatticeError: The FST has a cycle, no start state, no final state, a weight of NaN or -infinity, or a negative
             label.
 
     Source: OpenFst 1.8.4, vector-fst.h (VectorFstImpl::Read), const-fst.h (ConstFstImpl::Read), fst.cc (FstHeader).

@@ -101,7 +101,7 @@ def read_fst_text(
 
 
 def _error(fault: int, line: int, field: bytes, count: int, naming: Naming, kind: str) -> FormatError | LatticeError:
-    """Return the error for an error code of the kernel."""
+    """Convert an error code from the kernel to an exception."""
     if fault == _EMPTY:
         return LatticeError("the FST is empty: it has no states", naming.path, key=naming.key)
     if fault == _FIELDS:
@@ -144,7 +144,7 @@ def _shown(text: bytes) -> str:
 def _ids(
     labels: list[tuple[bytes, int]], naming: Naming, options: FstTextOptions
 ) -> tuple[npt.NDArray[np.int32], SymbolTable | None]:
-    """Return the ids of epsilon and of each label, int32 [num_labels + 1], and the symbol table."""
+    """Return ``(ids, symbol table)``; the ids are those of epsilon and of each label, int32 [num_labels + 1]."""
     ids = options.labels == "ids" or (
         options.labels == "auto" and all(_INTEGER.fullmatch(label) for label, _ in labels)
     )

@@ -53,7 +53,7 @@ def read_k2s(
     options: K2Options = K2Options(),
     key_of: Callable[[int], str] = str,
 ) -> Iterator[Lattice | NinjaError]:
-    """Read all lattices of a k2 file.
+    """Read all lattices in a k2 file.
 
     If `content` is a path, the file is memory-mapped, and must not change while its lattices are in use.
 
@@ -77,7 +77,7 @@ def k2_lattices(fsa: Any, options: K2Options = K2Options(), keys: Sequence[str] 
     Raises:
         OptionError: The number of keys differs from the number of lattices.
         FormatError: The argument is not an Fsa, or its arcs and attributes are inconsistent.
-        LatticeError: An FSA is not a lattice.
+        LatticeError: An FSA cannot be converted to a lattice.
     """
     machines = k2_file.from_fsa(fsa)
     if keys is not None and len(keys) != machines.count:
@@ -103,7 +103,7 @@ def _lattices(
 
 
 class _Reader:
-    """Reader for the lattices of one file."""
+    """Reader for the lattices in one file."""
 
     def __init__(self, machines: Machines, path: str | None, options: K2Options) -> None:
         self._path = path

@@ -70,7 +70,7 @@ class Machines:
 
 
 def read(content: bytes | os.PathLike[str], path: str | None = None) -> Machines:
-    """Read the FSAs of a file without k2.
+    """Read the FSAs in a file without using k2.
 
     Raises:
         FormatError: The file was not saved by torch, is damaged, or does not contain an FSA.

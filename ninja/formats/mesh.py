@@ -73,7 +73,7 @@ def read_mesh_lattices(
 ) -> Iterator[Lattice | NinjaError]:
     """Read the word meshes in a file as lattices.
 
-    The boundaries of positions become states, and words become arcs from one boundary to the next. Graph costs are
+    The boundaries between positions become states, and words become arcs from one boundary to the next. Graph costs are
     negative logarithms of posteriors; ``*DELETE*`` becomes epsilon. States have times if all words have consistent
     times. A mesh without positions represents the empty sentence. An unnamed mesh gets the key, followed by its 1-based
     number among the unnamed meshes if the file contains several meshes.
@@ -414,7 +414,7 @@ def _encode(mesh: ConfusionNetwork | Lattice, settings: WriteSettings) -> bytes:
 
 
 def _also_lost(mesh: ConfusionNetwork | Lattice, _: WriteSettings) -> list[str]:
-    """Report the times of a lattice without positions as lost."""
+    """Report a loss of times for a lattice without positions."""
     return [FIELDS["times"]] if isinstance(mesh, Lattice) and mesh.time is not None and not mesh.num_arcs else []
 
 

@@ -34,8 +34,8 @@ _NO_KEY = re.compile(r"(?:.*[\x00-\x1f\x7f-\x9f].*)?", re.DOTALL)
 class NativeFile:
     """The lattices in a memory-mapped file; this class can be used as a context manager.
 
-    Lattices stay valid after the file is closed, but not if it is truncated: like any mapped file, it must be replaced,
-    not overwritten.
+    Lattices stay valid after the file is closed, but not if the file is truncated: like any mapped file, it must be
+    replaced, not overwritten.
 
     By default, the invariants and the checksum of each lattice are checked. Kernels therefore never access memory
     outside its arrays, even if a file is not trusted, and flipped bits are detected. Keys must not be empty or contain

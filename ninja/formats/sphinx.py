@@ -103,7 +103,7 @@ def write_sphinx(
 
     Raises:
         SymbolError: A word is not in the symbol table, or contains whitespace.
-        LatticeError: No state is final, a score exceeds 32 bits, or words on nodes would need too many edges.
+        LatticeError: No state is final, a score exceeds 32 bits, or moving words to nodes requires too many edges.
 
     Source: pocketsphinx, src/ps_lattice.c (ps_lattice_write).
     """

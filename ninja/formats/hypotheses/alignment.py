@@ -20,7 +20,7 @@ class Change(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Corresponding spans of two sequences, which are equal or different."""
+    """Corresponding spans in two sequences, which are either equal or different."""
 
     begin: int
     end: int
@@ -122,7 +122,7 @@ def _is_punctuation(letter: str) -> bool:
 def blocks(
     old: Sequence[str], new: Sequence[str], form: Callable[[str], Hashable] = lambda word: word
 ) -> Iterator[Block]:
-    """Yield alternating matching and differing spans of two sequences; words are compared by `form(word)`."""
+    """Yield alternating matching and differing spans in two sequences; words are compared by `form(word)`."""
     at = other = 0
     matches = _matches([form(word) for word in old], [form(word) for word in new], 0, 0)
     begin = first = length = 0  # starts and length of a common span

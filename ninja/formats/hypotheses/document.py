@@ -23,7 +23,7 @@ CHANGED = "the file has changed since it was read; run the command again"
 class Document:
     """An input file that will be rewritten with corrected words.
 
-    The file is a sequence of entries, which are its lines, or a single entry.
+    The file is divided into entries: either its lines, or a single entry for the whole file.
     """
 
     name: str  # for messages

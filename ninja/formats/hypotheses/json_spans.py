@@ -95,7 +95,7 @@ class Locator:
 
     Args:
         text: A valid document.
-        bases: Paths of containers of the values to locate; all containers are located in one pass.
+        bases: Paths of containers in which values will be located; all containers are located in one pass.
     """
 
     def __init__(self, text: str, bases: Iterable[Path]) -> None:
@@ -133,7 +133,7 @@ def spans(text: str, paths: Iterable[Path], begin: int = 0) -> dict[Path, tuple[
     Args:
         text: A valid document without duplicate fields on the paths.
         paths: Paths of the values, which must exist.
-        begin: Index in `text` at which the value begins to which the paths are relative.
+        begin: Index in `text` of the value to which the paths are relative.
 
     Raises:
         KeyError: A value does not exist.

@@ -189,7 +189,7 @@ def _score(value: Any, preset: Preset) -> float | None:
 
 @dataclass(slots=True)
 class Attributes:
-    """Times, confidences and speakers of the words of a hypothesis; a list is empty if its values are unknown."""
+    """Times, confidences and speakers of the words in a hypothesis; a list is empty if its values are unknown."""
 
     times: list[Times] = field(default_factory=list)
     confidences: list[float | None] = field(default_factory=list)
@@ -197,7 +197,7 @@ class Attributes:
 
 
 def attributes_of(hypothesis: PlacedHypothesis) -> Attributes:
-    """Return the times, confidences and speakers of the words of a hypothesis.
+    """Return the times, confidences and speakers of the words in a hypothesis.
 
     If the word list spells the words differently, for example without punctuation, it is aligned with the text.
     Times are returned only if all words have times.

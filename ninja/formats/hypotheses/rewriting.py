@@ -173,8 +173,8 @@ class _Revision:
     def _reorder(self, utterance: PlacedUtterance, ranked: Sequence[_Ranked], preset: Preset) -> Forms:
         """Put the alternatives in the order of the new sentences; return the text variants of the first alternative.
 
-        Confidences stay with their alternatives. Log-probabilities that contradict the order are replaced by the
-        log-probabilities by which the sentences were sorted.
+        Confidences stay with their alternatives. Log-probabilities that contradict the order are replaced with the
+        log-probabilities that were used to sort the sentences.
         """
         alternatives = utterance.hypotheses
         rest = list(alternatives)

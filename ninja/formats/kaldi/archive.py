@@ -227,8 +227,8 @@ class Buffer(Protocol):
 class WriteQueue:
     """A queue of buffers, which a thread writes to an output in the order of the calls to `put`.
 
-    After an error, nothing more is written; the error is raised by the next call to `put`, or by `wait`. The thread
-    starts with the first buffer, and ends in `wait` and `stop`; it may start again.
+    After an error, nothing more is written; the next call to `put` or `wait` raises the error. The thread starts with
+    the first buffer, and ends in `wait` or `stop`, after which it can start again.
 
     Args:
         file: The output. Other code may use it only between `wait` or `stop` and the next call to `put`.

@@ -133,7 +133,7 @@ def _text(content: bytes, line: int, key: str, path: str | None) -> Lattice | Ni
 
 @dataclass(frozen=True, slots=True)
 class FstArchiveWriteOptions(FstWriteOptions):
-    """Options for ``fst_entry``. Kaldi's tools read FSTs of the arc type "standard"."""
+    """Options for ``fst_entry``. Kaldi's tools expect FSTs with the arc type "standard"."""
 
     text: bool = False  # write text, as for ark,t: or a file name with .txt
 

@@ -146,7 +146,7 @@ class CtmEncoder:
 
 
 def _with_word(row: str, word: str) -> str:
-    """Replace the word of a line."""
+    """Replace the word in a line."""
     match = _TO_WORD.match(row)
     assert match is not None
     return match[1] + word + row[match.end() :]

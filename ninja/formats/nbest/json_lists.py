@@ -133,7 +133,7 @@ def _named(entries: Iterator[Object], naming: Content, fields: ObjectFields) -> 
 def _lists(
     entries: Iterable[Object], path: str | None, fields: ObjectFields, content: Content | None
 ) -> Iterator[_Keyed]:
-    """Yield the key of each object, if known, and its list or error."""
+    """Yield ``(key or None, list or error)`` for each object."""
     for name, entry, line in entries:
         where, key = ObjectPlace(path, name, line, None if content is None else content.note_overlaps), None
         try:

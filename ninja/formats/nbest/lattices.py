@@ -48,7 +48,7 @@ def nbest_lattices(lists: Sequence[NBest], words: SymbolTable | None = None, pat
 
 
 def _lattice(nbest: NBest, words: SymbolTable | None, path: str | None) -> ListLattice:
-    """Create the lattice of a list."""
+    """Create the lattice for a list."""
     nbest = with_silence(nbest)
     check(nbest)
     timed = any(hypothesis.begin is not None for hypothesis in nbest.hypotheses)

@@ -252,7 +252,7 @@ def _timed_line(hypothesis: Hypothesis, names: list[str], nbest: NBest) -> str:
 
 
 def _with_durations(begin: Sequence[int], end: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Return the start and end of each word after extending it to at least one frame, without overlaps.
+    """Return ``(starts, ends)`` of words after extending each word to at least one frame, without overlaps.
 
     If two words began at the same time, readers would interpret the second one as a phone. A word of duration 0
     gets a frame from the next word or, if the next word has no frame to spare, from the preceding words.

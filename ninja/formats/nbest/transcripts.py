@@ -47,7 +47,7 @@ def text_begin(line: str, options: TranscriptOptions) -> int:
 def has_keys(lines: list[str]) -> bool:
     """Return whether the first words of lines look like keys.
 
-    They do if they are distinct, and either all contain a digit, a hyphen or an underscore, or a tab follows each.
+    They do if they are distinct, and all contain a digit, a hyphen or an underscore, or are all followed by a tab.
     """
     rows = [line for line in lines if line.strip()]
     keys = [row.split(None, 1)[0] for row in rows]
