@@ -29,7 +29,7 @@ class ArcForms:
     parts: npt.NDArray[np.int64]  # [num_parts, 2], a written word and the index of one of its lexical words
 
     def written_ids(self, numbers: list[int]) -> list[int]:
-        """Convert numbers of lexical words to the ids of the written words that equal them."""
+        """Convert numbers of lexical words to ids of written words with the same spelling."""
         return self.table.written_ids(self.table.numbers.names(numbers))
 
 

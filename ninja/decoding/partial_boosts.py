@@ -56,7 +56,7 @@ class PartialBoosts:
     ROOTS = (0, 1)  # roots of phrases without a class in the class model, and of phrases with such a class
 
     def __init__(self, phrases: PhraseList, options: ContextOptions, classes: Container[str] = ()) -> None:
-        """Build the trees; `classes` are the classes of the class model."""
+        """Build the trees; `classes` are the classes in the class model."""
         self._next: list[dict[str, int]] = [{}, {}]
         weight: dict[int, float] = {}  # weight of the best phrase through each position
         self.words: set[str] = set()  # words of all phrases

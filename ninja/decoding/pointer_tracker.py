@@ -1,4 +1,4 @@
-"""The class `PointerTracker`, which scores words with a context model step by step, for decoders of words."""
+"""The class `PointerTracker`, which scores words with a context model step by step, for word-level decoders."""
 
 from __future__ import annotations
 

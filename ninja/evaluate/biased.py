@@ -30,7 +30,7 @@ class BiasingList:
 
 @dataclass(frozen=True, slots=True)
 class BiasedRate(Counts):
-    """Word errors on all words, on rare words and on other words; can be added, as in ``sum(rates, BiasedRate())``.
+    """Word errors on all, rare and other words. Rates can be added, as in ``sum(rates, BiasedRate())``.
 
     Each of the three rates counts all sentences. The sentence errors in a rate are the sentences with at least one
     word error that this rate counts.
@@ -41,7 +41,7 @@ class BiasedRate(Counts):
     biased: ErrorRate = field(default_factory=ErrorRate)  # on words in the rare list, including their insertions
 
     def __str__(self) -> str:
-        """Return three lines in the format of score.py of the LibriSpeech biasing benchmark."""
+        """Format the rates as three lines, like score.py in the LibriSpeech biasing benchmark."""
         parts = {"WER": self.overall, "U-WER": self.unbiased, "B-WER": self.biased}
         return "\n".join(
             f"{name}: error_rate={rate.wer}, ref_words={rate.words}, subs={rate.substitutions}, "

@@ -1,4 +1,4 @@
-"""Bootstrap confidence intervals of word error rates, and paired tests of their differences."""
+"""Bootstrap confidence intervals for word error rates, and paired tests for differences between them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Bootstrap:
     p_value: float | None = None  # probability of a difference at least as large if the systems were equally good
 
     def __str__(self) -> str:
-        """Return lines in the format of Kaldi's compute-wer-bootci."""
+        """Format the results as Kaldi's compute-wer-bootci does."""
         lines = [
             f"Set{number}: %WER {rate.mean:.2f} 95% Conf Interval [ {rate.low:.2f}, {rate.high:.2f} ]"
             for number, rate in enumerate((self.first, self.second), start=1)
@@ -73,7 +73,7 @@ def bootstrap(
     *,
     speakers: Mapping[str, str] | None = None,
 ) -> Bootstrap:
-    """Estimate confidence intervals of word error rates.
+    """Estimate confidence intervals for word error rates.
 
     Each replication draws, with replacement, the same number of utterances as in the test set. Both systems are scored
     on the same utterances. Replications without reference words are ignored.

@@ -48,7 +48,7 @@ def with_forms(
 
 
 def as_listed(entity: Entity, lists: Lists) -> Entity:
-    """Replace the lexical words of an entity with the alphabetically first of its written forms in the lists."""
+    """Replace the lexical words of an entity with its (alphabetically first) written form in the lists."""
     words = tuple(entity.text.split())
     return entity._replace(
         text=min((min(texts) for of_list in lists if (texts := of_list.get(words))), default=entity.text)

@@ -60,7 +60,7 @@ def best_words(batch: Batch, scales: Scales = Scales()) -> BestWords:
 
 
 def path_lattice(lattice: Lattice, path: Path) -> Lattice:
-    """Return a path as a linear lattice with the costs and labels of its arcs.
+    """Convert a path to a linear lattice with the costs and labels of its arcs.
 
     Raises:
         LatticeError: The arcs do not form a path through this lattice.

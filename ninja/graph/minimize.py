@@ -45,7 +45,7 @@ def minimize(
 ) -> Lattices:
     """Merge states whose completions have the same words, alignments and, up to a constant, graph and acoustic costs.
 
-    Alignments of the result are pushed towards the start. Costs are pushed only for the comparison, and move only
+    Alignments in the result are pushed towards the start. Costs are pushed only for the comparison, and move only
     between merged states, to preserve float32 precision. Each path keeps its words, costs and alignment.
 
     Args:

@@ -39,7 +39,7 @@ class Stitched:
 
 
 class _Part:
-    """A window, with the times of its states in frames of the recording."""
+    """A window, with state times in frames from the start of the recording."""
 
     def __init__(self, window: Lattice, offset: int, scales: Scales) -> None:
         if window.num_arcs and not is_timed(window):
@@ -210,7 +210,7 @@ def join_windows(
         begins: Start of each window in the recording, in seconds; times of the result are counted from the first start.
         key: Key of the result.
         frame_shift: Seconds per frame, > 0.
-        scales: Scales of the costs from which posteriors are computed.
+        scales: Scales applied to the costs to compute posteriors.
 
     Raises:
         LatticeError: A window has no times or no complete path, windows do not overlap or are not in order, or two

@@ -112,7 +112,7 @@ def stitch(
     Args:
         lattices: ``(key, lattice)`` pairs; the windows of a recording are consecutive and in chronological order.
         windows: Rule that determines the recording and the start time of a window.  [default: the times in the key]
-        scales: Scales of the costs from which posteriors are computed.
+        scales: Scales applied to the costs to compute posteriors.
         frame_shift: Seconds per frame.  [default: the lattices' frame shift, else 0.01]
         log: Log for notes about uncertain seams, and for failures if its ``on_error`` is set; otherwise the first
             failure is raised.

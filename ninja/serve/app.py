@@ -426,7 +426,7 @@ class _Job:
 
 
 def _value(text: str) -> Any:
-    """Parse a JSON document, or parse JSON lines as a list of documents."""
+    """Parse a JSON document, or parse JSON lines to a list of documents."""
     try:
         return json.loads(text)
     except ValueError:

@@ -279,7 +279,7 @@ def _components(model: Model) -> list[Any]:
 
 
 def _twin(model: Model) -> Model:
-    """Return a copy of a model that shares its weights and can be used at the same time.
+    """Return a copy of a model that shares the weights, and can be used at the same time as the original.
 
     Raises:
         Problem: The model cannot be copied.

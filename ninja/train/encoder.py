@@ -33,7 +33,7 @@ def train_encoder(
     options: EncoderOptions,
     progress: Callable[[EncoderProgress], None] | None = None,
 ) -> PhraseEncoder:
-    """Train a phrase encoder on words and their phones.
+    """Train a phrase encoder on phrases and their phones.
 
     The vector of a phrase is trained to be similar to the vectors of phrases that can be confused with it: the softmax
     of the similarities in a batch approximates the normalised ``exp(-SHARPNESS · distance)``. The vector is also

@@ -242,7 +242,7 @@ class _Search(Search[Setting]):
         return [Setting(*values) for values in product(*self._grid)]
 
     def preference(self, point: Setting) -> tuple[Any, ...]:
-        """Return a key that prefers class boosts near the initial one, then small keyword boosts, then near points."""
+        """Return a key: prefer class boosts near the initial one, then small keyword boosts, then nearby points."""
         distance = math.hypot(
             (point.class_weight - self._start.class_weight) / 0.25,
             math.log2(point.acoustic_scale / self._start.acoustic_scale) / 0.5,
@@ -269,7 +269,7 @@ class _Without(_Search):
         super().__init__(trials, [name for name in names if name in grids], grids, start)
 
     def ranks(self, points: Sequence[Setting]) -> list[tuple[int, int]]:
-        """Return the rank of each point: ``(errors in both sets, general errors)``."""
+        """Return the rank of each point: ``(total errors in both sets, general errors)``."""
         return [(sum(errors), errors[1]) for errors in self.trials.errors_without(points)]
 
 

@@ -59,7 +59,7 @@ def label_table(model: TransitionModel, kind: npt.NDArray[np.uint32] | int) -> n
 
 
 def check_labels(lattice: Lattice, model: TransitionModel, table: npt.NDArray[np.uint32], kinds: str) -> None:
-    """Raise LatticeError if a lattice has no labels, or a phone without a type; `kinds` is the file with the types."""
+    """Raise LatticeError if a lattice has no labels, or a phone is missing from `kinds`, the file of phone types."""
     if not lattice.has_labels:
         raise LatticeError("the lattice has no alignments (transition ids), so it cannot be aligned", key=lattice.key)
     for labels in (lattice.ali, lattice.final_ali):
@@ -87,7 +87,7 @@ def unused_words(*used: npt.NDArray[np.int32] | int, num: int = 2) -> tuple[int,
 
 
 def with_zero(lattice: Lattice, zero: tuple[int, ...], fault: str | None) -> Aligned:
-    """Return the result of an alignment after replacing the word ids of ``zero`` with 0."""
+    """Return the result of an alignment after replacing the word ids in ``zero`` with 0."""
     if not lattice.is_final.any():
         return Aligned(None, fault or "no path can be aligned")
     if zero:

@@ -121,7 +121,7 @@ def run(work: Callable[..., Any], arguments: tuple[Any, ...], size: int, device:
 
     Raises:
         WorkerError: A worker was killed, or ended with an error that is not a `NinjaError`.
-        NinjaError: The error of the worker that failed first.
+        NinjaError: The error raised by the worker that failed first.
     """
     store = dist.TCPStore(HOST, 0, None, is_master=True, wait_for_workers=False)
     messages = multiprocessing.get_context("spawn").SimpleQueue()

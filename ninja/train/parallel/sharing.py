@@ -1,4 +1,4 @@
-"""Base class for methods that combine the updates of workers; methods for one worker and for synchronous SGD."""
+"""Interface of the methods that combine workers' updates, and the methods for one worker and synchronous SGD."""
 
 from __future__ import annotations
 
