@@ -198,7 +198,7 @@ class LexicalLM(UnitLM, locks=False):
         self.takes_prompts = lm.takes_prompts
 
     def _over(self, lm: LanguageModel) -> LexicalLM:
-        """Wrap a copy of the model, using the same forms."""
+        """Wrap a copy of the model, using the same lexical forms."""
         other = LexicalLM.__new__(LexicalLM)
         UnitLM.__init__(other, lm)
         other._take_attributes(lm)
@@ -219,7 +219,7 @@ class LexicalLM(UnitLM, locks=False):
 
     @property
     def fixed_ids(self) -> bool:  # type: ignore[override]
-        """See `LanguageModel.fixed_ids`; False while the normalizer ``auto`` may still change the forms."""
+        """See `LanguageModel.fixed_ids`; False while the normalizer ``auto`` can still change lexical forms."""
         return self.forms.is_decided
 
     @property
@@ -295,7 +295,7 @@ class LexicalLM(UnitLM, locks=False):
         return self._score_units(parent, word)
 
     def word_vectors(self, words: np.ndarray) -> npt.NDArray[np.float32]:
-        """See `LanguageModel.word_vectors`; words with an empty form have zero vectors."""
+        """See `LanguageModel.word_vectors`; words with an empty lexical form have zero vectors."""
         if not (words >= FIRST_FORM).any():
             return self._units.word_vectors(words)
         is_word = words != FIRST_FORM
@@ -430,7 +430,7 @@ def models_of(lm: LanguageModel | Mixture | None) -> list[LanguageModel]:
 
 
 def merge_forms(words: SymbolTable, lm_word: npt.NDArray[np.int32], normalizer: Normalizer) -> npt.NDArray[np.int32]:
-    """Map words with equal forms to one id, and words with an empty form to -1.
+    """Map words with the same lexical form to one id, and words with an empty lexical form to -1.
 
     Args:
         words: Symbol table of the lattices.

@@ -22,7 +22,7 @@ ZERO = -90 * LN10  # nats; ARPA files write probability zero as -99, and back-of
 
 @dataclass(slots=True)
 class Perplexity:
-    """Scores of a text, including the ends of sentences.
+    """Accumulated scores of a text, including sentence ends, and the perplexities that result from them.
 
     Words with probability zero, and unknown words that the model skips (``oov_score="skip"``), are excluded from all
     perplexities.

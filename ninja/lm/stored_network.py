@@ -424,7 +424,7 @@ def _plain(array: Array, dtype: str) -> Array:
 
 
 def checksum_of(header: Mapping[str, Any], parts: Mapping[str, memoryview], metadata: Mapping[str, str]) -> str:
-    """Return the hexadecimal CRC-32 of the strings, then of the array entries and bytes, each sorted by name."""
+    """Return the hexadecimal CRC-32 of the strings followed by the array entries and bytes, both sorted by name."""
     crc = 0
     for name, value in sorted(metadata.items()):
         crc = isal_zlib.crc32(f"{name}\0{value}\0".encode("utf-8", "surrogatepass"), crc)

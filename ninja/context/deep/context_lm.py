@@ -362,7 +362,7 @@ class ContextLM(MixtureLM):
         return encoded
 
     def _ids_of(self, words: list[str], normalizer: Normalizer) -> list[int]:
-        """Return the ids of lexical words; as in lattices, words with equal forms have the same id (`merge_forms`)."""
+        """Return the ids of lexical words; as in lattices, words with the same form share an id (`merge_forms`)."""
         if normalizer.is_identity:
             return self.vocabulary.ids(words)
         if self._of_form[0] != len(self.vocabulary):

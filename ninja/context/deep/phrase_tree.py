@@ -20,7 +20,7 @@ class PhraseTree:
     """
 
     def __init__(self, phrases: Ids) -> None:
-        """Build the tree of distinct phrases, given as word ids padded with `END`, int64 [phrases, longest]."""
+        """Build the tree from distinct phrases, as word ids padded with `END`, int64 [phrases, longest]."""
         readable = np.flatnonzero((phrases != UNKNOWN).all(1))
         order = np.lexsort(phrases[readable].T[::-1])
         self.phrase = readable[order]  # indices of the phrases without unknown words, sorted by their words

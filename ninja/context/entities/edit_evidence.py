@@ -105,7 +105,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class EditEvidence:
-    """The evidence of all runs in an entity file, by lexical form."""
+    """The evidence from all runs in an entity file, indexed by the lexical form of the phrase."""
 
     min_count: int = 1  # minimum number of edits that must support a change
     phrases: Mapping[str, PhraseEvidence] = field(default_factory=dict)

@@ -1,1 +1,1 @@
-"""N-gram models: reading, composing, training, writing."""
+"""Read, compose, train and write n-gram models."""

@@ -187,7 +187,7 @@ class WordVectors(Protocol):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Number of words, and width."""
+        """(number of words, width)."""
 
     def rows(self, words: np.ndarray, width: int | None = None) -> Floats:
         """Return the vectors of words, or their first `width` components, float32 [n, width]."""
@@ -216,7 +216,7 @@ class Embedding:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Number of words, and width."""
+        """(number of words, width)."""
         return self.weight.shape[0], self.weight.shape[1]
 
 
