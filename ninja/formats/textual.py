@@ -1,4 +1,4 @@
-"""Functions shared by the writers for text formats, which convert ids to words, compute times, and combine costs."""
+"""Functions shared by the writers for text formats: id-to-word conversion, times, and combination of costs."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ class Instance:
 
 @dataclass(frozen=True, slots=True)
 class _Name:
-    """A global name in the pickle."""
+    """A global name (module and attribute) that occurs in the pickle."""
 
     name: str
 
@@ -173,7 +173,8 @@ def load_arrays(image: bytes | memoryview, only: str) -> Any:
         only: Description of the allowed objects for messages.
 
     Raises:
-        FormatError: ``load`` fails, or the arrays together are larger than the file.
+        FormatError: The pickle uses a name that is not allowed, the file is damaged, or the arrays together are larger
+            than the file.
     """
     bytes_left = len(image)
 

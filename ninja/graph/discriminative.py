@@ -122,8 +122,8 @@ def accuracy_posteriors(
 ) -> FramePosteriors:
     """Compute the MPE or sMBR posterior of each label at each frame.
 
-    The posterior is the probability of the label at the frame, multiplied by the expected number of correct frames on
-    paths through the label minus the expected number on all paths.
+    The posterior is the probability of the label at the frame, multiplied by a difference: the expected number of
+    correct frames on paths through the label, minus the expected number on all paths.
 
     Args:
         lattice: A lattice whose labels are transition ids.

@@ -24,7 +24,7 @@ Reason = Literal["better", "best", "too few words", "chance"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcomes:
-    """Word errors at each point of a search, for each group of utterances."""
+    """Word errors in each group of utterances at each point of a search."""
 
     expected: Doubles  # [points, groups], expected errors over the posteriors of the sentences
     errors: Doubles  # [points, groups], errors of the best sentences

@@ -16,7 +16,7 @@ Point = TypeVar("Point")  # a value on each axis
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A parameter of the search."""
+    """A parameter to search over, and its range."""
 
     name: str  # "" if values at the ends of the range are not reported
     low: float

@@ -37,7 +37,7 @@ class Setting(NamedTuple):
 
     @property
     def grammar(self) -> tuple[float, float, float]:
-        """The values that determine the composed lattices."""
+        """The parameter values that determine the composed lattices."""
         return self[:3]
 
     @property
@@ -127,7 +127,7 @@ class Trials:
 
     @property
     def sets(self) -> tuple[LoadedSet, LoadedSet]:
-        """The contextual and the general set."""
+        """The contextual and the general development set."""
         return self.contextual, self.general
 
     def errors(self, setting: Setting) -> Errors:

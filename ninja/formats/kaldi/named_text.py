@@ -188,7 +188,7 @@ class _Words:
         return self.id[name]
 
     def table(self) -> SymbolTable:
-        """Return the symbol table of the words."""
+        """Return a symbol table of the words."""
         return self._words or SymbolTable(self.number_of.items(), self.path)
 
 

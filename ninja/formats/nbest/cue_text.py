@@ -101,8 +101,8 @@ Edit = tuple[int, int, str]  # start and end of a range of a text, and its repla
 def with_words(text: str, markup: Markup, words: Sequence[str]) -> str:
     """Replace the words of a text; unchanged words, tags and line breaks stay as they are.
 
-    A word that replaces another word is put between the same tags. Removing a word also removes the spaces around it,
-    and its line if the line contains no other words.
+    A word that replaces another word is put between the same tags. Removing a word also removes the spaces before it
+    (after it at the start of a line), and its line if the line contains no other words.
     """
     old = tokens(text, markup)
     if not old:
