@@ -58,7 +58,7 @@ def search(
     """
     try:
         if emission.key.split() != [emission.key]:
-            raise LatticeError("the key is empty or contains white space; rename the matrix or its file")
+            raise LatticeError("the key is empty or contains whitespace; rename the matrix or its file")
         if emission.matrix.ndim == 2 and not len(emission.matrix):
             raise ModelError("the matrix has no frames")
         result = ctc_search(log_probabilities(emission.matrix, scale), units, lexicon, options)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 def train(text: str, dev: str | None, output_file: str, log: str | None, **values: Any) -> None:
     """Train a neural language model.
 
-    TEXT and the held-out text contain one sentence per line, with words separated by white space; .gz files are
+    TEXT and the held-out text contain one sentence per line, with words separated by whitespace; .gz files are
     decompressed. Without --dev, every 20th sentence of TEXT is held out, at most 5,000. The checkpoint is written
     whenever the held-out perplexity improves. --workers starts processes on this machine; torchrun starts them on
     several machines. `ninja train ngram` trains an n-gram model.
@@ -138,7 +138,7 @@ def ngram(
 ) -> None:
     """Train an n-gram model with modified Kneser-Ney smoothing.
 
-    TEXT and the held-out text contain one sentence per line, with words separated by white space; .gz files are
+    TEXT and the held-out text contain one sentence per line, with words separated by whitespace; .gz files are
     decompressed. Class tokens (@name, $name, <name>) in the texts are treated as ordinary words. --classes accepts the
     phrase lists of `ninja context --entities` and replaces phrases with class tokens, starting with the longest
     phrases. If a phrase belongs to several classes, successive occurrences are replaced with these classes in turn. The

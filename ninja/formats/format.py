@@ -146,7 +146,7 @@ class Write(NamedTuple):
     files: Literal["one", "each", "named"] = "one"  # one file, one per lattice, or as named by ``encode_files``
     keeps: Callable[[frozenset[Field], Any], frozenset[Field]] | None = None  # fields stored with these options
     also_lost: Callable[[Any, WriteSettings], list[str]] | None = None  # other losses of an item, as messages
-    key_is_field: bool = False  # keys must not contain white space
+    key_is_field: bool = False  # keys must not contain whitespace
     unique_keys: bool = False
     encoded_keys: bool = False  # keys are text in the encoding of the file; otherwise they may be any bytes
     as_it_came: bool = False  # rewrites a file of this format with new words; see `ninja.formats.hypotheses.document`

@@ -115,7 +115,7 @@ def to_k2(lattices: Lattice | Iterable[Keyed]) -> Any:
 
     ``scores`` are ``-(graph + acoustic)``, ``lm_scores`` are ``-graph``, and ``am_scores`` are ``-acoustic``.
     ``labels`` and ``aux_labels`` are word ids, or -1 on arcs to the final state. Keys, alignments and times are
-    dropped; ``ninja.write("lattices.pt")`` stores them in the file.
+    dropped; to keep them, save the lattices with ``ninja.write("lattices.pt")``.
 
     Args:
         lattices: A lattice, or pairs ``(key, lattice)``.

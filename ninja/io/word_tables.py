@@ -15,7 +15,7 @@ from ninja.lattice import Lattice
 from ninja.lattice.symbols import SymbolTable
 from ninja.lattice.word_ids import agree, used_words
 
-_BLANK = re.compile(r"[ \t\n\v\f\r]")  # ASCII white space, which separates the fields of a line
+_BLANK = re.compile(r"[ \t\n\v\f\r]")  # ASCII whitespace, which separates the fields of a line
 
 
 def write_table(table: SymbolTable, path: str, guard: Guard | None = None) -> None:
@@ -147,7 +147,7 @@ class OutputWords:
                 self._unwritable |= {number: word for word, number in entries if not is_one_field(word)}
         for number in used_words(lattice) if self._unwritable else ():
             if number in self._unwritable:
-                problem = "contains white space" if self._unwritable[number] else "is empty"
+                problem = "contains whitespace" if self._unwritable[number] else "is empty"
                 advice = "use a format that stores words as text" if self._needed else "omit --words-out"
                 message = (
                     f"the word {self._unwritable[number]!r} {problem}, so a symbol table cannot store it; {advice}"

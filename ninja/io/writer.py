@@ -446,7 +446,7 @@ def _remove(path: str) -> None:
 def check_field(key: str) -> None:
     """Raise `LatticeError` if a key is empty or contains whitespace."""
     if not key or key.split() != [key]:
-        raise LatticeError(f"the key {key!r} is empty or contains white space; use another key", key=key)
+        raise LatticeError(f"the key {key!r} is empty or contains whitespace; use another key", key=key)
 
 
 def check_key(key: str, write: Write, encoding: str) -> None:

@@ -388,10 +388,10 @@ def in_order(work: Callable[[Task], Result], tasks: Iterable[Task], jobs: int) -
 
 
 def read_ahead(batches: Iterator[Batch]) -> Iterator[Batch]:
-    """Yield batches that a thread reads in advance, at most ``CREDITS * CREDIT_BYTES`` bytes or one batch ahead.
+    """Yield batches that a background thread reads ahead.
 
-    The thread ends after the last batch, at the first exception, which is raised here, or soon after the generator is
-    closed.
+    The thread stays at most ``CREDITS * CREDIT_BYTES`` bytes ahead, or one batch if that is larger. It ends after the
+    last batch, on the first exception (which is raised here), or shortly after the generator is closed.
 
     Raises:
         InputError: This process was forked after the first batch; the thread does not exist in the new process.

@@ -103,7 +103,7 @@ def _as_arrays(value: Any) -> Any:
 
 
 def as_stored(module: Module, storage: Storage = "half") -> Module:
-    """Copy a model, and round its weights to the precision in which checkpoints store them."""
+    """Return a copy of a model, with its weights rounded to the precision of checkpoints."""
     rounded = copy.deepcopy(module)
     state = _packed(module, storage)
     weights = {name: weight.float() for name, weight in state.items() if not name.endswith(SCALE)}

@@ -26,7 +26,7 @@ class WriteOne(Protocol):
     """Function that writes the results for inputs to one output."""
 
     def __call__(self, inputs: Inputs, output: Output, *, may_be_empty: bool) -> None:
-        """Write the results; raise `LatticeError` if there are none, unless the output may be empty."""
+        """Write the results; raise `LatticeError` if there are none, unless an empty output is allowed."""
 
 
 def write_each(output: Output, inputs: Inputs, write: WriteOne, *, may_be_empty: bool) -> None:

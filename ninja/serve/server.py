@@ -55,7 +55,7 @@ class Listener:
             return None
         token = text_of(self.token_file).strip()
         if len(token) < MIN_TOKEN or token.split() != [token]:
-            message = f"the token must have at least {MIN_TOKEN} characters and no white space"
+            message = f"the token must have at least {MIN_TOKEN} characters and no whitespace"
             raise OptionError(f"{message}; create one with: openssl rand -hex 32", self.token_file)
         return token
 

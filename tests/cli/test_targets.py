@@ -304,7 +304,7 @@ def test_a_key_stands_only_once_where_readers_say_so(form):
 def test_a_key_with_blanks_is_refused_where_blanks_part(form, key):
     with (
         ninja.write("x", to=form, words=TABLE) as output,
-        pytest.raises(LatticeError, match="is empty or contains white space; use another key"),
+        pytest.raises(LatticeError, match="is empty or contains whitespace; use another key"),
     ):
         output.write(items(form)[0], key=key)
 

@@ -120,7 +120,11 @@ def bad(tmp_path):
 BAD = {
     "nothing": (("nowhere",), 1, "nowhere: cannot be read: No such file or directory"),
     "an empty text": (("empty",), 1, "empty: the text contains no sentences"),
-    "marks in the text": (("marked",), 1, "marked:2: the text contains <s> or </s>; remove them, as they are added"),
+    "marks in the text": (
+        ("marked",),
+        1,
+        "marked:2: the text contains <s> or </s>; remove them, because they are added",
+    ),
     "another encoding": (("latin1",), 1, "latin1:3: not UTF-8 (unexpected end of data); convert it with iconv"),
     "damaged gzip": (("cut.gz",), 1, "the gzip stream is truncated"),
     "an empty held-out text": (("good", "--dev", "empty"), 1, "empty: the text contains no sentences"),

@@ -246,7 +246,7 @@ def test_one_bad_matrix_does_not_cost_the_others(ninja, folder):
             "all.npz, key 'empty': the matrix has no frames",
             "all.npz, key 'narrow': the matrix has 3 columns, but there are 4 units",
             "all.npz, key 'vector': the matrix must have shape [frames, units], not [4]",
-            "all.npz, key 'two words': the key is empty or contains white space",
+            "all.npz, key 'two words': the key is empty or contains whitespace",
             "cut.npy, key 'cut': the .npy file is damaged",
             "nowhere.npy: cannot be read: No such file",
             "7 failed: ",

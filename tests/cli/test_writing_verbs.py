@@ -214,7 +214,7 @@ def blanks(there):
     return there
 
 
-REASON = "the word 'world wide' contains white space, so a symbol table cannot store it; "
+REASON = "the word 'world wide' contains whitespace, so a symbol table cannot store it; "
 
 
 def test_a_word_with_a_blank_costs_its_lattice_where_a_table_is_written(ninja, blanks):
@@ -233,7 +233,7 @@ def test_a_word_with_a_blank_costs_its_lattice_where_a_table_is_written(ninja, b
     assert (code, (blanks / "y.ark").exists()) == (1, False)
     (blanks / "b.plf").write_text("((('a b',1.0,1),),)\n((('x',1.0,1),),)\n")
     code, _, errors = ninja("convert", "b.plf", "-o", "b.ark", "--jobs", "2")
-    assert (code, "failed: key 'b-1': the word 'a b' contains white space" in errors) == (1, True)
+    assert (code, "failed: key 'b-1': the word 'a b' contains whitespace" in errors) == (1, True)
     assert [key for key, _ in package.read("b.ark")] == ["b-2"]
 
 

@@ -346,7 +346,7 @@ def test_a_writer_makes_the_mesh_of_a_lattice_and_counts_what_is_lost(tmp_path):
         ),
         (row([(1, 0.0, 0.0)], words=SymbolTable.from_words(["<eps>", "*DELETE*"])), "cannot contain the word"),
         (row([(9, 0.0, 0.0)], words=TABLE), "word id 9 is not in the symbol table"),
-        (row([(5, 0.0, 0.0)], words=TABLE).with_key("row 1"), "the key 'row 1' is empty or contains white space"),
+        (row([(5, 0.0, 0.0)], words=TABLE).with_key("row 1"), "the key 'row 1' is empty or contains whitespace"),
     ],
 )
 def test_words_and_keys_that_a_mesh_cannot_hold_are_refused_with_the_key(lattice, message, tmp_path):

@@ -415,7 +415,7 @@ def test_options_that_make_no_sense_are_refused():
 
 def test_lists_that_a_format_cannot_represent_are_refused():
     nbest = NBest("utt", (sentence(["new york"]),))
-    with pytest.raises(SymbolError, match="'new york' cannot be written, because words are separated by white space"):
+    with pytest.raises(SymbolError, match="'new york' cannot be written, because words are separated by whitespace"):
         write_srilm(nbest)
     with pytest.raises(LatticeError, match=r"key 'u': the words have no times, which NBestList2.0 requires"):
         write_srilm(read_srilm(SRILM_1, "u"), None, SrilmWriteOptions(variant="NBestList2.0"))

@@ -125,7 +125,7 @@ def test_words_with_blanks_have_no_place_in_a_table(ninja, there):
     )
     code, _, errors = ninja("convert", "x.arrow", "-o", "x.ark")
     assert code == 1
-    assert "failed: key 'k': the word 'two words' contains white space, so a symbol table cannot store it" in errors
+    assert "failed: key 'k': the word 'two words' contains whitespace, so a symbol table cannot store it" in errors
     assert not (there / "x.ark").exists()
 
 

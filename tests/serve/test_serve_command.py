@@ -103,7 +103,7 @@ def test_options_that_cannot_be_used_are_refused(
 def test_a_short_token_is_no_secret(tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.write_text("password\n")
-    with pytest.raises(OptionError, match="the token must have at least 16 characters and no white space"):
+    with pytest.raises(OptionError, match="the token must have at least 16 characters and no whitespace"):
         Listener(token_file=str(path)).token()
 
 

@@ -126,7 +126,7 @@ def copy_backoff(first: str, second: str, **options: Any) -> None:
     "--max-error-proportion",
     type=click.FloatRange(0, 1),
     default=0.0,
-    help="Maximum proportion of lattices that differ.",
+    help="Maximum proportion of lattices that may differ.",
 )
 @reading_options()
 def equivalent(

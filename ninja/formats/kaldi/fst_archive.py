@@ -146,7 +146,7 @@ def fst_entry(lattice: Lattice, options: FstArchiveWriteOptions = FstArchiveWrit
     """
     key = lattice.key.encode("utf-8", "surrogateescape")
     if not key or _BLANK.search(key) or len(key) > LONGEST_KEY:
-        raise OptionError("a key in an archive must not be empty or contain white space", key=lattice.key)
+        raise OptionError("a key in an archive must not be empty or contain whitespace", key=lattice.key)
     if not options.text:
         return key + b" " + write_fst(lattice, options.arc_type, options.costs, options.acoustic_scale)
     if not lattice.is_final.any():

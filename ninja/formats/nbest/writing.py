@@ -69,6 +69,6 @@ def spelled(hypothesis: Hypothesis, words: SymbolTable | None, key: str) -> list
                 raise SymbolError("the words have no names; specify their symbol table", key=key)
             word = words.word(word)
         if split(word) != [word]:
-            raise SymbolError(f"{word!r} cannot be written, because words are separated by white space", key=key)
+            raise SymbolError(f"{word!r} cannot be written, because words are separated by whitespace", key=key)
         names.append(word)
     return names

@@ -167,12 +167,12 @@ class PieceLM(AttentionLM):
         return np.array([slot])
 
     def enable_tries(self, enabled: bool) -> None:
-        """Set whether the network reads tries with a custom mask, or the sentences of a trie one by one."""
+        """Choose whether a trie is read at once, with a custom mask, or its sentences are read one by one."""
         wide = self._window is None or self._window >= LONGEST_SENTENCE
         self._block_nodes = type(self)._block_nodes if enabled and wide else None
 
     def enable_reading_below(self, enabled: bool) -> None:
-        """Set whether the network reads tries after cached keys and values, or level by level."""
+        """Choose whether tries are read after cached keys and values, or level by level."""
         self._reads_below = enabled
 
     def _read(self, path: Ids, words: npt.NDArray[np.integer]) -> torch.Tensor:

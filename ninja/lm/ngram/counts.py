@@ -101,7 +101,7 @@ def encode(
     words = (*SPECIAL, *sorted((selected | set(keep)) - set(SPECIAL)))
     for word in words:
         if word.split() != [word] or _HALF_CHARACTER.search(word):
-            raise FormatError(f"the word {word!r} is empty, or contains white space or a lone surrogate", path)
+            raise FormatError(f"the word {word!r} is empty, or contains whitespace or a lone surrogate", path)
     new = {word: word_id for word_id, word in enumerate(words)}
     number_of = np.array([new.get(word, _UNK) for word in number], np.int32)  # in the order of the ids
     tokens = number_of[tokens]
