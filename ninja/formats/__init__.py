@@ -1,4 +1,4 @@
-"""Readers and writers for lattice file formats, which are detected from the content of a file.
+"""Readers and writers for lattice file formats; the format of a file is detected from its content.
 
 ``read_X(content, key, path, words, options)`` reads one lattice. Its arguments are the decompressed bytes of a file,
 the utterance id of the lattice, the file name for messages, a symbol table that must contain the words of the file, and

@@ -35,7 +35,7 @@ Column = npt.NDArray[np.integer] | npt.NDArray[np.floating] | Names | Runs
 
 
 def row_texts(prefixes: Sequence[str], begin: npt.NDArray[np.int64], columns: Sequence[Column]) -> list[str]:
-    """Return one string per prefix, which contains a tab-separated line for each row: the prefix, then the columns.
+    """Return one string per prefix, with a tab-separated line for each row: the prefix, then the values of the columns.
 
     Integers must fit into 32 bits. Floats are printed as ``%.7g``, as in Kaldi.
 

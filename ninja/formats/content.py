@@ -35,12 +35,13 @@ Entry = tuple[str, Lattice | NinjaError]  # a key with its lattice or its error
 
 
 class Content:
-    """The content of a file, which is read or memory-mapped on first use.
+    """The content of a file, read or memory-mapped on first use.
 
     Args:
         stream: The file, positioned at its start.
         path: File name; "-" is standard input.
-        late: Whether readers may check a lattice, and raise its error, only when the lattice is first used.
+        late: Whether readers are allowed to postpone the check of a lattice, and its error, until the lattice is first
+            used.
     """
 
     def __init__(self, stream: Stream, path: str, *, late: bool = False) -> None:
@@ -161,7 +162,7 @@ class Content:
 def key_of(path: str) -> str:
     """Return the utterance id for a lattice without a key: the file name without ``.gz`` and the extension.
 
-    The result is "stdin" for standard input, and for ``<(command)``, because its file name changes with each run.
+    The result is "stdin" for standard input and for ``<(command)``; the file name of the latter changes with each run.
     """
     if _is_nameless(path):
         return "stdin"
@@ -202,7 +203,7 @@ def is_list(head: bytes) -> bool:
 
 
 def names_script(head: bytes) -> bool:
-    """Return whether each of the first lines contains a key and an existing file, or an archive with an offset."""
+    """Return whether each of the first lines is a key followed by an existing file, or by an archive and an offset."""
     rows = [row.split(None, 1) for row in first_rows(head)]
     return bool(rows) and all(len(row) > 1 and (re.fullmatch(_OFFSET_OF, row[1]) or names_file(row[1])) for row in rows)
 
@@ -240,7 +241,7 @@ def numbered_lines(content: Pieces) -> Iterator[tuple[int, bytes, bool]]:
 
 
 class Window:
-    """A window into a file that grows at its end, and drops the bytes before the next entry.
+    """A window into a file. The window grows at its end, and drops the bytes before the next entry.
 
     Args:
         pieces: The content of the file, in chunks of any size.
@@ -253,7 +254,7 @@ class Window:
         self._pieces = iter(_pieces(pieces))
 
     def grow(self) -> bool:
-        """Drop the bytes before the next entry, and read until the rest has doubled; return False at the file's end."""
+        """Drop the bytes before the next entry, and read until the rest has doubled; return False if the file ends."""
         size, least = 0, max(len(self.content) - self.at, LEAST)
         pieces: list[bytes] = []
         while size < least and (piece := next(self._pieces, None)) is not None:
@@ -393,7 +394,7 @@ def unended_line(content: bytes, comment: bytes = b"#") -> int:
 
 
 def cut_short(path: str | None, key: str | None, line: int) -> FormatError:
-    """Return the error for a last line without a newline, which may end within a word or a number."""
+    """Return the error for a last line without a newline; such a line can end within a word or a number."""
     message = "the last line has no newline, so the file may be truncated; if it is complete, add a newline"
     return FormatError(message, path, key=key, line=line)
 

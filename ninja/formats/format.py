@@ -196,7 +196,7 @@ class Reader(NamedTuple):
 
         Args:
             content: The file.
-            words: Symbol table, which must contain the words.  [default: a new table of the words in the file]
+            words: Symbol table that must contain the words.  [default: a new table of the words in the file]
 
         Raises:
             NinjaError: The rest of the file cannot be read.

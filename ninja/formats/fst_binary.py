@@ -48,8 +48,8 @@ def read_fst(content: bytes, key: str, path: str | None = None, options: Openfst
     table if both labels of every arc are equal. Arcs with an infinite weight (the semiring's zero) are dropped.
 
     Raises:
-        FormatError: The file is not a vector or const FST with the arc type standard, log or log64, is damaged, is
-            incomplete, or continues after the FST.
+        FormatError: The file is damaged or incomplete, continues after the FST, or is not a vector or const FST with
+            the arc type standard, log or log64.
         LatticeError: The FST has a cycle, no start state, no final state, a weight of NaN or -infinity, or a negative
             label.
 

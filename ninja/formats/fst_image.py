@@ -64,8 +64,8 @@ def parse_transducer(content: bytes, path: str | None = None) -> Fst:
     """Parse the bytes of an OpenFst file. The FST may have cycles; arcs are sorted by input label.
 
     Raises:
-        FormatError: The file is not a vector or const FST with the arc type standard, log or log64, is damaged, is
-            incomplete, or continues after the FST.
+        FormatError: The file is damaged or incomplete, continues after the FST, or is not a vector or const FST with
+            the arc type standard, log or log64.
         LatticeError: The FST has no start state, a NaN or infinite weight, or a negative label.
     """
     error, byte, fields = _core.parse_machine(content)
@@ -78,7 +78,7 @@ def parse_transducer(content: bytes, path: str | None = None) -> Fst:
 
 
 def read_transducer(path: str | os.PathLike[str]) -> Fst:
-    """Read an OpenFst file, which may be compressed with gzip; ``-`` is standard input."""
+    """Read an OpenFst file, optionally compressed with gzip; ``-`` is standard input."""
     name = os.fspath(path)
     with open_stream(Place(name)) as stream:
         return parse_transducer(stream.rest(), name)

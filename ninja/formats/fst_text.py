@@ -114,7 +114,7 @@ def _error(fault: int, line: int, field: bytes, count: int, naming: Naming, kind
 
 
 def _is_acceptor(content: bytes, naming: Naming, options: FstTextOptions, line: int) -> bool:
-    """Return whether arcs have a single label, as the options specify or, without such an option, as the lines show.
+    """Return whether arcs have a single label; unless an option specifies this, it is inferred from the lines.
 
     Lines with four fields are ambiguous: they can contain two labels, or a label and a weight.
     """
@@ -144,7 +144,7 @@ def _shown(text: bytes) -> str:
 def _ids(
     labels: list[tuple[bytes, int]], naming: Naming, options: FstTextOptions
 ) -> tuple[npt.NDArray[np.int32], SymbolTable | None]:
-    """Return ``(ids, symbol table)``; the ids are those of epsilon and of each label, int32 [num_labels + 1]."""
+    """Return ``(ids, symbol table)``; the ids are int32 [num_labels + 1]: first epsilon, then the id of each label."""
     ids = options.labels == "ids" or (
         options.labels == "auto" and all(_INTEGER.fullmatch(label) for label, _ in labels)
     )
@@ -188,8 +188,8 @@ def write_fst_text(
 ) -> bytes:
     """Encode a lattice as an FST in text format: a word acceptor with one cost per arc, without alignments or times.
 
-    Weights are written as the shortest decimal numbers that are read back as the same cost. As in fstprint, a weight of
-    0 is omitted.
+    Each weight is written as the shortest decimal number that is read back as the same cost. As in fstprint, a weight
+    of 0 is omitted.
 
     Source: OpenFst 1.8.4, script/print-impl.h (FstPrinter).
     """
@@ -230,7 +230,7 @@ def _digits(cost: npt.NDArray[np.float64]) -> list[str]:
 def begins_fst_text(head: bytes) -> bool:
     """Return whether the first line of a file is an arc, or its only line is a state.
 
-    A line with four fields, the last of which is a pair of costs, is an arc of a Kaldi lattice, not of an FST.
+    A line with four fields is an arc of a Kaldi lattice, not of an FST, if its last field is a pair of costs.
     """
     rows = [fields for row in head.split(b"\n", 100) if (fields := row.split())][:2]
     if not rows or not _fits(rows[0]):
@@ -242,7 +242,7 @@ def begins_fst_text(head: bytes) -> bool:
 
 
 def all_fst_text(head: bytes) -> bool:
-    """Return whether all lines are arcs or states, which distinguishes an FST from other tables of numbers."""
+    """Return whether all lines are arcs or states, to distinguish an FST from other tables of numbers."""
     head = head[: head.rfind(b"\n") + 1] if len(head) == HEAD else head
     rows = [fields for row in head.split(b"\n") if (fields := row.split())]
     return len(rows[0]) > 2 and all(map(_fits, rows))

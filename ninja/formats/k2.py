@@ -59,8 +59,8 @@ def read_k2s(
 
     Costs are negated scores: lm_scores become the graph cost, and the rest of the score becomes the acoustic cost. Arcs
     into the final state become final costs. If states are not in topological order, the reachable states are sorted. An
-    arc with several words (ragged aux_labels) becomes several arcs, the first of which has the costs. Keys are taken
-    from Ninja's attribute, or else from ``key_of``, which is called with the 1-based number of the FSA.
+    arc with several words (ragged aux_labels) becomes several arcs; the first of these arcs has the costs. Keys are
+    taken from Ninja's attribute, else from ``key_of(number)``, with the 1-based number of the FSA.
 
     Raises:
         FormatError: The file is not a k2 file, is damaged, or contains objects other than tensors, numbers, strings and
@@ -208,7 +208,7 @@ class K2Encoder:
         self._tables: list[tuple[Int32, Int32, Float32, Float32]] = []
 
     def add(self, lattice: Lattice) -> bytes:
-        """Convert a lattice, which `end` will write; return no bytes."""
+        """Convert a lattice for `end` to write; return no bytes."""
         self._tables.append(_arcs(lattice))
         self._lattices.append(lattice)
         return b""
@@ -236,7 +236,7 @@ def k2_attributes(lattices: Sequence[Lattice]) -> dict[str, npt.NDArray[Any]]:
 def _joined(
     lattices: Sequence[Lattice], tables: Sequence[tuple[Int32, Int32, Float32, Float32]]
 ) -> tuple[Int32, dict[str, npt.NDArray[Any]]]:
-    """Return ``(arcs, attributes)`` for lattices: the tensor of arcs of an FsaVec, and the arc attributes."""
+    """Return ``(arcs, attributes)`` for lattices: the arc tensor of an FsaVec, and the arc attributes."""
     empty = np.zeros((0, 4), np.int32)
     arcs = np.concatenate([empty, *(table[0] for table in tables)])
     columns = {
@@ -389,7 +389,7 @@ def _checked_extras(fields: dict[str, Any], machines: Machines) -> _Extras:
 
 
 def _fingerprint(arcs: Int32) -> int:
-    """Return a checksum of the states and labels, but not the scores, of arcs, int32 [num_arcs, 4]."""
+    """Return a checksum of arcs, int32 [num_arcs, 4], that covers states and labels, but not scores."""
     from isal import isal_zlib
 
     ends = np.ascontiguousarray(np.ascontiguousarray(arcs).view(np.int64)[:, 0])  # source and destination at once

@@ -75,8 +75,8 @@ def read_mesh_lattices(
 
     The boundaries between positions become states, and words become arcs from one boundary to the next. Graph costs are
     negative logarithms of posteriors; ``*DELETE*`` becomes epsilon. States have times if all words have consistent
-    times. A mesh without positions represents the empty sentence. An unnamed mesh gets the key, followed by its 1-based
-    number among the unnamed meshes if the file contains several meshes.
+    times. A mesh without positions represents the empty sentence. An unnamed mesh gets the key `key`; if the file
+    contains several meshes, the 1-based number of the mesh among the unnamed meshes is appended.
 
     Yields:
         The lattice of each mesh, or its error: FormatError for an unknown line or a last line without a newline,
@@ -277,7 +277,7 @@ def whole_blocks(content: Pieces) -> Iterator[tuple[Block, bool]]:
 
 
 def filled_times(frame: Sequence[int | None]) -> list[int]:
-    """Replace unknown frames with the preceding frame or, at the start, the first known frame; one must be known."""
+    """Replace unknown frames with the last known frame or, at the start, the first one. At least one must be known."""
     current = next(at for at in frame if at is not None)
     filled = []
     for at in frame:
@@ -293,14 +293,14 @@ def _entries(content: Content, words: SymbolTable | None, options: MeshOptions) 
 def write_mesh(mesh: ConfusionNetwork | Lattice) -> str:
     """Encode a confusion network, or a lattice in which each arc leads to the next state, as a word mesh.
 
-    The graph costs of a lattice become posteriors, which are read back as the same costs. Words with times get an
+    The graph costs of a lattice become posteriors; reading the file returns the same costs. Words with times get an
     ``info`` line with the start and duration in seconds, acoustic and language model scores of 0, and no phones.
     Positions with posteriors that do not sum to 1 get a ``posterior`` line.
 
     Raises:
         LatticeError: The state times are inconsistent.
-        SymbolError: A word is missing from the symbol table, is ``*DELETE*``, or contains whitespace, or the key
-            contains whitespace.
+        SymbolError: A word is missing from the symbol table or is ``*DELETE*``, or a word or the key contains
+            whitespace.
 
     Source: SRILM, wlat-format(5); lm/src/WordMesh.cc and NBest.cc (NBestWordInfo::write).
     """

@@ -83,7 +83,7 @@ class NativeFile:
         self.close()
 
     def close(self) -> None:
-        """Release the file, which stays mapped until its lattices are no longer in use."""
+        """Release the file; it stays mapped until its lattices are no longer in use."""
         self._batches = [None] * len(self._batches)
 
     def __len__(self) -> int:
@@ -277,7 +277,7 @@ class NativeEncoder:
         return self._buffer.take()
 
     def end(self) -> bytes:
-        """Encode the remaining lattices and the footer, without which the file cannot be read."""
+        """Encode the remaining lattices and the footer; a file without a footer cannot be read."""
         if self._writer is None:
             self._begin()
         for begin in range(0, len(self._pending), BATCH_LATTICES):

@@ -226,8 +226,8 @@ def checked(schema: Any, path: str | None) -> Schema:
 def is_table(head: bytes) -> bool:
     """Return whether the first bytes belong to an Arrow file that is not a lattice file.
 
-    The result is False if the schema is longer than these bytes: only lattice files have such large schemas, which can
-    contain a symbol table.
+    The result is False if the schema is longer than these bytes: only the schemas of lattice files can be so large,
+    because they can contain a symbol table.
     """
     if not head.startswith(MAGIC) or len(head) < 16:
         return False

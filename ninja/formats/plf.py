@@ -59,16 +59,16 @@ def read_plf(
     """Read a lattice from one line of a PLF file.
 
     The columns become states, and a final state follows the last one. The first score of an arc becomes its graph cost;
-    other scores are ignored unless ``options`` selects them. By default, scores are probabilities, as in Moses, if all
-    are 1, or if all are in (0, 1] and the scores of the first column sum to 1. Otherwise they are natural
-    log-probabilities, as in Joshua. A line without columns, or an empty line, represents the empty sentence. The
-    lattice has no times.
+    other scores are ignored unless ``options`` selects them. By default, scores are interpreted as probabilities (as in
+    Moses) if all are 1, or if all are in (0, 1] and the scores of the first column sum to 1. Otherwise, they are
+    interpreted as natural log-probabilities (as in Joshua). A line without columns, or an empty line, represents the
+    empty sentence. The lattice has no times.
 
     Args:
         content: The line, with or without its newline.
         key: Utterance id.
         path: File name for messages.
-        words: Symbol table, which must contain the words.  [default: a new table]
+        words: Symbol table that must contain the words.  [default: a new table]
         options: Options of the format.
         line: Line number for messages.
 

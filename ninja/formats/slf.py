@@ -2,7 +2,7 @@
 
 The reader uses sizes, base, dir, start, end, key, words, times, sub-lattices, and the scores selected by
 ``SlfOptions``. It ignores scales, penalties and all other fields of the header, nodes and links. Links
-with probability 0 are dropped, and times are rounded to frames. A lattice has no times if a node has none, or if
+with probability 0 are dropped, and times are rounded to frames. A lattice has no times if any node has no time, or if
 sub-lattices are expanded.
 """
 
@@ -109,11 +109,12 @@ def read_slf(
     """Read a lattice from the bytes of an HTK file.
 
     Nodes become states, and links become arcs. A word on a node, with its scores, moves to the links that enter the
-    node, or to the links that leave it if words begin at nodes (``dir=b``, PocketSphinx). Scores are logarithms to
-    the ``base`` of the header (natural if it is absent or 1; probabilities if it is 0) and become natural-log costs.
-    The graph cost is the sum of ``l`` (language model) and ``r`` (pronunciation), unless ``options.graph`` selects
-    other fields, such as ``("n",)``, ``("l", "n")`` or ``("i[0]",)``, the first number of a list. Scales and penalties
-    of the header are not applied. Sub-lattices replace the nodes that refer to them. Unknown fields are ignored.
+    node, or to the links that leave it if words begin at nodes (``dir=b``, PocketSphinx). Scores are logarithms to the
+    ``base`` in the header; they are natural logarithms if the base is absent or 1, and probabilities if it is 0. They
+    become natural-log costs. The graph cost is the sum of ``l`` (language model) and ``r`` (pronunciation), unless
+    ``options.graph`` selects other fields, such as ``("n",)``, ``("l", "n")`` or ``("i[0]",)`` (the first number in the
+    list ``i``). Scales and penalties of the header are not applied. Sub-lattices replace the nodes that refer to them.
+    Unknown fields are ignored.
 
     Missing words and scores are errors. If some links have words, each link or its node must have a word (``W=``).
     If some links have a score that is part of a cost, each link with a word, or its node, must have this score. Only
@@ -123,8 +124,8 @@ def read_slf(
     first node or out of the last node are errors.
 
     Raises:
-        FormatError: The file is not an HTK lattice, is damaged or truncated (the last line lacks a newline), a link
-            lacks a word or a score, or all links lack a field that ``options`` selects.
+        FormatError: The file is not an HTK lattice, or it is damaged or truncated (the last line lacks a newline); a
+            link lacks a word or a score; or all links lack a field that ``options`` selects.
         LatticeError: The lattice has a cycle, no path from the first to the last node, or a cost that exceeds float32.
         SymbolError: A word is not in ``words``.
 

@@ -65,7 +65,7 @@ def read_sphinx(
     epsilon. The format has no language model scores, so graph costs are 0.
 
     Raises:
-        FormatError: The file is not a Sphinx lattice, is damaged or truncated, or an edge leaves the last node or
+        FormatError: The file is not a Sphinx lattice, or it is damaged or truncated; or an edge leaves the last node or
             enters the first.
         LatticeError: The lattice has a cycle, no path from the first to the last node, or a cost that exceeds float32.
         SymbolError: A word is not in ``words``.

@@ -3,7 +3,7 @@
 Tensors are memory-mapped. This module interprets the opcodes of the pickle itself; nothing is called or imported, and
 the few allowed names refer to objects in this module. Unlike ``torch.load(weights_only=True, mmap=True)``, this reader
 checks the CRC-32 of every entry that it uses, rejects compressed entries and tensors outside their storage, reads k2
-objects without k2, and does not import torch, which takes about a second.
+objects without k2, and does not import torch (importing it takes about a second).
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ class Correspondence:
 
     Args:
         words: The words of the text.
-        others: The words of the other version, which may, for example, be without capitals and punctuation.
+        others: The words of the other version, for example without capitals and punctuation.
         least_share: Minimum fraction of the words that must match in order; if fewer match, no words correspond.
     """
 

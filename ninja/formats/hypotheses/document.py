@@ -1,4 +1,4 @@
-"""Rewriting of input files, in which only the corrected words change."""
+"""Rewriting of input files with only the corrected words changed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CHANGED = "the file has changed since it was read; run the command again"
 class Document:
     """An input file that will be rewritten with corrected words.
 
-    The file is divided into entries: either its lines, or a single entry for the whole file.
+    The file is divided into entries: either each line is an entry, or the whole file is a single entry.
     """
 
     name: str  # for messages
@@ -198,7 +198,7 @@ class DocumentEncoder:
         return b"".join(pieces)
 
     def _before(self, document: Document | None) -> bytes:
-        """Return the contents of the unchanged files that precede a document or, for None, of all remaining files."""
+        """Return the contents of the unchanged files before a document; for None, of all remaining unchanged files."""
         pieces = []
         is_known = document is None or document.path in self._originals
         while is_known and self._originals:

@@ -50,7 +50,7 @@ class Edits:
         self.items.update(others.items)
 
     def below(self, path: Path) -> Edits:
-        """Return these changes, which are all within the value at `path`, with paths relative to that value."""
+        """Return these changes with paths relative to the value at `path`; all changes must be within that value."""
         depth = len(path)
         return Edits(
             {inner[depth:]: splices for inner, splices in self.strings.items()},

@@ -1,4 +1,4 @@
-"""Reader for JSON written by recognisers, which uses presets to convert it to n-best lists."""
+"""Reader for JSON written by recognisers; presets specify how to convert the JSON to n-best lists."""
 
 from __future__ import annotations
 

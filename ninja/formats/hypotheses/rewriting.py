@@ -1,4 +1,4 @@
-"""Rewriting of JSON written by recognisers, in which only the corrected words change."""
+"""Rewriting of JSON written by recognisers, with only the corrected words changed."""
 
 from __future__ import annotations
 
@@ -244,7 +244,7 @@ def _forms(hypothesis: PlacedHypothesis) -> Forms:
 
 
 def _shifted(form: _Form, part: str, string: str, begin: int) -> list[Splice]:
-    """Return the splices that apply the changes in a text variant to a string with the text at index `begin`."""
+    """Return the splices that apply the changes in a text variant to a string that contains the text at `begin`."""
     end = begin + len(part)
     new = form.new[0].strip()
     if not new:
@@ -258,7 +258,7 @@ def _shifted(form: _Form, part: str, string: str, begin: int) -> list[Splice]:
 def _base(
     candidates: Sequence[Sequence[_Form]], strings_or_words: Sequence[str]
 ) -> tuple[list[str], list[Change], float]:
-    """Select the text variant of the utterances that matches a text for the whole file; by default, the first one.
+    """Select the variant of the utterances' texts that matches a text for the whole file; by default, the first one.
 
     Args:
         candidates: Variants of the texts of all utterances, in order of preference.

@@ -93,7 +93,7 @@ def _after_spaces(text: str, at: int) -> int:
 def text_splices(
     strings: Sequence[str], words: Sequence[str], changes: Sequence[Change], least_share: float = 0.0
 ) -> tuple[dict[int, list[Splice]], int]:
-    """Return the splices that apply word changes to strings, which may spell the words differently.
+    """Return the splices that apply word changes to strings, even if the strings spell the words differently.
 
     New words are separated by spaces. Removing a word also removes the spaces before it or, for the first word of a
     string, the spaces after it.

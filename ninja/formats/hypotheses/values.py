@@ -24,7 +24,7 @@ LATEST = 1e9  # seconds, the largest time
 def parsed(text: str) -> tuple[Any, bool]:
     """Parse a recogniser's JSON; return ``(value, whether an object has a duplicate field)``.
 
-    Recognisers written in Python output unknown numbers as ``NaN``, which is rejected only as a time or a score.
+    Recognisers written in Python output unknown numbers as ``NaN``. It is rejected only as a time or a score.
     """
     return loaded(text, float)
 
@@ -59,7 +59,7 @@ def texts_of(value: Any, begin: Path, name: str) -> list[Text]:
 
 
 def text_of(value: Any, path: Path, *, may_be_cut: bool = False) -> str:
-    """Check that a value is valid text, and return it; with `may_be_cut`, it may end within a character."""
+    """Return a value after checking that it is valid text; `may_be_cut` allows it to end within a character."""
     try:
         if not isinstance(value, str):
             raise ValueError

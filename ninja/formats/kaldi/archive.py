@@ -127,7 +127,7 @@ def batches(stream: Stream, path: str, vocabulary: Vocabulary, *, ahead: bool) -
 
     Args:
         stream: The file, positioned at its start.
-        path: Path of the file, from which the key of a single lattice is derived.
+        path: Path of the file; the key of a single lattice is derived from it.
         vocabulary: Vocabulary of the lattices.
         ahead: Whether a thread reads ahead of the caller.
     """
@@ -167,7 +167,7 @@ def plain_file(stream: Stream, vocabulary: Vocabulary) -> Iterator[Batch]:
 
 
 def archive(stream: Stream, vocabulary: Vocabulary) -> Iterator[Batch]:
-    """Yield the lattices in an archive, which is read from any stream."""
+    """Yield the lattices in an archive that is read from a stream of any type."""
     reader = vocabulary.reader(stream.name)
     reader.skip(stream.begin)
     count = 1
@@ -225,15 +225,15 @@ class Buffer(Protocol):
 
 
 class WriteQueue:
-    """A queue of buffers, which a thread writes to an output in the order of the calls to `put`.
+    """A queue of buffers that a thread writes to an output, in the order of the calls to `put`.
 
     After an error, nothing more is written; the next call to `put` or `wait` raises the error. The thread starts with
-    the first buffer, and ends in `wait` or `stop`, after which it can start again.
+    the first buffer, and ends in `wait` or `stop`; it can then be started again by another buffer.
 
     Args:
         file: The output. Other code may use it only between `wait` or `stop` and the next call to `put`.
-        spare: List of buffers to reuse. A buffer is cleared and added to it after its bytes are written or, after an
-            error, discarded.
+        spare: List of buffers to reuse. After the bytes of a buffer are written (or discarded, after an error), the
+            buffer is cleared and added to this list.
     """
 
     def __init__(self, file: Bytes, spare: list[Any]) -> None:

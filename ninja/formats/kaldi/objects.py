@@ -1,9 +1,9 @@
 r"""Reader for basic Kaldi objects in binary and text format: tokens, numbers, vectors and matrices.
 
-A binary object begins with ``\0B``; everything else is text. A binary number is a byte with its size, followed by the
-little-endian number. Integers and reals of the same size cannot be distinguished, so a number of unknown type is a
-`Scalar`. Matrices begin with ``FM`` or ``DM``, or ``CM``, ``CM2`` or ``CM3`` if compressed; vectors with ``FV`` or
-``DV``.
+A binary object begins with ``\0B``; everything else is text. A binary number consists of a byte with its size, followed
+by the little-endian number. Integers and reals of the same size cannot be distinguished, so a number of unknown type is
+a `Scalar`. Matrices begin with ``FM`` or ``DM`` (``CM``, ``CM2`` or ``CM3`` if compressed), and vectors begin with
+``FV`` or ``DV``.
 
 Source: Kaldi, base/io-funcs-inl.h, matrix/kaldi-vector.cc, matrix/kaldi-matrix.cc, matrix/compressed-matrix.h.
 """
@@ -389,7 +389,7 @@ class ObjectReader:
         return place
 
     def _end_of_word(self, longest: int) -> int:
-        """Return the index of the next space or of the buffer's end, but at most `longest` + 1 bytes ahead."""
+        """Return the index of the next space, else of the buffer's end, but at most `longest` + 1 bytes ahead."""
         searched = self._at
         while not (match := _BLANK.search(self._buffer, searched)):
             searched = len(self._buffer)

@@ -1,4 +1,4 @@
-"""Reader for script files, which list the file, or the archive and offset, of each lattice."""
+"""Reader for script files, whose lines consist of a key and either a file or an archive with an offset."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def script(
     Args:
         script: The script file.
         vocabulary: Function that returns the symbol table; it is called when the first Kaldi archive is read.
-        foreign: Reader for other formats, which is closed at the end.
+        foreign: Reader for other formats; it is closed at the end.
         permissive: Skip lattices that cannot be read.
         guard: Registers each file that is read, to prevent an output from replacing it.
     """

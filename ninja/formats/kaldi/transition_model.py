@@ -20,7 +20,7 @@ Topology = list[list[int]]  # destinations of the transitions of each state; the
 
 
 def read_transition_model(path: str | os.PathLike[str]) -> TransitionModel:
-    """Read the transition model from a binary or text ``final.mdl``, which may be compressed with gzip.
+    """Read the transition model from a binary or text ``final.mdl``, optionally compressed with gzip.
 
     Source: Kaldi, hmm/transition-model.cc and hmm/hmm-topology.cc, Read.
     """

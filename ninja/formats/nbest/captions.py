@@ -32,12 +32,12 @@ class Caption:
 def captions(words: Sequence[str], begins: Sequence[float], ends: Sequence[float]) -> list[Caption]:
     """Divide timed words into captions.
 
-    A caption ends at the end of a sentence, before a pause of a second, or before a word that would make it longer than
-    two lines of 42 characters or 7 seconds. In the last case, it ends after its last comma instead if the comma is
-    in its second half. The end of a sentence does not end a caption if the next word begins within a second of the
-    caption's start. A caption is shown from the start of its first word to the end of its last word. If another
-    caption follows, this time is extended to a second per 20 characters (at least 1 and at most 7 seconds), but not
-    beyond the start of the next caption.
+    A caption ends at the end of a sentence, before a pause of at least a second, or before a word that would make the
+    caption exceed 7 seconds or two lines of 42 characters. In the last case, it ends after its last comma instead if
+    the comma is in its second half. The end of a sentence does not end a caption if the next word begins within a
+    second of the caption's start. A caption is shown from the start of its first word to the end of its last word. If
+    another caption follows, this time is extended to a second per 20 characters (at least 1 and at most 7 seconds), but
+    not beyond the start of the next caption.
 
     Args:
         words: The words.

@@ -61,8 +61,8 @@ def read_ctm(
     """Read a CTM file with lines ``file channel start duration word [confidence]``, in which times are in seconds.
 
     There are no scores, so both costs are 0. A word that overlaps the previous word after rounding to frames begins at
-    the end of the previous word. Confidences (``NA`` for none), channels, comments (``;;``), empty lines, and
-    ``<eps>``, which Kaldi writes for silence, are stored in the record of the list.
+    the end of the previous word. Confidences (``NA`` for none), channels, comments (``;;``), empty lines and ``<eps>``
+    (Kaldi's symbol for silence) are stored in the record of the list.
 
     Yields:
         Each utterance, or its first error: a line is malformed, times decrease, a file has two channels or

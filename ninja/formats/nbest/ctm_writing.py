@@ -1,4 +1,4 @@
-"""Writer for CTM files, which rewrites the lines of an input CTM file, or creates lines for other lists with times."""
+"""Writer for CTM files: rewrites the lines of an input CTM file, or creates lines for other lists with times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writers for subtitle files, which replace the words in an input file, or create captions for lists with times."""
+"""Writers for subtitle files: they replace the words in an input file, or create captions for lists with times."""
 
 from __future__ import annotations
 

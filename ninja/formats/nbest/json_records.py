@@ -1,4 +1,4 @@
-"""Writer for n-best lists in JSON, which writes new scores and keeps all other fields of the original objects.
+"""Writer for n-best lists in JSON: writes new scores, and keeps all other fields of the original objects.
 
 A reader stores the fields of an object as a ``ListRecord`` (``record_of``), with its ``ObjectFields`` as the layout.
 The record stays with the lattice until ``write_objects`` writes the object.
@@ -91,7 +91,7 @@ def objects_of(nbest: NBest, words: SymbolTable | None = None, options: ListOpti
 
 
 def with_new_words(record: ListRecord, nbest: NBest, changed: Iterable[tuple[Hypothesis, Hypothesis]]) -> ListRecord:
-    """Return a copy of a record with entries for changed hypotheses, which keep their other fields.
+    """Return a copy of a record with entries for changed hypotheses; their other fields stay the same.
 
     Args:
         record: The record of `nbest`.

@@ -42,8 +42,8 @@ def read_nemo(
         keys: Utterance ids in the order of the manifest (``manifest_keys``).  [default: 1-based numbers]
         beam: Number of lines per utterance.  [default: the number of lines divided by the number of keys]
         path: File name for messages.
-        score_as: Type of cost that the score becomes. The score is a natural log-probability, higher is better, of the
-            acoustic model or, if the search used a language model, of both models.
+        score_as: Type of cost that the score becomes. The score is a natural log-probability (higher is better) of the
+            acoustic model, or of both models if the search used a language model.
         encoding: Encoding of the file.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Memory limits for tables, in proportion to the size of the file, because files may be highly compressed."""
+"""Memory limits for tables, in proportion to the size of the file, because files can be highly compressed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writer for n-best lists as Parquet, which rewrites the rows of an input table, or creates a new table."""
+"""Writer for n-best lists as Parquet: rewrites the rows of an input table, or creates a new table."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ class TableEncoder:
 
 
 def _changing(columns: ObjectFields) -> set[str]:
-    """Return the names of the columns that may change."""
+    """Return the names of the columns that can change."""
     return {*filter(None, [columns.key, columns.nbest, columns.text, columns.words]), *columns.scores}
 
 

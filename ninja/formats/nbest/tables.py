@@ -56,11 +56,11 @@ def _errors(path: str | None, what: str) -> Iterator[None]:
 
 
 def read_table(content: Content, options: ObjectFields = DEFAULT) -> Iterator[NBest | FormatError]:
-    """Yield the n-best lists in a table, or their errors, in which line numbers are row numbers.
+    """Yield the n-best lists in a table, or their errors; the line numbers in errors are row numbers.
 
     Args:
         content: The file.
-        options: Names of the columns and struct fields. By default, the key column may also be named ``id``, ``utt_id``
+        options: Names of the columns and struct fields. By default, the key column can also be named ``id``, ``utt_id``
             and so on. If there is no column `nbest`, a row is a hypothesis, with cost 0 if it has no score.
 
     Raises:

@@ -32,7 +32,7 @@ def rows(
     """Yield ``(line number, line without line end)`` for each line in a file.
 
     The last line must have a newline, unless it is a comment or `marked` is set. Set `marked` for formats in which an
-    incomplete line is recognizable, such as JSON, in which objects are closed.
+    incomplete line is recognizable. In JSON, for example, the object on such a line is not closed.
     """
     for line, row in each_row(content, path, encoding, comment=comment, marked=marked):
         if isinstance(row, FormatError):
