@@ -200,7 +200,7 @@ def _split(begin: npt.NDArray[np.int64], *columns: npt.NDArray[Any]) -> list[lis
 
 
 def check_frame_shift(frame_shift: float) -> np.float32:
-    """Check a frame shift in seconds, and return it in single precision, in which Kaldi computes times."""
+    """Check a frame shift in seconds, and round it to single precision, in which Kaldi also computes times."""
     if not (math.isfinite(frame_shift) and np.float32(frame_shift) > 0.0):
         raise OptionError(f"frame_shift is {frame_shift}, but must be above 0 (seconds per frame)")
     return np.float32(frame_shift)

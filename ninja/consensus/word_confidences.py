@@ -73,7 +73,7 @@ class WordConfidenceEstimator:
 
         Raises:
             LatticeError: See `word_features`; or the calibration requires word times, a language model or a lattice
-                without boosts that is not available.
+                without boosts, and the required item is not available.
             SymbolError: See `word_features`.
         """
         only_posteriors = self.model is None or self.model.map != "logistic"
@@ -145,8 +145,8 @@ def with_confidences(
         results: Results of ``mbr_decode`` for the lattices.
         lattices: The lattices.
         estimator: Estimator of the confidences.
-        scales: Scales that define the total cost, which are passed to the estimator.
-        forms: Lexical forms, which are passed to the estimator.
+        scales: Scales that define the total cost; they are passed to the estimator.
+        forms: Lexical forms; they are passed to the estimator.
 
     Returns:
         ``(result, confidences without boosts)`` for each lattice. The result contains the new confidences; confidences

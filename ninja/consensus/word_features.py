@@ -1,4 +1,4 @@
-"""Features of decoded words, which are used to compute calibrated confidences."""
+"""Features of decoded words, used to compute calibrated confidences."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ Floats = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ArcForms:
-    """A batch in which some lattices contain numbers of lexical words, with the written forms of their arcs."""
+    """A batch in which some lattices contain lexical words, and the written forms of the arcs in these lattices."""
 
     table: LexicalTable
     changed: npt.NDArray[np.int64]  # indices of the lattices with lexical words

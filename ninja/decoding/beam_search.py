@@ -184,7 +184,7 @@ def make_hypothesis(
 
 
 def combine(model: Floats, context: Floats, length: Ints, context_scale: float, length_reward: float) -> Floats:
-    """Return the total scores of hypotheses, or -inf for those that the model or the tracker does not allow."""
+    """Return the total scores of hypotheses, or -inf for hypotheses that the model or the tracker does not allow."""
     with np.errstate(invalid="ignore"):  # 0 · -inf
         score = model + context_scale * context + length_reward * length
     return np.where(np.isneginf(context), -np.inf, score)
@@ -248,7 +248,7 @@ def _check_step(output: npt.ArrayLike, num_rows: int, largest: int) -> Floats:
 
 
 def _candidates(logprob: Floats, max_units: int | None, eos: int) -> tuple[Ints, Ints]:
-    """Return the (row, unit) pairs to try: the most probable units and the end, or only the end without max_units."""
+    """Return ``(rows, units)`` to try: the most probable units and the end; if `max_units` is None, only the end."""
     num_rows, num_units = logprob.shape
     if max_units is None:
         return np.arange(num_rows), np.full(num_rows, eos, np.int64)

@@ -27,7 +27,8 @@ class CtcStream:
         units: The unit for each column.
         lexicon: The allowed words.  [default: any word]
         options: Beams.
-        words: Symbol table, which must contain the words, or ``SymbolTable.growing()``, to which they are added.
+        words: Symbol table that must contain the words; a ``SymbolTable.growing()`` is extended with missing words
+            instead.
         frame_shift: Seconds per frame.
     """
 
@@ -63,7 +64,7 @@ class CtcStream:
         """Add frames, and return the lattice for all frames so far.
 
         Args:
-            logprob: Natural log-probabilities of all units at each new frame, [frames, units]; may have no frames.
+            logprob: Natural log-probabilities of all units at each new frame, [frames, units]; zero frames are allowed.
             final: Whether these are the last frames, so that all words are complete.
 
         Raises:

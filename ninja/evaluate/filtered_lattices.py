@@ -71,8 +71,8 @@ class LatticeFilter:
 def relabel(lattice: Lattice, mapping: Mapping[int, Sequence[int]]) -> Lattice:
     """Replace each word in a lattice with any number of words.
 
-    If any word is replaced by several words, its arcs become chains of arcs, the first of which has the costs. The
-    result then has neither alignments nor times.
+    If any word is replaced by several words, its arcs become chains of arcs; the first arc in a chain has the costs.
+    The result then has neither alignments nor times.
     """
     if all(len(words) < 2 for words in mapping.values()):
         ids = np.array(sorted({EPSILON, *mapping}))

@@ -1,4 +1,4 @@
-"""Reader for files with one record per line, each of which belongs to one utterance."""
+"""Reader for files with one record per line; each record belongs to one utterance."""
 
 from __future__ import annotations
 

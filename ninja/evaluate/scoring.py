@@ -201,7 +201,8 @@ def oracle_score(
 ) -> ErrorRate:
     """Count the errors on the path with the fewest errors in each lattice: a lower bound for rescoring.
 
-    For very long lattices, the search may be limited and the number of errors too large; see ``ninja.graph.Oracle``.
+    For very long lattices, the search can be limited, and the number of errors can then be too large; see
+    ``ninja.graph.Oracle``.
 
     Args:
         lattices: The lattices; lattices without a reference are counted, but not scored.

@@ -1,4 +1,4 @@
-"""Reader for references in NIST's STM format, which are matched with the utterances in Kaldi's ``segments``.
+"""Reader for references in NIST's STM format; they are matched with the utterances in Kaldi's ``segments``.
 
 A line contains a file, channel, speaker, start, end, an optional label such as ``<o,f0,male>``, and words. Lines that
 begin with ``;;`` are comments.

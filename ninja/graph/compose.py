@@ -29,9 +29,9 @@ def compose(
 
     Args:
         lattice: The first operand.
-        other: A lattice, or an FST, which may be cyclic.
-        phi_label: Input label, > 0, of failure arcs in the FST, such as the back-off arcs of a grammar. A failure
-            arc is followed if its state has no arc for a word, and consumes no word.  [default: no failure arcs]
+        other: A lattice, or an FST (cyclic FSTs are allowed).
+        phi_label: Input label, > 0, of failure arcs in the FST, such as the back-off arcs of a grammar. If a state has
+            no arc for a word, its failure arc is followed; this consumes no word.  [default: no failure arcs]
         max_arcs: Maximum number of arcs in the composition.
 
     Returns:
@@ -146,5 +146,5 @@ def _composition(
 
 
 def _costs_of(costs: Array, arc: npt.NDArray[np.int64]) -> Array:
-    """Return the costs of arcs, float64; the index -1 means no arc, and costs 0."""
+    """Return the costs of arcs, float64; the index -1 means no arc, and its cost is 0."""
     return np.append(costs, 0.0)[arc]  # -1 is the index of the last element

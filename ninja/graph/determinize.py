@@ -1,4 +1,4 @@
-"""Epsilon removal, and determinization, which keeps the best path for each word sequence."""
+"""Epsilon removal and determinization; determinization keeps the best path for each word sequence."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from ninja.lattice.lattice import check_finite
 def remove_epsilons(lattice: Lattice, acoustic_scale: float = 1.0, max_arcs: int = 10_000_000) -> Lattice:
     """Remove the arcs without a word; the best path for each word sequence keeps its costs and alignment.
 
-    An arc that follows epsilons is copied to the state where they begin, with their costs added and their alignment
-    prepended. If several paths lead from one state to another with the same word, the path of least total cost is kept;
-    ties are broken by the smaller graph minus acoustic cost, as in Kaldi.
+    An arc that follows epsilons is copied to the state where the epsilons begin; their costs are added to the arc, and
+    their alignment is prepended. If several paths lead from one state to another with the same word, the path of least
+    total cost is kept; ties are broken by the smaller graph minus acoustic cost, as in Kaldi.
 
     Args:
         lattice: Any lattice.
@@ -43,7 +43,7 @@ def remove_epsilons(lattice: Lattice, acoustic_scale: float = 1.0, max_arcs: int
 def determinize(lattice: Lattice, acoustic_scale: float = 1.0, max_arcs: int = 1_000_000) -> Lattice:
     """Keep the best path for each word sequence, with its graph cost, acoustic cost and alignment.
 
-    As in Kaldi, costs and alignments move towards the end where paths of one word sequence diverge: they are correct
+    Where paths with the same words diverge, costs and alignments move towards the end, as in Kaldi: they are correct
     for each path as a whole, not for each arc. Nothing is pruned, so time and size can be exponential in the size of
     the lattice: prune state-level lattices first. (OpenFst's determinization emits at most one output label per
     transition; for state-level lattices, its result has up to a hundred times as many states.)

@@ -1,4 +1,4 @@
-"""Lattices of lexical words, in which words are compared, and the mapping from them to written words."""
+"""Lattices of lexical words, used for comparing words, and the mapping from their arcs to written words."""
 
 from __future__ import annotations
 

@@ -43,10 +43,11 @@ def minimize(
     strings: bool = True,
     weights: bool = True,
 ) -> Lattices:
-    """Merge states whose completions have the same words, alignments and, up to a constant, graph and acoustic costs.
+    """Merge states whose completions have the same words and alignments, and the same costs up to a constant.
 
-    Alignments in the result are pushed towards the start. Costs are pushed only for the comparison, and move only
-    between merged states, to preserve float32 precision. Each path keeps its words, costs and alignment.
+    Alignments in the result are pushed towards the start. Costs (graph and acoustic) are pushed only for the
+    comparison; they move only between merged states, to preserve float32 precision. Each path keeps its words, costs
+    and alignment.
 
     Args:
         lattices: A lattice or a batch. If a lattice is deterministic over words, the result is minimal.

@@ -24,7 +24,7 @@ class ForwardBackward:
 
 
 def posteriors(lattice: Lattice, scales: Scales = Scales()) -> npt.NDArray[np.float64]:
-    """Compute the probability that the true path takes each arc, with the forward-backward algorithm on total costs.
+    """Compute the posterior of each arc: the probability that the arc is on the true path, based on total costs.
 
     Returns:
         Probabilities in [0, 1], float64 [num_arcs]; 0 for arcs that are on no complete path.
@@ -38,7 +38,7 @@ def posteriors(lattice: Lattice, scales: Scales = Scales()) -> npt.NDArray[np.fl
 
 
 class ProbableArcs(NamedTuple):
-    """The arcs in a batch that reach a posterior threshold, lattice by lattice."""
+    """The arcs with posteriors that reach a threshold, grouped by the lattices of a batch."""
 
     begin: npt.NDArray[np.int64]  # [num_lattices + 1]; the arcs of lattice i are begin[i] : begin[i + 1]
     start: npt.NDArray[np.int32]  # [num_arcs], first frame

@@ -15,9 +15,9 @@ def reverse(lattice: Lattice) -> Lattice:
     """Reverse the words and alignments of every path; the costs of paths do not change.
 
     A single final state becomes the start, and its costs move to the new final state. If there are several final
-    states, or the only final state has an alignment, a new start is added, with an epsilon arc to each final state that
-    has the costs and the alignment of that state. When a lattice is reversed again, these arcs become final states.
-    Reversing a lattice without epsilons twice therefore restores the lattice, except for the order of arcs.
+    states, or the only final state has an alignment, a new start is added. Epsilon arcs lead from it to the final
+    states, with the costs and alignments of these states. When a lattice is reversed again, these arcs become final
+    states. Reversing a lattice without epsilons twice therefore restores the lattice, except for the order of arcs.
 
     Returns:
         The connected reversed lattice, of the same kind; times are counted from the end.

@@ -105,7 +105,7 @@ class _Part:
 
 
 class _Joined:
-    """The arcs and states of the result, which grow window by window."""
+    """The arcs and states of the result, to which windows are added one by one."""
 
     def __init__(self, has_labels: bool) -> None:
         self._has_labels = has_labels

@@ -92,7 +92,7 @@ def combine(
         lattices: One lattice per system, or None for a system without a lattice; the weight of that system is then
             missing from the total probability.
         weights: Weight of each system, > 0; normalised to sum to 1.  [default: equal weights]
-        scales: Scales that define the total cost, which are applied to the costs of the result.
+        scales: Scales that define the total cost; they are applied to the costs of the result.
         exponents: Raise the path probabilities of system k to the power ``weights[k]`` and normalise each lattice to 1,
             instead of multiplying by the weight.
 
@@ -119,7 +119,7 @@ def combine(
 
 
 def _have_comparable_labels(lattices: Sequence[Lattice]) -> bool:
-    """Return whether either no lattice has labels, or all have labels and all known frame shifts are equal."""
+    """Return True if no lattice has labels, or if all lattices have labels and all known frame shifts are equal."""
     labelled = [lattice.has_labels for lattice in lattices]
     shifts = {lattice.frame_shift for lattice in lattices if lattice.frame_shift is not None}
     return not any(labelled) or (all(labelled) and len(shifts) < 2)

@@ -162,7 +162,7 @@ class _Recording:
         self._begins: list[float] = []
 
     def add(self, window: Lattice, begin: float, frame_shift: float, log: Log) -> None:
-        """Add the next window; report an error if its frame shift differs from the previous windows."""
+        """Add the next window; report an error if its frame shift differs from the frame shift of previous windows."""
         if frame_shift != self._frame_shift:
             self.failed = True
             message = (

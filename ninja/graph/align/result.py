@@ -59,7 +59,7 @@ def label_table(model: TransitionModel, kind: npt.NDArray[np.uint32] | int) -> n
 
 
 def check_labels(lattice: Lattice, model: TransitionModel, table: npt.NDArray[np.uint32], kinds: str) -> None:
-    """Raise LatticeError if a lattice has no labels, or a phone is missing from `kinds`, the file of phone types."""
+    """Raise LatticeError if a lattice has no labels, or a phone is missing from the file of phone types (`kinds`)."""
     if not lattice.has_labels:
         raise LatticeError("the lattice has no alignments (transition ids), so it cannot be aligned", key=lattice.key)
     for labels in (lattice.ali, lattice.final_ali):
