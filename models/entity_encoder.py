@@ -1,4 +1,4 @@
-"""Definition, in plain torch, of an encoder of phrases that reads their letters and phones.
+"""Definition, in plain torch, of a phrase encoder, which reads letters and phones.
 
     letters ──► embedding ──► forward and backward GRU ──► pooling ─┐
     phones  ──► embedding ──► forward and backward GRU ──► pooling ─┴─► bottleneck ──► vector, of length 1
@@ -88,7 +88,7 @@ class Strings(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Decoder that predicts the symbols of a phrase from its bottleneck, which is an input of each step."""
+    """Decoder that predicts the symbols of a phrase; the phrase's bottleneck is an input of each step."""
 
     def __init__(self, num_symbols: int, config: Config) -> None:
         super().__init__()

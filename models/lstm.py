@@ -3,10 +3,11 @@
     word ──► embedding ──► LSTM ──► … ──► LSTM ──► · embedding + bias ──► logits
             [V, embedding]  hidden cells, projected back to the embedding's width
 
-Because of the projection, a layer can have many cells (for memory) but a narrow output (for speed), which every step
-reads. Input and output share one embedding matrix, so the output needs only a bias. If embeddings are wider than layer
-outputs, layers read only the first components of each embedding, and the last layer has a second projection, which
-only the softmax reads. There is no projection if a layer has at most as many cells as the embedding has components.
+Because of the projection, a layer can have many cells, for memory, and a narrow output. Every step reads the output, so
+a narrow output is fast. Input and output share one embedding matrix, so the output needs only a bias. If embeddings are
+wider than layer outputs, layers read only the first components of each embedding, and the last layer has a second
+projection, which only the softmax reads. There is no projection if a layer has at most as many cells as the embedding
+has components.
 
     last layer's cells ──► [ projection, read by the next step | more ] · embedding + bias
 

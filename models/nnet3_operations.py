@@ -25,7 +25,7 @@ def lstm_cell(gates: Tensor, before: Tensor, peephole: Tensor) -> Tensor:
     Args:
         gates: Input, forget, candidate and output before their non-linearities, float32 [n, 4 * cells]; overwritten.
         before: The previous cells, float32 [n, cells].
-        peephole: Weights from each cell to its input, forget and output gate, float32 [3, cells].
+        peephole: Weights from each cell to its input, forget and output gates, float32 [3, cells].
 
     Returns:
         The new cells and their outputs, float32 [n, 2 * cells].

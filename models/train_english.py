@@ -5,7 +5,7 @@
 
 The first command trains FOLDER/english.pt, or resumes an interrupted training run, and then runs the second command.
 The second command rounds the best weights to int8, trains the layers that estimate the normaliser, and writes
-english.safetensors and english.md to this folder. Training uses the options below, and otherwise works as in
+english.safetensors and english.md to FOLDER. Training uses the options below, and otherwise works as in
 ``ninja train``.
 """
 

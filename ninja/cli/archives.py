@@ -125,7 +125,7 @@ def split(inputs: Inputs, destination: Output, nj: int | None, utt2spk: str | No
 
 
 def entry(lattice: Lattice, model: TransitionModel | None, text: bool, **values: Any) -> bytes:
-    """Convert a lattice to an FST, and return the FST as a text or binary table entry.
+    """Convert a lattice to an FST and return the FST as a text or binary table entry.
 
     Args:
         model: Transition model for converting input labels to pdf ids plus 1; None keeps the labels.

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Transcript(NamedTuple):
-    """The words, the alignment and the costs of a path in the output."""
+    """A path in the output: its words, alignment and costs."""
 
     words: list[str]  # word ids if the lattice has no symbol table
     alignment: npt.NDArray[np.int32]
@@ -53,7 +53,7 @@ def transcripts(lattice: Lattice, n: int, scales: Scales, forms: LexicalForms | 
 
 
 def best_lines(batch: Batch, scales: Scales) -> list[str]:
-    """Return a line for each lattice in a batch, which contains its key and the words of its best path."""
+    """For each lattice in a batch, return a line that contains its key and the words of its best path."""
     best = graph.best_words(batch, scales)
     words = spelled(best.words, batch.table)
     ends = pairwise(best.begin.tolist())

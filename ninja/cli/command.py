@@ -102,7 +102,7 @@ class OutputFile(click.ParamType):
                 raise OptionError(f"{name}: the folder {parent} does not exist; create it first")
 
     def targets(self, name: str) -> list[str]:
-        """Return the paths of the output files, without temporary files and files that are named after keys."""
+        """Return the paths of the output files, excluding temporary files and files that are named after keys."""
         output = target(name)
         paths = [output.archive] if output.script is None else [output.archive, output.script]
         return [STDOUT if path == "-" else path for path in paths]
@@ -125,7 +125,7 @@ class LatticeFile(OutputFile):
         """Accept any name; the writer checks it."""
 
     def targets(self, name: str) -> list[str]:
-        """Return the paths of the output files and of the symbol table and scale file that can be written with them."""
+        """Return the paths of the output files, and of the symbol table and scale file that can accompany them."""
         first, *others = super().targets(name)
         return [first, *others] if first == STDOUT else [first, *others, table_beside(first), scales_path(first)]
 
@@ -224,11 +224,11 @@ class CommandFiles:
                         yield parameter.type, name
 
     def _files(self, name: str) -> list[SourceFile]:
-        """Return the files in an input, without pipes; none for an unreadable input, which the reader reports."""
+        """Return the files in an input, excluding pipes; an unreadable input yields none, and the reader reports it."""
         return [file for file in self.sources.select((name,)).resolvable_files if file.place.command is None]
 
     def _input_paths(self) -> Iterator[str]:
-        """Yield the paths of all input files, including the files that file lists and script files list."""
+        """Yield the paths of all input files, including the files in file lists and script files."""
         for kind, files in self._inputs():
             yield from kind.paths(files)
             for file in files:
@@ -387,7 +387,7 @@ def takes_one_value(option: click.Option) -> bool:
 
 
 def given_on_command_line(names: Collection[str]) -> list[str]:
-    """Return the alphabetically sorted flags of those named options that occur on the command line."""
+    """Return the flags of the named options that occur on the command line, in alphabetical order."""
     context = click.get_current_context()
     return sorted(
         option.opts[0]

@@ -16,7 +16,7 @@ class Entry:
             name of the function is the command name with underscores.
         help: First line of the command's help.
         has_shards: Whether each result depends on only one lattice, which allows the command to run in shards.
-        scales_costs: Whether the command multiplies the costs that it writes by its scales.
+        scales_costs: Whether the command applies its scales to the costs that it writes.
     """
 
     def __init__(self, module: str, help: str, *, has_shards: bool = True, scales_costs: bool = False) -> None:
@@ -220,7 +220,7 @@ PROGRAMS = {
 
 
 def suggestions(name: str, known: "Iterable[str]", aliases: "dict[str, str]") -> list[str]:
-    """Suggest names for an unknown name: the equivalent if it is another toolkit's name, else similar known names."""
+    """Suggest known names for an unknown name: the equivalent of another toolkit's name, else similar names."""
     from difflib import get_close_matches
 
     known = set(known)

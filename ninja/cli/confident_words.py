@@ -43,7 +43,7 @@ Confident = tuple[Consensus, npt.NDArray[np.float64] | None]  # see `with_confid
 
 @dataclass(slots=True)
 class UnboostedLattices:
-    """Thread-safe lookup of lattices by key; only the most recent, cached lattices can be looked up again."""
+    """Thread-safe lookup of lattices by key; a lattice can be looked up again only while it is cached."""
 
     lookup: Lookup
     _recent: OrderedDict[str, Lattice | None] = field(default_factory=OrderedDict)
@@ -67,7 +67,7 @@ def unboosted_lattices(inputs: Inputs, name: str | None) -> Callable[[str], Latt
 def confidence_estimator(
     settings: ConfidenceSettings, inputs: Inputs, scales: Scales, *, combined: bool = False
 ) -> WordConfidenceEstimator | None:
-    """Load the models of a confidence estimator, and open the lattices without boosts.
+    """Load the models of a confidence estimator and open the lattices without boosts.
 
     Args:
         combined: Whether lattices from several systems are combined and decoded.

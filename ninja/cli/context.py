@@ -63,7 +63,7 @@ def entities(
     Args:
         required: Whether the option ``--entities`` is required.
         skip: Fields of `ContextOptions` for which no option is added.
-        points: Whether the command has a language model, with which a context model can score phrases.
+        points: Whether the command has a language model, which a context model needs for scoring phrases.
         of_requests: Whether phrases come from requests rather than from ``--entities``.
     """
     skip = (*skip, "map_words", *(() if points else OF_POINTING))
@@ -148,7 +148,7 @@ def _context(
 
 
 def _require(option: str, dependent: Collection[str]) -> None:
-    """Raise `OptionError` if the command line contains an option that requires `option`."""
+    """Raise `OptionError` if the command line contains an option in `dependent`; these options require `option`."""
     if flags := given_on_command_line(dependent):
         raise OptionError(f"{', '.join(flags)} can be used only with {option}")
 
@@ -163,14 +163,14 @@ def with_acoustic_scale(context: Context, acoustic_scale: float) -> Context:
 
 @dataclass(slots=True)
 class PhraseCounts:
-    """Counter for lattices, and for lattices for which phrases are listed."""
+    """Number of lattices, and number of lattices for which phrases are listed."""
 
     stage: Contextual
     lattices: int = 0
     with_phrases: int = 0
 
     def count(self, lattice: Lattice) -> None:
-        """Count a lattice, and whether phrases are listed for it."""
+        """Count a lattice and, if phrases are listed for its key, count it as a lattice with phrases."""
         self.lattices += 1
         self.with_phrases += bool(self.stage.entities.of(lattice.key))
 

@@ -34,7 +34,7 @@ from ninja.pipeline.stages import call_safely
 
 @dataclass(frozen=True, slots=True)
 class Emission:
-    """An output matrix of a CTC model, with the attributes that the pipeline requires for lattices."""
+    """An output matrix of a CTC model, with the attributes that the pipeline expects of a lattice."""
 
     key: str
     matrix: npt.NDArray[Any]
@@ -50,7 +50,7 @@ class Emission:
 def search(
     emission: Any, units: CtcUnits, lexicon: CtcLexicon | None, options: CtcOptions, scale: Scale, nbest: int | None
 ) -> CtcResult:
-    """Search a matrix for at most ``nbest`` hypotheses, and return them, the most probable first.
+    """Return at most ``nbest`` hypotheses for a matrix, the most probable first.
 
     Raises:
         NinjaError: The key or the matrix is invalid, or the search finds no hypothesis. The error contains the file
@@ -207,7 +207,7 @@ def ctc_decode(
 
 
 def _symbols(words: str | None, lexicon: CtcLexicon | None) -> SymbolTable:
-    """Return the symbol table in a file, else a table of the lexicon's words in order, else a growing table."""
+    """Return the symbol table from a file; without a file, number the lexicon's words, or start a growing table."""
     if words is not None:
         return SymbolTable.read(words)
     if lexicon is None:

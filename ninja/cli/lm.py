@@ -218,7 +218,7 @@ def convert(model: str, output_file: str) -> None:
 
 
 def _warn_of_words(model: LanguageModel, keys: list[str]) -> None:
-    """Warn if keys are probably words in the text, because some are duplicates or most are in the vocabulary."""
+    """Warn if keys look like words of the text: some are duplicates, or most are in the vocabulary."""
     duplicate = next((key for key, count in Counter(keys).items() if count > 1), None)
     known = 0 if model.spells_words else sum(key in model.vocabulary for key in keys)
     if duplicate is not None:

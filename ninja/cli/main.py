@@ -250,7 +250,7 @@ def current_console() -> Console:
 
 
 class FailureKind:
-    """A group of failures with messages that differ only in names and numbers."""
+    """A group of failures whose messages differ only in names and numbers."""
 
     def __init__(self, first_message: str) -> None:
         self.first_message = first_message
@@ -336,7 +336,7 @@ class Console:
 
     @contextmanager
     def progress(self, unit: str, *, to_stdout: bool = False, by_reading: bool = False) -> Iterator[ProgressBar | None]:
-        """Show a progress line in a ``with`` block, if stderr is a terminal and no results are printed on a terminal.
+        """Show a progress line in a ``with`` block if stderr is a terminal and no results are printed on a terminal.
 
         Args:
             unit: Plural name of the counted items.

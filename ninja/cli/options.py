@@ -89,7 +89,7 @@ def command(function: Command) -> Sectioned:
 
 
 def section(title: str, *options: Callable[[Command], Command]) -> Callable[[Command], Command]:
-    """Add options to a section of the help; if no options are passed, move all options without a section into it."""
+    """Add options to a help section; if none are passed, move all options that have no section into this section."""
 
     def add(function: Command) -> Command:
         other_options = list(getattr(function, "__click_params__", ())) if options else []
@@ -174,7 +174,7 @@ def lattice_output(
 
 
 def from_fields(options: type[Any], *, skip: Collection[str] = (), prefix: str = "") -> Callable[[Command], Command]:
-    """Add an option for each field of an options dataclass, with its name, type, default and help.
+    """Add an option for each field of an options dataclass, with the name, type, default and help of the field.
 
     Args:
         options: The dataclass. If a base class has an attribute ``section``, its fields are listed in that section.
@@ -213,6 +213,6 @@ def from_fields(options: type[Any], *, skip: Collection[str] = (), prefix: str =
 
 
 def write_config(path: str, values: Mapping[str, Any], comments: list[str]) -> None:
-    """Write option values to a TOML file that begins with comments; the option names contain underscores."""
+    """Write option values to a TOML file that begins with comments; option names are written with underscores."""
     with text_output(path) as output:
         output.write(toml_text(values, comments))

@@ -16,7 +16,7 @@ class PhraseTags:
     """Tagger that marks the phrases from an entity file in the transcripts of lattices.
 
     Args:
-        inputs: Inputs with the lattices, which share one symbol table.
+        inputs: Inputs that contain the lattices; all lattices share one symbol table.
         entities: Path of the entity file.
     """
 

@@ -64,7 +64,7 @@ def posterior_lines(
 
     Args:
         alignment: Also print the transition ids of each arc.
-        model: Transition model, which is required for printing the phones that end in each arc; None omits the phones.
+        model: Transition model, which is required for printing the phones that end on each arc; None omits the phones.
     """
     if model is not None:
         for lattice in batch:

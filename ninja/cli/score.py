@@ -341,7 +341,7 @@ def _check(reference: str) -> None:
 def _unreadable(inputs: Inputs) -> NinjaError | None:
     """Return the first error if no lattice can be read; return None if any can be read.
 
-    The source can contain transcripts even if its file extension is that of a lattice format.
+    The source can contain transcripts even if it has the file extension of a lattice format.
     """
     failures: list[NinjaError] = []
     for _ in inputs.read(failures.append):
@@ -390,7 +390,7 @@ def _detail(
 
 
 def _references_of(lists: dict[str, BiasingList]) -> dict[str, Sequence[str]]:
-    """Return the references in the biasing benchmark's table by key."""
+    """Return the references from the table of the biasing benchmark, by key."""
     texts = {key: entry.text for key, entry in lists.items()}
     if missing := [key for key, text in texts.items() if text is None]:
         raise FormatError("the biasing list contains no text; use another file as REFERENCE", key=missing[0])

@@ -189,7 +189,7 @@ def _sources(values: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _checksums(paths: list[str]) -> list[str]:
-    """Return a list that contains a single checksum of the contents of all files, which is the same on all machines."""
+    """Return a list with one checksum of the contents of all files; the checksum is the same on all machines."""
     return [hashlib.sha256("".join(map(checksum, paths)).encode()).hexdigest()]
 
 

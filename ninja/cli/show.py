@@ -100,7 +100,7 @@ def show(
 
 
 def _with_context(drawing: Drawing, model: str, entities: str, rnnlm: str | None, inputs: Inputs) -> Drawing:
-    """Add to a drawing the effect that a context model has on each arc."""
+    """Add the context model's effect on each arc to a drawing."""
     with needed_for("a context model", model):
         from ninja.context.pointer_scores import pointer_scores
         from ninja.context.settings import Context
@@ -246,7 +246,7 @@ def report(
 def _drawings(
     comparison: Comparison, inputs: InputPair, references: dict[str, list[str]], options: ShowOptions, count: int
 ) -> dict[str, tuple[Drawing | None, Drawing | None]]:
-    """Draw the lattices with the largest gains and losses, which are read again; return the drawings by key."""
+    """Read the lattices with the largest gains and losses again; return their drawings by key."""
     keys = {utterance.key for utterance in [*comparison.gained[:count], *comparison.lost[:count]]}
     if not keys:
         return {}

@@ -457,7 +457,7 @@ def run_lines(function: Callable[[Batch], Sequence[str]], inputs: Inputs, output
 def results(
     stage: Stage[Result], inputs: Inputs | Pairs, *, to_stdout: bool = False, **how: Any
 ) -> Iterator[tuple[str, Result]]:
-    """Yield ``(key, result)`` for each lattice, and show progress on a terminal; see ``ninja.pipeline.stream``.
+    """Yield ``(key, result)`` for each lattice and show progress on a terminal; see ``ninja.pipeline.stream``.
 
     Args:
         to_stdout: Whether the command prints results on stdout.

@@ -168,7 +168,7 @@ def ngram(
 
 
 def _tagger(path: str) -> Tagger:
-    """Read phrase lists, and return a tagger for the phrases in all of these lists."""
+    """Read phrase lists and return a tagger for all phrases in these lists."""
     entities = Entities.read(path)
     for problem in entities.problems:
         _say(problem)

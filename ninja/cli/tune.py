@@ -254,7 +254,7 @@ def _weights(tuned: Tuned, models: ModelFiles, options: RescoreOptions) -> dict[
 
 
 def _refuse_others(context: Context | None) -> None:
-    """Raise `OptionError` if an option that applies only to another mode of ``ninja tune`` is set."""
+    """Raise `OptionError` if an option is set that applies only to another mode of ``ninja tune``."""
     if context is None and (wrong := given_on_command_line(OF_CONTEXT)):
         raise OptionError(f"{', '.join(wrong)} can be used only with --entities")
     others = {parameter.name or "" for parameter in click.get_current_context().command.params} - OF_CONTEXT - OF_BOTH

@@ -244,7 +244,7 @@ def _dev_set(
     stage: Contextual,
     old_lm: NgramLM | None,
 ) -> DevSet:
-    """Create a development set; phrases are added to its lattices once, because they do not depend on the boosts."""
+    """Create a development set; the augmentation does not depend on boosts, so it is applied to lattices once."""
     assert stage.entities is not None
     if stage.context.augmentation is not None:
         unboosted = ContextOptions(keyword_boost=0.0)
@@ -255,7 +255,7 @@ def _dev_set(
 
 
 def _table(tuned: TunedContext, before: str) -> Iterator[str]:
-    """Yield the lines of a table of error rates, without boosts and with the chosen boosts."""
+    """Yield the lines of a table that compares error rates without boosts and with the chosen boosts."""
     yield f"{'':24}contextual WER  general WER  entities found  false alarms"
     rows = {before: tuned.before, "best without entities": tuned.without, "chosen": tuned.after}
     for name, row in rows.items():

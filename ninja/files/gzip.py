@@ -33,7 +33,7 @@ def unpack_head(packed: bytes, size: int) -> bytes:
 
 
 class GzipReader:
-    """Reader that decompresses consecutive gzip members; data before damage is returned before the error is raised.
+    """Reader that decompresses consecutive gzip members; the data before damage is returned before an error is raised.
 
     Args:
         head: First bytes of the file, which were already read.

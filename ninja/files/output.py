@@ -146,8 +146,8 @@ class PartFile(io.RawIOBase):
     link is replaced, not its target. A remote file is first written on this machine, and uploaded when it is complete;
     if the upload fails, the local file is kept.
 
-    If an interrupt occurs after the file is opened but before the block that finishes or abandons it is entered, the
-    file is abandoned when it is garbage-collected.
+    An interrupt can occur between opening the file and entering the block that finishes or abandons it. The file is
+    then abandoned when it is garbage-collected.
 
     Args:
         path: Path or URL of the file.

@@ -46,7 +46,7 @@ def identity_of(url: str) -> str:
 
 
 def state_of(url: str) -> tuple[int | None, str]:
-    """Return ``(size, tag)``: the size in bytes, None for a missing file, and a tag that changes on rewriting."""
+    """Return ``(size, tag)``: the size in bytes (None for a missing file), and a tag that changes with the file."""
     with _store_errors(url):
         system, name = _file_system(url)
         try:

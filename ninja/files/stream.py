@@ -69,7 +69,7 @@ def is_file(path: str) -> bool:
 
 
 def identity_of(path: str) -> Identity | None:
-    """Return the identity of a regular file, which is the same for all its names, or None if it does not exist."""
+    """Return the identity of a regular file (the same for all its names), or None if the file does not exist."""
     if is_remote(path):
         return remote.identity_of(path) if remote.is_file(path) else None
     try:
@@ -331,7 +331,7 @@ class Stream:
             self._process.wait()
 
     def _close(self) -> None:
-        """Close the file unless it is being read, because the next file could get its descriptor and lose bytes."""
+        """Close the file unless a thread reads it; otherwise, a new file could get its descriptor and lose bytes."""
         if self._lock.acquire(blocking=False):
             try:
                 self._raw.close()

@@ -344,7 +344,7 @@ class Output:
     def scales_for(self, inputs: Inputs) -> ChosenScales | None:
         """Return the scales for the scale file of the output: `chosen`, or the inputs' scales if `keeps_scales` is set.
 
-        If the input files have different scales, add a note to the log, and return None to write no scale file.
+        If the input files have different scales, add a note to the log and return None; no scale file is then written.
         """
         if self.chosen is not None or not self.keeps_scales:
             return self.chosen
@@ -355,7 +355,7 @@ class Output:
             return None
 
     def facts(self, inputs: Inputs) -> Facts | None:
-        """Return the version, command, options and sources, which must be the same in an interrupted and a resumed run.
+        """Return the version, command, options and sources, which must not change before a run is resumed.
 
         Return None if the output has no `settings`.
 
@@ -386,7 +386,7 @@ class Output:
 
 
 class TextOutput(NamedTuple):
-    """A text file to which the lines that a stage returns for each lattice are written; ``-`` is stdout."""
+    """A text file for the lines that a stage returns for each lattice; ``-`` is stdout."""
 
     name: str
 
@@ -416,7 +416,7 @@ def _check_exists(sources: Sources) -> None:
 def state_of(path: str) -> State:
     """Return the path, size and modification time of a file, which show whether the file has changed.
 
-    For a URL, a hash of the tag that the store returns replaces the modification time.
+    For a URL, the modification time is replaced with a hash of the tag that the store returns.
     """
     if is_remote(path):
         import hashlib  # for URLs only

@@ -92,7 +92,7 @@ def _lost_costs(keeps: frozenset[Field], *, graph: bool, acoustic: bool, apart: 
         keeps: Fields that the format stores.
         graph: Whether any graph cost is nonzero.
         acoustic: Whether any acoustic cost is nonzero.
-        apart: Whether the graph and acoustic costs cannot be separated again unless the format stores both.
+        apart: Whether the graph and acoustic costs can be recovered only if the format stores both.
     """
     lost = [FIELDS["graph"]] if graph and "graph" not in keeps else []
     if acoustic and "acoustic" not in keeps:
@@ -190,7 +190,7 @@ def _timed(lattice: Lattice) -> Lattice:
 def lost_fields(
     item: Item, output_item: Any, keeps: frozenset[Field], write: Write, settings: WriteSettings
 ) -> list[str]:
-    """Return the names of the fields that an output does not store, except the key.
+    """Return the names of the fields that an output does not store; the key is ignored.
 
     Args:
         item: The item to write.
@@ -208,7 +208,7 @@ def lost_fields(
 
 
 def describe_losses(lost: Counter[str]) -> str:
-    """Describe for each lost field how many lattices lose it."""
+    """For each lost field, describe how many lattices lose it."""
     fields: dict[int, list[str]] = {}
     for field, count in sorted(lost.items()):
         fields.setdefault(count, []).append(field)
@@ -219,7 +219,7 @@ def describe_losses(lost: Counter[str]) -> str:
 
 
 def with_scales(form: OutputFormat, scales: Scales) -> tuple[Mapping[str, str], str | None]:
-    """Add scales to the options of a format; return ``(options, note)``, with a note about the added scales or None.
+    """Add scales to the options of a format; return ``(options, note)``, where the note lists added scales or is None.
 
     Scales that are already among the options take precedence. If the format has no option for the LM scale, the
     acoustic scale is divided by the LM scale.

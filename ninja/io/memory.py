@@ -32,9 +32,9 @@ def from_nbest(
 
     Args:
         key: Utterance id.
-        hypotheses: Pairs ``(text, score)``, whose score becomes the acoustic cost, or triples ``(text, acoustic score,
-            LM score)``, whose LM score becomes the graph cost. A text is a string, split at whitespace, or a sequence
-            of words. Scores can be NumPy or torch scalars.
+        hypotheses: Pairs ``(text, score)`` or triples ``(text, acoustic score, LM score)``. The score or acoustic score
+            becomes the acoustic cost, and the LM score becomes the graph cost. A text is a string, split at whitespace,
+            or a sequence of words. Scores can be NumPy or torch scalars.
         scores: "logprob" for natural-log probabilities of sentences, where higher is better; "cost" for negative
             natural-log probabilities, as in Kaldi.
         words: Symbol table that contains the words, or ``SymbolTable.growing()``, to which they are added. Use one

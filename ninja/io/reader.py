@@ -41,8 +41,8 @@ class Words:
             source is read. None uses `table`, unless it grows.
         others: Function that returns entries for all words in the sources, for a growing table created here; see
             `SymbolTable.growing`.
-        keep_tables: Keep the symbol table that a file contains for its lattices, and allow some files to contain ids
-            while others contain words.
+        keep_tables: Let lattices keep the symbol table in their file, and allow some files to contain ids while others
+            contain words.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class Words:
             raise OptionError(f"{self._ids_in} {message} --words (words=)")
 
     def _ids_of(self, other: SymbolTable) -> Array:
-        """Return this table's id, or -1, for the word of each id in another table; int32 [largest id + 2]."""
+        """For each id in another table, return the id of its word in this table, or -1; int32 [largest id + 2]."""
         if self._last is None or self._last[0] is not other:
             if self._grows:
                 self.table.merge(other)
@@ -471,7 +471,7 @@ def read(
             extension.
         encoding: Encoding of text in non-Kaldi formats.
         on_error: Callback for the error of each invalid lattice, which is skipped; with None, the first error is
-            raised. Lattices in Ninja's format are read, and their errors raised, when they are used.
+            raised. Lattices in Ninja's format are read only when they are used, and their errors are raised then.
             Errors that apply to all lattices (``error.of_run``) are always raised. After damage in a binary archive,
             the rest of the archive cannot be read.
         allow_pipes: Run shell commands in `source`. By default, only ``gunzip -c``, ``zcat`` and ``cat`` are accepted,
@@ -481,7 +481,8 @@ def read(
 
     Raises:
         FormatError: A file is damaged or contains something other than lattices, or a folder contains no lattices.
-        LatticeError: A lattice is empty, has a cycle, no final state, or a cost or id that is out of range.
+        LatticeError: A lattice is empty, has a cycle, has no final state, or contains a cost or id that is out of
+            range.
         SymbolError: A word is not in `words`.
         TableError: A word id is not in `words`, so the table belongs to different lattices.
         InputError: A file cannot be read, no file matches a pattern, or a command failed.

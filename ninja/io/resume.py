@@ -145,7 +145,7 @@ def resume_point(target: Target, file: PartFile, run: Facts | None, scales: Chos
     Args:
         target: Parsed name of the output.
         file: The open temporary file.
-        run: Facts about the run on which the lattices depend; see the module's docstring.
+        run: Facts that identify the run and determine its lattices; see the module's docstring.
         scales: Scales chosen for the lattices.
 
     Raises:

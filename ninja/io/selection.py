@@ -34,13 +34,14 @@ def part_of(keys: Sequence[str], num_parts: int, group_of: Mapping[str, str] | N
     Args:
         keys: Keys to divide.
         num_parts: Number of parts, ≥ 1; each part contains at least one key.
-        group_of: Group (speaker) of each key; all keys in a group are put into the part that contains its first key.
+        group_of: Group (speaker) of each key; all keys in a group are put into the part that contains the group's first
+            key.
 
     Returns:
         The 0-based index of the part of each key.
 
     Raises:
-        OptionError: ``num_parts`` is below 1, or more than the number of keys or groups.
+        OptionError: ``num_parts`` is below 1, or exceeds the number of keys or groups.
 
     Source: Kaldi, utils/split_scp.pl, which has the same purpose.
     """

@@ -198,7 +198,7 @@ class SourceFile:
 
     @property
     def members(self) -> list[SourceFile]:
-        """Files in a file list or script file; empty if it cannot be read, because the reader reports the error."""
+        """Files in a file list or script file, or none if it cannot be read; the reader reports the error."""
         try:
             return self.listed[0] if self.kind == "list" else self.script_files if self.kind == "scp" else []
         except NinjaError:
@@ -271,14 +271,14 @@ class Sources:
 
     @property
     def resolvable_files(self) -> list[SourceFile]:
-        """Files to which the names resolve; empty if a name cannot be resolved, as the reader reports the error."""
+        """Files to which the names resolve, or none if a name cannot be resolved; the reader reports the error."""
         try:
             return self.files
         except NinjaError:
             return []
 
     def select(self, names: Sequence[Name]) -> Sources:
-        """Return sources with the names replaced; names that occur in both share their files."""
+        """Return sources with different names; a name that is already resolved shares its files with these sources."""
         selection = Sources(tuple(names), allow_pipes=self._allow_pipes, guard=self._guard)
         selection._files = self._files
         return selection
@@ -469,7 +469,7 @@ def find_scales(source: Source | Sources, *, allow_pipes: bool = False) -> Chose
 
 
 def _scale_files(file: SourceFile) -> Iterator[tuple[str, str | None]]:
-    """Yield ``(path, scale file path or None)`` for a file or folder, or for each lattice file in it."""
+    """Yield ``(path, scale file path or None)`` for a file or folder, or for each lattice file that it contains."""
     path = file.path
     if file.is_pipe:
         yield path, None

@@ -30,7 +30,7 @@ class FormFunction(Protocol):
         """Return ``(index, word, lexical form)`` for each word that differs from its lexical form."""
 
     def irregular(self, table: SymbolTable) -> list[str] | None:
-        """Return the words in a symbol table that can differ from their lexical forms; None if the search is slow."""
+        """Return words in a symbol table that can differ from their lexical forms; None if the search would be slow."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,7 +45,7 @@ class NumberedLattices:
         """Return ``(forms, parts)``, with the written form of each arc in the changed lattices.
 
         A form is a word id, or -1 - n for the n-th part. A part is a word id and the index of a lexical word in the
-        form of this word.
+        lexical form of this word.
         """
         form, word, piece = _core.arc_forms(self.lattices, Lattice, self.items, self.changed)
         return form, np.stack((word, piece), axis=1).astype(np.int64)
@@ -76,8 +76,8 @@ class FormNumbers:
         """Replace words with lexical word numbers, except in lattices in which all forms are distinct single words.
 
         Args:
-            all_changed: Also replace words in all lattices that contain a word that differs from its form, so that they
-                can be compared with other words.
+            all_changed: Replace the words in every lattice in which any word differs from its lexical form; this is
+                required for comparing the lattice with other words.
             labels: Keep the labels of lattices to which arcs are added for words with several lexical words.
 
         Raises:
@@ -109,7 +109,7 @@ class FormNumbers:
         ]
 
     def _learn_regular(self) -> None:
-        """Number the words whose spelling shows that they equal their lexical forms; others are normalised later."""
+        """Number the words that equal their lexical forms, judging by spelling; other words are normalised later."""
         with self._lock:
             irregular = None if self._words.grows else self._normalizer.irregular(self._words)
             if not self._is_started and irregular is not None:

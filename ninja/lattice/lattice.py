@@ -341,7 +341,7 @@ def check_finite(name: str, value: float) -> None:
 
 
 def check_one_cost(name: str, costs: str, acoustic_scale: float) -> None:
-    """Raise OptionError if an acoustic scale is set for costs other than "total", which are written unscaled."""
+    """Raise OptionError if an acoustic scale is set for costs other than "total"; only "total" is scaled."""
     if costs != "total" and acoustic_scale != 1.0:
         message = f"acoustic_scale={acoustic_scale:g} has no effect with {name}={costs}, which writes unscaled costs"
         raise OptionError(f"{message}; remove it, or set {name}=total")
@@ -425,7 +425,7 @@ def frozen(array: Array, dtype: npt.DTypeLike | None = None) -> Array:
 
 
 def frozen_copy(values: npt.ArrayLike, dtype: npt.DTypeLike) -> Array:
-    """Return values as a contiguous read-only array; writable memory that the caller may keep is copied."""
+    """Return values as a contiguous read-only array; memory that the caller could still modify is copied."""
     array = np.ascontiguousarray(values, dtype)
     if array.flags.writeable and (array is values or array.base is not None):
         array = array.copy()

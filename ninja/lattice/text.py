@@ -100,7 +100,7 @@ class Normalizer:
         return [(index, word, form) for (index, word), form in zip(irregular, forms, strict=True) if form != (word,)]
 
     def irregular(self, table: SymbolTable) -> list[str] | None:
-        """Return the words in a symbol table that can differ from their lexical forms; None if the search is slow."""
+        """Return words in a symbol table that can differ from their lexical forms; None if the search would be slow."""
         return table.irregular() if self.name == "basic" else None
 
     def changed(self, table: SymbolTable) -> list[tuple[str, Form]]:
@@ -281,7 +281,7 @@ def looks_written(words: Collection[str]) -> bool:
 
 
 def unknown_forms(words: Iterable[str], table: SymbolTable, normalizer: Normalizer) -> list[str]:
-    """Return the words that have a lexical word that does not occur in any lexical form in a symbol table."""
+    """Return the words whose lexical forms contain a word that is missing from all lexical forms in a symbol table."""
     form_of = dict(normalizer.changed(table))
     parts = {part for form in form_of.values() for part in form}
     return [
@@ -351,7 +351,7 @@ class LexicalTable:
         return self.lexical.intern(self.normalizer.words(words))
 
     def written_ids(self, words: Iterable[str]) -> list[int]:
-        """Return the ids of lexical words as written words; unknown words get ids above all ids of the table."""
+        """Return the ids that lexical words have as written words; unknown words get ids above all ids in the table."""
         names = list(words)
         ids = self.words.intern(names)
         if -1 in ids:

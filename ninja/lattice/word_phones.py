@@ -15,7 +15,7 @@ KINDS = {"begin": 1, "end": 2, "singleton": 3, "internal": 4, "nonword": 5}
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class AlignLexicon:
-    """Alignment lexicon; each entry contains a word, its replacement and its phones, and word 0 is silence or noise."""
+    """Alignment lexicon: entries with a word, its replacement and its phones. Word 0 is silence or noise."""
 
     entries: npt.NDArray[np.int32]  # concatenation of all entries
     begin: npt.NDArray[np.int64]  # [num_entries + 1]; entry i is ``entries[begin[i] : begin[i + 1]]``

@@ -31,7 +31,7 @@ def run(
             and sent to the workers.
         cluster: Address of a Ray cluster (``HOST:PORT``). "auto" uses the cluster that runs on this machine, or starts
             a local one. None runs the shards in this process.
-        cores: Number of cores per actor, which is the number of threads that the actor should use.
+        cores: Number of cores per actor; each actor should use this number of threads.
         gpus: Number of GPUs per actor.
         on_record: Function that is called with the record of each completed shard.
 

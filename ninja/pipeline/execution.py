@@ -62,9 +62,9 @@ def run(
         stage: A function wrapped in `OnBatches` or `OnLattices`, a ``ninja.Rescorer``, or any other stage.
         output: An output for lattices (one file, or one for each input file), or for lines if the results are strings.
         jobs: Number of threads, ≥ 1; None uses all cores.
-        read: Function that yields ``(key, lattice)`` for each entry to process; its argument is the inputs, or inputs
-            for one of their files. None reads all lattices with ``Inputs.lattices``.
-        on_result: Function that is called in order with each result, a lattice or a string of lines, after the result
+        read: Function that yields ``(key, lattice)`` for each entry to process; its argument is either all inputs or
+            the inputs for a single file. None reads all lattices with ``Inputs.lattices``.
+        on_result: Function that is called in order with each result (a lattice or a string of lines) after the result
             is passed to the output.
         progress: Function that is called with the last key, the number of lattices done, and the fraction of the inputs
             read, in [0, 1] or None if unknown.
@@ -246,7 +246,7 @@ class RunLoop:
 
 
 def _counts(log: Log) -> tuple[int, int]:
-    """Return ``(done, failed)``: the number of lattices done, including skipped lattices, and of failed lattices."""
+    """Return ``(number of lattices done, number of failed lattices)``; skipped lattices count as done."""
     return log.lattices + log.skipped, len(log.failures)
 
 
@@ -407,7 +407,7 @@ class LatticeSink:
         self.lost: LostFields | None = None  # None while no input lattice has fields that a stage may lose
 
     def note_source(self, lattice: Lattice) -> None:
-        """Record the fields of an input lattice that a stage may lose."""
+        """Record the fields of an input lattice that a stage can lose."""
         if lattice.time is not None or isinstance(lattice, ListLattice):
             self.lost = self.lost or LostFields(self.writer.format)
             self.lost.note_source(lattice)

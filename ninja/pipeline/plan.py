@@ -1,4 +1,4 @@
-"""Plan for a run in shards, which divides the sources into consecutive parts of about equal size.
+"""Plan for a run in shards: the sources are divided into consecutive parts of about equal size.
 
 Uncompressed Kaldi archives are divided at the beginnings of lattices. Script files are divided between lines, based on
 the sizes of the listed lattices; compressed files and files in other formats are not divided. The parts depend only on

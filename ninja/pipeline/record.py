@@ -195,7 +195,7 @@ def _other_plan(folder: str, difference: str) -> str:
 
 
 def _record(plan: Plan, shard: Shard, facts: dict[str, Any]) -> Record:
-    """Build a record from an untrusted JSON object, which may contain only files of this shard."""
+    """Build a record from an untrusted JSON object, which must list only files of this shard."""
     _check(isinstance(facts["parts"], dict))
     failures = tuple(Failure(**fields) for fields in facts.pop("failures"))
     for failure in failures:

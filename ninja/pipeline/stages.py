@@ -44,7 +44,7 @@ class StreamStage(Protocol[Output]):
 
         Args:
             lattices: ``(key, lattice)`` pairs.
-            log: Log for failures and notes; a stage may require a subclass of `Log`.
+            log: Log for failures and notes; a stage can require a subclass of `Log`.
         """
         ...
 

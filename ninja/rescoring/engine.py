@@ -148,7 +148,7 @@ class Engine(Source):
         self.finish(utterance, reverse(lattice) if self.options.backward else lattice)
 
     def fail(self, utterance: Utterance, error: NinjaError) -> None:
-        """Set the error of an utterance, and report it unless the utterance has a future."""
+        """Set the error of an utterance; report it unless the utterance has a future."""
         with self.in_flight.lock:
             if utterance.future is None:
                 self.report.fail(error, utterance.key)
@@ -241,7 +241,7 @@ class InThisThread:
 
 
 class _HalfBatch:
-    """Half of the lattices in a search, which are scored together in calls to the language model."""
+    """Half of the lattices in a search; the language model scores the lattices in a half together."""
 
     def __init__(self, expander: _search.Expander) -> None:
         self.expander = expander
@@ -258,7 +258,7 @@ class SearchEngine(Engine):
 
     @property
     def growth(self) -> tuple[int, float]:
-        """Maximum number of arcs in an expanded lattice, and growth ratio between updates in pruned composition."""
+        """``(maximum number of arcs in an expanded lattice, growth ratio between updates in pruned composition)``."""
         return MAX_ARCS, 1.0
 
     def steps(self, lm: BatchedLM) -> Generator[None, None, None]:
@@ -310,7 +310,7 @@ class SearchEngine(Engine):
         )
 
     def _admit(self, half: _HalfBatch, busy: bool) -> None:
-        """Add lattices up to the arc limit; finished lattices that wait for an earlier lattice count towards it."""
+        """Add lattices up to the arc limit; finished lattices that wait for an earlier lattice also count."""
         while not half.utterances or half.num_arcs < self.batch_arcs // 2:
             with self.in_flight.lock:
                 most = 4 * self.options.batch_arcs if busy or self.in_flight.has_threads else np.inf
@@ -428,7 +428,7 @@ PUSHFORWARD = Algorithm("pushforward", SearchOptions, SearchEngine, "hypotheses 
 def with_replaced_costs(
     source: Lattice, graph: npt.NDArray[np.float32], final_graph: npt.NDArray[np.float32]
 ) -> Lattice:
-    """Replace the graph costs, and remove arcs and final states that were not scored, i.e. whose new cost is infinite.
+    """Replace the graph costs, and remove arcs and final states with an infinite new cost, which were not scored.
 
     Args:
         graph: New graph costs, [num_arcs].

@@ -249,7 +249,7 @@ class BoundModels:
         return [*unbound.named_models()] if isinstance(unbound, Mixture) else [(NEW, unbound)]
 
     def _bound(self, lattice: Lattice, words: SymbolTable) -> WordMap:
-        """Return the map to the model's words from a symbol table that contains all words in a lattice."""
+        """Return the map from a lattice's symbol table to the model's words; it covers the words in the lattice."""
         if self._map is not None and self._map.words is words and self._map.covers(lattice):
             return self._map
         options = self._options

@@ -26,7 +26,8 @@ class Prompts:
 
         Args:
             path: Path of the file, which can be compressed with gzip.
-            column: Column that contains the prompts: its 1-based number, at least 2, or its name in the header line.
+            column: Column that contains the prompts: either its 1-based number (at least 2) or its name in the header
+                line.
 
         Raises:
             FormatError: The column is missing from a line, an id occurs twice, or the file is not UTF-8.

@@ -45,7 +45,7 @@ Pass = tuple[Model, RescoreOptions]
 
 @dataclass(slots=True)
 class _Pass:
-    """A rescoring pass: a model that is bound to the words in the lattices, its options, and its recording queue."""
+    """A rescoring pass: a model bound to the words in the lattices, the options, and the recording queue."""
 
     lm: Model
     models: BoundModels
@@ -73,8 +73,8 @@ class Rescorer:
     words is unknown to a model; lattices from an iterable are tested together, as in `rescore`.
 
     Args:
-        lm: A language model (see ``ninja.lm.load``), a mixture, None to only subtract the old model, or model files,
-            which are loaded when the first lattice arrives.
+        lm: A language model (see ``ninja.lm.load``), a mixture, None to only subtract the old model, or model files
+            (loaded when the first lattice arrives).
         old_lm: The first-pass language model (see `rescore`); not allowed with model files.
         carry_over: Recording of each utterance, for a model that reads the words of earlier utterances in the same
             recording.
@@ -216,7 +216,7 @@ class Rescorer:
     def session(self, options: StreamOptions | None = None, *, entities: Any = None) -> Session:
         """Return a session for an utterance with a growing lattice; this method can be called from any thread.
 
-        All sessions share a cache of language model histories and one batch, which `submit` does not use.
+        All sessions share a cache of language model histories and one batch, neither of which `submit` uses.
 
         Args:
             options: Conditions for treating words as stable.
@@ -273,7 +273,7 @@ class Rescorer:
 
     @property
     def in_flight(self) -> tuple[int, int]:
-        """Number of submitted lattices that wait for the batch, and number of lattices in the batch, as a pair."""
+        """``(number of submitted lattices that wait for the batch, number of lattices in the batch)``."""
         service = self._service
         waiting, running = (0, 0) if service is None else (service.num_waiting, service.num_running)
         if self._sessions is not None:

@@ -30,7 +30,7 @@ def rescore(
     With `old_lm`, the language model that the decoder used, the graph cost of an arc becomes
     ``graph + lm_weight * (-log p_new(word | history) + log p_old(word | history))``. Without it, the costs are
     interpolated: ``(1 - lm_weight) * graph + lm_weight * -log p_new(word | history)``, which is exact if the graph cost
-        consists only of the old language model's cost. The cost of ``</s>`` is added to final states. Acoustic costs do
+    consists only of the old language model's cost. The cost of ``</s>`` is added to final states. Acoustic costs do
     not change.
 
     Args:

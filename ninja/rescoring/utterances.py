@@ -368,7 +368,7 @@ class ContextStage(Protocol):
         """Load the models for the words in the lattices."""
 
     def class_maps(self, words: SymbolTable, log: RescoreReport) -> Sequence[WordMap]:
-        """Return the maps from a symbol table to the words of class models; these may have any coverage."""
+        """Return the maps from a symbol table to the words of class models; their coverage is not tested."""
 
     def over(self, lm: Model) -> Model:
         """Wrap a language model so that it reads phrases; return it unchanged if there is no context model."""

@@ -76,7 +76,7 @@ class Corrections:
             entities: Phrases by class.
 
         Raises:
-            Problem: There is no such list, the request contains no phrases, or a phrase is invalid.
+            Problem: A list does not exist, the request contains no phrases, or a phrase is invalid.
         """
         if unknown := [name for name in names if name not in self._lists]:
             raise unknown_list(unknown[0], self._lists)

@@ -40,7 +40,7 @@ NO_TABLE = (
 class Vocabularies:
     """A symbol table that all requests share, and to which new words in requests are added.
 
-    To limit memory use, later requests get a new table when requests have added `most` words.
+    Once requests have added `most` words, later requests get a new table, which limits memory use.
 
     Args:
         base: Symbol table for lattices that contain word ids, or None.

@@ -39,7 +39,7 @@ def read_initial(options: TrainOptions) -> tuple[TrainOptions, Initial]:
     """Read the checkpoint `TrainOptions.init`.
 
     Returns:
-        The options, updated with the sizes in the checkpoint, and the checkpoint.
+        ``(options, checkpoint)``; the options contain the sizes in the checkpoint.
 
     Raises:
         ModelError: The file is damaged, or does not contain a network that Ninja trains.

@@ -46,8 +46,8 @@ def train(
     """Train a language model and write its best checkpoint.
 
     The checkpoint is written whenever the held-out perplexity falls, and at the start if training starts with another
-    checkpoint. An interrupted training is resumed from ``<output>.state``, which is removed at the end; on a CPU, with
-    a synchronous method, the result is bit-identical to the result of an uninterrupted run. To use several
+    checkpoint. An interrupted training run is resumed from ``<output>.state``, which is removed at the end. On a CPU,
+    with a synchronous method, the result is bit-identical to the result of an uninterrupted run. To use several
     workers, this function starts processes on this machine, so a script must call it under
     ``if __name__ == "__main__"``; under torchrun, all processes that torchrun has started call this function.
 

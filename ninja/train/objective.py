@@ -23,7 +23,7 @@ class Sampler:
     """Sampler for the words over which a softmax is computed.
 
     Each word is drawn independently with probability π (Poisson sampling). Then Σ_{w in sample} exp(s_w) / π_w is an
-    unbiased estimate of the normaliser Σ_w exp(s_w), to which frequent words, with π = 1, add no variance.
+    unbiased estimate of the normaliser Σ_w exp(s_w). Frequent words, with π = 1, add no variance to this estimate.
 
     Source: Horvitz, Thompson, "A generalization of sampling without replacement from a finite universe", 1952.
     """

@@ -182,7 +182,7 @@ class Mishearing:
         return near[int(self._rng.integers(len(near)))] if near else otherwise
 
     def _misheard(self, word: int) -> LettersAndPhones:
-        """Return a misrecognition of a word: a neighbour, or its phones with errors and without letters."""
+        """Return a misrecognition of a word: a neighbour, or the word's phones with simulated errors and no letters."""
         words, rng = self.words, self._rng
         near = words.near[word]
         if near and rng.random() < 0.6:

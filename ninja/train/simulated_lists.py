@@ -1,4 +1,4 @@
-"""Simulated phrase lists, which contain spans with a rare word, similar to the phrases that users would list."""
+"""Simulated phrase lists. Their phrases are spans that contain a rare word, like phrases that users would list."""
 
 from __future__ import annotations
 

@@ -242,7 +242,7 @@ class _Search(Search[Setting]):
         return [Setting(*values) for values in product(*self._grid)]
 
     def preference(self, point: Setting) -> tuple[Any, ...]:
-        """Return a key: prefer class boosts near the initial one, then small keyword boosts, then nearby points."""
+        """Return a sort key: the change in class boost, then the keyword boost, then the distance from the start."""
         distance = math.hypot(
             (point.class_weight - self._start.class_weight) / 0.25,
             math.log2(point.acoustic_scale / self._start.acoustic_scale) / 0.5,

@@ -49,7 +49,7 @@ class TunedConfidence:
 
     @property
     def evidence(self) -> tuple[str, ...]:
-        """Lines with the quality of posteriors and of calibrated confidences, and the reason for the choice of map."""
+        """Lines that state the quality of posteriors and of calibrated confidences, and why the map was chosen."""
         if self.model.map == "raw":
             return f"posteriors: {self.before}", self.reason
         return f"posteriors: {self.before}", f"calibrated: {self.after}, {self.reason}"
@@ -126,7 +126,7 @@ def tune_confidence(
         method: Type of calibration map.
         surprise: Function that scores sentences with a language model; see ``ninja.lm.surprise.WordSurprise``.
         lm: Name of the language model for `surprise`, which is stored in the result.
-        unboosted: Function that maps the key of an utterance to its lattice before words were boosted.
+        unboosted: Function that maps the key of an utterance to its lattice without boosts.
         speakers: Speaker of each utterance. With at least 5 speakers, cross-validation folds consist of whole speakers,
             and words of speakers with many words have smaller weights in the logistic map.  [default: folds consist of
             utterances]
@@ -135,7 +135,7 @@ def tune_confidence(
 
     Raises:
         FormatError: No lattice has a reference, or an utterance has no speaker.
-        NinjaError: There is no log, and a lattice has no path, or no version without boosts.
+        NinjaError: There is no log, and a lattice has no path or no version without boosts.
     """
     words = _decoded(
         lattices, references, scales, WordConfidenceEstimator(None, surprise, unboosted), speakers, forms, log or Log()
@@ -207,7 +207,7 @@ def _batch_features(
 
 
 def _tolerant(batch: Batch, function: Callable[[Batch], list[WordFeatures]], log: Log) -> list[WordFeatures]:
-    """Call a function for a batch or, if that fails, for each lattice separately, to lose only lattices with errors."""
+    """Call a function for a batch; if that fails, call it for each lattice, to lose only the lattices with errors."""
     try:
         return function(batch)
     except NinjaError:

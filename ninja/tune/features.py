@@ -41,8 +41,8 @@ Doubles = npt.NDArray[np.float64]
 class Features:
     """The n-best sentences from several lattices, with their costs and errors.
 
-    Models have one score per *token*. With several models, which may be mixed by word, a token is a word or ``</s>``;
-    with a single model it is a whole sentence.
+    Models have one score per *token*. With several models, which can be mixed word by word, a token is a word or
+    ``</s>``. With a single model, a token is a whole sentence.
     """
 
     keys: tuple[str, ...]  # keys of the lattices

@@ -1,4 +1,4 @@
-"""Tuning of context model weights for the fewest errors on utterances with phrases, with other errors bounded."""
+"""Tuning of context model weights for the fewest errors on utterances with phrases, with bounded errors on others."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ class Search(ABC, Generic[Point]):
 
     @abstractmethod
     def preference(self, point: Point) -> Any:
-        """Return the tie-breaker for a grid point: among points of equal rank, the first with the lowest value wins."""
+        """Return the tie-breaker for a grid point: of points with equal rank, the first with the lowest value wins."""
 
     @abstractmethod
     def value(self, point: Point, axis: int) -> float:

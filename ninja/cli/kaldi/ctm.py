@@ -163,7 +163,7 @@ def nbest_to_ctm(
 
 
 def pronunciation_lines(batch: Batch, model: TransitionModel, *, lengths: bool) -> list[str]:
-    """Return the lines for each single-path lattice: one line per word, which contains the phones of the word."""
+    """For each single-path lattice, return one line per word, with the phones of the word."""
     return [_pronunciation_lines(lattice, model, lengths=lengths) for lattice in batch]
 
 

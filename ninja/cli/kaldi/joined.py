@@ -40,7 +40,7 @@ class Joined:
 
     @contextmanager
     def stage(self, function: JoinFunction, *, require_all: bool = False) -> Iterator[StreamStage[Lattice]]:
-        """Open the other sources, and return a stage that joins the lattices of each key.
+        """Open the other sources and return a stage that joins the lattices with the same key.
 
         Args:
             function: Function that joins a lattice with the lattices from the other sources.
@@ -92,7 +92,7 @@ class Joined:
 
 
 def joins_archives(description: str, *, others: str = "OTHER...", strict: bool = False) -> Callable[[Command], Command]:
-    """Add arguments for several sources, which the command receives as ``joined``, and the input and output options.
+    """Add the input and output options and several sources; the command receives the sources as ``joined``.
 
     Args:
         description: Beginning of the help text of ``-o``.

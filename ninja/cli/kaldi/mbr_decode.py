@@ -206,7 +206,7 @@ def mbr_decode(
 
 
 def _writer(stack: ExitStack, name: str, file: str, guard: Guard | None) -> Callable[[str, Any], object]:
-    """Open an output, and return a function that writes the result for a lattice to this output."""
+    """Open an output and return a function that writes the result for a lattice to this output."""
     if name == "mesh_dir":
         try:
             os.makedirs(file, exist_ok=True)

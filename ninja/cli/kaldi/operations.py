@@ -28,7 +28,7 @@ Operation = Callable[..., Any]  # takes and returns a lattice, or takes and retu
 
 
 def operation(kind: Kind | None = None, *, batches: bool = False) -> Callable[[Command], Sectioned]:
-    """Return a decorator that creates a command from a function that returns an `Operation` for its options.
+    """Return a decorator that turns a function from options to an `Operation` into a command.
 
     Args:
         kind: Kind of the output lattices; None keeps the kind of the results.

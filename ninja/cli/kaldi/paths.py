@@ -98,7 +98,7 @@ class BestPath(NamedTuple):
 
 
 def best_and_lattice(lattice: Lattice, scales: Scales, as_lattice: bool) -> BestPath:
-    """Return the best path through a lattice; if ``as_lattice`` is set, also as a lattice."""
+    """Return the best path through a lattice; if ``as_lattice`` is set, the result also contains it as a lattice."""
     path = graph.best_path(lattice, scales)
     return BestPath(path, len(path.alignment), graph.path_lattice(lattice, path) if as_lattice else None)
 
@@ -216,7 +216,7 @@ def nbest_to_linear(
 
 
 def _path_writer(stack: ExitStack, inputs: Inputs, words_file: str, *files: str | None) -> Callable[[str, Path], None]:
-    """Open tables for words, alignments, graph costs and acoustic costs, and return a function that writes a path.
+    """Open tables for words, alignments, graph costs and acoustic costs; return a function that writes a path.
 
     A table whose name is None is not written.
     """

@@ -36,7 +36,7 @@ class Blocks(SingleWorker):
         )
 
     def steps(self, batches: int) -> int:
-        """Return the number of steps that worker 0 takes in `batches` batches; it trains alone during the warm-up."""
+        """Return worker 0's number of steps in `batches` batches; during the warm-up, only worker 0 trains."""
         warmup = min(batches, self.warmup)
         return warmup + (batches - warmup) // self.workers.size
 

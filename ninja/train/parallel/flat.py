@@ -22,7 +22,7 @@ def unflatten(vector: torch.Tensor, tensors: Sequence[torch.Tensor]) -> None:
 
 
 def prepare(optimizer: torch.optim.Adam) -> None:
-    """Initialise the state of an Adam optimiser, which allows overwriting the state before the first step."""
+    """Initialise the state of an Adam optimiser, so that the state can be overwritten before the first step."""
     for weight in parameters(optimizer):
         optimizer.state[weight] = {
             "step": torch.zeros((), dtype=torch.float32, device=weight.device),
