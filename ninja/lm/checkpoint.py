@@ -76,9 +76,9 @@ def open_checkpoint(stored: StoredNetwork, options: LoadOptions) -> LstmLM | Tra
 
 
 def write_atomically(content: dict[str, Any], path: str | os.PathLike[str]) -> None:
-    """Write tensors and other values to a temporary file, and rename it to `path` when it is complete.
+    """Write tensors and other values to a temporary file, which is renamed to `path` when complete.
 
-    The format is safetensors if the name ends in ``.safetensors`` (see `ninja.lm.stored_network`), and otherwise the
+    The format is safetensors if the name ends in ``.safetensors`` (see `ninja.lm.stored_network`); otherwise it is the
     format of `torch.save`.
     """
     name = os.fspath(path)
@@ -103,7 +103,7 @@ def _as_arrays(value: Any) -> Any:
 
 
 def as_stored(module: Module, storage: Storage = "half") -> Module:
-    """Return a copy of a model, with its weights rounded to the precision of checkpoints."""
+    """Return a copy of a model with its weights rounded to checkpoint precision."""
     rounded = copy.deepcopy(module)
     state = _packed(module, storage)
     weights = {name: weight.float() for name, weight in state.items() if not name.endswith(SCALE)}
@@ -133,7 +133,7 @@ def save(checkpoint: Checkpoint, path: str | os.PathLike[str]) -> None:
     """Write a checkpoint.
 
     Raises:
-        ModelError: A weight is NaN, or is infinite in the precision of the file (±65504 in half precision).
+        ModelError: A weight is NaN, or exceeds the range of the file's precision (±65504 in half precision).
     """
     precision = ""
     version = 1
@@ -183,9 +183,9 @@ def _module(stored: StoredNetwork) -> Module | KaldiModel:
 
 
 class SkipInitialisation(TorchFunctionMode):
-    """Mode that skips the initialisation of weights.
+    """Torch function mode that skips the initialisation of weights.
 
-    On the meta device, the initialisation would import torch's compiler, which takes 1 s.
+    On the meta device, the initialisation would spend 1 s importing torch's compiler.
     """
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -196,7 +196,7 @@ class SkipInitialisation(TorchFunctionMode):
 
 
 def _build(stored: StoredNetwork) -> Module:
-    """Build a network from its configuration and load its weights, after checking their names and shapes."""
+    """Build a network from its configuration, check the names and shapes of its weights, and load them."""
     config_class, network_class = NETWORKS[stored.kind]
     with torch.device("meta"), SkipInitialisation():  # has shapes, but allocates no memory
         module: Module = network_class(config_class(**stored.config))

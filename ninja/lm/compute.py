@@ -69,8 +69,8 @@ def _pad_batches(
 ) -> Callable[[torch.Tensor], torch.Tensor]:
     """Wrap a matrix product so that batches of float32 rows are padded to one of a few sizes.
 
-    oneDNN compiles and caches code for each number of rows, which takes half a megabyte and 0.7 ms for a layer of width
-    2048. A long-running service would eventually use every number of rows.
+    oneDNN compiles and caches code for each number of rows. For a layer of width 2048, this takes half a megabyte and
+    0.7 ms. A long-running service would eventually use every number of rows.
     """
 
     def of(rows: torch.Tensor) -> torch.Tensor:
@@ -112,7 +112,7 @@ def as_tensor(numbers: np.ndarray, device: torch.device) -> torch.Tensor:
 
 
 class Threads(RowThreads):
-    """Threads that compute separate rows of a batch; by default, there are as many threads as torch uses.
+    """Thread pool that computes separate rows of a batch; by default, it has as many threads as torch uses.
 
     torch itself would divide every operation among its threads and wait for the slowest one. Dividing the rows instead
     saves a fifth of the time on two cores.

@@ -16,7 +16,7 @@ def convert(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> N
     """Convert a model to another format without changing its scores.
 
     Args:
-        source: A Kaldi RNNLM (its directory or its network, ``final.raw``), or a checkpoint.
+        source: A checkpoint, or a Kaldi RNNLM (its directory or its network file ``final.raw``).
         target: The file or directory to write. A Kaldi RNNLM is converted to a checkpoint. A ``.pt`` checkpoint is
             converted to a ``.safetensors`` file, or vice versa. A checkpoint of Ninja's LSTM can also be converted to
             an ONNX file (``.onnx``), or to a pair of Caffe2 nets in a directory. The directory must exist, or its name

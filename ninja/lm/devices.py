@@ -25,7 +25,8 @@ def describe_devices(requested: str, used: Iterable[str | None]) -> str | None:
         used: Devices of the models, as in `LanguageModel.device`.
 
     Returns:
-        The names of the GPUs, or the reason why "auto" does not use an existing GPU; None if there is no GPU.
+        The names of the GPUs in use, or the reason why "auto" selected the CPU although there is a GPU; None in all
+        other cases.
     """
     known = sorted({device for device in used if device is not None})
     gpus = [device for device in known if device != "cpu"]

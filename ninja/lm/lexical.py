@@ -27,7 +27,7 @@ class UnitLM(LanguageModel, ABC):
     """A model of units, such as the subword pieces of words, as a `LanguageModel` over words.
 
     The slot of a history is the slot of its last unit. The log-probability of a word is the sum over its units.
-    Subclasses define the units of words, and set the attributes of `LanguageModel`.
+    Subclasses define the units of words and set the attributes of `LanguageModel`.
     """
 
     scores_tries = True
@@ -39,7 +39,7 @@ class UnitLM(LanguageModel, ABC):
 
     @abstractmethod
     def _at_start(self, slots: Ids) -> npt.NDArray[np.bool_]:
-        """Return whether each history is only ``<s>``, bool [n]; all False if this does not affect the units."""
+        """Return whether each history consists only of ``<s>``, bool [n]; all False if units do not depend on this."""
 
     @abstractmethod
     def _places(
@@ -253,7 +253,7 @@ class LexicalLM(UnitLM, locks=False):
 
     @exclusive
     def _advance_forms(self, slots: np.ndarray, words: np.ndarray, plain: np.ndarray) -> np.ndarray:
-        """Extend histories by words; the lexical forms of words that are not `plain` have zero or several words."""
+        """Extend histories by words; a word that is not `plain` has a lexical form of zero or several words."""
         new = np.empty(len(slots), np.int64)
         new[plain] = self._units.advance(slots[plain], words[plain])
         several, is_empty = words > FIRST_FORM, words == FIRST_FORM

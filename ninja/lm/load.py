@@ -107,15 +107,15 @@ def load(
     """Load a language model.
 
     Args:
-        path: A file or directory in any format of `FORMATS`; the name of a shipped model, see `SHIPPED`; or the URL of
-            a completions endpoint, see `ninja.lm.endpoint`.  [default: the shipped model ``english``]
+        path: A file or directory in any format of `FORMATS`, the name of a shipped model (see `SHIPPED`), or the URL of
+            a completions endpoint (see `ninja.lm.endpoint`).  [default: the shipped model ``english``]
         device: Torch device, such as ``"cuda:1"``. ``"auto"`` selects the first NVIDIA GPU that torch can use, else
             the CPU. With a comma-separated list such as ``"cuda:0,cuda:1"``, the model is copied to each device, and
             rescoring distributes the lattices over the copies.
         normalize: True to normalise scores exactly, in single precision; False to use unnormalised scores, for a
-            network that was trained to be self-normalised. By default Kaldi RNNLMs are not normalised, as in Kaldi;
-            models that estimate their normaliser, such as the shipped one, use the estimate (on torch with weights in
-            bfloat16 if the processor supports it); all other models are normalised exactly.
+            network that was trained to be self-normalised. By default, Kaldi RNNLMs are not normalised, as in Kaldi.
+            Models that estimate their normaliser, such as the shipped model, use the estimate; on torch, their weights
+            are in bfloat16 if the processor supports it. All other models are normalised exactly.
         max_batch: Maximum number of histories per network call.  [default: no limit]
         words: Symbol table for models that contain word ids but not the words: const-arpa, ``G.fst``, and networks from
             other toolkits. Other models ignore the table.  [default: the table in the file, else
@@ -157,7 +157,7 @@ def refuse_unused_classes(models: Iterable[LanguageModel], options: LoadOptions)
 
 
 def open_model(path: str | os.PathLike[str] | None, options: LoadOptions) -> LanguageModel:
-    """Load a language model; see `load`, which also checks that class definitions are used."""
+    """Load a language model without checking that class definitions are used; see `load`."""
     return _open(place_of(path), options)
 
 
@@ -199,7 +199,7 @@ def detect_format(path: str | os.PathLike[str]) -> ModelFormat:
     """Detect the format of a language model.
 
     Raises:
-        ModelError: The file is missing, has an unknown format, or contains a torch program, which may access any
+        ModelError: The file is missing, has an unknown format, or contains a torch program, which could access any
             memory.
     """
     name = place_of(path)

@@ -89,7 +89,7 @@ class MixtureLM(LanguageModel):
     Each model has its own word ids, <unk> and penalty for unknown words. A slot is a column of a table with
     one row per model; the column contains the slots of the models.
 
-    Words that are unknown to a model without <unk> must not be scored; the word maps of `parts` identify them.
+    Words that are unknown to a model without <unk> must not be scored; the word maps in `parts` identify such words.
     """
 
     def __init__(
@@ -292,7 +292,7 @@ class MixtureLM(LanguageModel):
 
 
 def _advance_part(part: _Part, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
-    """Advance a model in a mixture; a model that cannot read phrase lists or prompts restarts at ``<s>`` after them."""
+    """Advance a model in a mixture; the model restarts at ``<s>`` after phrase lists or prompts that it cannot read."""
     is_prompt = are_prompts(words)
     marked = (words <= FIRST_MARK) | is_prompt
     if not marked.any():
@@ -340,7 +340,7 @@ def _score_part(
 
 
 def _renumber(words: SymbolTable) -> SymbolTable:
-    """Return a table with contiguous ids, ``<s>`` and ``</s>``: the table itself if it qualifies, else a new one."""
+    """Return the table if it has contiguous ids, ``<s>`` and ``</s>``, else a new table that has them."""
     if not words.grows and BOS in words and EOS in words and list(dict(words).values()) == list(range(len(words))):
         return words
     epsilon = next((word for word, number in words if number == EPSILON), "<eps>")

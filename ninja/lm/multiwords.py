@@ -1,4 +1,4 @@
-"""Language models of multiwords, such as ``new_york``, whose parts are scored by another model."""
+"""Language models of multiwords such as ``new_york``; another model scores the parts of each multiword."""
 
 from __future__ import annotations
 

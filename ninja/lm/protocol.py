@@ -100,7 +100,7 @@ class LanguageModel(Protocol):
     stateless: bool = False  # slots are plain values, so that concurrent calls need no lock
 
     def __init_subclass__(cls, *, locks: bool = True, **options: Any) -> None:
-        """Make the methods of a subclass `exclusive`; `locks` is False for wrappers, whose inner model has a lock."""
+        """Make the methods of a subclass `exclusive`, unless `locks` is False because an inner model has a lock."""
         super().__init_subclass__(**options)
         for name in _GUARDED if locks and not cls.stateless else ():
             if name in cls.__dict__:
@@ -163,7 +163,7 @@ class LanguageModel(Protocol):
         """Create slots for histories that are extended by one word.
 
         Args:
-            slots: Slots of the histories, int64 [n]; may contain duplicates.
+            slots: Slots of the histories, int64 [n]; duplicates are allowed.
             words: The word that extends each history, int32 [n].
 
         Returns:
@@ -182,7 +182,7 @@ class LanguageModel(Protocol):
         """
 
     def release(self, slots: np.ndarray) -> None:
-        """Free slots, int64 [n], which must not be freed twice; later calls may reuse their numbers."""
+        """Free slots, int64 [n]; a slot must not be freed twice, and later calls can reuse its number."""
 
     def score_trie(self, parent: npt.NDArray[np.int32], word: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
         """Score every node of a trie in one pass; see `ninja.lm.trie.score_trie` and `scores_tries`."""
@@ -215,7 +215,7 @@ def are_prompts(words: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
 
 
 class PhraseMark(Protocol):
-    """The phrase list of an utterance, used as the first word of its histories; must outlive the histories."""
+    """Mark that represents an utterance's phrase list as the first word of histories; it must outlive the histories."""
 
     @property
     def number(self) -> int:
@@ -313,7 +313,7 @@ class SlotPool:
         return self._free[self._num_free : self._num_free + count].copy()
 
     def give_back(self, slots: npt.NDArray[np.int64]) -> None:
-        """Free slots, which must not be freed twice."""
+        """Free slots; a slot must not be freed twice."""
         assert self._num_free + len(slots) <= len(self._free), "a slot was released twice"
         self._free[self._num_free : self._num_free + len(slots)] = slots
         self._num_free += len(slots)
@@ -328,8 +328,8 @@ Scalar = TypeVar("Scalar", bound=np.generic)
 class BatchedLM(LanguageModel, locks=False):
     """Wrapper that calls a language model with at most `limit` histories or words at once; None means no limit.
 
-    If a call runs out of memory, the limit becomes half its batch size for the rest of the run, and the call is
-    repeated in smaller batches.
+    If a call runs out of memory, the call is repeated in smaller batches. For the rest of the run, the limit is half
+    the batch size that failed.
     """
 
     def __init__(self, lm: LanguageModel) -> None:
@@ -383,7 +383,7 @@ class BatchedLM(LanguageModel, locks=False):
             score_word: The words to score.
 
         Returns:
-            Slots of the new histories, natural-log probabilities, and the elapsed seconds.
+            (slots of the new histories, natural-log probabilities of the scored words, elapsed seconds).
 
         Raises:
             ModelError: The model returned a wrong number of values, or a single history does not fit into memory.

@@ -1,7 +1,7 @@
 r"""Read model files, and the network in a Ninja checkpoint, without torch.
 
-A model file is a dictionary of arrays and other values in safetensors or torch format; it contains no code. A
-file whose name ends in ``.safetensors`` is written in that format, see `ninja.lm.network_image`. The arrays of the
+A model file is a dictionary of arrays and other values in safetensors or torch format; it contains no code. A file
+whose name ends in ``.safetensors`` is written in that format; see `ninja.lm.network_image`. The arrays of the
 dictionary ``state`` are stored under their names; the names of arrays in an inner dictionary (``pointer``) begin with
 its key and a dot. All other values are stored in the metadata: strings unchanged, the values of `VALUES` as JSON. Other
 files are written by `torch.save`. Both formats are detected by their first bytes, and read without torch.
@@ -84,7 +84,7 @@ ENTRY = {"dtype", "shape", "data_offsets"}
 
 @dataclass(frozen=True, slots=True)
 class StoredNetwork:
-    """A network as stored in a file, with plausible sizes and finite arrays; `check_shapes` checks their shapes."""
+    """A network as stored in a file, with plausible sizes and finite arrays; `check_shapes` checks the shapes."""
 
     kind: str  # one of `KINDS`
     config: dict[str, Any]  # for Ninja's own networks, complete and within range

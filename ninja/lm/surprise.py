@@ -1,4 +1,4 @@
-"""Language model scores of decoded sentences, which confidence models use as features."""
+"""Language model scores of decoded sentences, used as features by confidence models."""
 
 from __future__ import annotations
 
@@ -62,7 +62,8 @@ def surprise_of_model(model: ConfidenceModel, lm: str | None = None) -> WordSurp
         A function that scores sentences, or None if the confidence model uses no language model.
 
     Raises:
-        OptionError: `lm` is missing or not needed, or its name differs from the model used to fit the confidences.
+        OptionError: `lm` is missing or not needed, or its name differs from the name of the language model with which
+            the confidence model was fitted.
         NinjaError: The language model cannot be loaded.
     """
     if not model.needs_lm:

@@ -35,8 +35,8 @@ def score_trie(
 
     Models with `LanguageModel.scores_tries` score the trie in one pass. Other models score it level by level: each
     distinct history is advanced once, and its slot is released after its last child has been advanced. A level with
-    more than `max_histories` histories is divided into pieces, each of which is completed with all its descendants
-    before the next one, so at most `max_histories` slots are in use per level.
+    more than `max_histories` histories is divided into pieces. Each piece and all its descendants are completed before
+    the next piece, so at most `max_histories` slots are in use per level.
 
     Args:
         lm: The language model; all slots that this function creates are released.

@@ -123,7 +123,7 @@ class Coverage:
 
 
 def added(before: Sequence[Coverage], more: Sequence[Coverage]) -> tuple[Coverage, ...]:
-    """Add two sequences of coverages, each from a part of a run with one coverage per model; either can be empty."""
+    """Add the coverages of two parts of a run; each sequence contains one coverage per model, or is empty."""
     return tuple(one + other for one, other in zip(before, more, strict=True)) if before and more else (*before, *more)
 
 

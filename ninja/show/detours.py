@@ -17,10 +17,10 @@ from ninja.lattice import Lattice, Scales
 class Detours:
     """A partition of all arcs that are on complete paths into detours.
 
-    The first detour is a complete path. Any other detour is a chain of arcs that connects two states of earlier
-    detours, or a state of an earlier detour with a final state, through states that are in no earlier detour.
-    Therefore, for any n, the first n detours form a lattice without dead ends, and removing the last detours prunes the
-    lattice.
+    The first detour is a complete path. Any other detour is a chain of arcs that begins in a state of an earlier
+    detour, and ends in a state of an earlier detour or in a final state. The states in between are in no earlier
+    detour. Therefore, for any n, the first n detours form a lattice without dead ends, and removing the last detours
+    prunes the lattice.
     """
 
     arcs: tuple[tuple[int, ...], ...]  # arc ids of each detour, in path order

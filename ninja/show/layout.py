@@ -31,7 +31,7 @@ Places = tuple[Floats, Ints, Unit, float | None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layout:
-    """Positions of states in pixels, and lanes, which are counted downwards from lane 0, the lane of the best path."""
+    """Positions of states in pixels, and lanes of states and arcs; lane numbers increase downwards."""
 
     x: Floats  # [num_states], NaN if not drawn
     lane: Ints  # [num_states]
@@ -45,8 +45,8 @@ def lay_out(lattice: Lattice, rows: Sequence[Sequence[int]], labels: Sequence[st
     """Lay out the arcs of detours.
 
     The x position of a state follows from its time or, without consistent times, from the largest number of arcs on a
-    path to it. Detours are placed one by one in the free lane nearest to their ends, so that omitting later
-    detours does not change the lanes of earlier detours. The first detour, usually the best path, has lane 0.
+    path to it. Each detour in turn is placed in the free lane nearest to its ends, so omitting later detours does not
+    change the lanes of earlier detours. The first detour, usually the best path, has lane 0.
 
     Args:
         lattice: Any lattice.

@@ -37,7 +37,7 @@ def render(
     """Render a template into a self-contained page.
 
     The template escapes text from lattices and transcripts, and the data is in a block that is not executed. The
-    content security policy allows only `scripts`, and no requests.
+    content security policy allows no scripts except `scripts`, and no requests.
 
     Args:
         template: File name in ``templates``.

@@ -155,7 +155,7 @@ class Augmenter:
         Between two states of the lattice, a phrase becomes one arc per word, parallel to the path with the lowest
         ``cost + penalty · distance``. The costs and labels of that path are divided among the words of the phrase in
         proportion to their numbers of phones, and penalties are added to the acoustic cost. The graph cost is computed
-        with the first-pass model if there is one, else it is the graph cost of the path. Existing arcs do not change.
+        with the first-pass model; without this model, it is the graph cost of the path. Existing arcs do not change.
         Phrases with a weight <= 0, and phrases whose words already connect the two states, are not added.
 
         Returns:
@@ -222,7 +222,7 @@ class Augmenter:
         return self._lists[phrases]
 
     def _of_word(self, word: int) -> list[list[int]]:
-        """Return the pronunciations of a word: none if it is never replaced, an empty pronunciation if it is silent."""
+        """Return the pronunciations of a word: none if the word is never replaced, an empty one if it is silent."""
         if word not in self._pronunciations:
             spelling, known = self.words.word(word), self.confusion.id
             variants = [()] if spelling in self._silent else filter(None, self.pronouncer.of(spelling))

@@ -25,11 +25,10 @@ class ClassEntry(NamedTuple):
 
 
 class ClassCosts:
-    """Costs of added phrases, which replace their boosts.
+    """Costs of added phrases, which are used instead of boosts.
 
-    Boosts are tuned for recognised words. The evidence for an added phrase is the probability of its class after the
-    preceding words, its similarity to the replaced words, and its length, because long phrases seldom sound similar by
-    chance.
+    Boosts are tuned for recognised words. An added phrase is judged by the probability of its class after the preceding
+    words, by its similarity to the replaced words, and by its length: long phrases seldom sound similar by chance.
 
     Args:
         lm: The class language model.
@@ -37,7 +36,8 @@ class ClassCosts:
         class_word: Word id of each class in the model.
         class_boost: The grammar's boost for entering a class, in nats.
         keyword_boost: The grammar's boost for each word of a phrase, in nats.
-        place_weight: Weight of a cost ``-ln P(class | preceding words)``, which is added to the costs of the grammar.
+        place_weight: Weight of the cost ``-ln P(class | preceding words)``. The weighted cost is added to the costs of
+            the grammar.
         phone_reward: Reward for each phone of a phrase, in nats.
     """
 

@@ -33,7 +33,7 @@ def insert(lattice: Lattice, chains: Sequence[Chain], words: SymbolTable | None)
 
     Existing states and arcs keep their order, costs and labels. Each new state is numbered directly before the last
     state of its chain, and new arcs follow the existing arcs of their state. In a raw lattice, whose arcs have at most
-    one label, the remaining labels of a word are placed on epsilon arcs after it.
+    one label, the remaining labels of a word are placed on epsilon arcs after the word's arc.
 
     Args:
         lattice: Any lattice.

@@ -1,4 +1,4 @@
-"""Pronunciations of the phrases in a list, stored in arrays that are searched for similar spans."""
+"""Pronunciations of the phrases in a list, stored as arrays for comparison with the spans of a lattice."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class WrittenReplacements:
         return Replacement(state, int(self._state[end]), arcs, tuple(self._written.ids(words)), num_phones)
 
     def _begins_sentence(self, state: int) -> bool:
-        """Return whether a sentence begins in a state, according to the best path to it."""
+        """Return whether a sentence begins in a state, according to the best path to that state."""
         table, src = self._written.table, self._source.src
         while (arc := int(self._best_in[state])) >= 0:
             word = int(self._source.word[arc])
@@ -86,7 +86,7 @@ class WrittenReplacements:
 
 
 def chain(lattice: Lattice, phrase: Replacement, graph_change: float, acoustic_change: float) -> Chain:
-    """Return the chain for a phrase; its costs are the costs of the replaced path plus the changes."""
+    """Return the chain for a phrase; the chain has the costs of the replaced path plus the changes."""
     share = phrase.num_phones / phrase.num_phones.sum()
     acoustic = float(lattice.acoustic[phrase.arcs].sum(dtype=np.float64)) + acoustic_change
     graph = float(lattice.graph[phrase.arcs].sum(dtype=np.float64)) + graph_change

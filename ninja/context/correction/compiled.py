@@ -149,7 +149,7 @@ def _filtered(phrases: PhraseList, texts: set[str]) -> PhraseList:
 
 
 def _spelled(variants: list[Variant]) -> list[Variant]:
-    """Add the written words to variants that do not contain them because the normalizer is the identity."""
+    """Add the written words to variants without written words; the identity normalizer creates such variants."""
     return [
         variant if variant.written else variant._replace(written=tuple(variant.text.split())) for variant in variants
     ]

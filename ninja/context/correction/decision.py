@@ -1,4 +1,4 @@
-"""Model of corrections: the probability that each candidate correction is right, given competing candidates."""
+"""Model for corrections: the probability that a candidate correction is right, given competing candidates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Features of candidate corrections: how similar phrase and words are, and how surprising the words are."""
+"""Features of candidate corrections: how similar the phrase and the words are, and how surprising the words are."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def learn_edits(
     path: str = "",
     groups: Mapping[str, str] | None = None,
 ) -> LearnResult:
-    """Learn phrases, their weights, and the words recognised in their place from transcript edits.
+    """Use transcript edits to learn phrases, their weights, and the words that are recognised in their place.
 
     Recognised and corrected texts are aligned by lexical forms. Where the texts differ, a listed phrase or a sequence
     of rare words in the corrected text is evidence for this phrase, and a listed phrase in the recognised text is

@@ -91,7 +91,7 @@ class Correction:
         self._written: dict[int, tuple[SymbolTable, WrittenWords]] = {}  # by the id of the symbol table
 
     def load(self, log: Log) -> Corrector:
-        """Load the files once, and note suspicious contents."""
+        """Load the files on the first call and add notes about suspicious content to the log."""
         if self._corrector is None:
             correcting = self.correcting
             self._entities = _entities(correcting, self._normalizer)
@@ -250,7 +250,7 @@ def corrected_list(
 
     Args:
         lattice: The list, with a symbol table.
-        changes_of: Function that returns the corrections of words, given the words and their confidences or None.
+        changes_of: Function that takes words, and their confidences or None, and returns the corrections of the words.
         scales: Cost scales that determine the order of the hypotheses.
         written: Symbol table of the result.
 
@@ -278,7 +278,7 @@ def corrected_list(
 
 
 def corrected_hypothesis(hypothesis: Hypothesis, changes: Sequence[Change]) -> Hypothesis:
-    """Apply changes to a hypothesis, and divide the costs, times and labels of replaced words among the new words."""
+    """Apply changes to a hypothesis and divide the costs, times and labels of replaced words among the new words."""
     words = tuple(apply_changes(list(map(str, hypothesis.words)), changes))
     graph, acoustic = list(hypothesis.graph), list(hypothesis.acoustic)
     begin = None if hypothesis.begin is None else list(hypothesis.begin)

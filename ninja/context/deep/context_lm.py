@@ -4,9 +4,9 @@
     inside phrases   fraction of the phrases in progress that continue with w
 
 The pointer assigns the weight αᵢ(h) to phrase i after the history h, and the weight α₀(h) to no phrase; the weights sum
-to 1. The probability mass of a history is outside phrases, or in the nodes of the phrase tree that its last words lead
-to; the probability of a word is the sum over all these parses. When a phrase ends, its mass moves outside; the mass of
-phrases that do not continue with the next word is lost.
+to 1. The probability mass of a history is divided among its parses: in each parse, the last words are outside phrases
+or lead to a node of the phrase tree. The probability of a word is the sum over all parses. When a phrase ends, its mass
+moves outside; the mass of phrases that do not continue with the next word is lost.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ class ContextLM(MixtureLM):
         return slots
 
     def advance(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:
-        """See `LanguageModel.advance`; the first word of a history may be the id of a phrase list."""
+        """See `LanguageModel.advance`; the first word of a history can be the id of a phrase list."""
         for number in np.unique(words[words <= FIRST_MARK]).tolist():
             self._deepen(self._encoded_set(number).tree.depth)  # before any slot is created
         new = super().advance(slots, words)
@@ -213,7 +213,7 @@ class ContextLM(MixtureLM):
 
     @exclusive
     def with_copy_probability(self, slots: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return ln P of each word without the pointer, and the posterior that it is copied from a phrase, [n] each."""
+        """Return (ln P without the pointer, posterior of being copied from a phrase) for each word, [n] each."""
         below = self.below(slots, words).astype(np.float64)
         outside, single, longer, inside = self._ways(slots, words, below)
         copied = single + longer + inside
@@ -264,8 +264,9 @@ class ContextLM(MixtureLM):
             below: ln P of each word in the underlying model, [n].
 
         Returns:
-            The log-probability outside phrases, and the probabilities as a one-word phrase, as the first word of a
-            longer phrase, and as a later word of a phrase; float64 [n] each.
+            (outside, single, longer, inside), float64 [n] each: the log-probability of the word outside phrases, and
+            its probabilities as a one-word phrase, as the first word of a longer phrase, and as a later word of a
+            phrase.
         """
         self._point(slots)
         single, longer, inside = np.zeros(len(slots)), np.zeros(len(slots)), np.zeros(len(slots))
@@ -313,7 +314,7 @@ class ContextLM(MixtureLM):
         self._no_phrase[missing] = alone - total
 
     def _by_list(self, slots: Slots) -> Iterator[tuple[_EncodedSet, npt.NDArray[np.int64]]]:
-        """Yield each phrase list of the histories, and the rows of the histories that use it."""
+        """Yield (encoded phrases, indices of the histories that use them) for each phrase list of the histories."""
         lists = self._list[slots]
         order = np.argsort(lists, kind="stable")
         numbers, begin = np.unique(lists[order], return_index=True)

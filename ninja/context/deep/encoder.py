@@ -76,7 +76,7 @@ class PhraseEncoder:
         return out
 
     def unknown_letters(self, texts: Iterable[str]) -> Counter[str]:
-        """Count the letters in texts that the encoder cannot read."""
+        """Count the occurrences of each letter that is unknown to the encoder."""
         return self.symbols.unknown(texts)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -97,7 +97,7 @@ class PhraseEncoder:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> PhraseEncoder:
-        """Read an encoder, without running code from the file.
+        """Read an encoder without running code from the file.
 
         Raises:
             ModelError: The file is damaged, or is not an encoder of this version.
@@ -115,7 +115,7 @@ class PhraseEncoder:
 
 
 def read_content(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read the file of a context model, without running code from it.
+    """Read the file of a context model without running code from the file.
 
     Raises:
         ModelError: The file is damaged, or is not a context model of this version.
@@ -182,7 +182,7 @@ class SpelledEncoder:
         return self._encoder.vectors(["".join(letters) for letters in phones], [()] * len(texts))
 
     def unknown_letters(self, texts: Iterable[str]) -> Counter[str]:
-        """Count the letters in texts that the encoder cannot read."""
+        """Count the occurrences of each letter that is unknown to the encoder."""
         return self._encoder.unknown_letters(texts)
 
 

@@ -1,4 +1,4 @@
-"""Ids of phrase lists. The id is the first word of a history, and selects the utterance's phrases."""
+"""Ids of phrase lists. The id is the first word of a history and selects the utterance's phrases."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ class PhraseTree:
     """
 
     def __init__(self, phrases: Ids) -> None:
-        """Build the tree from distinct phrases, as word ids padded with `END`, int64 [phrases, longest]."""
+        """Build the tree from distinct phrases: word ids, padded with `END`, int64 [phrases, longest]."""
         readable = np.flatnonzero((phrases != UNKNOWN).all(1))
         order = np.lexsort(phrases[readable].T[::-1])
         self.phrase = readable[order]  # indices of the phrases without unknown words, sorted by their words
@@ -52,7 +52,7 @@ class PhraseTree:
         np.maximum.at(self._child, number, child)
 
     def entries(self, words: npt.NDArray[np.integer]) -> tuple[Ids, Ids]:
-        """Return (first, last + 1) for the range of `phrase` with phrases that begin with each word, int64 [n] each."""
+        """Return (first, last + 1), the range of entries in `phrase` that begin with each word, int64 [n] each."""
         if not len(self.first):
             return np.zeros(len(words), np.int64), np.zeros(len(words), np.int64)
         index = np.minimum(np.searchsorted(self.first, words), len(self.first) - 1)
@@ -60,7 +60,7 @@ class PhraseTree:
         return np.where(is_first, self.begin[index], 0), np.where(is_first, self.begin[index + 1], 0)
 
     def entered(self, words: npt.NDArray[np.integer]) -> Ids:
-        """Return the node of each first word, `NOWHERE` if no phrase continues after it, int64 [n]."""
+        """Return the node of each first word, int64 [n]; `NOWHERE` if no phrase continues after the word."""
         if not len(self.first):
             return np.full(len(words), NOWHERE)
         index = np.minimum(np.searchsorted(self.first, words), len(self.first) - 1)

@@ -71,7 +71,7 @@ class ContextPointer:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> ContextPointer:
-        """Read a context model with a pointer, without running code from the file.
+        """Read a context model that has a pointer, without running code from the file.
 
         Raises:
             ModelError: The file is damaged, is not a context model, or contains only an encoder.

@@ -42,7 +42,7 @@ class Symbols:
         return [] if 0 in numbers else numbers[:MAX_SYMBOLS]
 
     def unknown(self, texts: Iterable[str]) -> Counter[str]:
-        """Count the letters in texts that the encoder cannot read."""
+        """Count the occurrences of each letter that is unknown to the encoder."""
         known = self._of_letter
         return Counter(
             letter for text in texts for letter in plain_letters(text) if letter.isalpha() and letter not in known

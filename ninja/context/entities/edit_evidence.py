@@ -3,9 +3,9 @@
     #ninja-learn {"version": 1, "min_count": 2, "edits": ["6f1e0c2ab3d4", …]}
     #ninja-learn {"phrase": "Kathy Clendenin", "class": "@name", "recognised": {"cathy clendening": 2}, "added": 2}
 
-The first line begins a run of the command and identifies its edits; every other line contains the run's evidence
-about one phrase. The lines are comments in phrase lists and TSV files. Phrases, weights and recognised forms are
-computed from the evidence of all runs, so counts add up across runs, and a run can be undone by removing its lines.
+The first line begins a run of the command and identifies its edits; each of the following lines contains the run's
+evidence about one phrase. The lines are comments in phrase lists and TSV files. Phrases, weights and recognised forms
+are computed from the evidence of all runs, so counts add up across runs, and a run can be undone by removing its lines.
 """
 
 from __future__ import annotations

@@ -150,8 +150,8 @@ class Entities:
     ) -> Entities:
         """Read an entity file, optionally compressed with gzip.
 
-        The format is detected from the content: JSON, JSONL, TSV, or, if the file contains no tab, a list of phrases
-        for all utterances, one per line.
+        The format is detected from the content: JSON, JSONL, TSV or a phrase list. A phrase list contains no tabs; each
+        line is a phrase for all utterances.
 
         Args:
             path: The file. Paths of phrase files in this file are relative to its directory.

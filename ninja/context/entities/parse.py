@@ -320,7 +320,7 @@ def _scope(column: str, location: Location) -> tuple[Kind, str]:
 
 
 def _set(section: Section, key: str, value: str, more: list[str], location: Location) -> None:
-    """Apply a row that refers to a list, a group or a file instead of a phrase."""
+    """Apply a line that refers to a list, a group or a file instead of containing a phrase."""
     if key == "file":
         first = more[0].strip() if more else ""
         if first and not (first.isascii() and first.isdigit()):
@@ -349,7 +349,7 @@ def _entry(section: Section, key: str, columns: list[str], location: Location, o
 
 
 def _add_file(section: Section, file: object, first: object, location: Location | None = None) -> None:
-    """Add the first `first` phrases (None: all) from a file with the columns class, phrase, weight, pronunciation."""
+    """Add the phrases (at most `first`) from a file with the columns class, phrase, weight and pronunciation."""
     if not isinstance(file, str) or not file or "\0" in file:
         section.refuse(f'"file" must be the name of a file, not {_shown(file)}', location)
     if first is not None and (isinstance(first, bool) or not isinstance(first, int) or not 1 <= first <= _FIRST_MOST):
@@ -380,7 +380,7 @@ def _add_file(section: Section, file: object, first: object, location: Location 
 
 
 def _rows(text: str, path: str, least: int, columns: str) -> Iterator[tuple[Location, list[str]]]:
-    """Yield the location and the `least` to `least` + 2 columns of each line that is neither empty nor a comment."""
+    """Yield (location, columns) for each nonempty line except comments; it has `least` to `least` + 2 columns."""
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip() and not line.startswith("#"):
             fields = line.split("\t")

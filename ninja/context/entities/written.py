@@ -19,7 +19,7 @@ _SEPARATORS = ",;:，、；：،"  # replaced when other punctuation follows at 
 
 
 def affixes(word: str) -> tuple[str, str]:
-    """Return the punctuation before and after the letters of a word; ``("", word)`` if it has no letters."""
+    """Return (punctuation before, punctuation after) the letters of a word; ``("", word)`` if there are no letters."""
     begin, end = 0, len(word)
     while end > 0 and _is_punctuation(word[end - 1]):
         end -= 1

@@ -72,8 +72,9 @@ def _acceptor(weight_of: dict[tuple[int, ...], float], *, as_partial: bool) -> _
 
     Args:
         weight_of: Weight per word of each phrase; the keys are the word ids of the phrases.
-        as_partial: Apply boosts at each word: the largest boost of all phrases that begin with the words so far; the
-            difference from the phrase's boost is removed at its end. Otherwise, apply boosts at the ends of phrases.
+        as_partial: Apply boosts at each word. A word gets the largest weight of all phrases that begin with the words
+            so far; at the end of a phrase, the difference from the phrase's boost is removed. If False, apply boosts
+            only at the ends of phrases.
     """
     phrases = sorted(weight_of)
     weight = np.array([weight_of[ids] for ids in phrases], np.float64)
@@ -126,7 +127,7 @@ class ListCompiler:
 
     Args:
         spell: Function that returns the ids of the words of a phrase, -1 for unknown words.
-        keep_all: Cache the results of all lists, instead of only named lists, which utterances share.
+        keep_all: Cache the results of all lists. If False, cache only named lists, which utterances share.
     """
 
     def __init__(self, spell: Spell, *, keep_all: bool = False) -> None:

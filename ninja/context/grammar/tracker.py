@@ -246,8 +246,8 @@ def add_context(
         SymbolError: A word id is not in the symbol table.
         VocabularyError: A word is unknown to a model without <unk>.
 
-    Source: Chen, Jain, Wang, Seltzer and Fuegen 2018, arXiv:1812.02142 (token passing, class and keyword boosts, which
-    they apply in the beam search of an end-to-end model).
+    Source: Chen, Jain, Wang, Seltzer and Fuegen 2018, arXiv:1812.02142 (token passing, class and keyword boosts; the
+    paper applies them in the beam search of an end-to-end model).
     """
     tracker.clear()
     composed, arc_map = tracker.compose(lattice, tracker.start(lists))

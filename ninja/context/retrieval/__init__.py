@@ -1,1 +1,1 @@
-"""Search long phrase lists, by vector similarity, for phrases that sound like spans of a lattice."""
+"""Vector search in long phrase lists for phrases that sound like spans of a lattice."""

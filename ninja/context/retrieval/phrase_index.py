@@ -18,7 +18,7 @@ class PhraseIndex:
     """Index of phrase vectors.
 
     In lists of more than `EXACT` phrases, faiss divides the vectors into cells and searches only the nearest cells, so
-    some similar phrases may be missed. Without faiss (`pip install "ninja-asr[retrieval]"`), all vectors are compared,
+    some similar phrases can be missed. Without faiss (`pip install "ninja-asr[retrieval]"`), all vectors are compared,
     which takes longer.
     """
 

@@ -37,7 +37,7 @@ class Encoder(Protocol):
         """Return unit vectors of phrases, float32 [phrases, size]; zeros for phrases without a known symbol."""
 
     def unknown_letters(self, texts: Iterable[str]) -> Counter[str]:
-        """Count the letters in texts that the encoder cannot read."""
+        """Count the occurrences of each letter that is unknown to the encoder."""
 
 
 class Retriever:

@@ -115,7 +115,7 @@ def batches(blocks: list[Block], max_tokens: int) -> list[list[Block]]:
 
 
 def pad(blocks: list[Block], padding: int) -> Ids:
-    """Return the ranks of each block's tokens, right-padded, [blocks, tokens]; the first is −1, the rank of ``<s>``."""
+    """Return the ranks of each block's tokens, right-padded, [blocks, tokens]; the first rank is −1, for ``<s>``."""
     width = max(len(block.rank) for block in blocks) + 1
     rank = np.full((len(blocks), width), padding, np.int64)
     rank[:, 0] = -1
@@ -264,7 +264,7 @@ class AttentionLM(StatePoolLM):
     def _forest_outputs(
         self, root: Root, forest: Forest, word: npt.NDArray[np.int32]
     ) -> Iterator[tuple[Ids, torch.Tensor]]:
-        """Read a forest, and yield (nodes, outputs float32 [nodes, embedding]) for each batch; node −1 is the root."""
+        """Read a forest and yield (nodes, outputs float32 [nodes, embedding]) for each batch; node −1 is the root."""
         yield np.array([-1]), root.row[:, self._output :]
         size = len(forest.node)
         # Indexed by rank, with two more entries: padding at index `size`, and the root at index −1.

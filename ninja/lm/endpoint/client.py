@@ -1,4 +1,4 @@
-"""HTTP client for a completions endpoint: sends JSON requests on a few connections, and retries failed requests.
+"""HTTP client that sends JSON requests to a completions endpoint on a few connections and retries failed requests.
 
 The client uses `http.client` from the standard library, so it adds no dependency. It follows no redirects and uses no
 proxies, so it contacts only the host in the URL.
@@ -40,14 +40,14 @@ class _Unusable(Exception):
 
 
 class Client:
-    """Client that sends JSON requests to a server, and enforces the limits of a run."""
+    """Client that sends JSON requests to a server and enforces the limits of a run on requests, tokens and time."""
 
     def __init__(self, url: str, options: EndpointOptions) -> None:
         """Store the server's address and the options, without connecting to the server.
 
         Raises:
-            OptionError: The URL is not an HTTP URL with a host and a valid port, or contains a user name, a query or a
-                fragment; or the key contains invalid characters.
+            OptionError: The URL is not an HTTP URL with a host and a valid port; the URL contains a user name, a query
+                or a fragment; or the key contains invalid characters.
         """
         try:
             parts = urlsplit(url)
@@ -86,7 +86,7 @@ class Client:
         self.num_tokens = 0
 
     def map(self, jobs: Sequence[Callable[[], Answer]]) -> list[Answer]:
-        """Call functions on several connections, and return the results in order; raise the first error."""
+        """Call functions in parallel on several connections and return the results in order; raise the first error."""
         with self._lock:
             self._started = self._started if self._num_calls else time.monotonic()
             self._num_calls += 1
@@ -216,7 +216,7 @@ class Client:
         return connection
 
     def _close(self) -> None:
-        """Close this thread's connection, on which the rest of a response may still arrive."""
+        """Close this thread's connection, because the rest of a response could still arrive on it."""
         connection = getattr(self._local, "connection", None)
         if connection is not None:
             connection.close()

@@ -20,7 +20,7 @@ class EndpointPieces(LanguageModel):
     """A language model over a server's tokens; the server computes the scores.
 
     A slot stores the tokens of a history, so advancing a history needs no request. `score_trie` sends the fewest texts;
-    all algorithms except ``nbest``, ``cover`` and ``trie`` send each history again when it grows.
+    all algorithms except ``nbest``, ``cover`` and ``trie`` send each history again whenever it grows.
     """
 
     scores_tries = True

@@ -1,4 +1,4 @@
-"""`ScoreCache`: a file with scores from earlier runs, so that a repeated run does not request them again."""
+"""`ScoreCache`, a file that stores scores so that a repeated run does not request them again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ AT_ONCE = 500  # keys per query; SQLite allows 999
 
 
 class ScoreCache:
-    """SQLite file with a model's scores of token sequences, and its tokenized texts; several processes can share it."""
+    """SQLite file that caches a model's scores and tokenized texts; several processes can share the file."""
 
     def __init__(self, path: str | None, model: str) -> None:
         """Open or create a file.

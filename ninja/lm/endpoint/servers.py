@@ -1,4 +1,4 @@
-"""Requests to completions endpoints, and their responses: vLLM, servers with the same interface, and llama.cpp.
+"""Requests to and responses from completions endpoints: vLLM, servers with the same interface, and llama.cpp.
 
     POST /v1/completions   scores all tokens of the prompts ("prompt_logprobs", or "echo" with "logprobs")
     POST /completion       llama.cpp; scores every token of the vocabulary after one prompt ("n_probs")

@@ -31,7 +31,7 @@ class Pieces(LanguageModel, Protocol):
         """Return whether each history consists only of ``<s>``, bool [n]."""
 
     def read(self, pieces: npt.NDArray[np.integer]) -> int:
-        """Read a text after ``<s>``, and return the slot of this history."""
+        """Read a text after ``<s>`` and return the slot of the resulting history."""
 
     def share(self, slot: int) -> Ids:
         """Return another reference to a slot, int64 [1]; the slot must be released once per reference."""
@@ -46,7 +46,7 @@ class CausalLM(UnitLM):
     """A causal subword network as a `LanguageModel` with an open vocabulary; see `UnitLM`.
 
     The space before a word is part of its first piece, so the end of a word has no separate cost. ``</s>`` is the piece
-    that ends a text, directly after the last word.
+    that ends a text; it directly follows the last word.
 
     A prompt is read once; its state is shared by all histories that begin with it. A space separates the prompt from
     the first word.

@@ -84,7 +84,8 @@ def wrap(
     sentences.
 
     Args:
-        model: The network. Its ``config``, if any, determines the model type, maximum input length and special pieces.
+        model: The network. If it has an attribute ``config``, this configuration determines the model type, the maximum
+            input length and the special pieces.
         tokenizer: The tokenizer of the network.
         normalize: False to use the network's unnormalised scores.  [default: normalise]
         max_batch: Maximum number of histories per network call.  [default: no limit]
@@ -245,7 +246,7 @@ def _first_id(*ids: Any) -> int | None:
 
 @contextmanager
 def _convert_errors(path: str, logging: Any) -> Iterator[None]:
-    """Suppress the progress bar, and convert the library's errors into one-line `ModelError`s."""
+    """Suppress the progress bar and convert the library's errors into one-line `ModelError`s."""
     shown = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:

@@ -151,7 +151,7 @@ class PieceLM(AttentionLM):
         return num_above + max(depth, default=0) <= min(self.longest, window or NO_LIMIT)
 
     def read(self, pieces: npt.NDArray[np.integer]) -> int:
-        """Read a text after ``<s>``, in one pass if possible, and return the slot of this history."""
+        """Read a text after ``<s>`` and return the slot of the resulting history; use one pass if possible."""
         if len(pieces) >= (self._window or NO_LIMIT):  # in one pass, the library caches the last keys only
             slot = self.start(1)
             for piece in pieces:
@@ -172,7 +172,7 @@ class PieceLM(AttentionLM):
         self._block_nodes = type(self)._block_nodes if enabled and wide else None
 
     def enable_reading_below(self, enabled: bool) -> None:
-        """Choose whether tries are read after cached keys and values, or level by level."""
+        """Choose whether tries are read in one pass after cached keys and values, or level by level."""
         self._reads_below = enabled
 
     def _read(self, path: Ids, words: npt.NDArray[np.integer]) -> torch.Tensor:
@@ -297,9 +297,9 @@ class PieceLM(AttentionLM):
 
 
 class LogitsLM(PieceLM):
-    """A network whose logits are used directly, because it is quantised or wrapped, or has another output layer.
+    """A network whose logits are used directly: it is quantised or wrapped, or has a nonstandard output layer.
 
-    A row stores the natural-log probabilities of all pieces, which take more memory than the rows of `PieceLM`.
+    A row stores the natural-log probabilities of all pieces, so it takes more memory than a row of `PieceLM`.
     """
 
     def __init__(

@@ -28,8 +28,9 @@ class Spelling:
 
     The words are ``<s>`` (0), ``</s>`` (1), ``<unk>`` (2) if the tokenizer has an unknown piece, and then all words
     that were looked up and can be spelled. Inside a sentence, the pieces of a word are those that the tokenizer
-    adds when a space and the word are appended to a text. As in training, they mark the leading space (``Ġthe``,
-    ``▁the``) or continuations (``the ##re``). At the beginning of a sentence, the pieces of a word may differ.
+    adds when a space and the word are appended to a text. As in training, these pieces mark the leading space
+    (``Ġthe``, ``▁the``) or continuations (``the ##re``). At the beginning of a sentence, the pieces of a word may
+    differ.
     """
 
     def __init__(
@@ -49,8 +50,8 @@ class Spelling:
             bos: Id of the piece that begins a text.
             eos: Id of the piece that ends a text.
             num_pieces: Number of pieces in the network's vocabulary.
-            transform: Applied to words before they are split; ``"lower"`` for lattices in upper case.
-            multi_char: Character that separates the parts of multiwords, which is replaced by a space.
+            transform: Transformation applied to words before they are split; ``"lower"`` for lattices in upper case.
+            multi_char: Character that separates the parts of multiwords; it is replaced with a space.
             path: Path of the model, for messages.
         """
         unk = tokenizer.unk_token_id
@@ -85,7 +86,8 @@ class Spelling:
             first: True for the first word of a sentence, [n].
 
         Returns:
-            (offsets, lengths), int64 [n] each: the offset of each word's pieces in `piece`, and their number.
+            (offsets, lengths), int64 [n] each: the offset of each word's first piece in `piece`, and the word's number
+            of pieces.
 
         Raises:
             ModelError: The tokenizer joins words, has no pieces for a word, or returns pieces that are not in the
@@ -126,7 +128,7 @@ class Spelling:
         ]
 
     def advice(self, words: Sequence[str]) -> str | None:
-        """Return advice if nearly all words are in upper case and need many more pieces than in lower case."""
+        """Return advice if nearly all words are in upper case and would need far fewer pieces in lower case."""
         cased = [word for word in words if word.lower() != word.upper() and word not in (BOS, EOS, UNK)]
         upper = [word for word in cased if word == word.upper()]
         if self.transform is not None or not upper or len(upper) < UPPER_SHARE * len(cased):

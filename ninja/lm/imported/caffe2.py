@@ -114,7 +114,7 @@ def _is_state(name: str) -> bool:
 
 
 def _part(name: str, filled: Blobs, outputs: set[str], predict: Net) -> tuple[StatePart, str]:
-    """Return a part of the state, and the name of the output that contains its value after the next word."""
+    """Return (part of the state, name of the output that contains the part's value after the next word)."""
     stem = name.removesuffix("_prev")
     after = next((name for name in (stem, f"{stem}_t") if name in outputs and name in predict.external_output), None)
     if after is None:

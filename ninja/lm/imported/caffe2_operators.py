@@ -1,6 +1,6 @@
-"""Implement the Caffe2 operators that recurrent language models use, on torch.
+"""Torch implementations of the Caffe2 operators that recurrent language models use.
 
-Each function takes the operator, which contains the arguments, and its input tensors, and returns its output tensors.
+Each function takes an operator (including its arguments) and its input tensors, and returns its output tensors.
 `OPERATORS` lists the supported operators. Gradients, data readers, convolutions and RecurrentNetwork are not supported;
 to run a model that uses RecurrentNetwork, use its step net.
 
@@ -44,7 +44,7 @@ def _given_tensor_fill(operator: Operator, inputs: Tensors) -> Tensors:
 
 
 def _constant(operator: Operator, inputs: Tensors) -> Tensors:
-    """ConstantFill: repeat one value; an argument, or the value or shape of an input, specifies the output shape."""
+    """ConstantFill: repeat one value; the output shape is an argument, or the value or the shape of an input."""
     shape = list(operator.integers("shape"))
     if inputs:
         shape = inputs[0].tolist() if operator.integer("input_as_shape", 0) else list(inputs[0].shape)

@@ -71,7 +71,7 @@ def to_onnx(checkpoint: Checkpoint, path: str | os.PathLike[str]) -> None:
 
 
 def to_caffe2(checkpoint: Checkpoint, folder: str | os.PathLike[str]) -> None:
-    """Write an LSTM to a directory as a pair of single-precision Caffe2 nets and ``words.txt``.
+    """Write an LSTM to a directory: a pair of single-precision Caffe2 nets, and the vocabulary in ``words.txt``.
 
     Raises:
         ModelError: The model is not an LSTM.

@@ -1,4 +1,4 @@
-"""Interfaces of imported networks on any runtime: a network reads either one word and a state per call or histories."""
+"""Interfaces of imported networks on any runtime: networks read one word per call, or whole histories."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class HistoryNetwork:
 
 
 def state_part(name: str, sizes: Sequence[object], dtype: torch.dtype, batch: object, path: str) -> StatePart:
-    """Find the batch dimension of a state tensor, and return a `StatePart` that is initialised with zeros.
+    """Find the batch dimension of a state tensor and return a `StatePart` that is initialised with zeros.
 
     Args:
         name: Name of the tensor.

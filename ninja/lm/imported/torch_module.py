@@ -37,7 +37,7 @@ def from_module(
         words: The vocabulary, with ids from 0 to the number of scores minus 1.
         batch_dim: Batch dimension of the state tensors: one value for all tensors, or one per tensor; 1 for `nn.LSTM`.
         bos: The word that begins a sentence.
-        eos: The word that ends a sentence; may be the same as `bos`.
+        eos: The word that ends a sentence; can be the same as `bos`.
         unk: The word for unknown words, if the vocabulary has one.
         unk_words: Number of distinct words that `unk` replaced in the training text, if known.
         device: Torch device.

@@ -99,7 +99,7 @@ class Fields:
     def _take(
         self, token: str, fits: Callable[[Any], bool], problem: str, number: Callable[[Scalar], Any] = Scalar.integer
     ) -> Any:
-        """Check a value, record its use and return it; `number` decodes scalars whose type is not in the file."""
+        """Check a value, record its use and return it; `number` decodes scalars that are stored without a type."""
         if token not in self.values:
             self.fail(f"{token} is missing")
         stored = self.values[token]
@@ -171,7 +171,7 @@ def _truncation(fields: Fields) -> Component:
 
 
 def _scaling(fields: Fields, dim: int, scale: Array, offset: Array) -> Component:
-    """Scale and shift each column; if there are fewer scales than columns, they apply to each block of columns."""
+    """Scale and shift each column; if there are fewer scales than columns, the scales are repeated for each block."""
     if dim % len(scale) or len(scale) != len(offset):
         fields.fail(f"there are {len(scale)} scales and {len(offset)} offsets for a width of {dim}")
     arrays = {

@@ -1,4 +1,4 @@
-"""Word vectors of Kaldi RNNLMs that are computed as sums of feature vectors."""
+"""Word vectors of Kaldi RNNLMs, computed as sums of feature vectors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ninja.lm.recurrent.array_lstm import Floats, Slots, WordRows
 
 
 class FeatureEmbedding:
-    """Word vectors that are weighted sums of feature vectors, computed when the word first occurs.
+    """Word vectors that are weighted sums of feature vectors; each is computed when its word first occurs.
 
     Args:
         weight: Vector of each feature, float32 [features, width].

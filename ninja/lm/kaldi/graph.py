@@ -71,7 +71,7 @@ class _Line:
 
 
 def parse(lines: list[tuple[str, Fail]], components: Mapping[str, Component], fail: Fail) -> Graph:
-    """Build the graph from configuration lines, each paired with a function that raises errors about it."""
+    """Build the graph from configuration lines; each line is paired with a function that raises errors about it."""
     by_name: dict[str, _Line] = {}
     for text, fail_here in lines:
         line = _split(text, fail_here)

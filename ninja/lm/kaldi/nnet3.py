@@ -41,8 +41,8 @@ def read(path: str | os.PathLike[str]) -> Nnet3:
     """Read a network, optionally compressed with gzip.
 
     Raises:
-        FormatError: The file is not an nnet3 network or is truncated or damaged, or the network has an unsupported
-            component or descriptor or cannot be run word by word.
+        FormatError: The file is not an nnet3 network, or is truncated or damaged; or the network has an unsupported
+            component or descriptor, or cannot be run word by word.
     """
     reader = ObjectReader.open(path)
     if reader.token() != "<Nnet3>":

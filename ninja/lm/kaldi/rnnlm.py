@@ -9,8 +9,8 @@
     config/oov.txt                the word that replaces unknown words; optional
 
 Files may be compressed with gzip. The network maps the embedding of a word to a vector. The product of this vector and
-the embedding of the next word is approximately the log-probability of that word, because training keeps it normalised.
-Kaldi uses the product unchanged, and so does Ninja by default.
+the embedding of the next word is approximately the log-probability of that word, because training keeps the
+probabilities nearly normalised. Kaldi uses the product unchanged, and so does Ninja by default.
 
 A Ninja checkpoint stores
 
@@ -19,7 +19,7 @@ A Ninja checkpoint stores
     state    {"embedding": tensor, "tdnn1.affine <LinearParams>": tensor, …}
 
 The vectors and matrices of components are in the state; their other fields are in the configuration. "features.weight",
-"features.begin", "features.index" and "features.value" may replace "embedding", see `Features`.
+"features.begin", "features.index" and "features.value" can replace "embedding"; see `Features`.
 
 Source: Kaldi, rnnlm/rnnlm-core-compute.cc, rnnlm/rnnlm-compute-state.cc, scripts/rnnlm/lmrescore_pruned.sh.
 """
@@ -83,7 +83,7 @@ class KaldiModel:
 
 
 def read(path: str | os.PathLike[str]) -> KaldiModel:
-    """Read a Kaldi RNNLM from its directory; `path` is the directory, or a network file in the directory.
+    """Read a Kaldi RNNLM from its directory; `path` is the directory or a network file in it.
 
     Raises:
         ModelError: A file is missing, or two files contradict each other.
@@ -109,7 +109,7 @@ def read(path: str | os.PathLike[str]) -> KaldiModel:
 
 
 def _find(directory: str, *names: str) -> str:
-    """Return the path of the first of the given files that exists, with or without ``.gz``."""
+    """Return the path of the first given file that exists, with or without ``.gz``."""
     for name in names:
         for path in (os.path.join(directory, name), os.path.join(directory, f"{name}.gz")):
             if os.path.exists(path):

@@ -55,8 +55,8 @@ def compose_ngram(
         lattice: Any lattice; epsilons do not change the history.
         lm: The n-gram model.
         scale: Factor by which the model's costs are multiplied; must be finite.
-        word_map: Map from the lattice's symbol table to the model's words, which can be reused for other lattices; its
-            penalty for unknown words is added to the cost.  [default: create a map]
+        word_map: Map from the lattice's symbol table to the model's words. The map can be reused for other lattices;
+            its penalty for unknown words is added to the cost.  [default: create a map]
         max_arcs: Maximum number of arcs in the result.
         return_arc_map: Also return the input arc of each output arc, int64 [num_arcs].
 

@@ -127,8 +127,8 @@ def count_ngrams(text: Text, order: int, report: Report | None = None) -> list[N
         report: Called with progress messages.
 
     Returns:
-        The n-grams of each length, starting with the unigrams, which are the whole vocabulary. Lengths that no sentence
-        reaches are omitted.
+        The n-grams of each length, starting with the unigrams, which cover the whole vocabulary. Lengths that no
+        sentence reaches are omitted.
     """
     num_words = len(text.words)
     zeros = np.zeros(num_words, np.int32)

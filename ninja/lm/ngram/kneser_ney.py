@@ -129,7 +129,7 @@ class TrainedNgram:
         return len(self.lengths)
 
     def write_arpa(self, path: str | os.PathLike[str]) -> None:
-        """Write the model in ARPA format, compressed if the name ends in ``.gz``; ``-`` is standard output."""
+        """Write the model in ARPA format, compressed if the name ends in ``.gz``; ``-`` writes to standard output."""
         path = os.fspath(path)
         if path == STDOUT:
             output = StandardOutput()
@@ -292,7 +292,7 @@ def _notes(length: int, discounts: Discounts) -> list[str]:
 
 
 def _uniform(num_words: int, unk_share: float | None) -> Numbers:
-    """Return the distribution that unigrams are interpolated with, which is uniform except for ``<unk>``."""
+    """Return the distribution with which unigrams are interpolated; it is uniform except for ``<unk>`` and ``<s>``."""
     share = 1 / (num_words - 1) if unk_share is None else unk_share
     uniform = np.full(num_words, (1 - share) / (num_words - 2) if num_words > 2 else 0.0)
     uniform[_UNK], uniform[_BOS] = share, 0.0
@@ -306,7 +306,7 @@ def _interpolated(
     discounts: Discounts,
     shorter: Numbers,
 ) -> tuple[Numbers, Numbers]:
-    """Return γ of each context, up to the last context that has n-grams, and the probability of each n-gram."""
+    """Return (γ of each context up to the last one with n-grams, probability of each n-gram)."""
     discount = np.array([0.0, *discounts.of_count])[np.minimum(count, 3)]
     total = np.bincount(prefix, count)
     discounted = np.bincount(prefix, np.where(retained, discount, count))

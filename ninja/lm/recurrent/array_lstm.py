@@ -1,4 +1,4 @@
-"""Language models that pool the states of a network and cache its normalisers, and the LSTM on NumPy.
+"""Base classes of language models that pool network states and cache normalisers, and the LSTM on NumPy.
 
 `PoolLM` is the base class for all libraries. `ArrayPoolLM` is the base class for NumPy, which computes one step for a
 batch of histories per call.
@@ -36,8 +36,9 @@ class PoolLM(LanguageModel, ABC):
     """A network as a `LanguageModel` whose histories are rows of a pool.
 
     A row contains the network's output after the last word of a history; the product of the output and a word's
-    embedding is the score of that word. The log-normaliser of a history, exact or estimated by a trained network, is
-    computed once, when the first word after the history is scored. Subclasses implement the computation with a library.
+    embedding is the score of that word. The log-normaliser of a history is exact, or estimated by a trained network. It
+    is computed once, when the first word after the history is scored. Subclasses implement the computation with a
+    numerical library.
     """
 
     _num_parameters: int | None = None
@@ -246,8 +247,9 @@ class ArrayPoolLM(PoolLM):
             output: Offset of the network's output in a row.
             options: Load options; scores are normalised by default.
             first_word: The normaliser excludes words with smaller ids.
-            normaliser: Function that takes outputs, float32 [rows, embedding], and row numbers, int64 [n], and
-                estimates the log-normalisers of these rows, [n].  [default: compute them exactly]
+            normaliser: Function that estimates log-normalisers, [n]. Its arguments are outputs, float32 [rows,
+                embedding], and the numbers of the rows to normalise, int64 [n].  [default: compute log-normalisers
+                exactly]
         """
         super().__init__(words, options, estimates=normaliser is not None)
         self._estimate = normaliser
@@ -366,7 +368,7 @@ class ArrayLstm(ArrayPoolLM):
     def __init__(self, network: StoredNetwork, options: LoadOptions = DEFAULTS) -> None:
         """Create a language model from a trained network.
 
-        If the network can estimate its normaliser, and the options leave `normalize` unset, the estimate is used.
+        If the network can estimate its normaliser and the options leave `normalize` unset, the estimate is used.
 
         Raises:
             ModelError: An array is missing or does not fit the configuration.

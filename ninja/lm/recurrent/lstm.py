@@ -37,8 +37,8 @@ class LstmLM(StatePoolLM):
     ) -> None:
         """Create a language model from a trained network with float32 weights.
 
-        If the network can estimate its normaliser, and the options leave `normalize` unset, the estimate is used and
-        layers compute in half precision if the processor supports it.
+        If the network can estimate its normaliser and the options leave `normalize` unset, the estimate is used. The
+        layers then compute in half precision if the processor supports it.
 
         Raises:
             ModelError: Vocabulary and network differ in size, or ``<s>`` or ``</s>`` is missing.
@@ -85,7 +85,7 @@ def _normaliser(module: LSTMLanguageModel, device: torch.device) -> Callable[[to
 
 
 class _Layer:
-    """One step of an LSTM layer, without the overhead of ``nn.LSTM``, which is about 12 ms per call."""
+    """One step of an LSTM layer, without the overhead of ``nn.LSTM`` (about 12 ms per call)."""
 
     def __init__(self, module: LSTMLanguageModel, number: int, device: torch.device, *, half: bool) -> None:
         weight, bias, project = (tensor.to(device) for tensor in module.layer(number))
