@@ -199,6 +199,19 @@ def num_crossings(object lattice not None, object time not None, int64_t frames)
     return crossings
 
 
+def copy_runs(object pool not None, object begin not None, object length not None):
+    """Return the concatenated runs ``pool[begin[i] : begin[i] + length[i]]`` of an int32 array."""
+    cdef int64_t num_runs = len(begin)
+    cdef object copy = new_array(length.sum(), np.NPY_INT32)
+    cdef const int32_t* values = <const int32_t*>data_of(pool, np.NPY_INT32, len(pool))
+    cdef const int64_t* first = <const int64_t*>data_of(begin, np.NPY_INT64, num_runs)
+    cdef const int64_t* size = <const int64_t*>data_of(length, np.NPY_INT64, num_runs)
+    cdef int32_t* to = <int32_t*>np.PyArray_DATA(<np.ndarray>copy)
+    with nogil:
+        c.copy_runs(values, first, size, num_runs, to)
+    return freeze(copy)
+
+
 def gathered(lattices not None):
     """Return items that borrow the arrays of lattices, and must not outlive them."""
     cdef Items items

@@ -47,6 +47,10 @@ cdef extern from "core/fst_machine.hpp" namespace "ninja" nogil:
     Machine parse_any(const char* content, int64_t size) except +
     Machine parse_machine(const char* content, int64_t size) except +
 
+cdef extern from "core/copy_labels.hpp" namespace "ninja" nogil:
+    void copy_runs(const int32_t* pool, const int64_t* begin, const int64_t* length, int64_t num_runs,
+                   int32_t* to) noexcept
+
 cdef extern from "core/times.hpp" namespace "ninja" nogil:
     int64_t state_times(const Arcs& arcs, const Alignments& alignments, int32_t* time) noexcept
     int64_t first_backward_arc(const Arcs& arcs, const int32_t* time) noexcept

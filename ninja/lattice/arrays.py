@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ninja import _core
 from ninja.lattice.lattice import Array, frozen
 
 
@@ -41,8 +42,8 @@ def ranges(begin: Array, length: Array) -> npt.NDArray[np.int64]:
 
 
 def gather(pool: Array, begin: Array, length: Array) -> tuple[npt.NDArray[np.int64], Array]:
-    """Copy runs of a pool into a new pool; return ``(offsets, pool)``, with the offsets as int64 [num_runs + 1]."""
-    return offsets(length), frozen(pool[ranges(begin, length)])
+    """Copy runs of an int32 pool into a new pool; return ``(offsets, pool)``, with int64 [num_runs + 1] offsets."""
+    return offsets(length), _core.copy_runs(pool, begin, length)
 
 
 def gather_labels(pool: Array, begin: Array, indices: Array, with_labels: Array | bool = True) -> tuple[Any, Any]:
