@@ -80,7 +80,7 @@ def ctc_search(
     options: CtcOptions | None = None,
     key: str | None = None,
 ) -> CtcResult:
-    """Search without a tracker, and return the result as arrays; see ``ctc_nbest`` for the arguments and errors."""
+    """Search without a tracker and return the result as arrays; see ``ctc_nbest`` for the arguments and errors."""
     options = options or CtcOptions()
     if options.length_reward:
         raise OptionError("length_reward requires a tracker; omit it")
@@ -125,7 +125,7 @@ def ctc_lattice(
     unknown: str | None = None,
     frame_shift: float | None = None,
 ) -> Lattice:
-    """Run a CTC search, and return a lattice with the hypotheses as paths.
+    """Run a CTC search and return a lattice with the hypotheses as paths.
 
     Hypotheses share arcs as long as their words are equal. The acoustic cost of a path is -ln p of the hypothesis: each
     word has its cost in the best alignment, and the last arc, which has no word, has the remaining cost. Graph costs

@@ -20,7 +20,7 @@ class CtcStream:
     """The CTC frames received so far, and the lattice of hypotheses after each chunk of frames.
 
     Each lattice is the result of `ctc_lattice` for all frames so far, so the search begins at the first frame. Before
-    the last frame, the last word of a hypothesis may be incomplete; its arc therefore has no word.
+    the last frame, the last word of a hypothesis can be incomplete; its arc therefore has no word.
 
     Args:
         key: Utterance id.
@@ -61,7 +61,7 @@ class CtcStream:
         return sum(map(len, self._parts))
 
     def add(self, logprob: npt.ArrayLike, *, final: bool = False) -> Lattice:
-        """Add frames, and return the lattice for all frames so far.
+        """Add frames and return the lattice for all frames so far.
 
         Args:
             logprob: Natural log-probabilities of all units at each new frame, [frames, units]; zero frames are allowed.

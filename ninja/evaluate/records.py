@@ -20,7 +20,7 @@ class RecordError(Exception):
 def read_records(
     path: str | os.PathLike[str], parser: Callable[[str], Callable[[str], tuple[str, Value]]]
 ) -> dict[str, Value]:
-    """Read one record per line, and return the records by utterance id; gzip files are decompressed.
+    """Read one record per line and return the records by utterance id; gzip files are decompressed.
 
     Args:
         path: The file.

@@ -102,7 +102,7 @@ def lexical_ids(reference: Sequence[str], forms: LexicalTable, oov: int = NEVER)
 
 
 def _with_oov(numbers: Sequence[int], missing: Collection[int], forms: LexicalTable, oov: int) -> npt.NDArray[np.int32]:
-    """Replace missing words with the lexical form of `oov`, and return the ids."""
+    """Replace missing words with the lexical form of `oov` and return the ids."""
     if missing and oov != NEVER:
         other = forms.form(oov)
         numbers = [part for number in numbers for part in (other if number in missing else [number])]

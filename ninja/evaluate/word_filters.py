@@ -63,7 +63,7 @@ class WordFilter:
     ignored: Collection[str] = ()
 
     def lines(self, lines: Sequence[Line]) -> list[list[str]]:
-        """Apply the filters to lines, and return the remaining words of each line.
+        """Apply the filters to lines and return the remaining words of each line.
 
         Raises:
             InputError: The script cannot be run, or fails.

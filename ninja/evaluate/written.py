@@ -111,7 +111,7 @@ def score_written(
 def differing_forms(
     references: Mapping[str, Sequence[str]], hypotheses: Mapping[str, Sequence[str]], rate: ErrorRate, mode: Mode
 ) -> ErrorRate | None:
-    """Score again after ``basic`` normalization, and return the result if fewer than half of the errors remain.
+    """Score again after ``basic`` normalization and return the result if fewer than half of the errors remain.
 
     Args:
         references: Reference words by utterance id.

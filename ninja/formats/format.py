@@ -176,7 +176,7 @@ class Format(NamedTuple):
 
 
 class Reader(NamedTuple):
-    """A format, and the options for reading it."""
+    """A format with the options for reading it."""
 
     format: Format
     options: Any

@@ -147,7 +147,7 @@ def weights(
     """Compute one cost per arc and final state, and check that costs are within the range of the arc type.
 
     Returns:
-        Arc costs, float64 [num_arcs], and final costs, float64 [num_states], which are +inf for non-final states.
+        Arc costs, float64 [num_arcs], and final costs, float64 [num_states]; final costs are +inf for non-final states.
     """
     check_choice("arc_type", arc_type, "standard", "log", "log64")
     final = np.flatnonzero(lattice.is_final)
@@ -186,7 +186,7 @@ def _symbols_image(lattice: Lattice, symbols: SymbolTable) -> bytes:
 
 @lru_cache(maxsize=1)  # consecutive lattices usually share a table
 def _table_image(symbols: SymbolTable, count: int) -> bytes:
-    """Encode a symbol table; the cache key includes its size `count`, because a table may grow."""
+    """Encode a symbol table; the cache key includes its size `count`, because a table can grow."""
     name = b"words"
     # OpenFst stores the id of the next symbol.
     next_id = max((number for _, number in symbols), default=-1) + 1

@@ -1,4 +1,4 @@
-"""Reader and writer for SRILM word meshes (confusion networks), which are read as lattices.
+"""Reader and writer for SRILM word meshes (confusion networks); meshes are read as lattices.
 
 Reference words, n-best hypotheses, transition posteriors, times of positions, word scores and phones are ignored. Word
 times are also ignored if the times of the words at a position disagree, or if a word has no times.
@@ -291,7 +291,7 @@ def _entries(content: Content, words: SymbolTable | None, options: MeshOptions) 
 
 
 def write_mesh(mesh: ConfusionNetwork | Lattice) -> str:
-    """Encode a confusion network, or a lattice in which each arc leads to the next state, as a word mesh.
+    """Encode a confusion network (or a lattice in which each arc leads to the next state) as a word mesh.
 
     The graph costs of a lattice become posteriors; reading the file returns the same costs. Words with times get an
     ``info`` line with the start and duration in seconds, acoustic and language model scores of 0, and no phones.
@@ -324,7 +324,7 @@ def _info_line(place: int, name: str, start: str, duration: str) -> str:
 
 
 def _row_text(lattice: Lattice) -> str:
-    """Encode a lattice in which each arc leads to the next state as a word mesh."""
+    """Encode a lattice as a word mesh; each arc in the lattice must lead to the next state."""
     table = lattice.words
     frame_shift = lattice.frame_shift or MeshOptions().frame_shift
     arcs = list(zip(lattice.word.tolist(), lattice.graph.tolist(), strict=True))

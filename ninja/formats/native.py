@@ -42,7 +42,7 @@ class NativeFile:
     control characters.
 
     Args:
-        source: The path of a file, which is memory-mapped, or the bytes of a file.
+        source: The path of a file, or its bytes. If a path is passed, the file is memory-mapped.
         path: File name for messages, if the source is not a path.
         check: When to check a lattice: "use" (when one of its arrays is first used), "all" (when it is read) or "none"
             (never; for trusted files only). The extents of the lists are always checked.
@@ -251,7 +251,7 @@ class NativeEncoder:
         self._num_words = 1 << 31
 
     def add(self, lattice: Lattice) -> bytes:
-        """Encode a lattice, and return the next bytes of the file. The first lattice determines the symbol table.
+        """Encode a lattice and return the next bytes of the file. The first lattice determines the symbol table.
 
         Raises:
             LatticeError: The key is empty or contains a control character.

@@ -186,7 +186,7 @@ def _coded(pyarrow: Any) -> Any:
 
 
 def checked(schema: Any, path: str | None) -> Schema:
-    """Check the schema of a file, and return its properties.
+    """Check the schema of a file and return its properties.
 
     Raises:
         FormatError: The file is not a lattice file, has a newer version, or is damaged.

@@ -89,7 +89,7 @@ def plain_end(lattice: Lattice) -> int | None:
 
 
 def would_fold(lattice: Lattice, last: int) -> bool:
-    """Return whether readers convert the arcs into the last state to final costs.
+    """Return whether readers convert the arcs that enter the last state to final costs.
 
     Readers do so if these arcs have no words and come from different states.
     """

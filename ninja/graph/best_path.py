@@ -69,7 +69,7 @@ def path_lattice(lattice: Lattice, path: Path) -> Lattice:
 
 
 def random_paths(lattice: Lattice, n: int, seed: int = 0) -> list[Lattice]:
-    """Draw n paths with replacement, and return them as linear lattices.
+    """Draw n paths with replacement and return them as linear lattices.
 
     At each state, all arcs are equally probable, as is stopping if the state is final; costs are ignored. The paths
     depend only on the lattice, its key and the seed.

@@ -45,7 +45,7 @@ def top_sort(arc_begin: npt.ArrayLike, dst: npt.ArrayLike, start: int = 0, key: 
 def arc_order(
     src: npt.ArrayLike, dst: npt.ArrayLike, num_states: int, start: int = 0, key: str = ""
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-    """Number states in topological order, and sort arcs by the new number of their source state.
+    """Number states in topological order and sort arcs by the new number of their source state.
 
     States keep their numbers if ``start`` is 0 and every arc leads to a larger number; otherwise see ``top_sort``. The
     arcs of a state keep their order. For the arguments, see ``from_arcs``.

@@ -45,7 +45,7 @@ def select_arcs(
 def select_arcs(
     lattices: Lattices, keep: npt.NDArray[np.bool_], *, return_arc_map: bool = False
 ) -> Lattices | tuple[Lattices, npt.NDArray[np.int64]]:
-    """Keep the arcs selected by a mask, and connect the result.
+    """Keep the arcs selected by a mask and connect the result.
 
     Args:
         lattices: See ``connect``.

@@ -97,7 +97,7 @@ def frame_posteriors(lattice: Lattice, scales: Scales = Scales()) -> FramePoster
     """Compute the probability that the true path has each label at each frame.
 
     Returns:
-        Probabilities, which sum to 1 in every frame that all paths contain, and the log-likelihood.
+        Probabilities (they sum to 1 in every frame that all paths contain), and the log-likelihood.
 
     Raises:
         LatticeError: No path leads from the start to a final state, or the times are inconsistent.
@@ -135,7 +135,7 @@ def accuracy_posteriors(
         one_silence_class: Treat silence phones as one class: any silence phone is correct where the reference has one.
 
     Returns:
-        Posteriors, which may be negative, and the expected number of correct frames.
+        Posteriors (negative values are possible), and the expected number of correct frames.
 
     Raises:
         OptionError: ``criterion`` is neither "mpfe" nor "smbr".

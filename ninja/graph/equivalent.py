@@ -28,7 +28,7 @@ def equivalent(
 
     Both lattices are determinized. OpenFst compares the unweighted word acceptors, and matches the arcs of equal word
     sequences; the largest cost difference over all paths is then computed in float64. (OpenFst's Equivalent rounds
-    weights to multiples of delta, and may report equal lattices as different.)
+    weights to multiples of delta, and can therefore report equal lattices as different.)
 
     Args:
         a: The first lattice.

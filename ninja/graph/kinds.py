@@ -73,7 +73,7 @@ def to_raw(lattice: Lattice) -> Lattice:
 
 
 def to_compact(lattices: Lattices) -> Lattices:
-    """Merge chains of arcs into single arcs with all labels of a chain; words are allowed only on first arcs.
+    """Merge each chain of arcs into one arc with all its labels; only the first arc of a chain can have a word.
 
     Costs are summed in float64; nothing is determinized. A lattice that is already compact is returned unchanged.
 

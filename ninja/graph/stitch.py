@@ -116,7 +116,7 @@ class _Joined:
         self.time: list[Ids] = []
 
     def add_states(self, time: Ids) -> Ids:
-        """Add states, and return their numbers."""
+        """Add states and return their numbers."""
         self.time.append(time)
         self.num_states += time.size
         return np.arange(self.num_states - time.size, self.num_states)

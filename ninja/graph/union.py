@@ -45,7 +45,7 @@ def union(
         determinize: Merge paths with the same words. Otherwise all paths, epsilons and the field ``time`` are kept.
         delta: Unit of comparison, > 0: residual costs are equal if they round to the same multiple of ``delta``. The
             cost of a path may change by up to ``delta`` where lattices differ. (Kaldi uses 2^-10.)
-        max_arcs: Maximum number of arcs that determinization may create; also limits its work.
+        max_arcs: Maximum number of arcs that determinization may create; this also limits its computation.
 
     Returns:
         A connected lattice; costs are summed in float64.
@@ -97,8 +97,8 @@ def combine(
             instead of multiplying by the weight.
 
     Returns:
-        A lattice with all paths, including paths with the same words. If the times of the systems cannot be compared,
-        because a lattice has no times or frame shifts differ, the result has neither times nor alignments.
+        A lattice with all paths, including paths with the same words. If a lattice has no times, or the frame shifts
+        differ, the times of the systems cannot be compared; the result then has neither times nor alignments.
 
     Raises:
         LatticeError: A lattice has no path from the start to a final state, or a cost exceeds the range of float32.

@@ -170,7 +170,7 @@ class ItemRevision:
             self.edits.items.setdefault(path[:-1], []).append(ItemSplice(first, last, copies))
 
     def _copy(self, item: Item, number: int, word: str, times: Times | None) -> str:
-        """Return the JSON text of a copy of an item, or of its field in list `number`, with a new word and times."""
+        """Copy an item (or its field in list `number`) with a new word and new times; return the copy as JSON text."""
         path = item.paths[number]
         raw = self._places.raw(path)
         fields = self._entries.fields

@@ -157,7 +157,7 @@ def _with_words(entries: ItemList, words: Sequence[str] | None) -> ItemList:
     """Combine items into words.
 
     Args:
-        words: The words of the text; parts of a word may be separate items.
+        words: The words of the text; parts of a word can be separate items.
     """
     join = entries.fields.join
     if join in ("text", "spelled"):

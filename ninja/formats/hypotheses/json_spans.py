@@ -164,7 +164,7 @@ def spans(text: str, paths: Iterable[Path], begin: int = 0) -> dict[Path, tuple[
 
 
 def list_begin(text: str, begin: int) -> int:
-    """Return the start of a list; the list may be inside a string such as "[0.5, 1]"."""
+    """Return the start of a list; the list can be inside a string such as "[0.5, 1]"."""
     return _after_blank(text, begin + 1) if text[begin] == '"' else begin
 
 

@@ -217,7 +217,7 @@ class _Revision:
     def _change_texts(
         self, group: Sequence[Text], words: Sequence[str], changes: Sequence[Change], least_share: float = 0.0
     ) -> _Form:
-        """Change one variant of a text, and return it."""
+        """Change one variant of a text and return it."""
         old = [text for _, text in group]
         if not changes:
             return _Form(old, old, {})

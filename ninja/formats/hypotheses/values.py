@@ -94,7 +94,7 @@ def label_of(value: Any, names: Sequence[str]) -> str | None:
 
 
 def number_of(value: Any, path: Path) -> float:
-    """Convert a value, which may be a string, to a finite number.
+    """Convert a value to a finite number; the value can be a string.
 
     Raises:
         FormatError: The value is not a finite number.
@@ -134,7 +134,7 @@ def seconds_of(value: Any, unit: float, path: Path) -> float:
 
 
 def unit_of(name: str, unit: float) -> float:
-    """Return the unit of a field in seconds, according to the suffix of its name, else `unit`."""
+    """Return the unit of a field in seconds: the unit in the suffix of its name, or else `unit`."""
     return 0.001 if name.endswith("Milliseconds") else unit
 
 

@@ -42,7 +42,7 @@ LARGEST_ENTRY = 1 << 31  # number of bytes above which an entry is considered da
 
 
 class Vocabulary(NamedTuple):
-    """A symbol table, and a mask of its ids that the parser uses."""
+    """A symbol table, and a mask of its ids for the parser."""
 
     words: SymbolTable | None = None
     known: npt.NDArray[np.bool_] | None = None  # [largest id + 1]

@@ -167,7 +167,7 @@ class _Words:
                     self.new(fields, column, 0)
 
     def new(self, fields: Sequence[bytes], column: int, line: int) -> bytes:
-        """Assign an id to a new word, and return the id as text; the parser reports invalid words later."""
+        """Assign an id to a new word and return the id as text; the parser reports invalid words later."""
         name = fields[column]
         weight = column == 3 and len(fields) == 4 and not name.isdigit() and _NUMBER.fullmatch(name)
         if weight or len(fields) > 5:  # lattices do not have single weights

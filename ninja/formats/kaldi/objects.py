@@ -135,7 +135,7 @@ class ObjectReader:
         self.begin_object()
 
     def next_key(self) -> str | None:
-        """Read the key of the next entry, and begin its object. Return None at the end of the input."""
+        """Read the key of the next entry and begin its object. Return None at the end of the input."""
         del self._buffer[: self._at]
         self._before, self._at = self._before + self._at, 0
         self.key, self.binary, self._counts_lines = None, False, False

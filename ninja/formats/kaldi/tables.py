@@ -98,7 +98,7 @@ def is_trn(rows: list[Row], path: Name) -> bool:
 def is_stm(rows: list[Row], path: Name) -> bool:
     """Return whether a file is in STM format, judging by its name or lines (file, channel, speaker, start, end, words).
 
-    At least one time must have a decimal point, because the words of a transcript may also be digits.
+    At least one time must have a decimal point, because the words of a transcript can also be digits.
     """
     if _ends_in(path, ".stm"):
         return True

@@ -1,4 +1,4 @@
-"""Detection of Kaldi text archives of lattices, which ``archive`` reads."""
+"""Detection of Kaldi text archives of lattices; they are read by ``archive``."""
 
 from __future__ import annotations
 

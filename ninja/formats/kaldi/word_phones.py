@@ -14,7 +14,7 @@ LARGEST_ID = 2**31 - 4  # kernels reserve larger ids
 
 
 def read_align_lexicon(path: str | os.PathLike[str]) -> AlignLexicon:
-    """Read an alignment lexicon, which can be gzipped; each line contains a word id, an output word id and phone ids.
+    """Read an alignment lexicon, optionally gzipped; each line contains a word id, an output word id and phone ids.
 
     Source: Kaldi, lat/word-align-lattice-lexicon.cc, ReadLexiconForWordAlign.
     """

@@ -58,7 +58,7 @@ class CtmEncoder:
         self._shift = settings.options.frame_shift
 
     def add(self, nbest: NBest) -> bytes:
-        """Encode the best hypothesis of a list, and return its lines.
+        """Encode the best hypothesis of a list and return its lines.
 
         Raises:
             LatticeError: A word has no time, or the utterance is missing from the segments file.

@@ -157,7 +157,7 @@ def _skipped(text: str, at: int) -> int:
 
 
 def _with_edits(text: str, edits: Iterable[Edit]) -> str:
-    """Apply edits, and remove the lines that become empty. No edit may extend over several lines."""
+    """Apply edits and remove the lines that become empty. No edit may extend over several lines."""
     lines: list[str] = []
     pending = list(edits)[::-1]
     begin = 0

@@ -40,7 +40,7 @@ class CaptionEncoder:
         self._last: tuple[int, str | None] = (0, None)  # start of the last caption in milliseconds, and its recording
 
     def add(self, nbest: NBest) -> bytes:
-        """Encode the best hypothesis of a list, and return the next bytes of the file.
+        """Encode the best hypothesis of a list and return the next bytes of the file.
 
         Raises:
             LatticeError: The utterance has no times, or begins before the previous one.

@@ -260,8 +260,8 @@ def _cost(name: str, value: object, fields: ObjectFields, where: ObjectPlace) ->
 def _spoken(entry: dict[str, Any], fields: ObjectFields, where: ObjectPlace) -> Spoken:
     """Return the words of a hypothesis, with times if all of its words have times.
 
-    An empty list of words is ignored if there is a text. A word with spaces is split into several words, which divide
-    its time.
+    An empty list of words is ignored if there is a text. A word with spaces is split into several words, and its time
+    is divided among them.
     """
     entries = entry.get(fields.words)
     if entries is None or (entries == [] and entry.get(fields.text) is not None):

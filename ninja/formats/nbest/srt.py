@@ -51,7 +51,7 @@ def scan_srt(content: bytes, path: str | None = None) -> Iterator[Cue | FormatEr
 
 
 def _cut_cue(lines: list[bytes], head: int, first: int, stop: int) -> int | None:
-    """Return the index of a line that is not text of the cue, but the number of a truncated next cue; else None.
+    """If the text of a cue contains the number of a truncated next cue, return the index of that line, else None.
 
     Args:
         lines: The lines of the file.

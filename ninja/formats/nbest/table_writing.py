@@ -52,7 +52,7 @@ class TableEncoder:
         self._size = 0
 
     def add(self, nbest: NBest) -> bytes:
-        """Encode a list, and return the next bytes of the file.
+        """Encode a list and return the next bytes of the file.
 
         Raises:
             LatticeError: The input row and the first row have different columns, or a column cannot store its new

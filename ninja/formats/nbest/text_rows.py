@@ -106,7 +106,7 @@ class Block(Generic[T]):
 
 
 def blocks(lines: Iterable[Line[T]], path: str | None) -> Iterator[Block[T]]:
-    """Group consecutive lines by their keys, and yield each group when it is complete.
+    """Group consecutive lines by their keys and yield each group when it is complete.
 
     An error in a line belongs to the utterance with the key of that line or, if the key is unknown, to the utterance
     with lines both before and after it. Any other error is a separate group. It is an error if the lines of an

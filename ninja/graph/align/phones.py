@@ -43,7 +43,7 @@ class PhoneAligner:
     def __call__(self, lattice: Lattice) -> Aligned:
         """Align a lattice. For a damaged lattice, the result contains the part that can be aligned, and the fault.
 
-        A word is placed on the phone during which the word occurs in the lattice; this phone may belong to another
+        A word is placed on the phone during which the word occurs in the lattice; this phone can belong to another
         word.
 
         Raises:
