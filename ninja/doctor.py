@@ -62,7 +62,7 @@ def examine() -> Iterator[Finding]:
 
 
 def examine_deeply() -> Iterator[Finding]:
-    """Compare the results of the compiled modules on small lattices with those of plain Python code."""
+    """Compare the compiled modules' results on small lattices with the results of plain Python code."""
     try:
         from ninja import self_test
     except Exception as error:  # a broken library may raise anything when it is imported

@@ -43,7 +43,7 @@ class Terminated(BaseException):
 
 
 class Commands(click.Group):
-    """Command group that imports the module of a command when it is first needed."""
+    """Command group that imports the module of a command when the command is first needed."""
 
     def list_commands(self, context: click.Context) -> list[str]:
         """Return the command names in the order in which ``--help`` lists them."""

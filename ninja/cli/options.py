@@ -37,7 +37,7 @@ def writes(
 
 
 class ListType(click.ParamType):
-    """Parameter type for lists of values, which are converted to tuples.
+    """Parameter type for lists of values; a list is converted to a tuple.
 
     Args:
         parse: Function that converts one value; it raises ValueError if the value is invalid.

@@ -120,7 +120,7 @@ def plan_of(context: click.Context, shards: int) -> Plan:
 
 
 def run_part(context: click.Context, part: Part, body: Callable[[], Any]) -> Outcome:
-    """Run a command on one shard of its sources, and return the outcome.
+    """Run a command on one shard of its sources and return the outcome.
 
     Args:
         body: Function that runs the command in the context.

@@ -137,7 +137,7 @@ def build_inputs(names: tuple[str, ...], options: dict[str, Any], **others: Any)
 
 
 def build_output(options: dict[str, Any]) -> Output:
-    """Build the output of a command from its options, and remove the output options from ``options``."""
+    """Build the output of a command from its options and remove the output options from ``options``."""
     context = click.get_current_context()
     files: CommandFiles = context.obj
     writing = {name: options.pop(name) for name in WRITING if name in options}

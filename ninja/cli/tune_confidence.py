@@ -51,7 +51,7 @@ class ConfidenceFit:
         speakers: Mapping[str, str] | None,
         output_file: str,
     ) -> None:
-        """Fit a confidence model, and write it."""
+        """Fit a confidence model and write it."""
         others = {parameter.name or "" for parameter in click.get_current_context().command.params} - OF_FIT
         if wrong := given_on_command_line(others):
             raise OptionError(f"--confidence fits a confidence model, not rescoring weights; omit {', '.join(wrong)}")

@@ -64,7 +64,7 @@ def tune_boosts(
     output_file: str,
     general_set: GeneralSet,
 ) -> None:
-    """Choose the boosts of ``ninja context``, and write its options.
+    """Choose the boosts of ``ninja context`` and write its options.
 
     Raises:
         OptionError: The options cannot be combined.
@@ -169,7 +169,7 @@ def choose_pointer_weights(
     output_file: str,
     general_set: GeneralSet,
 ) -> None:
-    """Choose the weights of a context model, and write the options of ``ninja rescore``.
+    """Choose the weights of a context model and write the options of ``ninja rescore``.
 
     Raises:
         OptionError: The options cannot be combined.

@@ -48,7 +48,7 @@ def tune_threshold(
     max_false_corrections: float,
     output_file: str,
 ) -> None:
-    """Choose the threshold for corrections, and write it to a file for ``ninja correct --config``."""
+    """Choose the threshold for corrections and write it to a file for ``ninja correct --config``."""
     if context is None:
         raise OptionError("--correct requires --entities, the phrases of the utterances")
     others = {parameter.name or "" for parameter in click.get_current_context().command.params} - OF_CORRECTIONS

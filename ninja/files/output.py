@@ -330,7 +330,7 @@ def part_of(path: str) -> str:
 
 
 def open_locked(path: str, *, keep: bool) -> int:
-    """Open a temporary file for writing, and lock it until it is closed.
+    """Open a temporary file for writing and lock it until it is closed.
 
     The lock ends with the process, so a killed process does not block other processes. NFS forwards such locks to its
     server. On file systems without locks (FUSE, some clusters), a second writer replaces the first writer's file. The
@@ -345,7 +345,7 @@ def open_locked(path: str, *, keep: bool) -> int:
 
     Raises:
         BlockingIOError: Another writer has the file open.
-        OSError: The file cannot be opened, or is a link, which another user of the folder may have created.
+        OSError: The file cannot be opened, or is a link (possibly created by another user of the folder).
     """
     while True:
         is_new = True
@@ -425,7 +425,7 @@ class Printable:
         self.rich_proxied_file = stream  # rich, which draws the progress line, writes here
 
     def write(self, text: str) -> int:
-        """Write a string, and return its length."""
+        """Write a string and return its length."""
         self._stream.write(printable(text))
         return len(text)
 

@@ -211,7 +211,7 @@ class RemoteFile(io.RawIOBase):
         return True
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Move to an offset, and return the new position."""
+        """Move to an offset and return the new position."""
         before = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self.size}[whence]
         self._position = before + offset
         return self._position

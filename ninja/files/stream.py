@@ -219,7 +219,7 @@ class Stream:
 
     @property
     def is_local(self) -> bool:
-        """Whether this is an uncompressed local file or a byte range of one, which can be memory-mapped."""
+        """Whether this is an uncompressed local file, or a byte range of such a file, and can be memory-mapped."""
         raw = self._raw.raw if isinstance(self._raw, Range) else self._raw
         return (self.seekable or raw is not self._raw) and not isinstance(raw, RemoteFile)
 

@@ -1,4 +1,4 @@
-"""Read lattices from all kinds of sources, and write them to all kinds of outputs."""
+"""Read lattices from all kinds of sources and write them to all kinds of outputs."""
 
 from ninja.io.reader import read
 from ninja.io.sources import ChosenScales, find_scales

@@ -37,8 +37,9 @@ def from_nbest(
             or a sequence of words. Scores can be NumPy or torch scalars.
         scores: "logprob" for natural-log probabilities of sentences, where higher is better; "cost" for negative
             natural-log probabilities, as in Kaldi.
-        words: Symbol table that contains the words, or ``SymbolTable.growing()``, to which they are added. Use one
-            table for all utterances in a file or rescoring run. None creates a table for this lattice.
+        words: Symbol table that contains the words, or a growing table (``SymbolTable.growing()``), to which the words
+            are added. Use one table for all utterances in a file or rescoring run. None creates a table for this
+            lattice.
 
     Returns:
         A lattice with at most one arc per word, plus one arc per hypothesis.

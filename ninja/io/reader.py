@@ -39,8 +39,8 @@ class Words:
             contain them. None creates a growing table for the first file that contains words as text.
         of_ids: Function that finds the symbol table for sources that contain ids; it is called when the first such
             source is read. None uses `table`, unless it grows.
-        others: Function that returns entries for all words in the sources, for a growing table created here; see
-            `SymbolTable.growing`.
+        others: Function that returns entries for all words in the sources, for a growing table that this object
+            creates; see `SymbolTable.growing`.
         keep_tables: Let lattices keep the symbol table in their file, and allow some files to contain ids while others
             contain words.
     """

@@ -168,7 +168,7 @@ def resume_point(target: Target, file: PartFile, run: Facts | None, scales: Chos
 
 
 def complete_entries(chosen: Target, file: PartFile) -> ResumePoint:
-    """Find the complete entries in the temporary file of an output, and truncate the file after them.
+    """Find the complete entries in the temporary file of an output and truncate the file after them.
 
     If the temporary file is empty and a finished output exists, the finished output is first copied to it.
 
@@ -203,7 +203,7 @@ def complete_entries(chosen: Target, file: PartFile) -> ResumePoint:
 
 
 def _take(reader: TableReader, point: ResumePoint) -> bool:
-    """Parse the bytes read so far, and add their entries to `point`; return False if the bytes are damaged."""
+    """Parse the bytes read so far and add their entries to `point`; return False if the bytes are damaged."""
     items, faults = reader.parse(1 << 62)
     if reader.broken or faults:
         return False

@@ -1,4 +1,4 @@
-"""Check and write the symbol table of an output, which is stored next to the lattices."""
+"""Check and write an output's symbol table, which is stored next to the lattices."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def is_one_field(word: str) -> bool:
 
 
 class OutputWords:
-    """Symbol table of an output, which is written if necessary; all lattices must agree with it.
+    """Symbol table of an output. The table is written if necessary, and all lattices must agree with it.
 
     The table is written next to the output if it was built from words in the sources, or was read from the table next
     to another archive. Any other table was read from a file that the user specified; it is written only to replace an

@@ -480,7 +480,7 @@ class RowThreads:
         self._run_on(min(self.count, num_pieces), work)
 
     def _run_on(self, count: int, work: Callable[[], None]) -> None:
-        """Call a function in `count` threads concurrently, and raise its first error."""
+        """Call a function in `count` threads concurrently and raise its first error."""
         helpers = [self._started().submit(work) for _ in range(count - 1)]
         try:
             work()

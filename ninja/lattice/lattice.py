@@ -82,7 +82,7 @@ class Lattice:
         frame_shift: float | None = None,
         words: SymbolTable | None = None,
     ) -> Lattice:
-        """Create a lattice from arrays, and check every invariant.
+        """Create a lattice from arrays and check every invariant.
 
         The arguments are the fields of the class. Alignments default to empty, and ``final_acoustic`` defaults to 0 for
         final states.

@@ -52,7 +52,7 @@ def run(
     progress: Progress | None = None,
     may_be_empty: bool = False,
 ) -> Summary:
-    """Apply a stage to the lattices in inputs, and write the results.
+    """Apply a stage to the lattices in inputs and write the results.
 
     The output is written completely or not at all. If the log of the inputs has an ``on_error``, lattices with errors
     are skipped and reported in the summary; otherwise the first error is raised.
@@ -172,7 +172,7 @@ class RunLoop:
                 _refuse_nothing(inputs, counts, may_be_empty=may_be_empty)
 
     def _write_chunk(self, chunk: _Chunk, log: Log, sink: LatticeSink) -> int:
-        """Write the results in a chunk, and return the number of lattices written."""
+        """Write the results in a chunk and return the number of lattices written."""
         batch = chunk.results
         if not isinstance(batch, Batch):
             lattice: Lattice = batch[0][1]
@@ -413,7 +413,7 @@ class LatticeSink:
             self.lost.note_source(lattice)
 
     def take(self, lattice: Lattice) -> bool:
-        """Write a lattice, and return whether it could be written."""
+        """Write a lattice and return whether it could be written."""
         try:
             self.writer.write(lattice if self.lost is None else self.lost.restored(lattice))
         except NinjaError as error:
@@ -429,7 +429,7 @@ class LatticeSink:
         return True
 
     def take_all(self, batch: Batch, prepared: Any) -> Batch:
-        """Write a batch, and return the lattices that could be written.
+        """Write a batch and return the lattices that could be written.
 
         Args:
             prepared: Return value of ``writer.prepared(batch)``, or None to write the lattices one by one.

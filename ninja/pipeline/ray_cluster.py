@@ -39,7 +39,7 @@ class ShardActor:
         self._work: Work | None = None
 
     def run(self, shard: Shard) -> Record:
-        """Run a shard, and return its record."""
+        """Run a shard and return its record."""
         if self._work is None:
             self._work = self._start()
         return run_shard(self._plan, shard, self._work)

@@ -128,7 +128,7 @@ class Engine(Source):
                 self.fail(utterance, error)
 
     def finish(self, utterance: Utterance, result: Lattice, words: Sequence[int] = ()) -> None:
-        """Set the result of an utterance, and carry its words over to the next utterance in the recording."""
+        """Set the result of an utterance and carry its words over to the next utterance in the recording."""
         result = as_list_of(utterance.lattice, reverse(result) if self.options.backward else result)
         with self.in_flight.lock:
             if utterance.future is not None:
@@ -225,7 +225,7 @@ class InThisThread:
     """A `concurrent.futures` executor that calls functions immediately, in the calling thread."""
 
     def submit(self, function: Callable[..., Result], *arguments: Any) -> Future[Result]:
-        """Call a function, and return a completed future with its result or error."""
+        """Call a function and return a completed future with its result or error."""
         future: Future[Result] = Future()
         try:
             future.set_result(function(*arguments))

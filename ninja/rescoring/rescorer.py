@@ -258,7 +258,7 @@ class Rescorer:
         return sessions
 
     def close(self, timeout: float | None = None) -> None:
-        """Reject further lattices, and finish the lattices in flight; called on leaving the ``with`` block.
+        """Reject further lattices and finish the lattices in flight; called on leaving the ``with`` block.
 
         Args:
             timeout: Time in seconds after which the futures of unfinished lattices fail with ``ClosedError``.
@@ -328,7 +328,7 @@ class Rescorer:
             model_pass.queue = RecordingQueue(self.carry_over)
 
     def _results(self, source: Source, report: RescoreReport, num_threads: int = 1) -> Iterator[Keyed]:
-        """Check the options, and return an iterator over the rescored lattices."""
+        """Check the options and return an iterator over the rescored lattices."""
         if not isinstance(report, RescoreReport):
             name = type(report).__name__
             raise OptionError(f"log is of type {name}, but a Rescorer needs a RescoreReport; pass RescoreReport()")
@@ -401,7 +401,7 @@ class Rescorer:
         return forms
 
     def _run_forms(self, report: RescoreReport) -> LexicalForms:
-        """Return the normalizer of the run, and set it in the context stage."""
+        """Return the normalizer of the run and set it in the context stage."""
         if self._forms is None:
             self._forms = LexicalForms(self.options.normalizer, report.note)
         if self.context is not None:

@@ -53,7 +53,7 @@ class Partial:
 
     @property
     def tail(self) -> tuple[str, ...]:
-        """Words after the stable words, which can still change."""
+        """Words that follow the stable words and can still change."""
         return self.words[self.num_stable :]
 
 

@@ -254,7 +254,7 @@ class InFlight:
         return not self._utterances
 
     def add(self, utterance: Utterance) -> None:
-        """Add an utterance, and count its arcs as in flight until the utterance is popped."""
+        """Add an utterance and count its arcs as in flight until the utterance is popped."""
         utterance.num_arcs = max(utterance.lattice.num_arcs, 1)
         self._utterances.append(utterance)
         self.num_arcs += utterance.num_arcs
@@ -362,7 +362,7 @@ class ContextStage(Protocol):
         """The first-pass language model, if it is loaded."""
 
     def prepare(self, utterance: Utterance, log: RescoreReport) -> None:
-        """Add the context to the lattice of an utterance, and set its ``phrases``."""
+        """Add the context to the lattice of an utterance and set its ``phrases``."""
 
     def bind(self, words: SymbolTable, log: RescoreReport) -> Any:
         """Load the models for the words in the lattices."""

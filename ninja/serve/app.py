@@ -132,7 +132,7 @@ class _Api:
         self._document = document(options, sorted(scorer.lists), has_token=token is not None)
 
     def close(self) -> None:
-        """Finish the lattices in progress, and stop the threads."""
+        """Finish the lattices in progress and stop the threads."""
         self._scorer.close(self._options.max_seconds)
         for threads in (self._threads, self._correction_thread):
             threads.shutdown(wait=False, cancel_futures=True)

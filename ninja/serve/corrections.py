@@ -57,7 +57,7 @@ class Corrections:
 
     Args:
         lists: Phrase list files by list name.
-        correcting: Files and options for corrections; the phrases and scales in it are ignored.
+        correcting: Files and options for corrections; the phrases and scales in this object are ignored.
 
     Raises:
         NinjaError: A file cannot be read.

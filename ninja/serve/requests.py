@@ -184,7 +184,7 @@ def _number(name: str, text: str) -> Any:
 
 
 def checked(values: dict[str, Any]) -> dict[str, Any]:
-    """Check the fields of a request, and return their values.
+    """Check the fields of a request and return their values.
 
     Raises:
         Problem: A value is invalid.

@@ -54,12 +54,12 @@ class Scorer:
         models: Language model files to load, or a loaded model that is not used elsewhere.
         options: Rescoring options.
         words: Symbol table for lattices that contain word ids.
-        context: Models and options for phrases in requests; the phrases in it are ignored.
+        context: Models and options for phrases in requests; the phrases in the context are ignored.
         lists: Phrase list files by list name; requests specify the names.
-        chosen: Names of the options that the user has set, which apply to lattices of all types. If
-            `max_unknown` is not among them, it is 1.
+        chosen: Names of the options that the user has set; these options apply to lattices of all types. If
+            `max_unknown` is not set, it is 1.
         correct_options: Options for correcting transcripts. Corrections use the lexicon and the confusion costs of the
-            context, if it has any.
+            context, if present.
         max_latency: See `Rescorer`.
         max_waiting: See `Rescorer`.
 
@@ -185,7 +185,7 @@ class Scorer:
         return total
 
     def close(self, timeout: float | None = None) -> None:
-        """Refuse further lattices, and finish the lattices in progress; see `Rescorer.close`."""
+        """Refuse further lattices and finish the lattices in progress; see `Rescorer.close`."""
         with self._lock:
             self.is_closed = True
         for rescorer in self._open():

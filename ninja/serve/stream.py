@@ -144,7 +144,7 @@ class Streams:
         return RESTART
 
     async def _message(self, socket: WebSocket) -> str | bytes | None:
-        """Wait for a message, and return it; return None if the server stops.
+        """Wait for a message and return it; return None if the server stops.
 
         Raises:
             Problem: No message arrived in time.
@@ -217,7 +217,7 @@ class _Stream:
             self._frames = CtcStream(request.key, request.units, words=words, frame_shift=request.frame_shift)
 
     async def update(self, message: str | bytes, in_thread: Callable[..., Awaitable[Any]]) -> str:
-        """Rescore the lattice in an update, and return the answer."""
+        """Rescore the lattice in an update and return the answer."""
         session, lattice, final = await in_thread(self._parsed, message)
         future = await in_thread(session.submit, lattice)
         rescored = await asyncio.wrap_future(future)

@@ -120,7 +120,7 @@ def _in_memory(path: str, choice: Choice, sha256: str) -> Corpus:
 
 @contextlib.contextmanager
 def _atomic_file(target: Path) -> Iterator[IO[bytes]]:
-    """Open a temporary file, and rename it to `target` when it is complete."""
+    """Open a temporary file and rename it to `target` when it is complete."""
     target.parent.mkdir(parents=True, exist_ok=True)
     if not target.parent.stat().st_mode & 0o222:  # root could write to it nevertheless
         raise PermissionError(errno.EACCES, "the directory is read-only", str(target.parent))

@@ -55,7 +55,7 @@ def train(
         train_text: Training text with one sentence per line and words separated by whitespace; ``.gz`` files are
             decompressed.
         dev_text: Held-out text in the same format, used to select the best weights and to stop training early.
-            [default: every 20th sentence of the training text, at most 5,000, which are excluded from training]
+            [default: every 20th sentence of the training text, up to 5,000 sentences; these are excluded from training]
         options: Training options.
         progress: Called every 50 steps and after each measurement; under torchrun, only in the first worker.
 

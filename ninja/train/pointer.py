@@ -2,7 +2,7 @@
 
 The model's states are computed once. Each step draws sentences, omits some of their phrases from the phrase lists,
 and adds phrases from other sentences and rare words to the lists. The loss is the negative log-probability of a
-sentence, in which phrases in the list are either copied or predicted word by word, and all other words are predicted.
+sentence. Phrases in the list are either copied or predicted word by word; all other words are predicted.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def _read(lm: LanguageModel, sentences: list[list[str]]) -> _States:
 
 
 class _Phrases:
-    """Vectors and first words of phrases, from which keys are computed."""
+    """Phrase vectors and first words, from which keys are computed."""
 
     def __init__(self, lm: LanguageModel, encoder: PhraseEncoder, simulated: SimulatedText) -> None:
         assert lm.unk is not None  # checked by train_pointer

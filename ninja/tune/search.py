@@ -95,7 +95,7 @@ class Search(ABC, Generic[Point]):
         return longest[(len(longest) - 1) // 2]
 
     def best(self) -> Point:
-        """Run the search, and return the best point."""
+        """Run the search and return the best point."""
         points = self.grid()
         ranks = self.ranks(points)
         rank = min(ranks)

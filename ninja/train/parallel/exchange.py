@@ -25,7 +25,7 @@ ASK, ANSWER = 1, 2  # tags of messages
 
 
 class SharedWeights:
-    """The weights of a learner, which its steps and its partners change."""
+    """The weights of a learner, which are changed by the learner's steps and by its partners."""
 
     def __init__(self, vector: torch.Tensor) -> None:
         self.vector = vector

@@ -107,7 +107,7 @@ def _group(workers: Workers, device: str) -> Iterator[Workers]:
 
 
 def run(work: Callable[..., Any], arguments: tuple[Any, ...], size: int, device: str, progress: Any) -> Any:
-    """Run a function in new processes on this machine, and return the result of the first process.
+    """Run a function in new processes on this machine and return the result of the first process.
 
     The processes are started and monitored by `torch.multiprocessing.start_processes`. The agent of torchrun, which
     uses the same function, would replace typed errors with exit codes and could not forward progress reports.

@@ -93,4 +93,4 @@ class Workers:
 
 
 class LostContact(WorkerError):
-    """Another worker has ended; report the error of that worker, which is the cause, instead of this error."""
+    """Another worker has ended. The error of that worker is the cause, and is reported instead of this error."""
