@@ -49,7 +49,7 @@ class Contextual:
 
     Args:
         context: Files and options of the context.
-        old_lm: N-gram model of the first pass, which is interpolated with the class model.
+        old_lm: N-gram model of the first pass; it is interpolated with the class model.
         lm_weight: Share of the graph costs that another language model replaces afterwards. Boosts are scaled up so
             that they have their full size in the result.
     """
@@ -121,7 +121,7 @@ class Contextual:
         return None if self._models is None else self._models.old_lm
 
     def __call__(self, lattices: Iterable[Keyed], log: RescoreReport | None = None) -> Iterator[Keyed]:
-        """Add context to lattices, and yield the results.
+        """Add context to lattices and yield the results.
 
         Args:
             lattices: Pairs of an utterance id and a lattice.

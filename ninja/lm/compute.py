@@ -67,7 +67,7 @@ def linear(
 def _pad_batches(
     product: Callable[[torch.Tensor], torch.Tensor], dtype: torch.dtype
 ) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Wrap a matrix product so that batches of float32 rows are padded to one of a few sizes.
+    """Wrap a matrix product in a function that pads batches of float32 rows to one of a few sizes.
 
     oneDNN compiles and caches code for each number of rows. For a layer of width 2048, this takes half a megabyte and
     0.7 ms. A long-running service would eventually use every number of rows.
@@ -86,7 +86,7 @@ def _pad_batches(
 def computes_in_half() -> bool:
     """Return whether oneDNN multiplies bfloat16 matrices with AVX-512 or AMX instructions.
 
-    The environment variable ``ONEDNN_MAX_CPU_ISA``, which limits oneDNN's instructions, is respected.
+    The limit in oneDNN's environment variable ``ONEDNN_MAX_CPU_ISA`` is respected.
     """
     limit = os.environ.get("ONEDNN_MAX_CPU_ISA") or os.environ.get("DNNL_MAX_CPU_ISA") or "DEFAULT"
     if not any(name in limit.upper() for name in _ISA_WITH_HALF):

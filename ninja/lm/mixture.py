@@ -257,7 +257,7 @@ class MixtureLM(LanguageModel):
         return total.astype(np.float32)
 
     def _make_slots(self, make: Callable[[_Part, np.ndarray], np.ndarray], count: int) -> np.ndarray:
-        """Create slots in every model, or in none if one fails, so that callers can retry with fewer."""
+        """Create slots in every model, or in no model if one fails; callers can then retry with fewer slots."""
         model_slots: list[np.ndarray] = []
         try:
             for part, row in zip(self._parts, self._slot, strict=True):

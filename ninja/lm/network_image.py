@@ -26,7 +26,7 @@ NAMES = {np.dtype(dtype): name for name, dtype in DTYPES.items() if name != "BF1
 
 
 def safetensors_image(content: dict[str, Any], path: str | os.PathLike[str]) -> list[bytes | memoryview]:
-    """Encode the content of a model file as safetensors, and return the bytes in chunks; `path` is for messages.
+    """Encode the content of a model file as safetensors and return the bytes in chunks; `path` is for messages.
 
     Raises:
         ModelError: Safetensors cannot store the type of an array, or a vocabulary of this size.
@@ -47,9 +47,9 @@ def safetensors_image(content: dict[str, Any], path: str | os.PathLike[str]) -> 
 
 
 def image(arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> list[bytes | memoryview]:
-    """Encode arrays and strings as safetensors, and return the bytes in chunks.
+    """Encode arrays and strings as safetensors and return the bytes in chunks.
 
-    Arrays of wide types are written first, so that each array is aligned. All `DTYPES` except bfloat16 can be written.
+    Arrays of wide types are written first to align every array. All `DTYPES` except bfloat16 can be written.
 
     Raises:
         FormatError: An array has an unsupported type, or the header has more than `MAX_HEADER` bytes.

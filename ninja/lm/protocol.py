@@ -123,7 +123,7 @@ class LanguageModel(Protocol):
 
     @property
     def empty(self) -> int | None:
-        """Id of words with an empty lexical form, which do not change the history and have no cost; None if unused."""
+        """Id of words with an empty lexical form (no cost, no effect on the history); None if unused."""
         return None
 
     @property
@@ -132,7 +132,7 @@ class LanguageModel(Protocol):
         return False
 
     def twin(self) -> LanguageModel | None:
-        """Return a copy for another thread, which shares the weights but has its own slots.
+        """Return a copy for another thread; the copy shares the weights but has its own slots.
 
         Returns None if the model does not support this; threads that use the model then wait for each other.
         """
@@ -201,7 +201,7 @@ class LanguageModel(Protocol):
         return np.zeros((len(words), self.state_size or 0), np.float32)
 
     def prompt(self, text: str) -> int:
-        """Return the id of a prompt, which can be the first word of histories and is not scored."""
+        """Return the id of a prompt; a prompt can be the first word of histories and is not scored."""
         raise OptionError("this language model cannot read prompts; use a causal Hugging Face model")
 
     def score_oovs(self, score: OOVScore) -> None:

@@ -36,7 +36,7 @@ class Sentences:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of a text: either every n-th sentence, which is held out, or all other sentences."""
+    """A part of a text: either the held-out sentences (every n-th sentence), or all other sentences."""
 
     every: int
     held_out: bool

@@ -83,7 +83,7 @@ def score_by_levels(
     """Score a trie level by level, even if the model scores tries in one pass; see `score_trie`.
 
     Args:
-        root: Slot of the history before the trie, int64 [1], which is released.  [default: ``<s>``]
+        root: Slot of the history before the trie, int64 [1]; the slot is released.  [default: ``<s>``]
     """
     return _Descent(lm, parent, word, max(1, max_histories), on_call or (lambda: None)).scores(root)
 
@@ -118,7 +118,7 @@ def sentence_logprobs(lm: LanguageModel, sentences: Sequence[Sequence[int]]) -> 
 
     Args:
         lm: The language model; all slots that this function creates are released.
-        sentences: Model word ids of each sentence, without ``<s>`` and ``</s>``; sentences may be empty.
+        sentences: Model word ids of each sentence, without ``<s>`` and ``</s>``; sentences can be empty.
 
     Returns:
         Natural-log probabilities, including ``</s>``, float64 [sentences].
@@ -187,7 +187,7 @@ class _Descent:
         return self.score
 
     def _enter(self, nodes: Int64s, slot: Int64s) -> None:
-        """Score all words after the histories of nodes, and push these histories onto the stack."""
+        """Score all words after the histories of nodes and push these histories onto the stack."""
         first, last = self.begin[nodes + 1], self.begin[nodes + 2]
         above = np.repeat(np.arange(nodes.size), last - first)
         index = np.arange(above.size) + (first - np.cumsum(last - first) + (last - first))[above]

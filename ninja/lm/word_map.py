@@ -201,7 +201,7 @@ class WordMap:
         self.extra = np.where(self._known, np.float32(0), np.float32(self.unk_penalty))
 
     def covers(self, lattice: Lattice) -> bool:
-        """Return whether the map covers all words of a lattice; the table may have grown since the map was created."""
+        """Return whether the map covers all words of a lattice; words added to the table later are not covered."""
         return not self.words.grows or int(lattice.word.max(initial=0)) < self._listed.size
 
     def of(self, lattice: Lattice) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
@@ -343,7 +343,7 @@ class Words:
         unk: str = UNK,
         unk_words: int | None = None,
     ) -> Words:
-        """Look up the special words of a vocabulary; `bos` may equal `eos`, and `unk` may be missing.
+        """Look up the special words of a vocabulary; `bos` and `eos` can be equal, and `unk` can be missing.
 
         Raises:
             ModelError: The ids are not contiguous, or `bos` or `eos` is missing.

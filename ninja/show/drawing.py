@@ -154,7 +154,7 @@ class Drawing:
 
 
 def draw(lattice: Lattice, reference: Sequence[str] | None = None, options: ShowOptions = ShowOptions()) -> Drawing:
-    """Select the arcs of a lattice to draw, and lay them out.
+    """Select the arcs of a lattice to draw and lay them out.
 
     The best path is drawn first, then the oracle path, then other paths by increasing cost.
 

@@ -156,7 +156,7 @@ class Augmenter:
         ``cost + penalty · distance``. The costs and labels of that path are divided among the words of the phrase in
         proportion to their numbers of phones, and penalties are added to the acoustic cost. The graph cost is computed
         with the first-pass model; without this model, it is the graph cost of the path. Existing arcs do not change.
-        Phrases with a weight <= 0, and phrases whose words already connect the two states, are not added.
+        A phrase is not added if its weight is <= 0, or if its words already connect the two states.
 
         Returns:
             The new lattice, and the phrases that were added, in order of decreasing probability.

@@ -102,7 +102,7 @@ def words_along(
 def with_unknown(lm: NgramLM) -> NgramLM:
     """Return a model with <unk>: the model itself, or a copy that uses its least probable word as <unk>.
 
-    A first-pass model without <unk> has no score for unknown words, which augmentation can add.
+    Augmentation can add unknown words, for which a first-pass model without <unk> has no score.
     """
     if lm.unk is not None:
         return lm

@@ -125,7 +125,7 @@ class Corrector:
         return self.decision.confident_threshold if has_confidences else self.decision.threshold
 
     def transcript(self, words: Sequence[str], confidences: Sequence[float] | None = None) -> Transcript:
-        """Create a transcript from written words, and determine their lexical words."""
+        """Create a transcript from written words and determine the lexical words."""
         forms = self.normalizer.forms(words)
         index = [number for number, form in enumerate(forms) for _ in form]
         lexical = [word for form in forms for word in form]

@@ -158,7 +158,7 @@ def undo(lists: Name) -> bytes:
 
 
 def entity_bytes(path: Name) -> bytes:
-    """Read an entity file, and return its bytes.
+    """Read an entity file and return its bytes.
 
     Raises:
         InputError: The file cannot be read.

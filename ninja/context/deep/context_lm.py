@@ -343,7 +343,7 @@ class ContextLM(MixtureLM):
     def _encoded_list(self, phrases: PhraseList) -> _EncodedList:
         """Return the encoded phrases of a list.
 
-        The phrases are encoded on first use, and again if a previously unknown word may have been added.
+        The phrases are encoded on first use. A list with unknown words is encoded again if the vocabulary has grown.
         """
         encoded = self._encoded.lists.get(phrases)
         if encoded is None or (encoded.num_known != len(self.vocabulary) and (encoded.words == UNKNOWN).any()):
@@ -378,7 +378,7 @@ class ContextLM(MixtureLM):
 
     @torch.inference_mode()
     def _keys_of(self, texts: list[str], first: Slots, length: Slots) -> torch.Tensor:
-        """Return the keys of phrases, which depend on their first words and lengths; the pointer caches them."""
+        """Return the keys of phrases with the given first words and lengths; the pointer caches the keys."""
         if not texts:
             return torch.zeros(0, self._pointer.network.config.width)
         known = first != UNKNOWN

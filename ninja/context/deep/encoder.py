@@ -189,7 +189,7 @@ class SpelledEncoder:
 def _built(
     config: dict[str, Any], state: dict[str, Any], symbols: Symbols, path: str | os.PathLike[str]
 ) -> EntityEncoder:
-    """Create a network from its configuration, and set its weights."""
+    """Create a network from its configuration and set its weights."""
     numbers = {"num_letters": len(symbols.letters) + FIRST, "num_phones": len(symbols.phones) + FIRST}
     entries = {field.name for field in dataclasses.fields(Config)}
     sizes = set(entries) - {"inputs", "outputs", "extractor"}

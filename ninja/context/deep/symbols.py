@@ -1,4 +1,4 @@
-"""Ids of letters and phones, which are the input of the phrase encoder."""
+"""Ids of letters and phones, the input of the phrase encoder."""
 
 from __future__ import annotations
 

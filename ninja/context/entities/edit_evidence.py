@@ -43,7 +43,7 @@ class PhraseEvidence:
 
     @property
     def form(self) -> str:
-        """The lexical form of the phrase, which identifies it."""
+        """The lexical form that identifies the phrase."""
         return phrase_form(self.phrase)
 
     @property
@@ -76,7 +76,7 @@ class PhraseEvidence:
     def factor(self, min_count: int) -> float:
         """Return the factor applied to the phrase's weight: (1 + insertions) / (1 + rejections), within bounds.
 
-        The factor is at most 1 if no edit inserted the phrase in an utterance whose lists contain it.
+        The factor is at most 1 if no edit inserted the phrase in an utterance that has the phrase in its lists.
         """
         if self.inserted + self.rejected < min_count:
             return 1.0
@@ -125,7 +125,7 @@ class EditEvidence:
 
     @property
     def effective(self) -> list[PhraseEvidence]:
-        """The phrases that are added, or whose weights or recognised forms change."""
+        """The phrases that are added or that have changed weights or recognised forms."""
         count = self.min_count
         items = self.phrases.values()
         return [item for item in items if item.is_new(count) or item.factor(count) != 1 or item.forms(count)]

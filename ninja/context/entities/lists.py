@@ -95,7 +95,7 @@ class Entities:
             spell: Normaliser that is applied to phrases.
             groups: Group of each utterance, in addition to groups in the sections.
             path: Path of the file, for messages.
-            edit_evidence: Evidence from edits, which changes weights.
+            edit_evidence: Evidence from edits; it changes weights.
         """
         self.edit_evidence = edit_evidence
         by_kind: dict[str, dict[str, Section]] = {"all": {}, "group": {}, "list": {}, "utt": {}}
@@ -271,7 +271,7 @@ class _Scope:
 
 @dataclass(slots=True)
 class _Builder:
-    """Builder that creates the phrase lists of sections, and records duplicates."""
+    """Builder that creates the phrase lists of sections and records duplicates."""
 
     spell: Normaliser
     edit_evidence: EditEvidence

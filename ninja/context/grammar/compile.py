@@ -1,4 +1,4 @@
-"""Compile lists of phrases into acceptors of word ids, which OpenFst minimises."""
+"""Compile lists of phrases into acceptors of word ids; OpenFst minimises the acceptors."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ class LexicalContext:
         arc_map: npt.NDArray[np.int64],
         lists: Sequence[PhraseList],
     ) -> Lattice:
-        """Convert a composed lattice of lexical words to a lattice of written words, and respell its phrases."""
+        """Convert a composed lattice of lexical words to a lattice of written words and respell its phrases."""
         is_last = self._is_last(lexical)
         written = lattice.word[lexical.source_arc]
         word = np.where(lexical.is_first, written, EPSILON)[arc_map]

@@ -57,7 +57,7 @@ class Retriever:
         return phrases.nearest(self.vectors([""] * len(spans), spans), self.options.phrases)
 
     def vectors(self, texts: Sequence[str], phones: Sequence[Phones]) -> Vectors:
-        """Return the vectors of phrases or spans, which are cached; the text of a span is ""."""
+        """Return the vectors of phrases or spans, cached or newly computed; the text of a span is ""."""
         if not texts:
             return np.zeros((0, 0), np.float32)
 

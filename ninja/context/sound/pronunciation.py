@@ -41,7 +41,7 @@ _VOICELESS, _SIBILANTS = {"P", "T", "K", "F", "TH"}, {"S", "Z", "SH", "ZH", "CH"
 
 
 def phones_of(text: str) -> Phones:
-    """Split phones at whitespace, and remove stress digits and Kaldi's position suffixes."""
+    """Split phones at whitespace and remove stress digits and Kaldi's position suffixes."""
     return tuple(_SUFFIX.sub("", phone) for phone in text.split())
 
 
@@ -86,7 +86,7 @@ class Pronouncer:
         return self._dictionary
 
     def of(self, word: str) -> tuple[Phones, ...]:
-        """Return at most `MAX_PER_WORD` pronunciations of a word, best first; the tuple may be empty."""
+        """Return at most `MAX_PER_WORD` pronunciations of a word, best first; the tuple can be empty."""
         variants = self._cache.get(word)
         if variants is None:
             variants = tuple(dict.fromkeys(self._look_up(word)))[:MAX_PER_WORD]
@@ -96,7 +96,7 @@ class Pronouncer:
         return variants
 
     def of_phrase(self, phrase: Phrase) -> list[tuple[Phones, ...]]:
-        """Return at most `MAX_PER_PHRASE` pronunciations of a phrase, each as the phones of every word.
+        """Return at most `MAX_PER_PHRASE` pronunciations of a phrase; each contains the phones of every word.
 
         If the phrase list specifies a pronunciation, it is divided among the words in proportion to their lengths.
 
@@ -194,7 +194,7 @@ def _genitive(last: str) -> Phones:
 
 @cache
 def _letter_to_sound() -> Callable[[str], Iterable[str]]:
-    """Return gruut's model, which is imported when a word is not in the dictionary."""
+    """Return gruut's model; it is imported only when a word is not in the dictionary."""
     with needed_for("a pronunciation"):
         import gruut_lang_en
         from gruut.g2p import GraphemesToPhonemes

@@ -87,7 +87,7 @@ class Forest:
         return cls(order, upper_rank, np.array(size, np.int64)[order] + np.arange(len(ranks)), np.array(depth)[order])
 
     def blocks(self, size: int) -> list[Block]:
-        """Divide the trie into blocks with runs of `size` nodes; the last run may be shorter."""
+        """Divide the trie into blocks with runs of `size` nodes; the last run can be shorter."""
         return [self._block(first, min(first + size, len(self.node))) for first in range(0, len(self.node), size)]
 
     def sentences(self) -> list[Block]:

@@ -1,1 +1,1 @@
-"""Language models behind a completions endpoint (vLLM, llama.cpp), which scores texts over HTTP."""
+"""Language models behind a completions endpoint (vLLM, llama.cpp) that scores texts over HTTP."""

@@ -1,1 +1,1 @@
-"""Hugging Face models as language models over words, which are split into pieces."""
+"""Hugging Face models as language models over words; the words are split into pieces."""

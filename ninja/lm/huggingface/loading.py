@@ -32,7 +32,7 @@ TOKENIZERS = ("tokenizer.json", "tokenizer.model", "spiece.model", "sentencepiec
 def open_directory(path: str, options: LoadOptions) -> LanguageModel:
     """Open a language model.
 
-    A causal model becomes a `CausalLM`, and a masked model a `MaskedLM`, which can score only whole sentences.
+    A causal model becomes a `CausalLM`. A masked model becomes a `MaskedLM`, which can score only whole sentences.
     ``<s>`` is the tokenizer's ``bos_token``, or its ``eos_token`` if there is no ``bos_token``; ``</s>`` is its
     ``eos_token``. If the tokenizer has neither, the ids in the configuration are used; a causal model without these is
     rejected.

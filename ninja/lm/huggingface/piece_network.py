@@ -59,7 +59,7 @@ class PieceLM(AttentionLM):
         cache: list[_CacheLayer] | None,
         options: LoadOptions,
     ) -> None:
-        """Wrap a network, which stays on its device.
+        """Wrap a network; it stays on its device.
 
         Args:
             model: The model, which provides the configuration.
@@ -241,7 +241,7 @@ class PieceLM(AttentionLM):
         return new[:, -1].copy()
 
     def _rows(self, piece: torch.Tensor) -> torch.Tensor:
-        """Read texts of equal length, [n, pieces], and return the rows of all their histories, [n · pieces, row]."""
+        """Read texts of equal length, [n, pieces]; return the rows of all their histories, [n · pieces, row]."""
         if self._cache is None:
             return torch.cat((piece[..., None].float(), self._plain(piece)), 2).flatten(0, 1)
         output = self._network(input_ids=piece, use_cache=True)
@@ -287,7 +287,7 @@ class PieceLM(AttentionLM):
         return self._outputs_of(output)
 
     def _plain(self, sentence: torch.Tensor) -> torch.Tensor:
-        """Read sentences, [sentences, pieces], and return outputs, [sentences, pieces, embedding]."""
+        """Read sentences, [sentences, pieces]; return outputs, [sentences, pieces, embedding]."""
         return self._outputs_of(self._network(input_ids=sentence, **self._uncached))
 
     def _grow(self, capacity: int) -> None:

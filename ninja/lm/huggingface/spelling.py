@@ -29,8 +29,8 @@ class Spelling:
     The words are ``<s>`` (0), ``</s>`` (1), ``<unk>`` (2) if the tokenizer has an unknown piece, and then all words
     that were looked up and can be spelled. Inside a sentence, the pieces of a word are those that the tokenizer
     adds when a space and the word are appended to a text. As in training, these pieces mark the leading space
-    (``Ġthe``, ``▁the``) or continuations (``the ##re``). At the beginning of a sentence, the pieces of a word may
-    differ.
+    (``Ġthe``, ``▁the``) or continuations (``the ##re``). At the beginning of a sentence, a word can have different
+    pieces.
     """
 
     def __init__(

@@ -96,7 +96,7 @@ def _network(init: Net, predict: Net, scores: list[str], device: torch.device) -
 
 
 def _filled(init: Net) -> Blobs:
-    """Run the net that fills the weights, and return its blobs."""
+    """Run the net that fills the weights and return its blobs."""
     filled: Blobs = {}
     total = 0
     with torch.inference_mode():

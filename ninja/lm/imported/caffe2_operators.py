@@ -95,7 +95,7 @@ def runner(operator: Operator, weights: Mapping[str, torch.Tensor]) -> Callable[
 
 
 def _matmul(operator: Operator, inputs: Tensors) -> Tensors:
-    """MatMul, which flattens its inputs into matrices, and BatchMatMul."""
+    """MatMul and BatchMatMul; MatMul flattens its inputs into matrices."""
     left, right = inputs
     if operator.type == "MatMul":
         left, right = (

@@ -1,4 +1,4 @@
-"""Language models whose network scores all words at once, with a cache of the scores.
+"""Language models with a network that scores all words at once, and a cache of these scores.
 
 After each word, such a network returns a row with the scores of all words. A row of 20,000 scores is five times as
 large as the state of a large LSTM, so rows are not stored with their histories. Instead, a history is *evaluated* when
@@ -43,7 +43,7 @@ def language_model(
 
 
 class LazyLM(LanguageModel, ABC):
-    """Base class for language models whose network scores all words at once.
+    """Base class for language models with a network that scores all words at once.
 
     All sentences start in one shared slot. Subclasses manage the states: they compute rows (`_evaluate`), store the
     data of new slots (`_extend`), and call `_begin` at the end of their constructors.
@@ -80,7 +80,7 @@ class LazyLM(LanguageModel, ABC):
 
     @abstractmethod
     def _evaluate(self, slots: np.ndarray) -> torch.Tensor:
-        """Compute the states of histories, and return the scores of all words after them, float32 [slots, words]."""
+        """Compute the states of histories and return the scores of all words after them, float32 [slots, words]."""
 
     def _prepare(self, slots: np.ndarray) -> None:
         """Compute the missing states of parent slots; called before slots are allocated, because memory can run out."""

@@ -73,7 +73,7 @@ def check(path: str) -> None:
 
 
 def _constants(nodes: Any, path: str) -> Iterator[Any]:
-    """Check the operators, and yield the tensors in their attributes."""
+    """Check the operators and yield the tensors in their attributes."""
     for number, node in enumerate(nodes, 1):
         place = f"node {number} {node.name!r}, {f'{node.domain}.' if node.domain else ''}{node.op_type}"
         if node.domain not in DOMAINS or node.op_type not in OPERATORS:

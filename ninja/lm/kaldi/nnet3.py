@@ -6,7 +6,7 @@
     …
     </Nnet3>
 
-Unused fields are skipped, which is possible because every value is stored with its type.
+Unused fields can be skipped, because every value is stored with its type.
 
 Source: Kaldi, nnet3/nnet-nnet.cc (Nnet::Read).
 """
@@ -77,7 +77,7 @@ def rebuild(lines: list[str], fields: dict[str, tuple[str, dict[str, FieldValue]
 
 
 def single(array: Array) -> Array:
-    """Convert an array to float32; values out of range become infinite, which `Fields` rejects."""
+    """Convert an array to float32; values out of range become infinite, and `Fields` rejects them."""
     with np.errstate(over="ignore"):
         return array.astype(np.float32)
 

@@ -8,7 +8,7 @@
     config/words.txt              words and their ids
     config/oov.txt                the word that replaces unknown words; optional
 
-Files may be compressed with gzip. The network maps the embedding of a word to a vector. The product of this vector and
+Files can be compressed with gzip. The network maps the embedding of a word to a vector. The product of this vector and
 the embedding of the next word is approximately the log-probability of that word, because training keeps the
 probabilities nearly normalised. Kaldi uses the product unchanged, and so does Ninja by default.
 
@@ -56,7 +56,7 @@ _SPECIAL_OPTION = re.compile(r"--(bos|eos|brk)-symbol=([0-9]{1,9})")
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """Features of each word: ``index[begin[w] : begin[w + 1]]``, each weighted by its value."""
+    """Features of words: word w has the features ``index[begin[w] : begin[w + 1]]``, weighted by their values."""
 
     weight: Array  # float32 [features, embedding]
     begin: Array  # int64 [words + 1]

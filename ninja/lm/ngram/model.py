@@ -1,6 +1,6 @@
 """Back-off n-gram models from ARPA, Kaldi const-arpa and ``G.fst`` files, represented as a compiled automaton.
 
-A slot is the index of an automaton state, which represents the longest suffix of the history that affects scores.
+A slot is the index of an automaton state. The state represents the longest suffix of the history that affects scores.
 Histories with the same state share a slot, and slots are never freed. Scores are exact: an n-gram of the model is used
 even if backing off would be more probable.
 """
@@ -90,7 +90,7 @@ class NgramLM(LanguageModel):
     def step(
         self, slots: npt.NDArray[np.int64], words: npt.NDArray[np.int32]
     ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
-        """Return the results of `logprob` and `advance` in one call, which is as fast as a call to either method."""
+        """Return the results of `logprob` and `advance`; this call is as fast as a call to either method."""
         return self.model.step(*_batch(slots, words))
 
     def release(self, slots: npt.NDArray[np.int64]) -> None:

@@ -1,6 +1,6 @@
 """Base classes of language models that pool network states and cache normalisers, and the LSTM on NumPy.
 
-`PoolLM` is the base class for all libraries. `ArrayPoolLM` is the base class for NumPy, which computes one step for a
+`PoolLM` is the base class for all libraries. `ArrayPoolLM` is the base class for NumPy; it computes one step for a
 batch of histories per call.
 """
 

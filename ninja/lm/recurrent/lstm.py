@@ -70,8 +70,8 @@ class LstmLM(StatePoolLM):
 def _normaliser(module: LSTMLanguageModel, device: torch.device) -> Callable[[torch.Tensor], torch.Tensor]:
     """Return the function that estimates log-normalisers, float32 [n, embedding] → [n, 1].
 
-    Hidden layers are padded with zeros to a multiple of the processor's vector width, which makes results independent
-    of the batch.
+    Hidden layers are padded with zeros to a multiple of the processor's vector width. This makes results independent of
+    the batch.
     """
     pad, silu = torch.nn.functional.pad, torch.nn.functional.silu
     spare = -module.config.normaliser % VECTOR
