@@ -69,7 +69,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A component applied to its input, or, without a component, a range of its input."""
+    """A component applied to its input; a node without a component is a range of its input."""
 
     name: str
     component: str | None

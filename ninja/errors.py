@@ -206,7 +206,7 @@ class Log:
     _reported: set[tuple[int, str]] = field(default_factory=set)  # index of the output, and note
 
     def note(self, message: str) -> None:
-        """Add a note, and pass it to ``on_note``, but only once per output."""
+        """Add a note and pass it to ``on_note``, at most once per output."""
         if (self.output, message) in self._reported:
             return
         self._reported.add((self.output, message))

@@ -60,7 +60,7 @@ class GzipReader:
         return self._read - len(self._packed)
 
     def readinto(self, buffer: memoryview) -> int:
-        """Read into a buffer, and return the number of bytes, or 0 at the end of the stream."""
+        """Read into a buffer; return the number of bytes read, which is 0 at the end of the stream."""
         while True:
             if self._unpacker is None and not self._begin_member():
                 return 0

@@ -439,7 +439,7 @@ class Printable:
 
 @contextmanager
 def printing() -> Iterator[None]:
-    """Escape control characters on stderr, and on stdout if it is a terminal, in a ``with`` block."""
+    """In a ``with`` block, escape control characters on stderr, and also on stdout if stdout is a terminal."""
     before = sys.stdout, sys.stderr
     sys.stderr = cast(TextIO, Printable(sys.stderr))
     if sys.stdout.isatty():

@@ -217,7 +217,7 @@ class RemoteFile(io.RawIOBase):
         return self._position
 
     def readinto(self, buffer: Any) -> int:
-        """Read into a buffer, and return the number of bytes, or 0 at the end of the file."""
+        """Read into a buffer; return the number of bytes read, which is 0 at the end of the file."""
         view = memoryview(buffer).cast("B")
         offset = self._position - self._begin
         if not 0 <= offset < len(self._range):

@@ -234,7 +234,7 @@ class Stream:
         return UNKNOWN_SIZE if self._bytes_left is None else self._bytes_left
 
     def readinto(self, buffer: memoryview) -> int:
-        """Read into a buffer, and return the number of bytes, or 0 at the end of the stream."""
+        """Read into a buffer; return the number of bytes read, which is 0 at the end of the stream."""
         with self._open():
             return self._read(buffer)
 

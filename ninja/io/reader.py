@@ -191,7 +191,7 @@ class Reading:
         return min(1.0, self._position / self._size) if self._size and self._position else None
 
     def begin(self) -> SymbolTable | None:
-        """Read the first lattices, and return their symbol table, or None if they have only ids."""
+        """Read the first lattices; return their symbol table, or None if the lattices have only ids."""
         for batch in self._batches:
             self.first_batches.append(batch)
             if len(batch):

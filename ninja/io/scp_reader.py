@@ -39,7 +39,7 @@ class ScpReader:
         return self._last.get(key) if self._last is not None and self._last.place == place else None
 
     def first(self, stream: Stream, place: Place, key: str) -> Lattice | NinjaError | None:
-        """Take ownership of an open file, and return the lattice with a key, or None if the file is a Kaldi archive.
+        """Take ownership of an open file; return the lattice with a key, or None if the file is a Kaldi archive.
 
         Raises:
             NinjaError: The file cannot be read up to the entry with the key, or its format is unknown.

@@ -438,7 +438,7 @@ def _cost(batch: Batch) -> int:
 
 
 class RowThreads:
-    """A pool of up to `count` threads, one per core by default, that compute separate rows of a batch.
+    """A pool of up to `count` threads (by default, one per core) that compute separate rows of a batch.
 
     The calling thread is one of these threads.
     """
