@@ -22,7 +22,7 @@ def stream(
     progress: Progress | None = None,
     may_be_empty: bool | None = None,
 ) -> Iterator[tuple[str, Result]]:
-    """Apply a stage to lattices, and yield ``(key, result)`` for each lattice, in input order.
+    """Apply a stage to lattices and yield ``(key, result)`` for each lattice in input order.
 
     Args:
         inputs: `Inputs`, or ``(key, lattice)`` pairs, which are read lazily.

@@ -1,4 +1,4 @@
-"""`Prefetch`, a source of utterances that reads an iterable, which can be slow, in a thread."""
+"""`Prefetch`, a source of utterances that reads a possibly slow iterable in a thread."""
 
 from __future__ import annotations
 

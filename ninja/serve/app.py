@@ -140,7 +140,7 @@ class _Api:
     def endpoint(
         self, path: str, handler: Callable[[Request], Awaitable[Response]]
     ) -> Callable[[Request], Awaitable[Response]]:
-        """Wrap a handler to also check the token, convert errors to responses, and log and count requests."""
+        """Wrap a handler: check the token, convert errors to responses, log requests, and count them."""
 
         async def handled(request: Request) -> Response:
             start = time.perf_counter()

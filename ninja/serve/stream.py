@@ -226,7 +226,7 @@ class _Stream:
         return content
 
     def _parsed(self, message: str | bytes) -> tuple[Session, Lattice, bool]:
-        """Parse an update; return the session, the lattice, and whether the update is final; called in a thread."""
+        """Parse an update; return ``(session, lattice, whether the update is final)``. Called in a thread."""
         update = update_of(message, self.request)
         lattice = self._lattice_of(update)
         if lattice.num_arcs > self._limits.max_lattice_arcs:

@@ -52,6 +52,6 @@ def moments(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
 
 
 def steps(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
-    """Return the step counts of an optimiser, one per weight tensor, if it stores them as tensors."""
+    """Return the step counts of an optimiser, one per weight tensor; only counts stored as tensors are returned."""
     states = [optimizer.state.get(weight, {}) for weight in parameters(optimizer)]
     return [state["step"] for state in states if isinstance(state.get("step"), torch.Tensor)]

@@ -31,7 +31,7 @@ logging.getLogger("torch.multiprocessing.spawn").setLevel(logging.ERROR)  # hide
 
 
 def started_by_torchrun() -> bool:
-    """Return whether torchrun, or a compatible launcher, has started this process."""
+    """Return whether torchrun or a compatible launcher has started this process."""
     return {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"} <= os.environ.keys()
 
 
