@@ -38,7 +38,12 @@ SHOWN = 5  # phrases in the summary
 @section(
     "Learning",
     reads("--lists", "Phrase list to extend: any file that `ninja correct --entities` accepts.  [default: none]"),
-    click.option("--min-count", type=click.IntRange(1), default=2, help="Minimum number of edits for each change."),
+    click.option(
+        "--min-count",
+        type=click.IntRange(1),
+        default=2,
+        help="Minimum number of edits that must make a change for it to be learned.",
+    ),
     click.option("--undo", "is_undone", is_flag=True, help="Remove the last run of this command from --lists."),
     reads("--utt2group", "Group of each utterance, in utt2spk format; for phrases that are listed by group."),
     click.option("--letters-only", is_flag=True, help="Compare letters instead of phones."),

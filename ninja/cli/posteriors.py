@@ -91,7 +91,10 @@ def posterior_lines(
 @scales
 @switch("--print-alignment", False, "Print the transition ids of each arc.")
 @click.option(
-    "--min-post", type=click.FloatRange(0, 1), default=0.0001, help="Print only arcs with a higher posterior."
+    "--min-post",
+    type=click.FloatRange(0, 1),
+    default=0.0001,
+    help="Print only arcs whose posterior is above this value.",
 )
 @reads("--model", "Transition model (final.mdl); print the phones that end in each arc.", load=read_transition_model)
 @output_file("Text file for the posteriors")

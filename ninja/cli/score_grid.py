@@ -89,7 +89,7 @@ GRID = (
         type=NUMBERS,
         default="1.0",
         metavar="NUMBERS",
-        help="Inverses of --acoustic-scale; 7:17 means all integers from 7 to 17.",
+        help="Inverse acoustic scales to try; 7:17 means all integers from 7 to 17.",
     ),
     click.option(
         "--lm-scale",

@@ -34,8 +34,8 @@ correction_options = section(
         "--max-false-corrections",
         type=click.FloatRange(0, 1, min_open=True, max_open=True),
         default=0.01,
-        help="Of the utterances without phrases, change at most this fraction. With 95 % confidence, the limit holds "
-        "for a new set as large as SOURCE.",
+        help="Change at most this fraction of the utterances that contain no phrases. The limit holds with 95 % "
+        "confidence for a new set of the same size as SOURCE.",
     ),
 )
 

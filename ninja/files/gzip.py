@@ -33,7 +33,9 @@ def unpack_head(packed: bytes, size: int) -> bytes:
 
 
 class GzipReader:
-    """Reader that decompresses consecutive gzip members; the data before damage is returned before an error is raised.
+    """Reader that decompresses consecutive gzip members.
+
+    If the file is corrupt, all data up to the corruption is returned before an error is raised.
 
     Args:
         head: First bytes of the file, which were already read.

@@ -117,7 +117,7 @@ def describe_skipped(folder: str, others: list[str], results: list[str]) -> str:
 
 
 def is_companion(path: str) -> bool:
-    """Return whether a file, such as the script file of an archive, only accompanies lattices, judging by its name."""
+    """Return whether the name of a file suggests that it only accompanies lattices, as script files of archives do."""
     if re.fullmatch(COMPANIONS, os.path.basename(path)):
         return True
     return path.endswith(".scp") and is_file(path.removesuffix(".scp") + ".ark")

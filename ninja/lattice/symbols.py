@@ -49,7 +49,9 @@ class SymbolTable:
             if number < 0:
                 raise SymbolError(f"word {word!r} has the negative id {number}", path)
             if number > LARGEST_ID:
-                raise SymbolError(f"word {word!r} has the id {number}, but the largest id is {LARGEST_ID}", path)
+                raise SymbolError(
+                    f"word {word!r} has the id {number}, but the largest allowed id is {LARGEST_ID}", path
+                )
             if self._id.setdefault(word, number) != number:
                 raise SymbolError(f"word {word!r} has two ids, {self._id[word]} and {number}", path)
             if self._word.setdefault(number, word) != word:

@@ -64,7 +64,7 @@ def test_a_missing_table_is_an_input_error(tmp_path: Path) -> None:
         ([("a", 1), ("a", 2)], "word 'a' has two ids, 1 and 2"),
         ([("a", 1), ("b", 1)], "id 1 has two words, 'a' and 'b'"),
         ([("a", -1)], "word 'a' has the negative id -1"),
-        ([("a", 2**31)], "word 'a' has the id 2147483648, but the largest id is 2147483647"),
+        ([("a", 2**31)], "word 'a' has the id 2147483648, but the largest allowed id is 2147483647"),
     ],
 )
 def test_a_table_that_is_no_two_way_map_is_refused(entries: list[tuple[str, int]], message: str) -> None:

@@ -106,7 +106,7 @@ def test_damage_is_an_error_or_harmless(
         (b"<State> 1", b"<State> 4", "expected state 1, found state 4"),
         (b"\n1 3 ", b"\n1 2 3 ", "phone 2 occurs twice"),
         (b"\n1 3 ", b"\n0 1 3 ", "the phone id is 0, but must be 1 or more"),
-        (b"\n1 3 ", b"\n999999999 1 3 ", "phone id is 999999999, but the largest"),
+        (b"\n1 3 ", b"\n999999999 1 3 ", "the phone id 999999999 is too large; the largest allowed id is"),
     ],
 )
 def test_faults_of_a_model_are_reported_with_their_line(tmp_path: Path, old: bytes, new: bytes, message: str) -> None:

@@ -3,10 +3,12 @@
     list    one phrase per line, for all utterances; used if the file contains no tab
     JSON    {"@name": ["tom chen", {"text": "kathi", "weight": 2, "pronunciations": ["K AE TH IY"]}]}
             {"lists": {NAME: {…}}, "all": {…}, "groups": {NAME: {…}}, "utterances": {KEY: {…}}}
-    JSONL   {"utt": KEY, "@name": […], "group": NAME, "lists": [NAME]}; similarly "list", "group", "all": true
-    TSV     KEY, *, group:NAME or list:NAME ⇥ class, lists, group or file ⇥ phrase or name [⇥ weight [⇥ pronunciation]]
-    file    class ⇥ phrase [⇥ weight [⇥ pronunciation]], in a phrase file to which a list refers
+    JSONL   {"utt": KEY, "@name": […], "group": NAME, "lists": [NAME]}
+            instead of "utt": KEY, a line may contain "list": NAME, "group": NAME or "all": true
+    TSV     SCOPE ⇥ CLASS ⇥ PHRASE [⇥ WEIGHT [⇥ PRONUNCIATION]]
+            SCOPE ⇥ "lists", "group" or "file" ⇥ NAME; SCOPE is KEY, *, group:NAME or list:NAME
 
+The lines of a phrase file to which a list refers are CLASS ⇥ PHRASE [⇥ WEIGHT [⇥ PRONUNCIATION]].
 This module checks the format; ``lists`` checks phrases, names and duplicates.
 """
 

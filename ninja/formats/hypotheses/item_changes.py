@@ -160,7 +160,7 @@ class ItemRevision:
         self._splice(at, at, [*zip([before or items[0]] * len(new), new, parts, strict=True)])
 
     def _splice(self, begin: int, end: int, new: Sequence[tuple[Item, str, Times | None]]) -> None:
-        """Replace items with copies that have new words and times or, for an empty range, insert such copies."""
+        """Replace a range of items with copies that contain new words and times; an empty range is an insertion."""
         items = self._entries.items
         for number in range(len(items[0].paths)):
             path = items[max(begin - 1, 0) if begin == end else begin].paths[number]

@@ -163,7 +163,7 @@ def _check_phone(reader: ObjectReader, phone: int) -> None:
     if phone < 1:
         reader.fail(f"the phone id is {phone}, but must be 1 or more")
     if phone >= MAX_PHONES:
-        reader.fail(f"the phone id is {phone}, but the largest one is {MAX_PHONES - 1}")
+        reader.fail(f"the phone id {phone} is too large; the largest allowed id is {MAX_PHONES - 1}")
 
 
 def _check(reader: ObjectReader, entry: Topology) -> None:

@@ -80,7 +80,7 @@ def linear_lattices(nbest: NBest, words: SymbolTable | None = None) -> list[Latt
     """Convert each hypothesis to a linear lattice, with keys as in ``lattice-to-nbest``.
 
     Raises:
-        LatticeError: A cost exceeds single precision.
+        LatticeError: A cost exceeds the range of float32.
         SymbolError: A word is not in ``words``.
     """
     return [

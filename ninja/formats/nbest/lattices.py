@@ -29,7 +29,7 @@ def nbest_lattice(nbest: NBest, words: SymbolTable | None = None, path: str | No
         path: File name for messages.
 
     Raises:
-        LatticeError: A cost exceeds single precision, or times or labels are invalid.
+        LatticeError: A cost exceeds the range of float32, or times or labels are invalid.
         SymbolError: A word is not in ``words``, or is epsilon.
     """
     return nbest_lattices([nbest], words, path)[0]

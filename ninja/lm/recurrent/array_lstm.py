@@ -444,7 +444,7 @@ class _Layer:
 
 
 def _normaliser(network: StoredNetwork) -> Callable[[Floats, Slots], Floats]:
-    """Return the function that estimates the log-normalisers of some rows of outputs, float32 [rows, embedding]."""
+    """Return a function that estimates the log-normaliser of each row of network outputs, float32 [n, embedding]."""
     names = (f"normaliser.{number}" for number in (0, 2, 4))
     first, second, last = (
         _networks.Product(network.weight(f"{name}.weight"), network.weight(f"{name}.bias")) for name in names

@@ -94,7 +94,7 @@ class Gossip(SingleWorker):
             yield self._assignment
 
     def stop_early(self) -> None:
-        """Take all remaining batches before the synchronization, which ends the steps of all workers."""
+        """Claim all batches that remain until the next synchronization, so that all workers stop."""
         self._store.add(self._round, NO_MORE)
 
     def before_step(self) -> None:
