@@ -277,8 +277,9 @@ def _decimals(shift: float) -> int:
 
 def _all_quoted(names: list[bytes]) -> list[bytes]:
     """Escape words, with a fast path if no word needs escaping."""
-    has_special = _SPECIAL.search(b"".join(names)) or any(name.startswith((b'"', b"'")) for name in names)
-    return [_quoted(name) for name in names] if has_special or not all(names) else names
+    text = b"".join(names)
+    is_plain = all(names) and not (_SPECIAL.search(text) or b'"' in text or b"'" in text)
+    return names if is_plain else [_quoted(name) for name in names]
 
 
 def _quoted(text: bytes) -> bytes:

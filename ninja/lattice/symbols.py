@@ -220,7 +220,7 @@ class SymbolTable:
         Raises:
             SymbolError: An id is not in the table.
         """
-        return [self.word(int(number)) for number in numbers if number != EPSILON]
+        return self.words_of([int(number) for number in numbers if number != EPSILON])
 
     @property
     def names(self) -> Collection[str]:
