@@ -48,7 +48,7 @@ def score_entities(
         hypotheses: Recognised words by utterance id; ids without a reference are counted, but not scored.
         phrases: Lists of entities for each utterance, as returned by ``Entities.phrases``; utterances without a list
             have no entities. A phrase in several lists belongs to the first one.
-        truth: Entities said in each utterance; no entities are said in utterances without an entry.  [default: the
+        truth: Entities spoken in each utterance; utterances without an entry contain no entities.  [default: the
             entities of ``phrases`` that the reference contains]
         before: Words recognised without context, for comparison.
         words: Symbol table of the recogniser; entities with out-of-vocabulary words are counted separately.
@@ -113,7 +113,7 @@ def score_entities(
 
 
 def read_truth(path: str | os.PathLike[str]) -> dict[str, list[Entity]]:
-    """Read the entities that were said in each utterance from JSON lines; gzip files are decompressed.
+    """Read the entities that were spoken in each utterance from JSON lines; gzip files are decompressed.
 
     Each line is an object ``{"utt": …, "true": [{"class": "@name", "text": "tom chen"}]}``; other keys are ignored.
 

@@ -99,7 +99,7 @@ class Content:
     def readings(self) -> Callable[[], Iterable[bytes]]:
         """Return a function that returns a new iterable over all blocks of complete lines on each call.
 
-        A file is read again for each call; the content of a pipe is kept in memory.
+        A file is read again for each call; the content of a pipe is held in memory.
         """
         if self._whole is None and os.path.isfile(self.path):
             return self._read_again

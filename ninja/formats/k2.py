@@ -195,7 +195,7 @@ class K2WriteOptions:
 
 
 class K2Encoder:
-    """Encoder that writes an FsaVec; all lattices are kept in memory, because the file begins with their sizes.
+    """Encoder that writes an FsaVec; all lattices are held in memory, because the file begins with their sizes.
 
     Scores are ``-(graph + acoustic)``, lm_scores are ``-graph`` and am_scores are ``-acoustic``. The aux_labels are the
     words; the labels are the alignment for a raw lattice, else the words. Final costs become arcs with label -1 into

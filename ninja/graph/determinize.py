@@ -8,7 +8,7 @@ from ninja import _graph
 from ninja.errors import check_range
 from ninja.graph.connect import connect
 from ninja.lattice import Lattice
-from ninja.lattice.arrays import offsets, owners, ranges, sums
+from ninja.lattice.arrays import gather, offsets, owners, sums
 from ninja.lattice.lattice import check_finite
 
 
@@ -88,15 +88,15 @@ def determinize(lattice: Lattice, acoustic_scale: float = 1.0, max_arcs: int = 1
     length, final_length = np.diff(plain.ali_begin), np.zeros(final_state.size, np.int64)
     final_length[final] = np.diff(plain.final_ali_begin)[end]
     ali_begin = offsets(sums(length[taken], taken_begin).astype(np.int64))
-    ali = plain.ali[ranges(plain.ali_begin[taken], length[taken])]
+    _, ali = gather(plain.ali, plain.ali_begin[taken], length[taken])
     # The labels of the remaining arcs precede those of the old final state.
     before = sums(length[final_taken], final_taken_begin).astype(np.int64)
     final_ali_begin = offsets(before + final_length)
     final_ali = np.empty(final_ali_begin[-1], np.int32)
     of_arcs = owners(final_ali_begin)
     is_before = np.arange(final_ali.size) - final_ali_begin[of_arcs] < before[of_arcs]
-    final_ali[is_before] = plain.ali[ranges(plain.ali_begin[final_taken], length[final_taken])]
-    final_ali[~is_before] = plain.final_ali[ranges(plain.final_ali_begin[end], final_length[final])]
+    final_ali[is_before] = gather(plain.ali, plain.ali_begin[final_taken], length[final_taken])[1]
+    final_ali[~is_before] = gather(plain.final_ali, plain.final_ali_begin[end], final_length[final])[1]
     return Lattice.from_arrays(
         lattice.key,
         arc_begin,

@@ -6,7 +6,7 @@ import numpy as np
 
 from ninja.errors import LatticeError
 from ninja.lattice import Array, Lattice
-from ninja.lattice.arrays import offsets, owners, ranges
+from ninja.lattice.arrays import gather, offsets, owners
 from ninja.lattice.batch import Batch, Lattices
 from ninja.lattice.lattice import frozen
 
@@ -115,7 +115,7 @@ def _compact(lattice: Lattice) -> Lattice:
         graph=frozen(joined(lattice.graph)),
         acoustic=frozen(joined(lattice.acoustic)),
         ali_begin=frozen(offsets(length)[np.append(begin, length.size)]),
-        ali=frozen(lattice.ali[ranges(lattice.ali_begin[order], length)]),
+        ali=gather(lattice.ali, lattice.ali_begin[order], length)[1],
         final_graph=frozen(lattice.final_graph[state]),
         final_acoustic=frozen(lattice.final_acoustic[state]),
         final_ali_begin=offsets(np.diff(lattice.final_ali_begin)[state]),

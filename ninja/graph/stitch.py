@@ -13,7 +13,7 @@ from ninja.errors import LatticeError, OptionError, counted
 from ninja.graph.connect import connect
 from ninja.graph.posteriors import forward_backward
 from ninja.lattice import Lattice, Scales
-from ninja.lattice.arrays import offsets, ranges
+from ninja.lattice.arrays import gather, offsets
 from ninja.lattice.times import is_timed, num_frames, state_times
 from ninja.lattice.word_ids import check_one_table
 
@@ -177,7 +177,7 @@ class _Joined:
         ]
         labelled = {
             "ali_begin": offsets(size),
-            "ali": np.concatenate(self._labels)[ranges(label, size)],
+            "ali": gather(np.concatenate(self._labels), label, size)[1],
             "final_ali_begin": offsets(final_size),
             "final_ali": np.concatenate([np.empty(0, np.int32), *ends]),
         }

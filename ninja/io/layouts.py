@@ -180,7 +180,7 @@ class Folder(LatticeWriter):
 
 
 class NamedFiles(Folder):
-    """Writer for a folder of files with fixed names; contents are kept in memory until the ``with`` block ends."""
+    """Writer for a folder of files with fixed names; contents are held in memory until the ``with`` block ends."""
 
     def _open(self) -> None:
         super()._open()

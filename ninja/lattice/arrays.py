@@ -35,12 +35,6 @@ def sums(values: Array, begin: Array) -> npt.NDArray[np.float64]:
     return np.bincount(owners(begin), values, begin.size - 1).astype(np.float64)
 
 
-def ranges(begin: Array, length: Array) -> npt.NDArray[np.int64]:
-    """Return the concatenation of ``arange(begin[i], begin[i] + length[i])`` for each i, int64."""
-    end = np.cumsum(length, dtype=np.int64)
-    return np.arange(end[-1] if end.size else 0) + np.repeat(begin - (end - length), length)
-
-
 def gather(pool: Array, begin: Array, length: Array) -> tuple[npt.NDArray[np.int64], Array]:
     """Copy runs of an int32 pool into a new pool; return ``(offsets, pool)``, with int64 [num_runs + 1] offsets."""
     return offsets(length), _core.copy_runs(pool, begin, length)

@@ -74,7 +74,7 @@ def tune_first_pass(
     other scales are better.
 
     Args:
-        lattices: A development set with symbol tables, which is kept in memory. Lattices without a reference are
+        lattices: A development set with symbol tables, which is held in memory. Lattices without a reference are
             ignored.
         references: Reference words by key.
         start: The initial scales; the LM scale is kept.

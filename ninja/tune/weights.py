@@ -114,7 +114,7 @@ def tune_weights(
     other weights are better; see ``ninja.tune.choice.choose_point``.
 
     Args:
-        lattices: A development set (never a test set) with symbol tables, which is kept in memory.
+        lattices: A development set (never a test set) with symbol tables, which is held in memory.
         references: Reference words by key.
         lm: The language model, or a mixture; the weights of its models are also chosen.
         options: Rescoring options, with the initial weights.

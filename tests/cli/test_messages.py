@@ -206,8 +206,8 @@ def test_scales_of_a_header_are_said_once_and_taken_when_asked(tmp_path: Path, n
     code, out, err = ninja("best", tmp_path)
     assert (code, out) == (0, "u1 a c\nu2 a c\n")
     given = "acoustic_scale 1, lm_scale 14, word_penalty 3.45388"  # 1.5 ln 10
-    said = f"ignoring the scales in the header ({given}); set --lm-scale header to use them"
-    assert err == f"ninja: {tmp_path}/u1.slf: {said}\n"
+    message = f"ignoring the scales in the header ({given}); set --lm-scale header to use them"
+    assert err == f"ninja: {tmp_path}/u1.slf: {message}\n"
     code, out, err = ninja("best", tmp_path, "--lm-scale", "header")
     assert (code, out) == (0, "u1 b c\nu2 b c\n")
     assert err == f"ninja: scales from the header of {tmp_path}/u1.slf: {given}\n"

@@ -265,15 +265,15 @@ def test_the_name_of_an_output_may_be_as_long_as_that_of_a_file(length, ninja, t
     write_all("in.ark", [lattice("a")])
     for ending in (".ark", ".gz"):
         name = "n" * (length - len(ending)) + ending
-        code, _, said = ninja("prune", "in.ark", "-o", name, "--resume")
-        assert (code, list(package.keys(name))) == (0, ["a"]), said
+        code, _, message = ninja("prune", "in.ark", "-o", name, "--resume")
+        assert (code, list(package.keys(name))) == (0, ["a"]), message
     assert ninja("best", "in.ark", "-o", "n" * length)[0] == 0
     assert Path("n" * length).read_text() == "a 1\n"
     write_all("in.slf", [lattice("a").with_words(package.SymbolTable([("<eps>", 0), ("one", 1)]))])
     before = sorted(os.listdir())
-    code, _, said = ninja("prune", "in.slf", "-o", "n" * (length - 3) + ".ab")
+    code, _, message = ninja("prune", "in.slf", "-o", "n" * (length - 3) + ".ab")
     assert (code, sorted(os.listdir())) == (2, before)
-    assert "the file name of the symbol table is too long; use a shorter output name, or --words-out" in said
+    assert "the file name of the symbol table is too long; use a shorter output name, or --words-out" in message
 
 
 @pytest.mark.parametrize("name", ["out.ark", "out.txt.gz", "out.slf", "out.jsonl"])

@@ -78,10 +78,11 @@ def test_a_plan_names_no_file_elsewhere(parts, ninja, name, place):
 
 def test_a_file_that_the_user_did_not_name_is_not_replaced(parts, ninja):
     Path("table.txt").write_text("precious")
-    code, _, said = ninja("gather", "out.ark")
+    code, _, message = ninja("gather", "out.ark")
     assert code == 1
     assert (
-        "table.txt: already exists and would be overwritten, because plan.json lists it as an output; move it" in said
+        "table.txt: already exists and would be overwritten, because plan.json lists it as an output; move it"
+        in message
     )
     assert Path("table.txt").read_text() == "precious"
     assert not Path("out.ark").exists()
@@ -159,6 +160,6 @@ def test_rows_of_a_script_file_are_checked(parts, ninja, row):
 def test_outputs_of_a_run_in_shards_lie_in_one_folder(parts, ninja):
     os.mkdir("lang")
     line = ["prune", "in.ark", "--words", "words.txt", "-o", "new.ark", "--words-out", "lang/table.txt"]
-    code, _, said = ninja(*line, "--shard", "1/2")
+    code, _, message = ninja(*line, "--shard", "1/2")
     assert code == 2
-    assert "with --shard, new.ark and lang/table.txt must be in the same folder" in said
+    assert "with --shard, new.ark and lang/table.txt must be in the same folder" in message

@@ -45,9 +45,9 @@ SLF = "VERSION=1.0\nN=2 L=1\nI=0 t=0\nI=1 t=1\nJ=0 S=0 E=1 W={} a=-1\n"
 )
 def test_options_in_a_file_run_nothing_and_write_nowhere(line, ninja, tmp_path):
     (tmp_path / "options.toml").write_text(line)
-    code, _, said = ninja("rescore", EXAMPLES / "lat.ark.gz", "--config", tmp_path / "options.toml")
+    code, _, message = ninja("rescore", EXAMPLES / "lat.ark.gz", "--config", tmp_path / "options.toml")
     assert code == 2
-    assert "cannot be set in this file; pass -" in said
+    assert "cannot be set in this file; pass -" in message
 
 
 # ---- other files ----

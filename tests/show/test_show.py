@@ -175,10 +175,12 @@ def test_a_large_lattice_is_cut_to_what_can_be_read_and_says_so(examples):
     rest = np.setdiff1d(np.arange(lattice.num_arcs), drawing.arcs)
     rest = rest[np.isfinite(drawing.excess[rest])]
     assert drawing.excess[rest].min() >= drawing.excess[drawing.arcs].max() - 1e-6
-    said = drawing.left_out()
-    assert said.startswith(f"{len(rest):,} of {lattice.num_arcs:,} arcs are not drawn, because at most 500 are drawn")
-    assert f"at least {drawing.excess[rest].min():.3g} more" in said
-    assert said in data_of(lattice_page(drawing))["leftOut"]
+    message = drawing.left_out()
+    assert message.startswith(
+        f"{len(rest):,} of {lattice.num_arcs:,} arcs are not drawn, because at most 500 are drawn"
+    )
+    assert f"at least {drawing.excess[rest].min():.3g} more" in message
+    assert message in data_of(lattice_page(drawing))["leftOut"]
 
 
 def test_the_marked_paths_are_drawn_whatever_they_take(examples, words):

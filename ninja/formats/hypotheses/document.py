@@ -38,8 +38,8 @@ class Document:
     def of(cls, content: Content, format: str, *, has_lines: bool = False, options: Any = None) -> Document:
         """Create the document for a file that will be read.
 
-        A file that consists of lines is read again when it is rewritten, or kept in memory if it cannot be read twice.
-        Any other file is kept in memory.
+        A file that consists of lines is read again when it is rewritten, or held in memory if it cannot be read twice.
+        Any other file is held in memory.
         """
         encoding = getattr(options, "encoding", "utf-8")
         document = cls(content.name, format, None, content.path, encoding, has_lines, options)

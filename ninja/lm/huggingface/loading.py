@@ -235,7 +235,7 @@ def _is_masked(config: dict[str, Any], path: str) -> bool:
 
 
 def _first_id(*ids: Any) -> int | None:
-    """Return the first valid id; a list stands for its first element."""
+    """Return the first valid id; the id of a list is its first element."""
     for number in ids:
         if isinstance(number, list) and number:
             return int(number[0])
