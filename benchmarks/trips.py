@@ -99,7 +99,7 @@ class Trace:
     def stop(self) -> None:
         """Stop counting."""
         sys.setprofile(None)
-        threading.setprofile(None)  # type: ignore[arg-type]
+        threading.setprofile(None)
         self._running = False
 
     def _audit(self, event: str, arguments: tuple[Any, ...]) -> None:

@@ -65,7 +65,7 @@ class SingleContextLM(ContextLM):
     """
 
     def __init__(self, mixture: SingleMixture, *options: object) -> None:
-        super().__init__(mixture, *options)  # type: ignore[arg-type]
+        super().__init__(mixture, *options)
         self._boost = mixture.boost
 
     def logprob(self, slots: np.ndarray, words: np.ndarray) -> np.ndarray:

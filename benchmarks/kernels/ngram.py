@@ -71,12 +71,12 @@ def rows(model: Path, text: Path | None, lattices: Path | None, words: Path | No
             yield row(f"{name}, batches of {batch:,}", f"{state.size / seconds / 1e6:.1f} M words/s")
     if lattices is not None:
         table = None if words is None else SymbolTable.read(words)
-        batch = [lattice for _, lattice in read(lattices, words=table)]
-        word_map = WordMap(batch[0].words, lm, unk_penalty=0.0)
-        num_arcs = sum(compose_ngram(lattice, lm, word_map=word_map).num_arcs for lattice in batch)
-        seconds = cpu_seconds(lambda: [compose_ngram(lattice, lm, word_map=word_map) for lattice in batch], REPEATS)
+        group = [lattice for _, lattice in read(lattices, words=table)]
+        word_map = WordMap(group[0].words, lm, unk_penalty=0.0)
+        num_arcs = sum(compose_ngram(lattice, lm, word_map=word_map).num_arcs for lattice in group)
+        seconds = cpu_seconds(lambda: [compose_ngram(lattice, lm, word_map=word_map) for lattice in group], REPEATS)
         rate = f"{seconds:.3f} CPU s, {num_arcs / seconds / 1e6:.1f} M arcs/s"
-        yield row(f"compose {len(batch)} lattices into {num_arcs:,} arcs", rate)
+        yield row(f"compose {len(group)} lattices into {num_arcs:,} arcs", rate)
 
 
 @command

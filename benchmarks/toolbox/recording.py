@@ -19,7 +19,7 @@ from ninja.formats.kaldi.transition_model import read_transition_model
 from ninja.graph import best_path, connect, from_arcs, path_lattice
 from ninja.graph.transitions import pronunciations
 from ninja.lattice import Lattice
-from ninja.lattice.arrays import offsets, ranges
+from ninja.lattice.arrays import gather, offsets
 from ninja.lattice.times import state_times
 
 KEY = "long"
@@ -103,7 +103,7 @@ def write_lexicon(folder: Path, model: Path) -> None:
         lattice.word[arcs],
         *(zero, zero, last, last),
         ali_begin=offsets(length),
-        ali=lattice.ali[ranges(lattice.ali_begin[arcs], length)],
+        ali=gather(lattice.ali, lattice.ali_begin[arcs], length)[1],
     )
     words = pronunciations(chain, read_transition_model(model))
     lines = {" ".join(map(str, (word.word, word.word, *word.phones))) for word in words}
@@ -145,7 +145,7 @@ def join(lattices: Sequence[Lattice]) -> Lattice:
         np.concatenate([infinite, last.final_graph]),
         np.concatenate([infinite, last.final_acoustic]),
         ali_begin=offsets(length),
-        ali=arcs.ali[ranges(offsets(arcs.length)[:-1][order], length)],
+        ali=gather(arcs.ali, offsets(arcs.length)[:-1][order], length)[1],
         final_ali_begin=np.concatenate([np.zeros(offset, np.int64), last.final_ali_begin]),
         final_ali=last.final_ali,
         words=last.words,
@@ -187,8 +187,9 @@ def random_recording(num_states: int, arcs_per_state: int = 10, seed: int = 0) -
 def _inner_arcs(lattice: Lattice, first: int, offset: int) -> Arcs:
     """Return the arcs of a lattice from `first` on."""
     columns = lattice.src + offset, lattice.dst + offset, lattice.word, lattice.graph, lattice.acoustic
+    src, dst, word, graph, acoustic = (column[first:] for column in columns)
     length = np.diff(lattice.ali_begin)[first:]
-    return Arcs(*(column[first:] for column in columns), length, lattice.ali[lattice.ali_begin[first] :])
+    return Arcs(src, dst, word, graph, acoustic, length, lattice.ali[lattice.ali_begin[first] :])
 
 
 def _seam(before: Lattice, lattice: Lattice, offset: int) -> Arcs:

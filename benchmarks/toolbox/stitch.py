@@ -22,7 +22,7 @@ from ninja.evaluate import align
 from ninja.graph import best_path, connect
 from ninja.graph.stitch import join_windows
 from ninja.lattice import Lattice, Scales
-from ninja.lattice.arrays import offsets, ranges
+from ninja.lattice.arrays import gather, offsets
 from ninja.lattice.times import num_frames, state_times
 
 
@@ -61,7 +61,7 @@ def cut(lattice: Lattice, first: int, last: int) -> Lattice:
             final_ali_begin=np.concatenate([[0], lattice.final_ali_begin, lattice.final_ali_begin[-1:]]),
             final_ali=lattice.final_ali,
             ali_begin=offsets(length[order]),
-            ali=lattice.ali[ranges(label[order], length[order])],
+            ali=gather(lattice.ali, label[order], length[order])[1],
             words=lattice.words,
         )
     )

@@ -13,6 +13,7 @@ import time
 from dataclasses import asdict, replace
 from itertools import product
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from benchmarks.tables import Cells, head, put, row
 from benchmarks.training.simulation import curve
 from benchmarks.training.speed import Machines, measure, table
 from ninja.lm import text
-from ninja.train import loop
+from ninja.train import loop, step
 from ninja.train.corpus import Choice, open_corpus
 from ninja.train.order import Order
 from ninja.train.parallel import launch
@@ -136,19 +137,17 @@ def add(cells: Cells, name: str, **figures) -> None:
 
 def slowed(jobs, progress, workers):
     """Train with steps that sleep, worker 0's longer; return the last report of each training."""
-    plain = loop.gradient
     last_reports = []
     for train_text, dev, model, options, factor in jobs:
 
         def gradient(*arguments, pause=PAUSE * (factor if workers.rank == 0 else 1), **options):
             time.sleep(pause)
-            return plain(*arguments, **options)
+            return step.gradient(*arguments, **options)
 
-        loop.gradient = gradient
         reports: list[Progress] = []
-        loop._train(train_text, dev, model, options, reports.append, workers)
+        with patch("ninja.train.loop.gradient", gradient):
+            loop._train(train_text, dev, model, options, reports.append, workers)
         last_reports.append(asdict(reports[-1]) if workers.rank == 0 else None)
-    loop.gradient = plain
     return last_reports
 
 

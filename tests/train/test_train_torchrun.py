@@ -4,9 +4,9 @@ import json
 import os
 import shlex
 import signal
-import socket
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -43,17 +43,39 @@ ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
 
 
 def start(arguments):
-    return subprocess.Popen(
-        [sys.executable, *arguments], env=ENVIRONMENT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+    # Messages go to a file, because a process that fills a pipe waits for ever.
+    log = tempfile.TemporaryFile("w+")  # noqa: SIM115
+    process = subprocess.Popen(
+        [sys.executable, *arguments], env=ENVIRONMENT, stderr=log, stdout=subprocess.DEVNULL, text=True
     )
+    process.log = log
+    return process
 
 
-def wait_for(path, process):
+def messages(process):
+    process.log.seek(0)
+    return process.log.read()
+
+
+def wait_until(condition, processes):
+    """Wait until a condition holds; if a process fails meanwhile or time is up, stop all and report their messages."""
     until = time.monotonic() + 120
-    while not path.exists():
-        assert process.poll() is None, process.stderr.read()
-        assert time.monotonic() < until
+    while not condition():
+        if any(process.poll() for process in processes) or time.monotonic() > until:
+            for process in processes:
+                process.kill()
+            codes = [process.wait() for process in processes]
+            raise AssertionError("\n".join([f"exit codes {codes}", *map(messages, processes)]))
         time.sleep(0.02)
+
+
+def wait_for_end(*processes):
+    wait_until(lambda: all(process.poll() == 0 for process in processes), processes)
+
+
+def wait_for_file(path, process):
+    wait_until(path.exists, [process])
+    assert process.poll() is None, "the training ended before the test could stop it"
 
 
 def children(process):
@@ -73,14 +95,13 @@ def weights(path):
 @pytest.mark.parametrize("method", ["ssgd", "bmuf"])
 @pytest.mark.parametrize("victim", ["worker", "parent"])
 def test_a_training_that_is_killed_goes_on_as_if_nothing_had_happened(folder, method, victim):
-    whole = start(command(folder, "whole.pt", method, workers=2))
-    assert whole.wait(120) == 0
+    wait_for_end(start(command(folder, "whole.pt", method, workers=2)))
     halves = start(command(folder, "halves.pt", method, "--log", folder / "log", workers=2))
-    wait_for(folder / "halves.pt.state", halves)
+    wait_for_file(folder / "halves.pt.state", halves)
     workers = children(halves)
     os.kill(workers[1] if victim == "worker" else halves.pid, signal.SIGKILL)
     begun = time.monotonic()
-    code, errors = halves.wait(30), halves.stderr.read()
+    code, errors = halves.wait(30), messages(halves)
     assert time.monotonic() - begun < 15
     if victim == "worker":
         assert code == 1
@@ -89,8 +110,7 @@ def test_a_training_that_is_killed_goes_on_as_if_nothing_had_happened(folder, me
         assert time.monotonic() - begun < 15, "workers outlive the training"
         time.sleep(0.05)
     assert (folder / "halves.pt.state").exists()
-    again = start(command(folder, "halves.pt", method, "--log", folder / "log", workers=2, resume=True))
-    assert again.wait(120) == 0, again.stderr.read()
+    wait_for_end(start(command(folder, "halves.pt", method, "--log", folder / "log", workers=2, resume=True)))
     one, other = weights(folder / "whole.pt"), weights(folder / "halves.pt")
     assert all(torch.equal(weight, other[name]) for name, weight in one.items())
     steps = [json.loads(line)["step"] for line in (folder / "log").read_text().splitlines()]
@@ -114,10 +134,10 @@ TORCHRUN = ["-m", "torch.distributed.run", "--rdzv-backend", "c10d"]
 def test_torchrun_starts_the_workers_again_from_the_last_state(folder, method):
     arguments = [*TORCHRUN, "--rdzv-endpoint", "localhost:0", "--nproc-per-node", "2", "--max-restarts", "1"]
     process = start([*arguments, *command(folder, "lm.pt", method, "--log", folder / "log", epochs=30)])
-    wait_for(folder / "lm.pt.state", process)
+    wait_for_file(folder / "lm.pt.state", process)
     line = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     os.kill(int(line[1]), signal.SIGKILL)
-    assert process.wait(120) == 0, process.stderr.read()
+    wait_for_end(process)
     assert (folder / "lm.pt").exists()
     assert not (folder / "lm.pt.state").exists()
 
@@ -126,15 +146,29 @@ def test_torchrun_starts_the_workers_again_from_the_last_state(folder, method):
 def test_two_machines_of_one_worker_train_as_one_of_two(folder):
     texts = folder / "train.txt", folder / "dev.txt"
     loop.train(*texts, folder / "here.pt", toy(parallel="bmuf", epochs=2, workers=2))
-    both = []
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        host = f"localhost:{free.getsockname()[1]}"
-    for node in range(2):
-        arguments = ["--nnodes", "2", "--nproc-per-node", "1", "--rdzv-endpoint", host, "--rdzv-id", "7"]
-        arguments += ["--rdzv-conf", f"is_host={1 - node}", "--local-addr", "localhost"]
-        both.append(start([*TORCHRUN, *arguments, *command(folder, "lm.pt", "bmuf", epochs=2)]))
-    for process in both:
-        assert process.wait(120) == 0, process.stderr.read()
+    # The store is here, because another program could take a free port before a machine opens it.
+    store = torch.distributed.TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
+    arguments = ["--nnodes", "2", "--nproc-per-node", "1", "--rdzv-endpoint", f"localhost:{store.port}"]
+    arguments += ["--rdzv-id", "7", "--rdzv-conf", "is_host=0", "--local-addr", "localhost"]
+    machine = [*TORCHRUN, *arguments, *command(folder, "lm.pt", "bmuf", epochs=2)]
+    wait_for_end(start(machine), start(machine))
     one, other = weights(folder / "here.pt"), weights(folder / "lm.pt")
     assert all(torch.equal(weight, other[name]) for name, weight in one.items())
+
+
+# Prints the names of the threads that remain, which could abort the process at exit.
+THREADS = """
+from pathlib import Path
+from toy_training import toy
+from ninja.train import loop
+for method in "ssgd", "ma", "bmuf", "adpsgd":
+    loop.train("train.txt", "dev.txt", f"{method}.pt", toy(parallel=method, epochs=1))
+print(*(name for task in Path("/proc/self/task").iterdir() if "gloo" in (name := (task / "comm").read_text())))
+"""
+
+
+def test_no_thread_of_a_process_group_outlives_the_training(folder):
+    environment = {**ENVIRONMENT, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests' / 'support'}"}
+    arguments = [sys.executable, "-c", THREADS]
+    done = subprocess.run(arguments, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.split()) == (0, []), done.stderr

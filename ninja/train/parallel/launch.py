@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import logging
 import multiprocessing
 import os
@@ -17,6 +18,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+import torch.distributed.nn  # before any group is formed: at import, its default arguments capture the current group
 from torch.multiprocessing.spawn import ProcessException, ProcessExitedException, start_processes
 
 from ninja.errors import NinjaError, OptionError, WorkerError
@@ -85,7 +87,7 @@ def single_group(device: str) -> Iterator[Workers]:
             yield workers
     finally:
         if dist.is_initialized():  # after a failure; no thread waits for another worker
-            dist.destroy_process_group()
+            _end_group()
 
 
 @contextlib.contextmanager
@@ -103,7 +105,13 @@ def _group(workers: Workers, device: str) -> Iterator[Workers]:
         reason = str(error).splitlines()[0][-200:]
         message = f"worker {workers.rank} lost contact with another worker ({reason}); see the error of that worker"
         raise LostContact(message) from error
-    dist.destroy_process_group()  # not after a failure: threads may still wait for other workers
+    _end_group()  # not after a failure: threads may still wait for other workers
+
+
+def _end_group() -> None:
+    """Destroy the process group and its threads, which could abort the process at exit."""
+    gc.collect()  # reference cycles, such as an optimiser and its hooks, may contain the group
+    dist.destroy_process_group()
 
 
 def run(work: Callable[..., Any], arguments: tuple[Any, ...], size: int, device: str, progress: Any) -> Any:
