@@ -3,8 +3,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <iterator>
-#include <set>
 #include <vector>
 
 #include "core/scales.hpp"
@@ -25,46 +23,44 @@ struct Crossing {
 // memory depend on the number of arcs, not of frames.
 class Crossings {
  public:
-  Crossings(int64_t num_arcs, int64_t most, std::vector<uint8_t>& keep)
-      : most_(static_cast<size_t>(most)), keep_(keep), is_rest_(num_arcs, 0) {}
+  Crossings(const std::vector<float>& logprob, int64_t most, std::vector<uint8_t>& keep)
+      : logprob_(logprob), most_(static_cast<size_t>(most)), keep_(keep), part_(logprob.size(), Part::kNone) {}
 
-  void add(const Crossing& crossing) {
-    best_.insert(crossing);
-    if (best_.size() <= most_) return;
-    const auto worst = best_.begin();
-    is_rest_[worst->arc] = 1;
-    waiting_.push_back(worst->arc);
-    rest_.insert(best_.extract(worst));
+  void add(int64_t arc) {
+    insert(arc, best_);
+    if (best_.size <= most_) return;
+    const int64_t worst = pop(best_);
+    insert(worst, rest_);
+    waiting_.push_back(worst);
   }
 
-  void remove(const Crossing& crossing) {
-    if (is_rest_[crossing.arc]) {
-      is_rest_[crossing.arc] = 0;
-      rest_.erase(crossing);
-      return;
-    }
-    best_.erase(crossing);
-    if (rest_.empty()) return;
-    const auto next = std::prev(rest_.end());
-    is_rest_[next->arc] = 0;
-    best_.insert(rest_.extract(next));
+  void remove(int64_t arc) {
+    Heap& heap = part_[arc] == Part::kBest ? best_ : rest_;
+    part_[arc] = Part::kNone;
+    --heap.size;
+    if (heap.arcs.size() > 2 * heap.size + kMostTied) drop_ended(heap);
+    if (heap.part == Part::kBest && rest_.size > 0) insert(pop(rest_), best_);
   }
 
   // Drop the surplus arcs of this frame. Dropping the same arcs of equal rank as Kaldi takes quadratic time in their
   // number; if there are too many of them, the last ones are dropped instead.
   void limit() {
-    if (rest_.empty()) return;
-    if (best_.begin()->logprob == std::prev(rest_.end())->logprob && best_.size() + rest_.size() <= kMostTied) {
-      here_.assign(best_.begin(), best_.end());
-      here_.insert(here_.end(), rest_.begin(), rest_.end());
+    if (rest_.size == 0) return;
+    if (logprob_[top(best_)] == logprob_[top(rest_)] && best_.size + rest_.size <= kMostTied) {
+      here_.clear();
+      for (const Heap* heap : {&best_, &rest_}) {
+        for (const int64_t arc : heap->arcs) {
+          if (part_[arc] == heap->part) here_.push_back({logprob_[arc], arc});
+        }
+      }
       std::sort(here_.begin(), here_.end(), [](const Crossing& a, const Crossing& b) { return a.arc < b.arc; });
-      const auto surplus = here_.begin() + static_cast<std::ptrdiff_t>(rest_.size());
+      const auto surplus = here_.begin() + static_cast<std::ptrdiff_t>(rest_.size);
       std::nth_element(here_.begin(), surplus, here_.end());
       for (auto crossing = here_.begin(); crossing != surplus; ++crossing) keep_[crossing->arc] = 0;
       return;
     }
     for (const int64_t arc : waiting_) {
-      if (is_rest_[arc]) keep_[arc] = 0;
+      if (part_[arc] == Part::kRest) keep_[arc] = 0;
     }
     waiting_.clear();
   }
@@ -72,17 +68,61 @@ class Crossings {
  private:
   static constexpr size_t kMostTied = 1024;
 
-  struct ByRank {  // worst first
-    bool operator()(const Crossing& a, const Crossing& b) const {
-      return a.logprob != b.logprob ? a.logprob < b.logprob : a.arc > b.arc;
-    }
+  enum class Part : uint8_t { kNone, kBest, kRest };
+
+  // A heap from which arcs that have ended are removed when they reach the top, or when they are the majority.
+  struct Heap {
+    Part part;
+    std::vector<int64_t> arcs;
+    size_t size = 0;  // arcs that have not ended
   };
 
+  bool is_worse(int64_t a, int64_t b) const { return logprob_[a] != logprob_[b] ? logprob_[a] < logprob_[b] : a > b; }
+
+  // Compare arcs for std::push_heap: the worst of the best arcs, and the best of the others, is at the top.
+  auto below_in(const Heap& heap) const {
+    return [this, is_best = heap.part == Part::kBest](int64_t a, int64_t b) {
+      return is_best ? is_worse(b, a) : is_worse(a, b);
+    };
+  }
+
+  void insert(int64_t arc, Heap& heap) {
+    part_[arc] = heap.part;
+    ++heap.size;
+    heap.arcs.push_back(arc);
+    std::push_heap(heap.arcs.begin(), heap.arcs.end(), below_in(heap));
+  }
+
+  void drop_ended(Heap& heap) {
+    const auto has_ended = [&](int64_t arc) { return part_[arc] != heap.part; };
+    heap.arcs.erase(std::remove_if(heap.arcs.begin(), heap.arcs.end(), has_ended), heap.arcs.end());
+    std::make_heap(heap.arcs.begin(), heap.arcs.end(), below_in(heap));
+  }
+
+  // Return the arc at the top of a heap whose size is not 0.
+  int64_t top(Heap& heap) {
+    while (part_[heap.arcs.front()] != heap.part) {
+      std::pop_heap(heap.arcs.begin(), heap.arcs.end(), below_in(heap));
+      heap.arcs.pop_back();
+    }
+    return heap.arcs.front();
+  }
+
+  int64_t pop(Heap& heap) {
+    const int64_t arc = top(heap);
+    std::pop_heap(heap.arcs.begin(), heap.arcs.end(), below_in(heap));
+    heap.arcs.pop_back();
+    --heap.size;
+    return arc;
+  }
+
+  const std::vector<float>& logprob_;  // [num_arcs]
   const size_t most_;
-  std::vector<uint8_t>& keep_;              // [num_arcs]
-  std::vector<uint8_t> is_rest_;            // [num_arcs]
-  std::set<Crossing, ByRank> best_, rest_;  // at most `most_` arcs, and the others
-  std::vector<int64_t> waiting_;            // arcs that moved to the rest and are not dropped yet
+  std::vector<uint8_t>& keep_;  // [num_arcs]
+  std::vector<Part> part_;      // [num_arcs]
+  Heap best_{Part::kBest, {}};  // at most `most_` arcs
+  Heap rest_{Part::kRest, {}};
+  std::vector<int64_t> waiting_;  // arcs that moved to the rest and are not dropped yet
   std::vector<Crossing> here_;
 };
 
@@ -107,34 +147,31 @@ inline void limit_depth(const Arcs& arcs, const Alignments& alignments, const Sc
   best = 0.5 * (best + backward[0]);
 
   selection.resize(arcs);
+  std::vector<float> logprob(arcs.num_arcs);
   struct Event {
-    int32_t frame;
-    bool begins;
-    Crossing crossing;
-    bool operator<(const Event& other) const {
-      return frame != other.frame ? frame < other.frame : begins < other.begins;
-    }
+    uint32_t at;  // twice the frame; plus 1 where the arc begins, so that arcs that end there are removed first
+    int64_t arc;
   };
   std::vector<Event> events;
+  events.reserve(2 * arcs.num_arcs);
   for (int64_t state = 0; state < num_states; ++state) {
     selection.keep_final[state] = is_final(arcs, state);
     for (int64_t arc = arcs.arc_begin[state]; arc < arcs.arc_begin[state + 1]; ++arc) {
       const double through = forward[state] + backward[arcs.dst[arc]] + single_arc_cost(arcs, arc, scales);
       selection.keep_arc[arc] = through < kNoPath;  // arcs that lie on no complete path are dropped first
-      if (!selection.keep_arc[arc]) continue;
-      const Crossing crossing{static_cast<float>(best - through), arc};
-      if (time[state] == time[arcs.dst[arc]]) continue;
-      events.push_back({time[state], true, crossing});
-      events.push_back({time[arcs.dst[arc]], false, crossing});
+      logprob[arc] = static_cast<float>(best - through);
+      const auto begin = static_cast<uint32_t>(time[state]), end = static_cast<uint32_t>(time[arcs.dst[arc]]);
+      if (!selection.keep_arc[arc] || begin == end) continue;
+      events.push_back({2 * begin + 1, arc});
+      events.push_back({2 * end, arc});
     }
   }
-  std::sort(events.begin(), events.end());
-  Crossings crossings(arcs.num_arcs, max_arcs_per_frame, selection.keep_arc);
+  std::sort(events.begin(), events.end(), [](const Event& a, const Event& b) { return a.at < b.at; });
+  Crossings crossings(logprob, max_arcs_per_frame, selection.keep_arc);
   for (size_t at = 0; at < events.size();) {
-    const int32_t frame = events[at].frame;
-    for (; at < events.size() && events[at].frame == frame; ++at) {
-      const Event& event = events[at];
-      event.begins ? crossings.add(event.crossing) : crossings.remove(event.crossing);
+    const uint32_t frame = events[at].at / 2;
+    for (; at < events.size() && events[at].at / 2 == frame; ++at) {
+      events[at].at % 2 == 1 ? crossings.add(events[at].arc) : crossings.remove(events[at].arc);
     }
     crossings.limit();
   }

@@ -42,15 +42,20 @@ inline Selection& spare_selection() {
   return spare;
 }
 
+// The functions below copy the addresses of arrays to local variables, because stores of bytes may alias all others.
+
 // Drop the arcs that enter dead ends; reads `keep_arc` and `keep_final`, fills `alive`.
-inline void drop_dead_ends(const Arcs& arcs, Selection& selection) {
+inline void drop_dead_ends(Arcs arcs, Selection& selection) {
+  uint8_t* keep_arc = selection.keep_arc.data();
+  const uint8_t* keep_final = selection.keep_final.data();
+  uint8_t* alive = selection.alive.data();
   for (int64_t state = arcs.num_states - 1; state >= 0; --state) {
-    uint8_t alive = selection.keep_final[state];
+    uint8_t any = keep_final[state];
     for (int64_t arc = arcs.arc_begin[state]; arc < arcs.arc_begin[state + 1]; ++arc) {
-      selection.keep_arc[arc] &= selection.alive[arcs.dst[arc]];
-      alive |= selection.keep_arc[arc];
+      keep_arc[arc] &= alive[arcs.dst[arc]];
+      any |= keep_arc[arc];
     }
-    selection.alive[state] = alive;
+    alive[state] = any;
   }
 }
 
@@ -73,7 +78,7 @@ inline void number_kept(const Arcs& arcs, const Alignments& alignments, Selectio
   int32_t* new_state = selection.new_state.data();
   int32_t* old_state = selection.old_state.data();
   int64_t* new_begin = selection.arc_begin.data();
-  const int64_t* arc_begin = arcs.arc_begin;  // locals, since stores of bytes may alias anything
+  const int64_t* arc_begin = arcs.arc_begin;
   const int64_t* ali_begin = alignments.ali_begin;
   const int32_t* dst = arcs.dst;
   int64_t states = 0, count = 0, final_labels = 0;
@@ -152,10 +157,11 @@ inline void write_selection(const Arcs& arcs, const Alignments& alignments, cons
 
 // Return whether everything lies on a path from the start to a final state, as in most lattices. Since states are in
 // topological order, it is enough that every state is entered, and left if it is not final. `entered` is a buffer.
-inline bool is_connected(const Arcs& arcs, std::vector<uint8_t>& entered) {
+inline bool is_connected(Arcs arcs, std::vector<uint8_t>& entered) {
   entered.assign(static_cast<size_t>(arcs.num_states), 0);
-  entered[0] = 1;
-  for (int64_t arc = 0; arc < arcs.num_arcs; ++arc) entered[arcs.dst[arc]] = 1;
+  uint8_t* mark = entered.data();
+  mark[0] = 1;
+  for (int64_t arc = 0; arc < arcs.num_arcs; ++arc) mark[arcs.dst[arc]] = 1;
   for (int64_t state = 0; state < arcs.num_states; ++state) {
     if (!entered[state]) return false;
     if (arcs.arc_begin[state] == arcs.arc_begin[state + 1] && !is_final(arcs, state)) return false;
@@ -164,15 +170,17 @@ inline bool is_connected(const Arcs& arcs, std::vector<uint8_t>& entered) {
 }
 
 // Keep the arcs on a path from the start to a final state through the arcs of `wanted`, or all arcs if it is null.
-inline void connect(const Arcs& arcs, const Alignments& alignments, const uint8_t* wanted, Selection& selection) {
+inline void connect(Arcs arcs, const Alignments& alignments, const uint8_t* wanted, Selection& selection) {
   if (wanted == nullptr && is_connected(arcs, selection.reached)) {
     selection.num_states = arcs.num_states;
     selection.everything = true;
     return;
   }
   selection.resize(arcs);
-  for (int64_t arc = 0; arc < arcs.num_arcs; ++arc) selection.keep_arc[arc] = wanted == nullptr || wanted[arc] != 0;
-  for (int64_t state = 0; state < arcs.num_states; ++state) selection.keep_final[state] = is_final(arcs, state);
+  uint8_t* keep_arc = selection.keep_arc.data();
+  uint8_t* keep_final = selection.keep_final.data();
+  for (int64_t arc = 0; arc < arcs.num_arcs; ++arc) keep_arc[arc] = wanted == nullptr || wanted[arc] != 0;
+  for (int64_t state = 0; state < arcs.num_states; ++state) keep_final[state] = is_final(arcs, state);
   drop_dead_ends(arcs, selection);
   number_kept(arcs, alignments, selection);
 }
