@@ -160,6 +160,22 @@ def test_limit_depth_keeps_the_best_arcs_of_each_frame(lattice: Lattice, limit: 
     assert_is_part(limited, lattice, arc_map)
 
 
+@pytest.mark.parametrize("limit", [1, 20])
+def test_limit_depth_of_a_large_lattice_keeps_the_best_arcs_of_each_frame(limit: int) -> None:
+    size, random = 3000, np.random.default_rng(limit)
+    src, step = np.repeat(np.arange(size), 8), random.integers(2, 60, 8 * size)
+    step[::8] = 1
+    src, step = src[src + step <= size], step[src + step <= size]
+    cost = np.where(step == 1, 0, 1 + random.permutation(step.size))  # the best path, of cost 0, visits every state
+    lattice = from_arcs("a", src, src + step, [1] * step.size, cost, finals={size: 0}, time=list(range(size + 1)))
+    keep = np.ones(lattice.num_arcs, bool)
+    for frame in range(size):
+        crossing = np.flatnonzero((lattice.src <= frame) & (lattice.dst > frame))
+        keep[crossing[np.argsort(lattice.graph[crossing])[limit:]]] = False
+    expected = select_arcs(lattice, keep, return_arc_map=True)[1]
+    assert limit_depth(lattice, limit, return_arc_map=True)[1].tolist() == expected.tolist()
+
+
 def test_limit_depth_keeps_a_path_where_all_are_equally_good() -> None:
     pairs = [(state, state + 1) for state in range(6) for _ in range(5)]
     src, dst = zip(*pairs, strict=True)
