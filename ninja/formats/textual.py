@@ -16,8 +16,7 @@ from ninja.formats.format import Field, WriteSettings
 from ninja.lattice import Lattice
 from ninja.lattice.lattice import check_finite, check_one_cost
 from ninja.lattice.symbols import EPSILON, SymbolTable
-
-DENSE = 10_000_000  # largest word id for which an array indexed by id is cheaper than sorting
+from ninja.lattice.word_ids import DENSE
 
 
 def spelled(
@@ -36,7 +35,7 @@ def spelled(
     """
     table = lattice.words if words is None else words
     largest = int(lattice.word.max(initial=0))
-    if largest < DENSE:
+    if largest < DENSE * lattice.num_arcs:
         used = np.zeros(largest + 1, np.bool_)
         used[lattice.word] = True
         ids = np.flatnonzero(used)

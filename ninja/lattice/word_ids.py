@@ -12,13 +12,13 @@ from ninja.lattice.nbest import NBest
 from ninja.lattice.network import ConfusionNetwork
 from ninja.lattice.symbols import EPSILON, SymbolTable
 
-DENSE = 1_000_000  # largest word id for which marking ids in an array is cheaper than sorting them
+DENSE = 16  # largest word id per arc for which an array indexed by id is cheaper than sorting
 
 
 def used_words(lattice: Lattice) -> list[int]:
     """Return the distinct word ids in a lattice in increasing order, without epsilon."""
     largest = int(lattice.word.max(initial=0))
-    if largest > DENSE:
+    if largest > DENSE * lattice.num_arcs:
         return [word for word in np.unique(lattice.word).tolist() if word != EPSILON]
     used = np.zeros(largest + 1, np.bool_)
     used[lattice.word] = True
