@@ -19,6 +19,7 @@ from ninja import _search
 from ninja.errors import FormatError, LatticeError, Log, NinjaError
 from ninja.graph import best_path, nbest
 from ninja.lattice import Lattice, Scales
+from ninja.lattice.arrays import gather, offsets, runs
 from ninja.lattice.symbols import SymbolTable
 from ninja.lattice.text import LexicalForms
 from ninja.lm import LanguageModel, Mixture
@@ -75,12 +76,13 @@ class Features:
     def united(self, earlier: Features) -> Features:
         """Return the union of these sentences and the sentences from an earlier rescoring of the same lattices."""
         number = {key: place for place, key in enumerate(self.keys)}
-        texts = [_sentence_texts(part) for part in (self, earlier)]
-        known = set(zip(self.lattice.tolist(), texts[0], strict=True))
-        lattice = np.array([number.get(earlier.keys[place], -1) for place in earlier.lattice], np.int64)
-        is_new = [
-            place >= 0 and (place, text) not in known for place, text in zip(lattice.tolist(), texts[1], strict=True)
-        ]
+        numbers = np.array([number.get(key, -1) for key in earlier.keys], np.int64)
+        lattice = numbers[earlier.lattice]
+        texts, earlier_texts = _sentence_texts(self), _sentence_texts(earlier)
+        is_new: list[bool] = []
+        for earlier_place, place in enumerate(numbers.tolist()):
+            known = set(texts(place)) if place >= 0 else None
+            is_new += [known is not None and text not in known for text in earlier_texts(earlier_place)]
         added = np.flatnonzero(is_new)
         order = np.argsort(np.concatenate([self.lattice, lattice[added]]), kind="stable")
         source = np.concatenate([np.arange(self.lattice.size), self.lattice.size + added])[order]
@@ -100,19 +102,22 @@ class Features:
             graph=joined("graph"),
             acoustic=joined("acoustic"),
             num_words=num_words[source],
-            word=np.concatenate([self.word, earlier.word])[_places(num_words, source)],
+            word=gather(np.concatenate([self.word, earlier.word]), offsets(num_words)[source], num_words[source])[1],
             token_begin=np.concatenate([[0], np.cumsum(num_tokens[source])]),
             logprob=np.concatenate([self.logprob, earlier.logprob], axis=1)[:, token],
             old_logprob=None if old[0] is None or old[1] is None else np.concatenate([old[0], old[1]])[token],
         )
 
 
-def _sentence_texts(sentences: Features) -> list[bytes]:
-    """Return the word ids in each sentence as bytes."""
-    ends = np.cumsum(sentences.num_words).tolist()
-    return [
-        sentences.word[end - size : end].tobytes() for end, size in zip(ends, sentences.num_words.tolist(), strict=True)
-    ]
+def _sentence_texts(sentences: Features) -> Callable[[int], list[bytes]]:
+    """Return a function that returns the word ids in each sentence from a lattice as bytes, given the lattice."""
+    first = np.searchsorted(sentences.lattice, np.arange(sentences.num_lattices + 1))
+    begin = offsets(sentences.num_words)
+
+    def texts(lattice: int) -> list[bytes]:
+        return [part.tobytes() for part in runs(sentences.word, begin[first[lattice] : first[lattice + 1] + 1])]
+
+    return texts
 
 
 def _places(sizes: Int64s, items: Int64s) -> Int64s:
@@ -258,7 +263,7 @@ def _sentences_of(
         graph,
         acoustic,
         new=np.array([path.graph_cost for path in paths]),
-        errors=np.array([reference.errors(path.words) for path in paths]),
+        errors=reference.errors_of_each(word, begin),
         reference_words=len(reference.ids),
         first_pass_errors=reference.errors(best_path(source, replace(scales, word_penalty=0.0)).words),
         rescored_errors=reference.errors(best_path(rescored, scales).words),

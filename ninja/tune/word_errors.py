@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
 
-from ninja.evaluate import edits
+from ninja import _graph
 from ninja.lattice import Lattice
+from ninja.lattice.arrays import offsets, runs
 from ninja.lattice.text import LexicalForms, LexicalTable
 
 
@@ -31,4 +33,24 @@ class Reference:
 
     def errors(self, words: npt.NDArray[np.int32]) -> int:
         """Count the word errors on a path, given its word ids."""
-        return edits(self.ids, words.tolist() if self.table is None else self.table.lexical_ids(words.tolist()))
+        return int(self.errors_of_each(words, np.array([0, words.size]))[0])
+
+    def errors_of_each(self, words: npt.NDArray[np.int32], begin: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Count the word errors on several paths.
+
+        Args:
+            words: Word ids of all paths, int32.
+            begin: Offset of each path in `words`, int64 [num_paths + 1].
+
+        Returns:
+            The number of errors on each path, int64 [num_paths].
+        """
+        if self.table is not None:
+            forms = [self.table.lexical_ids(path.tolist()) for path in runs(words, begin)]
+            begin = offsets([len(form) for form in forms])
+            words = np.fromiter(chain.from_iterable(forms), np.int32, begin[-1])
+        num_paths = begin.size - 1
+        reference = np.tile(np.array(self.ids, np.int32), num_paths)
+        counts = _graph.edit_counts(reference, len(self.ids) * np.arange(num_paths + 1), words, begin)
+        errors: npt.NDArray[np.int64] = counts.reshape(-1, 3).sum(axis=1, dtype=np.int64)
+        return errors
