@@ -112,7 +112,7 @@ def _with_context(drawing: Drawing, model: str, entities: str, rnnlm: str | None
 
 
 def _select(inputs: Inputs, key: str | None) -> Lattice:
-    """Return the lattice with a key, or the only lattice if the key is None; print the failures of other lattices.
+    """Return the lattice with the given key, or the only lattice if the key is None; report errors in other lattices.
 
     Raises:
         InputError: No lattice has the key, or there are no lattices.

@@ -73,7 +73,7 @@ def unit_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def unit_names(tokens: str | None, letters: str | None, sentencepiece: str | None) -> list[str]:
-    """Return the unit name of each column, as specified by the only option that is set."""
+    """Return the unit name of each column, as specified by one of the options; exactly one must be set."""
     options = {"--tokens": tokens, "--letters": letters, "--sentencepiece": sentencepiece}
     named = [option for option, value in options.items() if value is not None]
     if not named:

@@ -40,7 +40,7 @@ def lexical_references(references: Mapping[str, Text], normalizer: NormalizerNam
     lexical = lexical_texts(references, normalizer)
     if any(references.values()) and not any(lexical.values()):
         example = next(word for words in references.values() for word in words)
-        message = f"the normalizer {normalizer.name} removes all words of the references, such as {example!r}"
+        message = f"the normalizer {normalizer.name} removes every word in the references, for example {example!r}"
         raise FormatError(f"{message}, so there is nothing to score; choose another normalizer")
     return lexical
 

@@ -81,7 +81,7 @@ def target(name: str | os.PathLike[str]) -> Target:
             raise OptionError(f"wspecifier {name!r} must specify two files, such as ark,scp:lat.ark,lat.scp")
         archive, script = names if kinds[0] == "ark" else reversed(names)
         return _checked(Target(archive.strip(), script.strip(), text, archive.strip().endswith(".gz")))
-    raise OptionError(f"wspecifier {name!r} must begin with 'ark', or with 'ark,scp' and specify two files")
+    raise OptionError(f"invalid wspecifier {name!r}: expected ark:FILE, or ark,scp:FILE,FILE for two files")
 
 
 def is_specifier(name: str | os.PathLike[str]) -> bool:

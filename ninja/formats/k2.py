@@ -208,7 +208,7 @@ class K2Encoder:
         self._tables: list[tuple[Int32, Int32, Float32, Float32]] = []
 
     def add(self, lattice: Lattice) -> bytes:
-        """Convert a lattice for `end` to write; return no bytes."""
+        """Convert a lattice, which is written by `end`; return empty bytes."""
         self._tables.append(_arcs(lattice))
         self._lattices.append(lattice)
         return b""

@@ -183,7 +183,7 @@ class SourceFile:
 
     @cached_property
     def script_files(self) -> list[SourceFile]:
-        """Archives in a script file, without duplicates; names that cannot be resolved are skipped."""
+        """Return the archives to which a script file refers, without duplicates; skip names that cannot be resolved."""
         tables: dict[str, Table] = {}
         for row in self.content().split(b"\n"):
             fields = row.split(None, 1)

@@ -175,7 +175,7 @@ class WordMap:
         return other
 
     def _cover_table(self) -> None:
-        """Add the table entries that the map does not cover; arrays are replaced by larger ones."""
+        """Add the new entries of the symbol table to the map."""
         complete(self.words, self._chosen_penalty, self.lm)
         names, numbers = self.words.since(self._num_entries)
         self._num_entries += len(names)

@@ -176,9 +176,9 @@ class Rescorer:
 
         Returns:
             A future for the rescored lattice. If the deadline expires first, ``is_complete`` of the future is False and
-            the result is the best answer so far: the best hypothesis of the search, completed by the first pass, or the
-            lattice with its first-pass costs if the search has no hypothesis yet. Only this future raises errors in the
-            lattice. Cancelling the future before rescoring begins drops the lattice.
+            the result is the best hypothesis so far, with the rest of the utterance taken from the first pass, or the
+            lattice with its first-pass costs if there is no hypothesis yet. Errors in the lattice are raised by the
+            future, not by this method. Cancelling the future before rescoring begins drops the lattice.
 
         Raises:
             BusyError: ``max_waiting`` lattices were in flight for as long as `timeout`.

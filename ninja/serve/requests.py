@@ -77,7 +77,7 @@ class CorrectRequest:
 
 
 def from_query(body: bytes, query: Sequence[tuple[str, str]]) -> RescoreRequest:
-    """Create a request from a lattice in the body and options in the query of the URL.
+    """Create a request from a lattice in the body and options in the query string of the URL.
 
     Raises:
         Problem: A parameter is unknown, occurs twice, or has an invalid value.
@@ -86,7 +86,7 @@ def from_query(body: bytes, query: Sequence[tuple[str, str]]) -> RescoreRequest:
 
 
 def correction_from_query(body: bytes, query: Sequence[tuple[str, str]]) -> CorrectRequest:
-    """Create a request from a transcript in the body and options in the query of the URL.
+    """Create a request from a transcript in the body and options in the query string of the URL.
 
     Raises:
         Problem: A parameter is unknown, occurs twice, or has an invalid value.

@@ -178,7 +178,7 @@ def add_normaliser(
     options: TrainOptions,
     start: dict[str, torch.Tensor] | None = None,
 ) -> None:
-    """Add layers that estimate the log-normaliser to a checkpoint.
+    """Extend a checkpoint with layers that estimate the log-normaliser.
 
     Args:
         path: The checkpoint, which is overwritten.

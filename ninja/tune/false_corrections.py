@@ -96,7 +96,7 @@ def num_needed(max_rate: float, confidence: float = CONFIDENCE, *, is_finite: bo
 
 
 def tail(count: int, trials: int, rate: float, num_future: int | None) -> float:
-    """Return the largest probability of at most `count` events if the rate in the future set exceeds `rate`."""
+    """Return an upper bound on the probability of at most `count` events, given a future rate above `rate`."""
     if num_future is None:
         return binomial_tail(count, trials, rate)
     least = math.floor(rate * num_future + ROUNDING) + 1

@@ -96,7 +96,7 @@ CALLS: dict[str, tuple[type[NinjaError], Call]] = {
         lambda at: read_glm(text(at / "x.glm", "[UM] => { [A] / [B] } / [ ] __ [ ]\n")),
     ),
     "wspecifier 'ark,x:a' has the unknown option 'x'": (OptionError, lambda at: target("ark,x:a")),
-    "wspecifier 'scp:a' must begin with 'ark', or with 'ark,scp' and specify two files": (
+    "invalid wspecifier 'scp:a': expected ark:FILE, or ark,scp:FILE,FILE for two files": (
         OptionError,
         lambda at: target("scp:a"),
     ),

@@ -338,7 +338,10 @@ def test_a_window_whose_paths_have_no_boundary_at_both_seams_is_refused():
     )
     first, last = (from_arcs(key, [0, 1], [1, 2], [5, 6], [1.0, 1.0], finals={2: 0.0}, time=time, words=WORDS)
                    for key, time in (("a", [0, 70, 100]), ("z", [0, 30, 100])))  # fmt: skip
-    with pytest.raises(LatticeError, match="no path of a window has word boundaries at both times at which the window"):
+    with pytest.raises(
+        LatticeError,
+        match="a window has no path with word boundaries at both times where it is joined to its neighbours",
+    ):
         join_windows([first, middle, last], [0.0, 0.5, 1.0], "rec", 0.01, SCALES)
 
 

@@ -68,7 +68,7 @@ def test_a_target_is_understood(target, file, packed, text):
     ("target", "message"),
     [
         ("ark,x:a", "unknown option 'x'"),
-        ("scp:a", "must begin with 'ark'"),
+        ("scp:a", "expected ark:FILE, or"),
         ("ark,scp:a.ark", "must specify two files"),
         ("ark,scp:a.gz,a.scp", "requires an uncompressed archive"),
         ("ark,scp:-,a.scp", "requires an uncompressed archive"),

@@ -289,7 +289,7 @@ def _all_changes(forms: Sequence[_Form]) -> list[Change]:
 
 
 def _has_order(ranked: Sequence[_Ranked], distinct: Sequence[list[str]]) -> bool:
-    """Return whether the order is unchanged: each changed sentence is closest to the old one at its position."""
+    """Return whether each changed sentence is most similar to the old sentence at its position."""
     if len(ranked) != len(distinct):
         return False
     changed = [(old, new) for old, (new, _) in zip(distinct, ranked, strict=True) if old != new]

@@ -134,7 +134,7 @@ def seconds_of(value: Any, unit: float, path: Path) -> float:
 
 
 def unit_of(name: str, unit: float) -> float:
-    """Return the unit of a field in seconds: the unit in the suffix of its name, or else `unit`."""
+    """Return the time unit of a field in seconds: `unit`, unless the suffix of its name specifies another unit."""
     return 0.001 if name.endswith("Milliseconds") else unit
 
 

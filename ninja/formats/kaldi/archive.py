@@ -227,8 +227,8 @@ class Buffer(Protocol):
 class WriteQueue:
     """A queue of buffers that a thread writes to an output, in the order of the calls to `put`.
 
-    After an error, nothing more is written; the next call to `put` or `wait` raises the error. The thread starts with
-    the first buffer, and ends in `wait` or `stop`; it can then be started again by another buffer.
+    After an error, nothing more is written; the next call to `put` or `wait` raises the error. The first call to `put`
+    starts the thread, and `wait` or `stop` ends it; a later call to `put` starts it again.
 
     Args:
         file: The output. Other code may use it only between `wait` or `stop` and the next call to `put`.

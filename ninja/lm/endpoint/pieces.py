@@ -134,7 +134,7 @@ class ServerTokenizer:
         self._cache = cache
 
     def __call__(self, texts: Sequence[str], *, add_special_tokens: bool) -> dict[str, list[list[int]]]:
-        """Return the tokens of texts under ``input_ids``, without special tokens."""
+        """Tokenize texts without special tokens; return a dict with their token ids under ``input_ids``."""
         assert not add_special_tokens
         tokens = self._cache.tokens(texts)
         if missing := [text for text in dict.fromkeys(texts) if text not in tokens]:

@@ -131,7 +131,7 @@ class PoolLM(LanguageModel, ABC):
 
     @abstractmethod
     def _extend(self, old: Slots, new: Slots, words: np.ndarray) -> None:
-        """Fill the rows `new` with the states after `old` and one more word."""
+        """Fill the rows `new` with the states that follow the states in the rows `old` after one more word."""
 
     @abstractmethod
     def _scores(self, slots: Slots, words: np.ndarray) -> Floats:

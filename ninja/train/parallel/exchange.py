@@ -158,7 +158,7 @@ class Exchanges:
             self._check()
 
     def end(self) -> None:
-        """Stop the thread; a passive learner first waits until its partners send no more requests."""
+        """Stop the thread; a passive learner first waits until its partners have stopped sending requests."""
         with self._changed:
             self._ending = True
             self._changed.notify_all()
