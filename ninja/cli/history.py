@@ -17,7 +17,7 @@ from ninja.rescoring.carry_over import MAX_WORDS, CarryOver
 from ninja.rescoring.prompts import Prompts
 
 _CARRY_OVER = click.option(
-    "--carry-over", is_flag=True, help="Use the preceding words of the recording as the history of the models."
+    "--carry-over", is_flag=True, help="Score each utterance with the preceding words of its recording as history."
 )
 _SEGMENTS = reads("--segments", "With --carry-over: recording and times of each utterance (Kaldi's segments).")
 _CARRY_WORDS = click.option(

@@ -44,7 +44,7 @@ SHOWN = 5  # phrases in the summary
         default=2,
         help="Minimum number of edits that must make a change for it to be learned.",
     ),
-    click.option("--undo", "is_undone", is_flag=True, help="Remove the last run of this command from --lists."),
+    click.option("--undo", "is_undone", is_flag=True, help="Remove from --lists the evidence from the last run."),
     reads("--utt2group", "Group of each utterance, in utt2spk format; for phrases that are listed by group."),
     click.option("--letters-only", is_flag=True, help="Compare letters instead of phones."),
     click.option("--normalizer", metavar="NAME", default="basic", help=NORMALIZER_HELP.partition("  [default")[0]),

@@ -127,9 +127,9 @@ def oracle(
 ) -> None:
     """Find the path with the fewest errors in each lattice.
 
-    Each line contains a key and the words of the path. Without --words, the lattices and references must contain word
-    ids. The word error rate of the paths, a lower bound for rescoring, is printed on stderr. With a normalizer, errors
-    are counted on lexical words, and the paths are printed as written words.
+    Each output line contains a key and the words of the path. Without --words, the lattices and references must contain
+    word ids. The word error rate of the paths, a lower bound for rescoring, is printed on stderr. With a normalizer,
+    errors are counted on lexical words, and the paths are printed as written words.
 
     \b
     Example:

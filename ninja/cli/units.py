@@ -51,7 +51,7 @@ def unit_options(command: Callable[..., None]) -> Callable[..., None]:
     @section(
         "Words",
         reads("--lexicon", "Allow only the words in FILE; each line contains a word and its units."),
-        reads("--word-list", "Allow only the words in FILE, one per line, spelled in characters that are units."),
+        reads("--word-list", "Allow only the words in FILE, one per line. Every character of a word must be a unit."),
     )
     @functools.wraps(command)
     def with_units(

@@ -65,7 +65,7 @@ class CtcStream:
 
         Args:
             logprob: Natural log-probabilities of all units at each new frame, [frames, units]; zero frames are allowed.
-            final: Whether these are the last frames, so that all words are complete.
+            final: Whether these are the last frames; if so, all words are complete.
 
         Raises:
             ModelError: `logprob` does not contain log-probabilities, or has the wrong number of columns; the frames

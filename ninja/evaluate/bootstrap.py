@@ -78,8 +78,9 @@ def bootstrap(
     Each replication draws, with replacement, the same number of utterances as in the test set. Both systems are scored
     on the same utterances. Replications without reference words are ignored.
 
-    The p-value of two systems is computed by an approximate randomization test. Its null hypothesis is that exchanging
-    the outputs of the two systems for any utterance does not affect the distribution of errors.
+    The p-value of the difference between two systems is computed by an approximate randomization test. Its null
+    hypothesis is that exchanging the outputs of the two systems for any utterance does not affect the distribution of
+    errors.
 
     Args:
         references: Reference words by utterance id.

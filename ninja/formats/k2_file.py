@@ -181,7 +181,7 @@ def _split_arcs(arcs: Array, refuse: Refuse) -> tuple[Int32, Int64, Int64]:
         if begin[0] != 0 or (np.diff(begin) < 0).any():
             raise refuse(f"the offsets of {name} in the FsaVec must start at 0 and never decrease")
     if 4 * arc_begin[-1] != len(rest):
-        raise refuse(f"the FsaVec claims {arc_begin[-1]} arcs, but has {len(rest)} numbers for them")
+        raise refuse(f"the FsaVec claims {arc_begin[-1]} arcs, which need 4 numbers each, but has {len(rest)} numbers")
     if (np.diff(state_begin) > 16 * np.diff(arc_begin) + 16).any():
         raise refuse("the FsaVec claims many more states than arcs")
     return rest, state_begin, arc_begin

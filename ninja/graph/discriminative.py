@@ -65,7 +65,7 @@ def boost(
         if bad.size:
             raise LatticeError(
                 f"the {name} has the transition id {ids[bad[0]]}, but the transition ids of the model are 1 to "
-                f"{len(phone_of) - 1}; does the model belong to the lattice?",
+                f"{len(phone_of) - 1}; use the model that created the lattice",
                 key=lattice.key,
             )
     reference = phone_of[alignment]

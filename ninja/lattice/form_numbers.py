@@ -109,7 +109,7 @@ class FormNumbers:
         ]
 
     def _learn_regular(self) -> None:
-        """Number the words that equal their lexical forms, judging by spelling; other words are normalised later."""
+        """Assign ids to words whose spelling shows that they are lexical; other words are normalised later."""
         with self._lock:
             irregular = None if self._words.grows else self._normalizer.irregular(self._words)
             if not self._is_started and irregular is not None:

@@ -211,7 +211,7 @@ def detect_format(path: str | os.PathLike[str]) -> ModelFormat:
     if program:
         advice = f"{_EXPORT}, or pass the module to ninja.lm.from_module (docs/networks.md)"
         raise ModelError(
-            f"{program} is not loaded, because it may access memory outside its tensors; export it to ONNX: {advice}",
+            f"{program} is not loaded, because it may access memory outside its tensors; export it to ONNX ({advice})",
             name,
         )
     for model_format in FORMATS:

@@ -203,7 +203,7 @@ class _Descent:
             self.score[child[batch]] = score
 
     def _advance(self) -> None:
-        """Extend the histories at the top of the stack by their next children."""
+        """Extend each history at the top of the stack with its next child."""
         top = self.stack[-1]
         batch = slice(top.entered, top.entered + self.max_histories)
         child, above = top.inner[batch], top.above[batch]

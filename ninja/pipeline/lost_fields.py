@@ -37,7 +37,7 @@ class LostFields:
                 self._sources[key] = None if key in self._sources else lattice
 
     def restored(self, lattice: Lattice) -> Lattice:
-        """Return a result with the additional fields of its input lattice, if the output stores them."""
+        """Return a result with the fields of its input lattice that the stage has lost, if the output stores them."""
         source = self._sources.pop(lattice.key, None)
         return lattice if source is None else as_list_of(source, lattice)
 

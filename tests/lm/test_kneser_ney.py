@@ -203,7 +203,7 @@ BAD_OPTIONS = {
     "order is 0, but must be in [1, 16]": {"order": 0},
     "order is 17, but must be in [1, 16]": {"order": 17},
     "min_count is 0, but must be at least 1": {"min_count": 0},
-    "cutoffs are empty, but must be at least 1 and not decrease": {"cutoffs": ()},
+    "cutoffs are empty, but must be 1 or more and must not decrease": {"cutoffs": ()},
     "cutoffs are 0, but": {"cutoffs": (0,)},
     "cutoffs are 2, 1, but": {"cutoffs": (2, 1)},
     "there are 3 cutoffs; specify at most one per n-gram length from 2 to 3": {"cutoffs": (1, 1, 1)},

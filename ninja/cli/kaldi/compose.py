@@ -78,7 +78,7 @@ def interp(joined: Joined, destination: Output, alpha: float) -> None:
     """Interpolate the costs of lattices in two archives.
 
     Word sequences that occur in both lattices with the same key are kept. Their costs are --alpha times the costs in
-    FIRST plus 1 - alpha times the costs in SECOND. Alignments are taken from FIRST.
+    FIRST plus (1 - alpha) times the costs in SECOND. Alignments are taken from FIRST.
 
     \b
     Example:

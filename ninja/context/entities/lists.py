@@ -28,7 +28,7 @@ _STRESS = re.compile(r"(?<=\b[A-Z]{2})[0-2]\b")
 
 @dataclass(frozen=True, slots=True)
 class Phrase:
-    """A phrase, spelled as in the symbol table, or as in its list if it is compared by its lexical form."""
+    """A phrase, spelled as in the symbol table; phrases compared by lexical form are spelled as in their list."""
 
     text: str  # words separated by single spaces
     weight: float = 1.0  # factor of the boost; a negative weight makes the phrase less probable
@@ -95,7 +95,7 @@ class Entities:
             spell: Normaliser that is applied to phrases.
             groups: Group of each utterance, in addition to groups in the sections.
             path: Path of the file, for messages.
-            edit_evidence: Evidence from edits; it changes weights.
+            edit_evidence: Evidence from edits, which changes the weights of phrases.
         """
         self.edit_evidence = edit_evidence
         by_kind: dict[str, dict[str, Section]] = {"all": {}, "group": {}, "list": {}, "utt": {}}

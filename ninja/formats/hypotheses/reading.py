@@ -135,7 +135,7 @@ class _Reading:
         return FormatError(f"not JSON: {str(error)[:80]}", self._content.name)
 
     def _of_lines(self, why: ValueError) -> Iterator[Placed]:
-        """Yield the utterances in JSON lines; if no line is an object, raise the error for the whole file."""
+        """Yield the utterances in JSON lines; if no line is an object, raise a single error for the file."""
         name = self._content.name
         pending: list[Placed] | None = []  # errors of the lines before the first object
         for line, row in each_row(self._content.blocks(), name, self._options.encoding, marked=True):

@@ -22,9 +22,9 @@ LATEST = 1e9  # seconds, the largest time
 
 
 def parsed(text: str) -> tuple[Any, bool]:
-    """Parse a recogniser's JSON; return ``(value, whether an object has a duplicate field)``.
+    """Parse a recogniser's JSON; return ``(value, whether any object has a duplicate field)``.
 
-    Recognisers written in Python output unknown numbers as ``NaN``. It is rejected only as a time or a score.
+    Recognisers written in Python output unknown numbers as ``NaN``, which is rejected only for times and scores.
     """
     return loaded(text, float)
 

@@ -64,5 +64,5 @@ def read_word_boundary(path: str | os.PathLike[str]) -> WordBoundary:
         if kind_of.setdefault(phone, kind) != kind:
             raise FormatError(f"phone {phone} has two types; remove one of the lines", name, line=number)
     if not kind_of:
-        raise FormatError("the file has no phones; is it word_boundary.int?", name)
+        raise FormatError("the file has no phones; check that it is word_boundary.int", name)
     return WordBoundary(name, kind_of)

@@ -219,7 +219,7 @@ def _special(directory: str) -> dict[str, int]:
         match = _SPECIAL_OPTION.fullmatch(option)
         if not match:
             raise FormatError(
-                f"unknown option {option[:60]!r}; supported options: --bos-, --eos- and --brk-symbol=N", path
+                f"unknown option {option[:60]!r}; expected --bos-symbol=N, --eos-symbol=N or --brk-symbol=N", path
             )
         special[match[1]] = int(match[2])
     return special

@@ -65,7 +65,8 @@ class NgramOptions:
         rising = tuple(sorted(self.cutoffs)) == self.cutoffs
         if not self.cutoffs or self.cutoffs[0] < 1 or not rising:
             raise OptionError(
-                f"cutoffs are {', '.join(map(str, self.cutoffs)) or 'empty'}, but must be at least 1 and not decrease"
+                f"cutoffs are {', '.join(map(str, self.cutoffs)) or 'empty'}, "
+                "but must be 1 or more and must not decrease"
             )
         if len(self.cutoffs) > max(1, self.order - 1):
             raise OptionError(

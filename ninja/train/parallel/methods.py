@@ -10,7 +10,7 @@ from ninja.train.recipe import TrainOptions
 
 
 def make(learner: Learner, workers: Workers, options: TrainOptions) -> SingleWorker:
-    """Create the method that the options select for combining the updates of workers."""
+    """Create the selected method for combining the workers' updates."""
     if options.parallel in ("ma", "bmuf"):
         return Blocks(learner, workers, options)
     if options.parallel in ("adpsgd", "h-adpsgd"):
