@@ -185,7 +185,7 @@ def test_features_of_words_must_be_there_too(tmp_path):
             "special_symbol_opts.txt",
             "--foo=1",
             FormatError,
-            "unknown option '--foo=1'; supported options: --bos-, --eos-",
+            "unknown option '--foo=1'; expected --bos-symbol=N, --eos-symbol=N or",
         ),
         (
             "word_embedding.final.mat",

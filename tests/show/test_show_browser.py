@@ -208,7 +208,7 @@ def test_labels_of_short_arcs_do_not_overlap(browser, tmp_path):
     path = tmp_path / "short.html"
     path.write_text(lattice_page(draw(lattice, None, ShowOptions())))
     with opened(browser, path) as page:
-        page.evaluate("ninja.cy.zoom(1.2)")  # so near that the labels are at their arcs
+        page.evaluate("() => void ninja.cy.zoom(1.2)")  # so near that the labels are at their arcs
         page.wait_for_function("() => ninja.cy.edges().every((edge) => edge.data('reach') < 1e4)")
         page.wait_for_timeout(300)  # until they are drawn
         labels = page.evaluate(
