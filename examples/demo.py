@@ -46,9 +46,9 @@ def main():
     print(
         f"{report.lattices} lattices, {report.arcs} arcs, rescored in {seconds:.1f} s with {report.histories} histories"
     )
-    print(f"word error rate before     {ninja.evaluate.score(references, before).wer:5.2f} %")
-    print(f"word error rate after      {ninja.evaluate.score(references, after).wer:5.2f} %")
-    print(f"best path in the lattices  {oracle.wer:5.2f} %")
+    print(f"word error rate before     {ninja.evaluate.score(references, before).wer:5.2f}%")
+    print(f"word error rate after      {ninja.evaluate.score(references, after).wer:5.2f}%")
+    print(f"best path in the lattices  {oracle.wer:5.2f}%")
     print(
         "The recordings are MP3 files of LibriSpeech dev-clean: do not compare these figures with those of LibriSpeech."
     )

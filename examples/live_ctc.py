@@ -64,7 +64,7 @@ async def main():
     keys, references, before, after = zip(*(result for results in conversations for result in results), strict=True)
     for name, texts in ("before", before), ("after", after):
         rate = ninja.evaluate.score(dict(zip(keys, references, strict=True)), dict(zip(keys, texts, strict=True))).wer
-        print(f"word error rate {name:<7} {rate:5.2f} %")
+        print(f"word error rate {name:<7} {rate:5.2f}%")
 
 
 if __name__ == "__main__":

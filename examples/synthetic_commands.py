@@ -123,4 +123,4 @@ def compare(names, named, general, plain, context):
         references = {str(index): text.split() for index, text in enumerate(general)}
         hypotheses = {str(index): text.split() for index, text in enumerate(texts[len(named) :])}
         wer = score(references, hypotheses).wer
-        print(f"{search:<13} {num_found} of {len(named)} names found; word error rate without names {wer:.2f} %")
+        print(f"{search:<13} {num_found} of {len(named)} names found; word error rate without names {wer:.2f}%")

@@ -235,7 +235,7 @@ def main() -> int:
     if options.coverage and not failed:
         print("\ncoverage of the headers by all these targets")
         for name, branches, lines in coverage(targets):
-            print(f"    {name:40} {branches:6.1f} % of branches {lines:6.1f} % of lines")
+            print(f"    {name:40} {branches:6.1f}% of branches {lines:6.1f}% of lines")
     if failed:
         print(f"failed: {', '.join(failed)}; inputs are in {BUILD / 'crashes'}", file=sys.stderr)
     return bool(failed)

@@ -283,7 +283,7 @@ def table(cells: Cells, chosen: Mapping[int, tuple[float, float, float]]) -> Ite
 
 
 def difference_table(cells: Cells, chosen: Mapping[int, tuple[float, float, float]]) -> Iterator[str]:
-    """Yield the rates of both together less those of the better model, with 95 % intervals."""
+    """Yield the rates of both together less those of the better model, with 95% intervals."""
     limited = {name: rate for name, rate in RATES.items() if rate in LIMITS}
     yield from head("sentences", "phrases", *(f"{part} {name}" for part in PARTS for name in limited))
     for sentences, size in product(SETS, SIZES):
@@ -307,9 +307,9 @@ def weight_table(cells: Cells, chosen: Mapping[int, tuple[float, float, float]])
         yield row(
             f"{size:,}",
             *(f"{value:g}" for value in values),
-            f"{100 * share[values]:.1f} %",
+            f"{100 * share[values]:.1f}%",
             f"{len(share)} of {len(weights(size))}",
-            f"{100 * median:.1f} %",
+            f"{100 * median:.1f}%",
         )
 
 

@@ -127,7 +127,7 @@ def fit(corrector: Corrector, english: Path, real: Path) -> tuple[Decision, str]
         kind = "with" if has_confidences else "without"
         stories.append(
             f"{bound.threshold} {kind} confidences: {bound.changed} of {bound.utterances} utterances changed, "
-            f"at most {bound.upper:.4f} with 95 % confidence"
+            f"at most {bound.upper:.4f} with 95% confidence"
         )
     chosen = replace(estimate(examples), threshold=thresholds[0], confident_threshold=thresholds[1])
     return chosen, "; ".join(stories)

@@ -146,7 +146,7 @@ def table(both: Cells, cells: Cells) -> Iterator[str]:
         count = sum(is_measured(stored, size, method, values) for values in weights(size))
         name = "sum" if method == BOTH else method
         yield row(
-            f"{size:,}", name, count, f"{best[1]:g}", f"{best[2]:g}", f"{100 * share[best]:.1f} %", f"{wer[best]:.2f}"
+            f"{size:,}", name, count, f"{best[1]:g}", f"{best[2]:g}", f"{100 * share[best]:.1f}%", f"{wer[best]:.2f}"
         )
 
 

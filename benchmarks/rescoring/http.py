@@ -281,7 +281,7 @@ def soak(words: Path, bodies: Bodies, expected: dict[str, str], minutes: float) 
         print(f"{minutes:g} minutes: {dict(sorted(load.counts.items()))}; wrong: {load.wrong}")
         print(
             f"memory: {min(memory):.1f} to {max(memory):.1f} MB "
-            f"({100 * (min(memory) / mean - 1):+.2f} to {100 * (max(memory) / mean - 1):+.2f} %); by minute: "
+            f"({100 * (min(memory) / mean - 1):+.2f} to {100 * (max(memory) / mean - 1):+.2f}%); by minute: "
             f"{[round(value) for value in memory[11::12]]}",
             flush=True,
         )

@@ -7,7 +7,7 @@ options' defaults:
 
 1. `ninja.rescore` over all lattices, and CALLERS threads that submit them one at a time, by turns. On a machine
    with other work only the CPU seconds are meaningful.
-2. The same callers with 1 % of malformed lattices among them.
+2. The same callers with 1% of malformed lattices among them.
 3. Lattices that arrive at random (a Poisson process) at a share of the throughput of 1 on one core:
    the latency of each.
 """

@@ -204,7 +204,7 @@ def table(sets: list[Figures]) -> list[str]:
     lines = head("set", "utterances", "updates", "last words as offline", "scores computed", "repeated", "offline",
                  "without reuse", "CPU s", "offline, CPU s")  # fmt: skip
     for one in sets:
-        repeated = f"{one.num_repeated} ({100 * one.num_repeated / max(one.num_scores, 1):.1f} %)"
+        repeated = f"{one.num_repeated} ({100 * one.num_repeated / max(one.num_scores, 1):.1f}%)"
         lines.append(
             row(one.name, one.num_utterances, one.num_updates, one.num_equal, one.num_scores, repeated,
                 one.num_offline, one.num_asked, f"{one.seconds:.1f}", f"{one.offline_seconds:.1f}")
@@ -216,8 +216,8 @@ def table(sets: list[Figures]) -> list[str]:
         for one in sets:
             counts = one.of_options[place]
             share = 100 * counts.num_changed / max(counts.num_stable, 1)
-            cells.append(f"{counts.num_changed} of {counts.num_stable} ({share:.1f} %)")
-            cells.append(f"{100 * counts.num_held_back / max(counts.num_words, 1):.0f} %")
+            cells.append(f"{counts.num_changed} of {counts.num_stable} ({share:.1f}%)")
+            cells.append(f"{100 * counts.num_held_back / max(counts.num_words, 1):.0f}%")
         lines.append(row(choice.agreement, choice.min_posterior, *cells))
     return lines
 

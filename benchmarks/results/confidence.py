@@ -3,7 +3,7 @@
     python -m benchmarks.results confidence [SHARED] [--only NAME] [--output docs/results.md]
 
 SHARED holds ``data/real``, ``data/korean`` and ``data/english``. Everything is fitted on the development half of a set
-and measured on the words of minimum Bayes risk decoding of the test half. Intervals are 95 % bootstrap intervals of
+and measured on the words of minimum Bayes risk decoding of the test half. Intervals are 95% bootstrap intervals of
 paired differences and of the ECE, over speakers where they are known, else over utterances. Kaldi's recipe is a
 logistic regression, with its features and its penalty, of confidences with two digits, as in its CTM files.
 """
@@ -228,7 +228,7 @@ def nce_draws(decoded: Decoded, confidences: Doubles) -> Doubles:
 
 
 def ece_interval(decoded: Decoded, confidences: Doubles) -> tuple[float, float]:
-    """Return the 95 % bootstrap interval of the expected calibration error over speakers or utterances."""
+    """Return the 95% bootstrap interval of the expected calibration error over speakers or utterances."""
     group = decoded.groups()
     bin = np.minimum((confidences * NUM_BINS).astype(np.int64), NUM_BINS - 1)
     num_words = np.bincount(group)
@@ -267,14 +267,14 @@ def table(subject: Set, data: Path) -> Iterator[str]:
     dev, test = (Decoded.of(subject.half(data, name), scales) for name in ("dev", "test"))
     units = len(set(test.groups().tolist()))
     kind = "utterances" if test.half.speakers is None else "speakers"
-    share = f"{100 * test.is_correct.mean():.1f} % correct"
+    share = f"{100 * test.is_correct.mean():.1f}% correct"
     fit = f"{len(dev.keys):,} words for the fit"
     if dev.half.speakers is not None:
-        fit += f", {100 * np.bincount(dev.groups()).max() / len(dev.keys):.0f} % of them of one speaker"
+        fit += f", {100 * np.bincount(dev.groups()).max() / len(dev.keys):.0f}% of them of one speaker"
     yield f"{subject.name}: {len(test.keys):,} words, {share}, {units} {kind}; {fit}."
     yield ""
     yield from head(
-        "", "NCE", f"to {POSTERIORS} [95 %]", f"to {KALDI} [95 %]", "ECE [95 %]", "if exact", "AUC", "order kept %"
+        "", "NCE", f"to {POSTERIORS} [95%]", f"to {KALDI} [95%]", "ECE [95%]", "if exact", "AUC", "order kept %"
     )
     draws: dict[str, Doubles] = {}
     scored: dict[str, float] = {}

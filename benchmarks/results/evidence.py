@@ -3,7 +3,7 @@
     python -m benchmarks.results evidence [SHARED] [--only NAME] [--output docs/results.md]
 
 SHARED holds ``data/real``, ``data/korean``, ``data/english`` and ``data/rnnlm``. All weights are chosen on the
-development half of a set (``ninja tune``) and used on the test half. An interval is the 95 % bootstrap interval over
+development half of a set (``ninja tune``) and used on the test half. An interval is the 95% bootstrap interval over
 speakers where they are known, else over utterances; p is that of a paired randomization test. Transcripts are stored in
 a file: an interrupted run continues, and a transcript is made again when its model has changed.
 """
@@ -286,7 +286,7 @@ def table(cells: Cells, corpus: Corpus, wanted: Sequence[System], test: Half, ra
     yield f"{corpus.name}: {size}, oracle {oracle['wer']:.2f}."
     yield ""
     others = [name for name in (FIRST, KALDI) if name in texts]
-    yield from head("", "dev WER %", "WER % [95 %]", *(f"to {name} [95 %], p" for name in others), "weights")
+    yield from head("", "dev WER %", "WER % [95%]", *(f"to {name} [95%], p" for name in others), "weights")
     for name, hypotheses in texts.items():
         wer, interval = score(references, hypotheses).wer, bootstrap(references, hypotheses, speakers=speakers).first
         rates[f"{corpus.name}/{name}"] = wer, interval
@@ -349,7 +349,7 @@ def main(shared: Path, cells: Path, only: tuple[str, ...], picture: Path, output
     data, stored = shared / "data", Cells(cells)
     rates: Rates = {}
     wanted = systems(data)
-    lines = ["![Word error rates with 95 % intervals; the dotted line is the oracle](pictures/evidence.svg)", ""]
+    lines = ["![Word error rates with 95% intervals; the dotted line is the oracle](pictures/evidence.svg)", ""]
     corpora = [corpus for corpus in CORPORA if not only or corpus.name in only]
     for corpus in corpora:
         compute(stored, corpus, wanted, data)

@@ -8,7 +8,7 @@ NaN costs, unknown words or a cycle, and damaged, truncated or empty files. Good
 the start, bad ones a NinjaError or, for damaged files, another result. At the end both receive SIGTERM, finish the
 lattices in flight and the current file, and exit; waiting files stay where they are.
 
-After the first tenth of the time memory must stay within 2 % of its median, and there must be no more descriptors at
+After the first tenth of the time memory must stay within 2% of its median, and there must be no more descriptors at
 the end than at the beginning: otherwise the exit code is 1.
 """
 

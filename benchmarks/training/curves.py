@@ -173,7 +173,7 @@ def _final(cells: Cells, name: str) -> str:
 
 def curve_table(cells: Cells) -> Iterator[str]:
     """Yield the perplexity of each method by the share of the text that has been seen."""
-    yield from head("", *(f"{100 * (point + 1) // POINTS} %" for point in range(POINTS)))
+    yield from head("", *(f"{100 * (point + 1) // POINTS}%" for point in range(POINTS)))
     for name in CURVES:
         yield row(name, *(_shown(perplexity) for _, perplexity in cells[f"curve {name}"]["points"]))
 

@@ -89,7 +89,7 @@ def correct(
     --from transcripts:keys=none overrides this.
 
     A correction is made if its probability is at least --threshold. The default threshold was calibrated on English
-    commands and read speech: with 95 % confidence, at most 1 % of the utterances are changed if the list contains 100
+    commands and read speech: with 95% confidence, at most 1% of the utterances are changed if the list contains 100
     names and none of them is spoken. Lists of words other than names cause more changes. `ninja tune --correct` chooses
     a threshold for your data.
 

@@ -234,8 +234,8 @@ def report(
     rates, oracles, console = comparison.rates, comparison.oracle_rates, current_console()
     utterances = counted(len(comparison.utterances), "utterance")
     console.say(
-        f"{utterances}, WER {rates[0].wer:.2f} % before and {rates[1].wer:.2f} % after, "
-        f"oracle {oracles[0].wer:.2f} % and {oracles[1].wer:.2f} %, at {scales}"
+        f"{utterances}, WER {rates[0].wer:.2f}% before and {rates[1].wer:.2f}% after, "
+        f"oracle {oracles[0].wer:.2f}% and {oracles[1].wer:.2f}%, at {scales}"
     )
     for absence in comparison.absences:
         console.say(f"{absence.description}: {len(absence.keys)}")

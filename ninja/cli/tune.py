@@ -103,7 +103,7 @@ def tune(
     The baseline is the initial weights, or LM weight 0 if the first pass has fewer expected errors. The baseline is
     written unless the set contains at least 500 words and shows that other weights are better. Among weights within one
     standard error of the best weights, the weights with the fewest changes are chosen. The difference from the baseline
-    is printed with its 95 % confidence interval, cross-validated by speaker with --utt2spk, else by utterance.
+    is printed with its 95% confidence interval, cross-validated by speaker with --utt2spk, else by utterance.
 
     With --carry-over, recordings are defined by --segments or by the speakers of --utt2spk, and only one model is
     allowed.
@@ -120,7 +120,7 @@ def tune(
     probability that the words are correct. `ninja mbr-decode --confidence` and other commands read this model.
 
     With --correct, the threshold of `ninja correct` is tuned instead. Corrections should not change utterances whose
-    references contain no phrases. The lowest threshold is chosen at which, with 95 % confidence, corrections would
+    references contain no phrases. The lowest threshold is chosen at which, with 95% confidence, corrections would
     change at most the fraction --max-false-corrections of such utterances in a new set of the same size.
     --letters-only, --lexicon and --confusion apply to the corrections, and are written with the threshold.
 

@@ -259,7 +259,7 @@ def _table(tuned: TunedContext, before: str) -> Iterator[str]:
     yield f"{'':24}contextual WER  general WER  entities found  false alarms"
     rows = {before: tuned.before, "best without entities": tuned.without, "chosen": tuned.after}
     for name, row in rows.items():
-        recall = "-" if math.isnan(row.recall) else f"{row.recall:.1f} %"
+        recall = "-" if math.isnan(row.recall) else f"{row.recall:.1f}%"
         yield f"{name:24}{row.contextual_wer:14.2f}  {row.general_wer:11.2f}  {recall:>14}  {row.false_alarms:12}"
 
 

@@ -34,7 +34,7 @@ correction_options = section(
         "--max-false-corrections",
         type=click.FloatRange(0, 1, min_open=True, max_open=True),
         default=0.01,
-        help="Change at most this fraction of the utterances that contain no phrases. The limit holds with 95 % "
+        help="Change at most this fraction of the utterances that contain no phrases. The limit holds with 95% "
         "confidence for a new set of the same size as SOURCE.",
     ),
 )

@@ -14,7 +14,7 @@ from ninja.evaluate.scoring import Mode, scored_keys
 
 REPLICATIONS = 10_000
 EXACT_UNITS = 13  # largest number of differences for which the paired test enumerates all assignments of signs
-_STANDARD_ERRORS = 1.96  # half width of a 95 % interval of a normal distribution, in standard deviations
+_STANDARD_ERRORS = 1.96  # half width of a 95% interval of a normal distribution, in standard deviations
 _MAX_DRAWN = 1 << 20  # number of utterances drawn at a time, to limit memory
 
 Counts = npt.NDArray[np.int64]
@@ -22,7 +22,7 @@ Counts = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """The mean over all replications, and its 95 % confidence interval, in percent."""
+    """The mean over all replications, and its 95% confidence interval, in percent."""
 
     mean: float
     half_width: float  # half of the width of the interval

@@ -22,7 +22,7 @@ _NORMAL = NormalDist()
 class PairedDifference:
     """Difference in word error rate between two systems on the same utterances (second minus first)."""
 
-    interval: Interval  # 95 % confidence interval, in percent absolute
+    interval: Interval  # 95% confidence interval, in percent absolute
     standard_error: float  # percent absolute; infinite for fewer than two groups
     num_groups: int
     num_words: int
@@ -97,7 +97,7 @@ def student_quantile(probability: float, freedom: int) -> float:
         freedom: Degrees of freedom, ≥ 1.
 
     Returns:
-        The quantile. It is exact for one and two degrees of freedom; for more, its error is below 1 % for probabilities
+        The quantile. It is exact for one and two degrees of freedom; for more, its error is below 1% for probabilities
         from 0.01 to 0.99.
 
     Source: Abramowitz and Stegun, 1964, "Handbook of Mathematical Functions", formula 26.7.5.

@@ -53,7 +53,7 @@ def minimize(
         lattices: A lattice or a batch. If a lattice is deterministic over words, the result is minimal.
         acoustic_scale: Factor applied to acoustic costs when completions are compared.
         delta: Largest difference at which arc costs count as equal, > 0; the cost of a path may change by up to `delta`
-            per arc. (Kaldi uses 2^-10. On real lattices, this value removes 4 % more states, and changes path costs by
+            per arc. (Kaldi uses 2^-10. On real lattices, this value removes 4% more states, and changes path costs by
             up to 0.003.)
         strings: Push alignments; otherwise only arcs with equal labels can be merged.
         weights: Push costs for the comparison; otherwise only arcs with equal costs can be merged.

@@ -109,8 +109,8 @@ def _depths(comparison: Comparison) -> tuple[list[float], list[float]]:
 def _percent(name: str, before: float, after: float) -> tuple[str, str, str, str, str]:
     change = _signed(after - before, 2)
     if 0 < before < float("inf"):
-        change += f" ({_signed(100 * (after - before) / before, 1)} %)"
-    return name, f"{before:.2f} %", f"{after:.2f} %", change, _kind(before, after)
+        change += f" ({_signed(100 * (after - before) / before, 1)}%)"
+    return name, f"{before:.2f}%", f"{after:.2f}%", change, _kind(before, after)
 
 
 def _count(name: str, before: int, after: int) -> tuple[str, str, str, str, str]:

@@ -88,7 +88,7 @@ class TunedContext:
     @property
     def evidence(self) -> str:
         """Message about the effect of entities on contextual WER; if uncertain, also the number of words needed."""
-        text = f"difference in contextual WER to the best settings without entities: {self.difference} (95 % interval)"
+        text = f"difference in contextual WER to the best settings without entities: {self.difference} (95% interval)"
         needed = self.difference.words_needed
         if self.difference.is_significant or needed is None or needed <= self.difference.num_words:
             return text
@@ -318,7 +318,7 @@ def _warnings(
     for dev_set in search.trials.sets:
         yield from dev_set.unmatched
     if search.max_rise > 0 and search.allowed == 0:
-        few = f"{search.max_rise:g} % of the {words} words of the general set is less than one error"
+        few = f"{search.max_rise:g}% of the {words} words of the general set is less than one error"
         yield f"{few}, so no additional error is allowed; use a larger set"
     contextual, general = (report.overall for report in curve[chosen.keyword_boost])
     if search.excess(chosen):

@@ -65,8 +65,8 @@ def choose_point(outcomes: Outcomes, num_moved: npt.NDArray[np.int64], default: 
     The best point has the fewest expected errors. Among the points within one standard error of the best point, the
     simplest points have the fewest weights that differ from the defaults. The candidate is the simplest point with the
     fewest expected errors. The defaults are kept unless (1) the best point has significantly fewer expected errors than
-    the defaults, at 95 %, and (2) in cross-validation, the candidates chosen on the other folds have fewer errors than
-    the defaults, at 90 % one-sided. Differences are paired by group, and folds consist of whole groups.
+    the defaults, at 95%, and (2) in cross-validation, the candidates chosen on the other folds have fewer errors than
+    the defaults, at 90% one-sided. Differences are paired by group, and folds consist of whole groups.
 
     Args:
         outcomes: Errors of all points on a development set.
@@ -138,7 +138,7 @@ def explain(choice: Choice, candidate: str, num_words: int, unit: str, default: 
         return f"the {default} are kept: no other values have significantly fewer expected errors"
     if choice.reason == "too few words":
         return f"the initial weights are kept: {num_words} words are too few to choose other weights"
-    difference = f"{choice.difference} percentage points (95 % interval, cross-validated by {unit})"
+    difference = f"{choice.difference} percentage points (95% interval, cross-validated by {unit})"
     needed = choice.difference.words_needed
     is_small = not choice.difference.is_significant and needed is not None and needed > num_words
     advice = f"; about {rounded_up(needed or 0):,} words would show such a difference" if is_small else ""

@@ -38,7 +38,7 @@ class TunedScales:
 
     @property
     def difference(self) -> Interval:
-        """Cross-validated change in WER from the initial scales, with a 95 % interval, in percent absolute."""
+        """Cross-validated change in WER from the initial scales, with a 95% interval, in percent absolute."""
         return self.tuned.difference
 
     @property

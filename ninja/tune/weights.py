@@ -65,7 +65,7 @@ class Tuned:
 
     @property
     def difference(self) -> Interval:
-        """Cross-validated change in WER from `default`, with its 95 % confidence interval, in percent absolute."""
+        """Cross-validated change in WER from `default`, with its 95% confidence interval, in percent absolute."""
         return self.choice.expected_difference
 
     @property

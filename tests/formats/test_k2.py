@@ -314,7 +314,11 @@ WRONG: list[tuple[object, type[NinjaError], str]] = [
     ({"arcs": torch.zeros(3, 5, dtype=torch.int32)}, FormatError, r"arcs have shape \[3, 5\]"),
     ({"arcs": torch.zeros(1, 4, dtype=torch.int32).expand(100000, 4)}, FormatError, "claims 400000 elements"),
     ({"arcs": torch.tensor([9, 0, 0], dtype=torch.int32)}, FormatError, "claims 9 FSAs, but has only 3 numbers"),
-    ({"arcs": torch.tensor([1, 0, 0, 3, 0, 1], dtype=torch.int32)}, FormatError, "claims 1 arcs, which need 4 numbers each, but has 0"),
+    (
+        {"arcs": torch.tensor([1, 0, 0, 3, 0, 1], dtype=torch.int32)},
+        FormatError,
+        "claims 1 arcs, which need 4 numbers each, but has 0",
+    ),
     ({"arcs": torch.tensor([1, 0, 0, 3, 1, 0], dtype=torch.int32)}, FormatError, "offsets of arcs .* must start at 0"),
     ({"arcs": torch.tensor([1, 0, 0, 999999, 0, 0], dtype=torch.int32)}, FormatError, "many more states than arcs"),
     ({"arcs": torch.tensor([1, 0, 0, 0, 0, 0], dtype=torch.int32)}, LatticeError, "the FSA is empty"),

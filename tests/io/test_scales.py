@@ -117,11 +117,11 @@ def test_report_compares_both_sides_with_the_same_scales_and_shows_them(
     more = ("--ref", tmp_path / "text", "--words", tmp_path / "words", "-o", page)
     for sides in ((tmp_path / "before.ark", rescored), (rescored, tmp_path / "before.ark")):
         errors = ninja("report", *sides, *more)[2]
-        assert "WER 0.00 % before and 0.00 % after" in errors
+        assert "WER 0.00% before and 0.00% after" in errors
         assert "acoustic scale 0.1, word penalty 0.5" in errors
         assert "acoustic scale 0.1, word penalty 0.5" in page.read_text()
     errors = ninja("report", tmp_path / "before.ark", rescored, *more, "--acoustic-scale", 1)[2]
-    assert "WER 100.00 % before and 100.00 % after" in errors
+    assert "WER 100.00% before and 100.00% after" in errors
     write_all(tmp_path / "before.ark", [fork()], chosen=ChosenScales(Scales(0.2)))
     code, _, errors = ninja("report", tmp_path / "before.ark", rescored, *more)
     assert code == 2

@@ -29,7 +29,7 @@ def printed(monkeypatch, capsys):
 @pytest.mark.parametrize("name", ["context_ctc.py", "context_attention.py"])
 def test_more_names_are_found_with_context_and_nothing_else_gets_worse(printed, name):
     lines = printed(name)
-    pattern = r"(.+?) +(\d+) of 40 names found; word error rate without names ([0-9.]+) %"
+    pattern = r"(.+?) +(\d+) of 40 names found; word error rate without names ([0-9.]+)%"
     (plain, *before), (context, *after) = (re.fullmatch(pattern, line).groups() for line in lines[-2:])
     assert (plain, context) == ("plain", "with context")
     assert int(after[0]) >= int(before[0]) + 10

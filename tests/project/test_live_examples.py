@@ -27,5 +27,5 @@ def test_pocketsphinx_is_corrected_while_it_decodes():
 def test_ctc_matrices_of_many_callers_are_corrected(monkeypatch, capsys):
     monkeypatch.syspath_prepend(str(EXAMPLES))
     runpy.run_path(str(EXAMPLES / "live_ctc.py"), run_name="__main__")
-    before, after = (float(rate) for rate in re.findall(r"([\d.]+) %$", capsys.readouterr().out, re.MULTILINE))
+    before, after = (float(rate) for rate in re.findall(r"([\d.]+)%$", capsys.readouterr().out, re.MULTILINE))
     assert after < before / 2

@@ -41,7 +41,7 @@ def test_python_examples_run(block, tmp_path, run_python):
 
 def test_the_demo_shows_the_word_error_rate_fall(tmp_path):
     done = run([sys.executable, "examples/demo.py"], tmp_path)
-    before, after, best = (float(rate) for rate in re.findall(r"([\d.]+) %$", done.stdout, re.MULTILINE))
+    before, after, best = (float(rate) for rate in re.findall(r"([\d.]+)%$", done.stdout, re.MULTILINE))
     assert best < after < before
     assert "LibriSpeech dev-clean" in done.stdout
 

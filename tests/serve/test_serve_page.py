@@ -65,7 +65,7 @@ def test_a_list_is_rescored_edited_and_downloaded_on_a_small_screen(browser: Any
         assert first == [word for word, old in zip(words, ["w1", "w2"], strict=True) if word != old]
         page.locator("#words button").last.click()
         shown = page.locator("#choices button").all_inner_texts()
-        assert shown == [f"{e['word']} {100 * e['confidence']:.1f} %" for e in expected["alternatives"][-1]]
+        assert shown == [f"{e['word']} {100 * e['confidence']:.1f}%" for e in expected["alternatives"][-1]]
         page.locator("#choices button").last.click()
         other = expected["alternatives"][-1][-1]["word"]
         assert page.locator("#words button").last.inner_text() == other

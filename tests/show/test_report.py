@@ -85,14 +85,14 @@ def test_rates_are_those_of_the_library(few, files, page_file):
         lattices = {key: lattice for key, lattice in read(path, words=words) if key in said}
         heard = {key: words.spell(best_path(lattice, Scales(0.1)).words.tolist()) for key, lattice in lattices.items()}
         rate = score(said, heard)
-        assert shown["word error rate"][side] == f"{rate.wer:.2f} %"
-        assert shown["sentence error rate"][side] == f"{rate.ser:.2f} %"
+        assert shown["word error rate"][side] == f"{rate.wer:.2f}%"
+        assert shown["sentence error rate"][side] == f"{rate.ser:.2f}%"
         assert shown["word errors"][side] == str(rate.errors)
         assert shown["substitutions"][side] == str(rate.substitutions)
         assert shown["insertions"][side] == str(rate.insertions)
         assert shown["deletions"][side] == str(rate.deletions)
         nearest = oracle_score(lattices.values(), said, words)
-        assert shown["oracle word error rate"][side] == f"{nearest.wer:.2f} %"
+        assert shown["oracle word error rate"][side] == f"{nearest.wer:.2f}%"
         mean = sum(map(depth, lattices.values())) / len(lattices)
         assert shown["mean depth"][side] == f"{mean:.2f}"
         assert shown["arcs"][side] == f"{sum(lattice.num_arcs for lattice in lattices.values()):,}"

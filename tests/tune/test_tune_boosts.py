@@ -88,7 +88,7 @@ def test_boosts_too_large_are_warned_of_with_an_example() -> None:
         "general WER rises from 0.00 to 33.33 at keyword_boost 6: names are inserted "
         "(1 at 6, such as 'tom chen' for 'time gin')"
     )
-    few = "0.2 % of the 6 words of the general set is less than one error, so no additional error is allowed"
+    few = "0.2% of the 6 words of the general set is less than one error, so no additional error is allowed"
     assert tuned().warnings == (f"{few}; use a larger set", story)
     assert tuned(max_general_rise=0.0).warnings == (story,)
     assert tuned(max_general_rise=40.0).warnings == ()
@@ -156,7 +156,7 @@ def test_the_difference_is_paired_by_utterance_or_speaker() -> None:
     assert found.difference.interval.mean == pytest.approx(100 / 6 - 50)
     assert (found.difference.num_groups, found.difference.num_words) == (2, 6)
     assert re.fullmatch(
-        r"difference in contextual WER to the best settings without entities: -33.33 \[\S+, \S+\] \(95 % interval\); 6 "
+        r"difference in contextual WER to the best settings without entities: -33.33 \[\S+, \S+\] \(95% interval\); 6 "
         r"words are too few to be certain; about \d+ words would show such a difference",
         found.evidence,
     )

@@ -129,7 +129,7 @@
       ...(answer.alternatives[place] || []).map((alternative) => {
         const choice = document.createElement("button");
         choice.type = "button";
-        choice.textContent = `${alternative.word || "∅"} ${(100 * alternative.confidence).toFixed(1)} %`;
+        choice.textContent = `${alternative.word || "∅"} ${(100 * alternative.confidence).toFixed(1)}%`;
         choice.addEventListener("click", () => {
           chosen[place] = alternative.word;
           show();
