@@ -44,10 +44,10 @@ class GzipReader:
     """
 
     def __init__(self, head: bytes, raw: IO[bytes], name: str) -> None:
-        self._packed = head  # bytes that were read, but not decompressed
+        self._packed = head  # bytes read but not yet decompressed
         self._raw = raw
         self._name = name
-        self._read = len(head)  # number of bytes read
+        self._read = len(head)  # number of compressed bytes read
         self._unpacker: Any = None  # for the current member
         self._failures: tuple[type[Exception], ...] = ()
         self._members = 0  # number of members so far

@@ -25,7 +25,7 @@ LONGEST_NAME = 255  # bytes of a file name, on all usual file systems
 Facts = Mapping[str, Any]  # facts on which the results of a run depend, see `ninja.io.resume`
 _NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
 _NO_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
-# All except tab and newline, and marks of text direction, which can make one name look like another.
+# Control characters except tab and newline, and marks of text direction, which can make one name look like another.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -161,7 +161,7 @@ class PartFile(io.RawIOBase):
         OptionError: The file would replace an input.
     """
 
-    _is_pending = False  # the temporary file is neither finished nor abandoned; an interrupt may precede `__init__`
+    _is_pending = False  # whether `__del__` removes the temporary file; a default, as `__init__` may be interrupted
 
     def __init__(self, path: str, *, keep: bool = False, guard: Guard | None = None, syncs_folder: bool = True) -> None:
         self.name = path
@@ -422,7 +422,7 @@ class Printable:
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        self.rich_proxied_file = stream  # rich, which draws the progress line, writes here
+        self.rich_proxied_file = stream  # rich draws the progress line on this stream, without escaping
 
     def write(self, text: str) -> int:
         """Write a string and return its length."""

@@ -25,7 +25,7 @@ _STORES = {
     "az",
     "abfs",
     "abfss",
-}  # object stores, in which an object appears when its upload is complete
+}  # object stores, in which an object appears only when its upload is complete
 # A subset of fsspec's protocols; some of the others run code or open URLs found in files.
 SCHEMES = frozenset({*_STORES, "hdfs"})
 _MAGIC = re.compile(r"[*?[]")
@@ -235,7 +235,7 @@ class RemoteFile(io.RawIOBase):
         begin, end = self._position, min(self._position + self._length, self.size)
         try:
             content = self._system.cat_file(self._name, start=begin, end=end)
-        except Exception as error:  # the library of the store defines the type
+        except Exception as error:  # the exception type depends on the library of the store
             raise StoreError(f"cannot be read: {_reason(error)}", self._url) from error
         if len(content) != end - begin:
             raise StoreError(

@@ -53,7 +53,7 @@ _MARKS = (
     (rb"\x7fELF", "a program"),
     (rb".{257}ustar", "a tar file"),
 )
-KIND_HEAD = 1 << 13  # bytes in which the kind of a file is detected
+KIND_HEAD = 1 << 13  # number of first bytes from which the kind of a file is detected
 CHUNK = 1 << 20
 BOM = b"\xef\xbb\xbf"  # byte-order mark of UTF-8
 

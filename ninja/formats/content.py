@@ -25,10 +25,10 @@ CHUNK = 1 << 20
 FIRST_LINES = 4  # enough to distinguish one document from one document per line
 LARGEST_HEAD = 1 << 26  # maximum number of bytes of the first lines
 BLOCK = 1 << 22  # number of bytes read at a time; most entries lie within one block
-LIST_HEAD = 1 << 13  # bytes in which a file list is detected
+LIST_HEAD = 1 << 13  # number of first bytes from which a file list is detected
 _OFFSET_OF = rb"[^\s|]+:\d+"  # archive and offset of a lattice
 _LONGEST_NAME = 4096  # bytes
-_ROWS = 100  # lines in which a file list is detected
+_ROWS = 100  # number of first lines from which a file list is detected
 _DESCRIPTORS = ("/dev/fd", "/proc/self/fd")
 
 Entry = tuple[str, Lattice | NinjaError]  # a key with its lattice or its error
@@ -224,7 +224,7 @@ def names_file(name: bytes) -> bool:
 
 Pieces = bytes | Iterable[bytes]  # a whole file, or blocks of complete lines; the last line may lack a newline
 
-LEAST = 64  # minimum number of bytes by which a window grows; readers never look ahead farther
+LEAST = 64  # minimum number of bytes by which a window grows; readers never look further ahead
 
 
 def numbered_lines(content: Pieces) -> Iterator[tuple[int, bytes, bool]]:

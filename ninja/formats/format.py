@@ -248,7 +248,7 @@ def by_extension(path: str | os.PathLike[str]) -> list[Format]:
         if format.write is not None and format.write.as_it_came:
             continue
         length = max((len(end) for end in format.extensions if base.endswith(end)), default=0)
-        if length and not matches:  # no other format has it: skip their imports
+        if length and not matches:  # no other format has this extension, so do not import the remaining ones
             return [format]
         matches.append((length, format))
     longest = max(length for length, _ in matches)
@@ -399,7 +399,7 @@ def fill_options(
             raise OptionError(f"{name} has no option {next(iter(values))!r}; remove the option")
         return None
     fields = {field.name for field in dataclasses.fields(typing.cast(Any, options))}
-    kinds = typing.get_type_hints(options) if values else {}  # slower than reading a small lattice
+    kinds = typing.get_type_hints(options) if values else {}  # takes longer than reading a small lattice
     arguments = {field: value for field, value in defaults.items() if field in fields}
     for option, text in values.items():
         if option not in fields:

@@ -158,7 +158,7 @@ def _ids(
                 raise FormatError(message, naming.path, key=naming.key, line=line)
         null = EPSILON_NAME.encode()
         id_of_name, table = naming.table([(label, line) for label, line in labels if label != null])
-        word = np.zeros(len(labels) + 1, np.int32)  # epsilon
+        word = np.zeros(len(labels) + 1, np.int32)  # 0 = epsilon
         word[[index for index, (label, _) in enumerate(labels, start=1) if label != null]] = id_of_name[1:]
         return word, table
     for label, line in labels:

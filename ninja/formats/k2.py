@@ -39,7 +39,7 @@ NO_LABELS = frozen(np.zeros(0, np.int32))
 class K2Options:
     """Options for reading a k2 file."""
 
-    costs: Literal["acoustic", "graph"] = "acoustic"  # type of cost of the scores in a file without lm_scores
+    costs: Literal["acoustic", "graph"] = "acoustic"  # type of cost that scores become in a file without lm_scores
     words: Literal["auto", "aux_labels", "labels"] = "auto"  # labels with the words; auto: aux_labels, if present
 
     def __post_init__(self) -> None:

@@ -260,7 +260,7 @@ class NativeEncoder:
         if _NO_KEY.fullmatch(lattice.key):
             message = f"the key {lattice.key!r} is empty or contains a control character; use another key"
             raise LatticeError(message, key=lattice.key)
-        lattice.key.encode()  # raises an error for this lattice only
+        lattice.key.encode()  # fails here for this lattice, not later for its whole batch
         if self._words is None:
             self._words = lattice.words
         grows = self._words is not None and self._words.grows

@@ -58,7 +58,7 @@ def spelled(
     try:
         labels = [name.encode(encoding, "surrogateescape") for name in names]
     except UnicodeEncodeError:
-        labels = [encoded(name, encoding, lattice.key) for name in names]  # the error contains the word
+        labels = [encoded(name, encoding, lattice.key) for name in names]  # raises an error that contains the word
     return place, [null.encode(), *labels] if has_epsilon else labels
 
 

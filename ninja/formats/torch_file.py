@@ -203,7 +203,7 @@ class _Interpreter:
         self._names = names
         self._only = only
         self._stack: list[Any] = []
-        self._marks: list[list[Any]] = []  # the stacks below
+        self._marks: list[list[Any]] = []  # the outer stacks, one for each open mark
         self._memo: dict[Any, Any] = {}
         self._storages: dict[tuple[str, str], _Storage] = {}
 

@@ -55,7 +55,7 @@ def word_nodes(lattice: Lattice, words: Literal["begin", "end"]) -> WordNodes:
         graph = np.concatenate((graph, lattice.final_graph[final]))
         acoustic = np.concatenate((acoustic, lattice.final_acoustic[final]))
     here, there = (src, dst) if words == "begin" else (dst, src)
-    # Sort nodes by state and word; the first node has no word, or the last one if words begin at nodes.
+    # Sort nodes by state and word. If words begin at nodes, the last node has no word; otherwise, the first node.
     bare = end_state if words == "begin" else 0
     order = np.lexsort((word, here))
     is_new = np.ones(len(order), np.bool_)

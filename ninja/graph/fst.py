@@ -123,7 +123,7 @@ def _join_all(fst: _Rows, state: int, index: int, num_in: list[int], num_out: li
     """Join an arc to the arcs that follow it, where possible. No other arc may enter its destination."""
     arc = fst.arcs[state][index]
     target = arc[2]
-    removed = remaining = math.inf  # best costs
+    removed = remaining = math.inf  # best costs of the removed and remaining ways to leave the target
     added: list[Arc] = []
     for position, following in enumerate(fst.arcs[target]):
         if following[2] == REMOVED:

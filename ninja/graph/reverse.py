@@ -40,7 +40,7 @@ def reverse(lattice: Lattice) -> Lattice:
     first = 1 if initial else 0  # the old start is removed if its arcs become final states
     direct = ends.size == 1 and label_begin[of_final[0]] == label_end[of_final[0]]
     last = lattice.num_states - 1 if direct else lattice.num_states  # becomes state 0
-    inner = np.arange(lattice.num_arcs - 1, initial - 1, -1)  # arcs of state 0 are the first ones
+    inner = np.arange(lattice.num_arcs - 1, initial - 1, -1)  # the arcs of state 0 come first
     inner = inner[np.argsort(last - dst[inner], kind="stable")]
     entry = np.empty(0, np.int64) if direct else of_final[::-1]
     arc = np.concatenate((entry, inner))

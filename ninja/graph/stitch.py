@@ -110,7 +110,7 @@ class _Joined:
     def __init__(self, has_labels: bool) -> None:
         self._has_labels = has_labels
         self.num_states = 0
-        self._columns: list[tuple[npt.NDArray[np.generic], ...]] = []  # src, dst, word, graph, acoustic, labels
+        self._columns: list[tuple[npt.NDArray[np.generic], ...]] = []  # an array per argument of `_add` except `pool`
         self._labels: list[npt.NDArray[np.int32]] = []
         self._num_labels = 0
         self.time: list[Ids] = []

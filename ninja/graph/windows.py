@@ -17,7 +17,7 @@ from ninja.lattice.times import num_frames
 FRAME_SHIFT = 0.01  # seconds per frame of lattices without a frame shift
 LIKELY = 0.5  # probability of a seam below which it is reported
 UNITS = (1.0, 0.01, 0.001)  # possible units of the numbers in keys, in seconds
-MAX_DIGITS = 12  # maximum number of digits of the number of a window
+MAX_DIGITS = 12  # maximum number of digits of a window number
 UNIT_TOLERANCE = 0.1  # relative tolerance between the length of a window and the numbers in its key
 _TIMES = re.compile(r"(.+?)[_.-](\d{1,12})-(\d{1,12})")
 

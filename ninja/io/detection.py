@@ -17,7 +17,7 @@ from ninja.formats.unsupported import is_utf_16, refusal
 
 # Patterns are compiled when they are first used, because most commands need none of them.
 _NAME = rb"\S*\.(?:ark|scp|slf|lat|fst|pt|arrow|pfsg|plf|mesh|nbest)(?:\.gz)?|\S+\.gz"  # names of lattice files
-_ARC = rb"[\x00-\x08]|^-?[\d.]+(?:,|$)"  # fields in lines of archives, including damaged ones
+_ARC = rb"[\x00-\x08]|^-?[\d.]+(?:,|$)"  # fields in lines of archives, even if damaged
 _NAMED_BY = {
     "a language model in ARPA format": "; use --rnnlm or --lm for language models",
     "a Kaldi archive of matrices": "; use `ninja ctc-decode` for matrices of a CTC model",

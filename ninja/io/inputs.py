@@ -67,15 +67,15 @@ class Inputs:
     guard: Guard | None = None
     sources: Sources = None  # type: ignore[assignment] # files of the names
     watch: Watch | None = None  # shows the progress of reading
-    table_error: OptionError | None = None  # why no symbol table was found next to the sources
+    table_error: OptionError | None = None  # explains why no symbol table was found next to the sources
     formats: Counter[str] = field(default_factory=Counter)  # format → number of files read
     tables: tuple[Table, ...] | None = None  # part of the sources to read; None reads all
     digest: Any = None  # hash that is updated with the keys read
-    is_part: bool = False  # one of several files; if it cannot be read, the others can
+    is_part: bool = False  # one of several files; an error does not affect the other files
     default_scales: frozenset[str] = frozenset()  # names of scales set neither by the user nor by a scale file
     _symbols: SymbolTable | None = None
     _words: Words | None = None
-    _begun: Reading | None = None  # pass of which the first lattices have been read
+    _begun: Reading | None = None  # pass whose first lattices have already been read
     _current: Reading | None = None
     _table_path: str | None = None
 

@@ -120,7 +120,7 @@ class Folder(LatticeWriter):
     def __init__(self, output: OutputSettings) -> None:
         super().__init__(output)
         self._written: dict[Identity, str] = {}
-        self._is_new = False  # the folder was created
+        self._is_new = False  # whether this writer created the folder
 
     def _open(self) -> None:
         if is_remote(self.name):
@@ -155,7 +155,7 @@ class Folder(LatticeWriter):
         assert self._write.encode is not None
         path = self._path(key)
         content = self._write.encode(item, self._settings)
-        with opened(path, self._output.guard, syncs_folder=False) as file:  # `_finish` does it once for all files
+        with opened(path, self._output.guard, syncs_folder=False) as file:  # `_finish` syncs it once for all files
             file.write(content)
         self._note(path)
 

@@ -126,7 +126,7 @@ class _SkippedLattices:
     def __init__(self) -> None:
         import tempfile  # only for joined archives
 
-        self._entries: dict[str, list[tuple[int, int, Fields]]] = {}  # key → offset, size, and fields not in the table
+        self._entries: dict[str, list[tuple[int, int, Fields]]] = {}  # key → offset, size, fields that are not encoded
         self._file = tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115 - closed with the lookup
         self._size = 0
         self._writer = TableWriter()

@@ -151,7 +151,7 @@ def _list(lattice: Lattice, settings: WriteSettings, *, with_names: bool) -> tup
     most = options.most(lattice)
     nbest = lattice_nbest(
         lattice if with_names else lattice.with_words(None),
-        most + 1 if most else ALL_PATHS + 1,  # one more tells whether there are others
+        most + 1 if most else ALL_PATHS + 1,  # one more shows whether paths are missing
         Scales(options.acoustic_scale, options.lm_scale, options.word_penalty),
     )
     count = len(nbest.hypotheses)
@@ -233,7 +233,7 @@ def with_scales(form: OutputFormat, scales: Scales) -> tuple[Mapping[str, str], 
     has_own = any(name in values for name in weights) or any(values.get(name, "total") != "total" for name in _ONE_COST)
     if "acoustic_scale" not in fields or has_own:
         return values, None
-    if "lm_scale" not in fields and scales.lm > 0.0:  # paths keep their order
+    if "lm_scale" not in fields and scales.lm > 0.0:  # the order of the paths stays the same
         weights = {"acoustic_scale": scales.acoustic / scales.lm}
     weights = {name: value for name, value in weights.items() if name in fields}
     graph, penalty = weights.get("lm_scale", 1.0), weights.get("word_penalty", 0.0)

@@ -285,7 +285,7 @@ class Reading:
         yield from read_folder(parent, self._read_file, self.options.on_note, by_name=self.options.format is not None)
 
     def _read_list(self, parent: SourceFile, files: list[SourceFile], errors: list[NinjaError]) -> Iterator[Batch]:
-        if self._size is not None:  # replace the size of the list by the sizes of its files
+        if self._size is not None:  # replace the size of the list with the sizes of its files
             self._size -= parent.size or 0
         yield from self._read_files(files)
         yield from (Batch.of_entries([("", error)]) for error in errors)

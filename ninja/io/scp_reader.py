@@ -72,9 +72,9 @@ class _File:
         self._has_ended = False
         self._count = 0  # number of lattices read before the file ended
         self._keys: set[str] = set()  # keys of all lattices read
-        self._cache: dict[str, Lattice | NinjaError] = {}  # the last lattices
+        self._cache: dict[str, Lattice | NinjaError] = {}  # the most recent lattices
         self._size = 0  # approximate size of the cache in bytes
-        self._error: NinjaError | None = None  # error because of which the file cannot be read further
+        self._error: NinjaError | None = None  # error that ended reading of the file
 
     def get(self, key: str) -> Lattice | NinjaError:
         if key in self._cache:

@@ -27,7 +27,7 @@ MAX_ARCS = 5_000  # limit for these batches, about 1 MB with labels, unless a si
 AHEAD = 3  # tasks per thread: running, waiting to run, or done and waiting for an earlier task
 CREDITS = 32  # how far to read ahead, in units of CREDIT_BYTES
 CREDIT_BYTES = 1 << 20
-ROWS_AT_ONCE = 256  # rows per thread and step, which fit its cache
+ROWS_AT_ONCE = 256  # rows per thread and step, which fit into the cache of a core
 FEWEST_ROWS = 16  # minimum number of rows per piece
 _QUOTAS = ("/sys/fs/cgroup/cpu.max", "/sys/fs/cgroup/cpu/cpu.cfs_quota_us")  # quota files of cgroups, versions 2 and 1
 _PERIOD = "/sys/fs/cgroup/cpu/cpu.cfs_period_us"
@@ -473,7 +473,7 @@ class RowThreads:
             while pieces:
                 try:
                     piece = pieces.popleft()
-                except IndexError:  # another thread has taken the last one
+                except IndexError:  # another thread has taken the last piece
                     return
                 compute(piece)
 

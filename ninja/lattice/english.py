@@ -13,7 +13,7 @@ from ninja.libraries import needed_for
 Form = tuple[str, ...]
 
 _SEPARATOR = "zqzq"  # separates words that are normalised in one call; no rule changes it or joins it to a word
-_SINGLE = re.compile(rf"[<>\[\]()]|{_SEPARATOR}")  # normalised alone: a bracket could enclose the words after it
+_SINGLE = re.compile(rf"[<>\[\]()]|{_SEPARATOR}")  # normalised alone, as a bracket could enclose later words
 _NUMBER = re.compile(r"([$¢€£]?)([0-9]+(?:\.[0-9]+)?)(%|st|nd|rd|th|s)?(.*)")
 _DIGIT = re.compile("[0-9]")
 _SIGNS = ".%$¢€£"  # kept by Whisper's rules, because they may belong to numbers

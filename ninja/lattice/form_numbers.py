@@ -113,7 +113,7 @@ class FormNumbers:
         with self._lock:
             irregular = None if self._words.grows else self._normalizer.irregular(self._words)
             if not self._is_started and irregular is not None:
-                # An id below the size that the table lacks counts as equal to its form, as without a normalizer.
+                # An id below the size that is not in the table counts as equal to its form, as without a normalizer.
                 code = np.arange(len(self._words), dtype=np.int32)
                 ids = np.array(self._words.ids(irregular), np.int32)
                 code[ids[ids < len(code)]] = UNKNOWN
@@ -132,7 +132,7 @@ class FormNumbers:
         self._extend(int(ids.max()) + 1)
         with self._lock:
             code = ids.copy()
-            if self._words.grows and self._other:  # the form of an earlier word may have become a word
+            if self._words.grows and self._other:  # the table may now contain the form of an earlier word
                 code[:] = [self._other.get(name, number) for name, number in zip(names, ids.tolist(), strict=True)]
             parts = iter(self._numbers_of([part for _, _, form in changes for part in form]))
             for place, _, form in changes:

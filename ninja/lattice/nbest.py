@@ -20,7 +20,7 @@ class Hypothesis:
     graph: Costs  # [num_words + 1], cost of each word and of the sentence end, which has the total if words have none
     acoustic: Costs  # [num_words + 1]
     begin: tuple[int, ...] | None = None  # [num_words], first frame of each word
-    end: tuple[int, ...] | None = None  # [num_words], frame after the last one of each word
+    end: tuple[int, ...] | None = None  # [num_words], frame after the last frame of each word
     labels: tuple[tuple[int, ...], ...] | None = None  # [num_words + 1], alignment: transition ids in Kaldi
     line: int | None = field(default=None, compare=False)  # line number in the file, for messages
 

@@ -43,7 +43,7 @@ class SymbolTable:
         self._others: Callable[[], Iterable[tuple[str, int]]] | None = None  # see `complete`
         self._id: dict[str, int] = {}
         self._word: dict[int, str] = {}
-        self._free = 0  # the ids from the number of words up to this one are in use
+        self._free = 0  # all ids from the number of words up to this id are in use
         self._irregular: tuple[int, list[str]] = 0, []  # size of the table, and its irregular words
         for word, number in entries:
             if number < 0:
@@ -208,7 +208,7 @@ class SymbolTable:
             SymbolError: An id exceeds 2^24 + 64 per word. Without this limit, a file could request any amount of
                 memory.
         """
-        largest = max(list(self._word), default=-1)  # a thread may add words
+        largest = max(list(self._word), default=-1)  # a copy, as another thread may add words
         if largest > SPARSE_IDS + IDS_PER_WORD * len(self._word):
             message = f"word {self._word[largest]!r} has the id {largest}, but there are only {len(self._word)} words"
             raise SymbolError(f"{message}; number the words without large gaps", self.path)

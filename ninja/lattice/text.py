@@ -46,7 +46,7 @@ _DIVIDER = re.compile(r"[\s\-‐‑‒–—―−⁻/⁄_﹣－…]+|\.{2,}")
 _VARIANT_SELECTORS = re.compile("[\ufe00-\ufe0f\u20e3\U000e0100-\U000e01ef]")
 _PIECE = re.compile(r"[^\W_]+")
 _JOINERS = "\u200c\u200d"  # separate the letters of a word in Persian and in Indic scripts
-_MAX_REPEATS = 8  # limit of repetitions until a form no longer changes
+_MAX_REPEATS = 8  # maximum number of repetitions until a form no longer changes
 
 _ENDS = re.compile(r"\S[,?!;:…。、！？،؟।]$|\w{3}\.$", re.MULTILINE)  # final punctuation of written words
 MIN_SHARE = 0.02  # minimum share of words with final punctuation in written text
@@ -259,7 +259,7 @@ def _bare(piece: str) -> str:
         return bare
     if not inner or bare.startswith("''") or bare.endswith("''") or bare[0] == bare[-1]:  # quotation marks
         return _bare(inner)
-    if not (_is_letter(inner[0]) and _is_letter(inner[-1])):  # as in «'em»
+    if not (_is_letter(inner[0]) and _is_letter(inner[-1])):  # as in '«em»
         inner = _bare(inner)
         return f"{bare[0] * (bare[0] == chr(39))}{inner}{bare[-1] * (bare[-1] == chr(39))}" if inner else ""
     return bare
@@ -311,7 +311,7 @@ class LexicalTable:
         self._added: dict[str, int] = {}  # lexical words that the symbol table lacks, see `written_ids`
         self._first_added = 0  # id of the first of them
         self._is_part: dict[int, bool] = {}  # whether lexical words are in forms of irregular words, see `missing`
-        self._parts_size = -1  # size of the symbol table for which this holds
+        self._parts_size = -1  # size of the symbol table for which `_is_part` is valid
         self._forms: dict[int, npt.NDArray[np.int32]] = {}  # word id -> lexical ids, for words with several
 
     def learn(self, ids: npt.NDArray[np.integer]) -> None:
@@ -425,7 +425,7 @@ class LexicalForms:
         self._note = note
         self._lock = threading.Lock()
         self._normalizer = None if name == AUTO else make_normalizer(name)
-        # The last MAX_TABLES tables, by the id of their symbol table, which they keep alive.
+        # The last MAX_TABLES tables, keyed by `id(words)`; a table keeps its symbol table alive, so keys are unique.
         self._tables: dict[int, LexicalTable] = {}
         self._unwritten: tuple[SymbolTable | None, int] = None, 0  # the last table without written words, and its size
 

@@ -40,7 +40,7 @@ from ninja.lm.stored_network import (
 from ninja.models import lstm, transformer
 
 LARGEST = 127  # largest int8 that is used, as rows are symmetric around 0
-NETWORKS: dict[str, tuple[Any, Any]] = {  # configuration and network class of the other kinds
+NETWORKS: dict[str, tuple[Any, Any]] = {  # configuration and network class of each kind but Kaldi's
     "lstm": (lstm.Config, lstm.LSTMLanguageModel),
     "transformer": (transformer.Config, transformer.TransformerLanguageModel),
 }
@@ -123,7 +123,7 @@ def _packed(module: Module, storage: Storage) -> dict[str, torch.Tensor]:
             state[name] = exact.half()
             continue
         scale = exact.abs().amax(1) / LARGEST  # [rows]
-        unit = torch.where(scale > 0, scale, 1.0)[:, None]  # a row of zeros stays one
+        unit = torch.where(scale > 0, scale, 1.0)[:, None]  # a row of zeros remains zero
         state[name] = (exact / unit).round().nan_to_num().clamp(-LARGEST, LARGEST).to(torch.int8)
         state[name + SCALE] = scale
     return state

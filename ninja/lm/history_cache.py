@@ -30,7 +30,7 @@ class _History:
         self.word = word
         self.children: dict[int, int] = {}  # number of the history by its last word
         self.scores: dict[int, float] = {}  # log-probability by word
-        self.num_references = 0  # slots of callers
+        self.num_references = 0  # number of slots that callers hold
         self.used = 0  # call in which it was last used
 
 

@@ -42,8 +42,8 @@ KALDI_PIECES = (
 _HUB_NAME = re.compile(r"(?!.*\.[A-Za-z]{1,7}\d?$)\w[\w.-]*(?:/\w[\w.-]*)?")
 SHIPPED = {"english": ENGLISH, "english-ngram": ENGLISH_NGRAM}  # by name
 CAFFE2_NETS = ("init_net.pb", "predict_net.pb")  # suffixes of the file names of a pair of Caffe2 nets
-# Fields that may follow the version of an ONNX file: producer, its version, domain, version, text, graph, operators,
-# metadata.
+# Fields that may follow the version of an ONNX file: producer name, producer version, domain, model version,
+# documentation, graph, operator sets, metadata.
 _ONNX_FIELDS = (0x12, 0x1A, 0x22, 0x28, 0x32, 0x3A, 0x42, 0x72)
 _EXPORTED = re.compile(r"[^/]*/models/[^/]+\.json|([^/]*/)?serialized_exported_program\.json")
 _EXPORT = (
@@ -316,7 +316,7 @@ def _only_words(options: LoadOptions) -> tuple[SymbolTable | None]:
     return (options.words,)
 
 
-FORMATS = [  # the first that recognises a model opens it
+FORMATS = [  # the first format that recognises a model opens it
     ModelFormat(CHECKPOINT, _is_checkpoint, "load:open_network"),
     ModelFormat("a Hugging Face directory", _is_huggingface, "huggingface.loading:open_directory"),
     ModelFormat(KALDI_RNNLM, _is_kaldi_rnnlm, "load:open_rnnlm"),

@@ -80,7 +80,7 @@ class _Part:
     map: WordMap  # from the mixture's words to the model's
     word: npt.NDArray[np.int32]  # the model's id of each word of the mixture
     bias: npt.NDArray[np.float32]  # negative penalty of unknown words, added to each word's natural-log probability
-    prompt: list[int]  # the model's id of each prompt of the mixture; empty if it takes none
+    prompt: list[int]  # the model's id of each prompt of the mixture; empty if it takes no prompts
 
 
 class MixtureLM(LanguageModel):

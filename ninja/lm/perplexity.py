@@ -17,7 +17,7 @@ from ninja.lm.trie import word_logprobs
 BATCH = 1024  # sentences scored at once
 LARGEST = 700.0  # maximum exponent, in nats, to avoid overflow
 LN10 = math.log(10.0)
-ZERO = -90 * LN10  # nats; ARPA files write probability zero as -99, and back-off weights are added to it
+ZERO = -90 * LN10  # nats; ARPA files represent probability zero as -99, and back-off weights may be added to it
 
 
 @dataclass(slots=True)

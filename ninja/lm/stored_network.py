@@ -53,7 +53,7 @@ CardEntry = str | int | float | bool | None
 Storage: TypeAlias = Literal["half", "int8"]
 
 FORMAT = "ninja-lm"
-VERSIONS: dict[Storage, int] = {"half": 1, "int8": 2}  # older versions of Ninja can read only the first
+VERSIONS: dict[Storage, int] = {"half": 1, "int8": 2}  # older versions of Ninja can read only version 1
 SCALE = ".scale"  # suffix of the names of the scales of int8 matrices
 LSTM, TRANSFORMER, KALDI = "lstm", "transformer", "nnet3"
 KINDS = (LSTM, TRANSFORMER, KALDI)
@@ -198,7 +198,7 @@ def _own_config(
             f"unexpected or missing entries in the configuration: {sorted(map(str, config))}; {AGAIN}", path
         )
     for name, least in sorted(SIZES[kind].items()):
-        # Layers and cells need more than one byte each, so larger numbers are damage; memory is not allocated for them.
+        # Each layer or cell needs more than one byte, so a larger number means damage; no memory is allocated for it.
         if type(config[name]) is not int or not least <= config[name] <= num_bytes:
             raise ModelError(f"implausible {name} {config[name]!r} in the configuration; {AGAIN}", path)
     if kind == LSTM:
@@ -348,7 +348,7 @@ def _header(whole: memoryview) -> tuple[dict[str, Any], int]:
     except json.JSONDecodeError as error:
         place = LENGTH + len(text[: error.pos].encode("utf-8", "surrogatepass"))
         raise FormatError(f"the header is not JSON: {error.msg}", byte=place) from error
-    # a duplicate name, a number of thousands of digits, or too deep nesting
+    # A duplicate name, a number with thousands of digits, or nesting that is too deep.
     except (ValueError, RecursionError) as error:
         message = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)[:200]
         raise FormatError(f"invalid safetensors header: {message}", byte=LENGTH) from error

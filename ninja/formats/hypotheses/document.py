@@ -85,7 +85,7 @@ class Rewritten(NamedTuple):
     num_unmatched: int = 0  # number of texts that do not agree with the words of their utterance, and were not changed
 
 
-# the new hypotheses of utterances, best first, by the index of the utterance in the entry
+# New hypotheses of utterances, best first, keyed by the index of the utterance in the entry.
 Corrections = Mapping[int, NBest]
 # Maps an entry, its new hypotheses and its document to the entry with the new words; an entry without new hypotheses
 # is returned unchanged.

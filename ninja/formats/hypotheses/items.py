@@ -103,7 +103,7 @@ def _by_time(entries: Sequence[Item]) -> list[Item]:
 def _confidence(entry: Any, fields: WordFields) -> float | None:
     for name in fields.confidence:
         for path, confidence in values_at(entry, parsed_path(name)):
-            if not isinstance(confidence, float) or not math.isnan(confidence):  # NaN: unknown
+            if not isinstance(confidence, float) or not math.isnan(confidence):  # NaN means unknown
                 return number_of(confidence, path)
     return None
 

@@ -139,7 +139,7 @@ def spans(text: str, paths: Iterable[Path], begin: int = 0) -> dict[Path, tuple[
         KeyError: A value does not exist.
     """
     places: dict[Path, tuple[int, int]] = {}
-    # Values to open, each with the paths that continue in it, and the number of path elements up to it.
+    # Values still to be scanned, each with the requested paths that lead to or through it, and its depth.
     stack = [(_after_blank(text, begin), [*dict.fromkeys(paths)], 0)]
     while stack:
         begin, below, depth = stack.pop()
@@ -246,7 +246,7 @@ def _item_splices(
         num_replaced = min(last - first, len(new))
         for place in range(num_replaced):
             yield Splice(*items[first + place], new[place])
-        if num_replaced < last - first:  # remove the others, each with a separator
+        if num_replaced < last - first:  # remove the remaining items, each with a separator
             rest = first + num_replaced
             if rest:
                 yield Splice(items[rest - 1][1], items[last - 1][1], "")

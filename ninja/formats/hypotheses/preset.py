@@ -29,13 +29,13 @@ class WordFields:
     unit: float = 1.0  # unit of numbers in seconds; texts such as "1.2s", "PT1.2S" and "1.2" are in seconds
     confidence: tuple[str, ...] = ()
     speaker: tuple[str, ...] = ()
-    # How items form words. "spelled": consecutive items spell the words of the text; otherwise, each item is a word.
-    # "text": as "spelled", but otherwise, items that start with a blank or "▁" begin words. "punctuation": an item
-    # without times belongs to the preceding word.
+    # How items form words. "words": each item is a word. "spelled": items are combined if they spell the words of the
+    # text; if not, each item is a word. "text": as "spelled", but if the items do not spell the words, an item that
+    # starts with a blank or "▁" begins a word. "punctuation": an item without times belongs to the preceding word.
     join: Join = "words"
-    beside: tuple[str, ...] = ()  # if fields are lists: other lists of the same length
+    beside: tuple[str, ...] = ()  # other lists of the same length, if the fields are lists
     skip: str | None = None  # regular expression of texts that are not words
-    # order in which several lists are joined: as in the file, by the times of items, or by the channels of lists
+    # Order in which several lists are joined: as in the file, by the times of items, or by the channels of lists.
     order: Order = "file"
 
 
@@ -54,7 +54,7 @@ class Preset:
     # utterance.
     utterances: str = ""
     key: tuple[str, ...] = ()  # utterance id  [default: the name of the file, and a number]
-    hypotheses: str = ""  # path of the alternatives in the utterance; by default, the utterance is the only one
+    hypotheses: str = ""  # path of the alternatives in the utterance; by default, the utterance is the only alternative
     score: tuple[str, ...] = ()  # score of a hypothesis, if there are several
     meaning: Meaning = "probability"  # meaning of the score
     may_lack_text: bool = False  # utterances without a text are silent
@@ -71,7 +71,7 @@ class Preset:
     all_words: tuple[WordFields, ...] = ()  # lists that cover the words of all utterances
     applies: Callable[[Any], bool] = lambda document: True  # distinguishes variants with the same name
     aliases: tuple[str, ...] = ()
-    # whether such files are read from a folder that also contains lattices; otherwise they are skipped there
+    # Whether files of this format are read from a folder that also contains lattices; if not, they are skipped.
     beside_lattices: bool = True
     extensions: tuple[str, ...] = (".json", ".jsonl")
     new_file: Callable[[WriteSettings], Encoder] | None = None  # encoder of lists of other formats

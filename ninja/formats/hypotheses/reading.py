@@ -115,7 +115,7 @@ class _Reading:
     def _of_whole(self) -> Iterator[Placed]:
         content, encoding = self._content, self._options.encoding
         try:
-            # recognisers may split letters into tokens; other texts are checked when they are read
+            # Recognisers may split the bytes of a character between tokens; other texts are checked when they are read.
             if encoding == UTF_8:
                 text = content.whole().decode(UTF_8, "surrogateescape")
             else:
@@ -145,7 +145,7 @@ class _Reading:
                 if isinstance(row, FormatError):
                     raise row
                 value, doubled = parsed(row)
-                if not isinstance(value, dict | list) or row[0] not in "{[":  # part of a document
+                if not isinstance(value, dict | list) or row[0] not in "{[":  # a line within a document
                     raise FormatError(f"expected an object, found {shown(value)}")
                 if pending is not None:
                     yield from pending

@@ -29,7 +29,7 @@ from ninja.formats.hypotheses.values import Text, parsed, reached
 from ninja.formats.nbest.writing import ListOptions, spelled
 from ninja.lattice.nbest import NBest
 
-CUT_LETTERS = "surrogateescape"  # keeps the bytes of letters that a recogniser split into tokens
+CUT_LETTERS = "surrogateescape"  # keeps the bytes of characters that a recogniser split between tokens
 LEAST_SHARE = 0.75  # fraction of the words of all utterances that the text of a whole file must contain
 
 
@@ -79,7 +79,7 @@ class _Form(NamedTuple):
 
     old: list[str]  # its strings
     new: list[str]
-    # splices of the old strings; None if another alternative replaces them
+    # Splices of the old strings; None if the text of another alternative replaces them.
     splices: dict[int, list[Splice]] | None = None
 
     @property
@@ -248,7 +248,7 @@ def _shifted(form: _Form, part: str, string: str, begin: int) -> list[Splice]:
     end = begin + len(part)
     new = form.new[0].strip()
     if not new:
-        return [Splice(len(string[:begin].rstrip()), end, "")]  # and the spaces before it
+        return [Splice(len(string[:begin].rstrip()), end, "")]  # also removes the spaces before it
     if form.splices is not None:
         shift = begin - (len(form.old[0]) - len(form.old[0].lstrip()))
         return [Splice(first + shift, last + shift, text) for first, last, text in form.splices.get(0, ())]

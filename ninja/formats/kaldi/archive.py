@@ -33,7 +33,7 @@ MAGIC = b"\xd6\xfd\xb2\x7e"
 KALDI_IMAGE = re.compile(rb"(?:\s*\S{1,4096}[ \t])?" + MAGIC + rb".{4,60}?lattice", re.DOTALL)
 CHUNK = 1 << 19  # number of bytes read at a time, which fit in the processor cache together with their lattices
 FLUSH = 1 << 19  # bytes buffered before they are written
-LARGEST_QUEUE = 3  # contents that wait to be written, in addition to the one that is being written
+LARGEST_QUEUE = 3  # maximum number of buffers that wait while another buffer is being written
 AHEAD = 1 << 21  # number of bytes of a plain file that are read ahead; more would not fit in the cache
 TABLE_NAMES = ("words.txt", "words.txt.gz")
 BESIDE = ".words.txt"
@@ -104,7 +104,7 @@ def find_table(source: Sequence[str]) -> str:
             message = f"{message}, but one next to {second}"
         raise OptionError(f"{message}; set the symbol table with --words")
     for second in tables[1:]:
-        import filecmp  # for two tables only
+        import filecmp  # for several tables only
 
         if not filecmp.cmp(tables[0], second, shallow=False):
             raise OptionError(f"the symbol tables {tables[0]} and {second} differ; choose one with --words")

@@ -30,7 +30,7 @@ _BLANK = re.compile(rb"[ \t\r\n]")
 _MARK = re.compile(
     rb"\s*\S{1,4096}[ \t]"
     + MAGIC
-    # Text: a line with the key, any number of arcs and states without weights, then one with a single weight.
+    # Text: a line with the key, any number of arcs and states without weights, then an arc or state with one weight.
     + rb"|\s*\S{1,4096}[ \t\r]*\n(?:[ \t]*\d+(?:[ \t]+\d+[ \t]+\d+[ \t]+\d+)?[ \t\r]*\n)*"
     rb"[ \t]*\d+(?:[ \t]+\d+[ \t]+\d+[ \t]+\d+)?[ \t]+(?:[-+\d.][-+\d.eE]*|[Ii]nfinity|NaN|BadNumber)[ \t\r]*(?:\n|\Z)"
 )

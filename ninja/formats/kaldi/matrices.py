@@ -29,7 +29,7 @@ def read_archive(stream: Stream, on_error: OnError | None = None) -> Iterator[tu
         try:
             matrix = reader.matrix()
         except FormatError as error:
-            if on_error is None or reader.binary or reader.place == begin:  # its end is known only in text
+            if on_error is None or reader.binary or reader.place == begin:  # its end is known only in a text archive
                 raise
             on_error(error)
         else:

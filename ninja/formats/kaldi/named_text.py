@@ -20,8 +20,8 @@ from ninja.lattice.symbols import EPSILON, EPSILON_NAME, SymbolTable
 _EPSILON = EPSILON_NAME.encode()
 _NUMBER = re.compile(rb"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?")
 _SHOWN = 60  # number of characters of a line that are shown in messages
-# A line with a key, any number of arcs without costs and words, then an arc with <eps>, or with a name and lattice
-# costs; or a key of several words, then an arc or final state with lattice costs.
+# A line with a key, any number of arcs and final states without costs and names, then an arc with <eps>, or with a name
+# and lattice costs; or a key of several words, then an arc or final state with lattice costs.
 _ARC = rb"[ \t]*\d+[ \t]+\d+[ \t]+(?:\d+[ \t]+)?"
 _COSTS = rb"[ \t]+(?=\S*\d)[-+\d.eE]*,[-+\d.eE]*(?:,[\d_]*)?(?:\s|\Z)"
 _MARK = re.compile(
@@ -35,7 +35,7 @@ _MARK = re.compile(
     + rb"\S+)"
     + _COSTS
 )
-_CACHED = 2  # number of parts of a small file, which is read once
+_CACHED = 2  # maximum number of parts of a file that is read only once
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ class _Words:
         self._words = words
         self.number_of: dict[str, int] = {EPSILON_NAME: EPSILON}
         self.id: dict[bytes, bytes] = {}
-        self.names = self.integers = 0  # number of distinct words that are names and integers
+        self.names = self.integers = 0  # numbers of distinct words that are names, and that are integers
 
     @property
     def named(self) -> bool:
@@ -200,7 +200,7 @@ class _Archive:
         self.keys: list[str] = []
         self.faults: dict[int, NinjaError] = {}  # entry -> its first error, such as a word without an id
         self._rows = rows
-        self._before = first - 1  # number of lines of the file before these
+        self._before = first - 1  # number of lines of the file before `rows`
         self._known = known
         self._options = known.options
         self._rewritten = list(rows)
@@ -296,7 +296,7 @@ class _Archive:
 
 def _column(fields: Sequence[bytes], count: int) -> int:
     """Return the index of the word in the fields of an arc."""
-    # Arcs have three fields in a compact lattice and four in a raw one, and may have a weight.
+    # Arcs have three fields in a compact lattice and four in a raw lattice, and may also have a weight.
     return 2 if count == 3 or (count == 4 and b"," in fields[3]) else 3
 
 

@@ -7,8 +7,8 @@ import re
 from ninja.formats.format import Format, Read, Write
 from ninja.formats.kaldi.archive import KALDI_KEEPS, read_entries
 
-# A line with a key, any number of arcs and states without costs, then one with a pair of costs; or, if no line of the
-# first lattice has costs, a key followed by the space that Kaldi writes.
+# A line with a key, any number of arcs and states without costs, then an arc or state with a pair of costs; or, if no
+# line of the first lattice has costs, a key followed by the space that Kaldi writes.
 _ARC = rb"[ \t]*\d+(?:[ \t]+\d+[ \t]+\d+(?:[ \t]+\d+)?)?"
 _LINE = _ARC + rb"[ \t\r]*(?:\n|\Z)"
 _COSTS = rb"[ \t]+(?=\S*\d)[-+\d.eE]*,[-+\d.eE]*(?:,[\d_]*)?(?:\s|\Z)"

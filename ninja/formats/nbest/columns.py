@@ -63,7 +63,7 @@ def _lines(content: Pieces, path: str | None, options: ColumnOptions) -> Iterato
 
     def key_of(fields: list[str]) -> str:
         match = _KEY.fullmatch(fields[0]) if fields else None
-        return match[1] if match else key  # probably the key of the previous line
+        return match[1] if match else key  # the line probably has the key of the previous line
 
     for line, row in each_row(content, path, options.encoding, key_of=key_of):
         if isinstance(row, FormatError):

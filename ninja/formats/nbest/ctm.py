@@ -19,8 +19,8 @@ from ninja.lattice.nbest import Hypothesis, NBest
 from ninja.lattice.symbols import EPSILON_NAME, SymbolTable
 
 LAST_FRAME = 2**31 - 2
-# File, channel, start and duration, at least one of which has a decimal point, a word that is not a weight, and
-# optionally a confidence.
+# File, channel, start, duration, a word that is not a weight, and optionally a confidence. The start or the duration
+# has a decimal point.
 _MARK = re.compile(
     rb"\s*(?:;;[^\n]*\n\s*)*\S+[ \t]+\S+[ \t]+(?:\d*\.\d+[ \t]+[\d.]+|\d+[ \t]+\d*\.\d+(?![ \t]+\d+\s))"
     rb"[ \t]+(?!(?:[-+]|\d*\.\d|\d+[eE])[-+\d.eE]*\s*(?:\n|\Z))\S+(?:[ \t]+\S+)?[ \t\r]*(?:\n|\Z)"
@@ -90,7 +90,7 @@ def _lines(content: Pieces, path: str | None, options: CtmOptions, comments: lis
     key = ""
 
     def key_of(fields: list[str]) -> str:
-        return "-".join(fields[:parts]) if len(fields) >= parts else key  # probably the key of the previous line
+        return "-".join(fields[:parts]) if len(fields) >= parts else key  # probably as in the previous line
 
     for line, row in each_row(content, path, options.encoding, comment=_COMMENT, key_of=key_of):
         if isinstance(row, FormatError):

@@ -126,7 +126,7 @@ def _spelled(text: str, token: Token) -> str:
 
 def _edits(text: str, markup: Markup, old: Sequence[Token], new_texts: dict[int, str | None]) -> Iterator[Edit]:
     """Yield the edits that replace the words of a text, in order."""
-    opens = True  # whether the new line still has no word or tag
+    opens = True  # whether the edited text of the current line still has no word or tag
     at = 0
     for place, token in enumerate(old):
         (begin, end), *others = token.spans

@@ -202,7 +202,7 @@ def _timed(fields: list[str], score: float, shift: float, path: str | None, key:
         if (rest[0], *rest[1::2]) != _TOKEN:
             raise FormatError(f"expected ( st: … et: … g: … a: … ) after {word!r}", path, key=key, line=line)
         start, stop, lm, am = (number(text, f"a number after {word!r}", path, line, key) for text in rest[2::2])
-        # This is a phone or a state of the previous word; in Decipher, states may end after their words.
+        # Whether the entry is a phone or a state of the previous word; in Decipher, states may end after their words.
         is_part = start <= until or (is_part and _STATE.fullmatch(word) is not None)
         if is_part:
             continue

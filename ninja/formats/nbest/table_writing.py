@@ -13,8 +13,8 @@ from ninja.formats.nbest.json_records import objects_of
 from ninja.lattice.nbest import NBest
 from ninja.libraries import needed_for
 
-GROUP = 1 << 25  # number of bytes of rows after which a row group is written, ...
-GROUP_ROWS = 1 << 12  # ... unless it has this many rows before
+GROUP = 1 << 25  # number of bytes after which a row group is written, ...
+GROUP_ROWS = 1 << 12  # ... or number of rows, if that is reached first
 KEPT: frozenset[Field] = frozenset(
     {"key", "times", "frame shift", "graph", "acoustic", "apart", "unscaled", "names", "fields"}
 )
@@ -113,7 +113,7 @@ class TableEncoder:
         if columns.nbest is None:  # a row is a hypothesis
             nbest = replace(nbest, hypotheses=nbest.hypotheses[:1])
         (entry,) = objects_of(nbest, self._settings.words, self._settings.options)
-        values = {columns.words: None, **entry}  # the words of the old text are not valid for the new one
+        values = {columns.words: None, **entry}  # the words of the old text are not valid for the new text
         if columns.nbest is not None:
             values.update(self._list_columns(entry[columns.nbest], row, columns))
         arrays = []

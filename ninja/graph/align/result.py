@@ -54,7 +54,7 @@ def label_table(model: TransitionModel, kind: npt.NDArray[np.uint32] | int) -> n
     """Pack the properties of each transition id for the kernel, uint32 [num_transition_ids + 1]."""
     is_final, is_self_loop = model.is_final.astype(np.uint32), model.is_self_loop.astype(np.uint32)
     table = (model.phone << 5 | np.asarray(kind) << 2 | is_final << 1 | is_self_loop).astype(np.uint32)
-    table[0] = bool(((table[1:] >> 2) & 7).all())  # entry 0 tells whether all labels have a phone type
+    table[0] = bool(((table[1:] >> 2) & 7).all())  # entry 0 is 1 if all labels have a phone type
     return frozen(table)
 
 

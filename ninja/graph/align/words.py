@@ -73,7 +73,7 @@ class WordAligner:
         check_labels(lattice, self.model, self._table, self.boundary.path)
         if aligned is False and max_states == MAX_STATES:
             raise too_large(lattice)
-        # Use word ids that do not occur for units without a word, which would otherwise be removed as epsilons.
+        # Assign unused word ids to units without a word, which would otherwise be removed as epsilons.
         silence, partial = unused_words(lattice.word, options.silence_label, options.partial_word_label)
         labels = options.silence_label or silence, options.partial_word_label or partial
         expansion = max_states if options.max_expand > 0.0 else 0

@@ -27,7 +27,7 @@ Tokens = tuple[int, ...]
 
 COMPLETIONS, LLAMA = "/v1/completions", "/completion"
 ZERO = -9999.0  # servers write this or less for probability zero, as JSON has no infinity
-SUM_TOLERANCE = 0.01  # by which ln Σ P over the vocabulary may differ from 0
+SUM_TOLERANCE = 0.01  # maximum difference of ln Σ P over the vocabulary from 0
 CARRIER = "a"  # a text to which the server adds special tokens
 UNLIMITED = 2**31
 
@@ -147,7 +147,7 @@ class Vllm(Server):
             "prompt": texts,
             "max_tokens": 1,
             "temperature": 0,
-            "prompt_logprobs": 0,  # the tokens of the prompt only
+            "prompt_logprobs": 0,  # only the tokens of the prompt, without alternatives
             "echo": True,  # for servers without prompt_logprobs
             "logprobs": 0,
         }

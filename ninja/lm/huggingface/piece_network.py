@@ -152,7 +152,7 @@ class PieceLM(AttentionLM):
 
     def read(self, pieces: npt.NDArray[np.integer]) -> int:
         """Read a text after ``<s>`` and return the slot of the resulting history; use one pass if possible."""
-        if len(pieces) >= (self._window or NO_LIMIT):  # in one pass, the library caches the last keys only
+        if len(pieces) >= (self._window or NO_LIMIT):  # in one pass, the library would cache only the last keys
             slot = self.start(1)
             for piece in pieces:
                 longer = self.advance(slot, np.array([piece]))

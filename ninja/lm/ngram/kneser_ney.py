@@ -168,7 +168,7 @@ class TrainedNgram:
                 for shorter in reversed(self.lengths[:length]):
                     columns.insert(0, spelled[shorter.word[number]].tolist())
                     number = shorter.prefix[number]
-                # eight digits are enough for a float32
+                # Eight significant digits are about as precise as float32.
                 logprob = map("%.8g\t".__mod__, ngrams.logprob[rows].tolist())
                 text = map(" ".join, zip(*columns, strict=True))
                 weight = ngrams.backoff[rows]
@@ -269,8 +269,8 @@ def _discounts(count: npt.NDArray[np.int64], options: NgramOptions) -> Discounts
         return Discounts((fixed[0], fixed[1], fixed[2]), "given", counts_of_counts)
     if not n1 or not n2:
         return Discounts(FALLBACK, "fallback", counts_of_counts)
-    # Texts generated from patterns have few singletons, so that the estimates may be undefined or out of range. In this
-    # case the discount of count k is k Y, which follows from the equation if (k + 1) n[k + 1] / n[k] = 2 k n2 / n1.
+    # Texts generated from patterns have few singletons, so the estimates may be undefined or out of range. Then the
+    # discount of count k is k Y, which equals the estimate if (k + 1) n[k + 1] / n[k] = 2 k n2 / n1.
     y = n1 / (n1 + 2 * n2)
     if n3:
         of_count = (1 - 2 * y * n2 / n1, 2 - 3 * y * n3 / n2, 3 - 4 * y * n4 / n3)

@@ -155,7 +155,7 @@ class WordRows:
 
     def _forget(self) -> None:
         self._row = np.full(self._num_words, -1)  # [words], -1 = not computed
-        # A new table, as other threads may read the former one.
+        # Create a new table, as other threads may still read the old table.
         self._table: Floats = np.empty((0, self._width), np.float32)
         self._num_rows = 0
 
