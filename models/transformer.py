@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-SLOWEST_TURN = 10_000.0  # number of words after which the slowest pair of a head has turned by one radian
+SLOWEST_TURN = 10_000.0  # number of words after which the slowest pair of a head has turned by at least one radian
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,8 @@ from ninja.io.inputs import Inputs, State, names_job, state_of, states_of
 from ninja.io.sources import SourceFile, Sources, scales_path
 
 Command = Callable[..., Any]
-# Options that, like outputs, an options file cannot set: they run commands, overwrite files or use other machines.
+# Like outputs, these options cannot be set in an options file, as they run commands, overwrite files or use other
+# machines.
 COMMAND_LINE_ONLY = {"allow_pipes", "endpoint_cache", "ray", "resume", "shard"}
 LAST_SECTIONS = ("Input and output", "Running")
 STDIN, STDOUT = "/dev/stdin", "/dev/stdout"
@@ -318,7 +319,7 @@ class Sectioned(click.Command):
         sections: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
             if isinstance(parameter, click.Option) and (record := parameter.get_help_record(ctx)) is not None:
-                last = "Options" if parameter in self.params else LAST_SECTIONS[-1]  # --help is click's own
+                last = "Options" if parameter in self.params else LAST_SECTIONS[-1]  # click itself defines --help
                 sections.setdefault(getattr(parameter, "section", last), []).append(record)
         for title in sorted(sections, key=lambda title: title in LAST_SECTIONS and 1 + LAST_SECTIONS.index(title)):
             with formatter.section(title):
@@ -361,7 +362,7 @@ class Sectioned(click.Command):
 
     def run(self, ctx: click.Context) -> Any:
         """Load the input files, resolve the acoustic scale, and run the command."""
-        ctx.params.pop("config", None)  # applied by its callback
+        ctx.params.pop("config", None)  # its callback has already applied it
         for parameter in self.params:
             load = getattr(parameter.type, "load", None)
             if load is not None and ctx.params[name := parameter.name or ""] is not None:

@@ -200,7 +200,7 @@ ALIASES = {
     "--gpu": "--device",
     "--cuda": "--device",
 }
-# Programs of other toolkits, and the equivalent command.
+# Programs of other toolkits, and the equivalent commands of ninja.
 PROGRAMS = {
     "lattice-to-post": "to-post",
     "lattice-tool": "convert",

@@ -12,7 +12,7 @@ from ninja.libraries import installed_version
 MARKS = {True: "ok ", False: "BAD", None: "-  "}
 
 
-@click.command  # click alone, so that it runs without numpy and other libraries
+@click.command  # plain click, so that the command runs without numpy and other libraries
 @click.option("--deep", is_flag=True, help="Also compare compiled modules with plain Python; takes a few seconds.")
 @click.pass_context
 def doctor(context: click.Context, deep: bool) -> None:
@@ -35,7 +35,7 @@ def doctor(context: click.Context, deep: bool) -> None:
     context.exit(1 if any(finding.good is False for finding in findings) else 0)
 
 
-@click.command  # click alone, so that it runs without numpy and other libraries
+@click.command  # plain click, so that the command runs without numpy and other libraries
 def version() -> None:
     """Print the version.
 

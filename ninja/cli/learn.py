@@ -30,7 +30,7 @@ from ninja.lattice.text import NORMALIZER_HELP
 from ninja.pipeline.transcripts import detect_transcripts
 from ninja.tune.correction import compare_lists
 
-SHOWN = 5  # phrases in the summary
+SHOWN = 5  # maximum number of phrases in the summary
 
 
 @command

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 # Keys of a context's meta.
 DEBUG, COMMAND, ARGUMENTS, _CONSOLE = "ninja.debug", "ninja.command", "ninja.arguments", "ninja.console"
 MAX_SHOWN = 3  # failures of each kind that are printed
-_NAME_OR_NUMBER = re.compile(r"'[^']*'|\"[^\"]*\"|[-+]?\d[\d.]*")  # differ between failures of one kind
+_NAME_OR_NUMBER = re.compile(r"'[^']*'|\"[^\"]*\"|[-+]?\d[\d.]*")  # parts that differ between failures of one kind
 AnyLog = TypeVar("AnyLog", bound=Log)
 _shown: ProgressBar | None = None  # the progress line on the terminal
 
@@ -61,7 +61,7 @@ class Commands(click.Group):
         self, context: click.Context, arguments: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command, and append ``=true`` to switches that have no value, such as ``--rm-eps``."""
-        if (pair := " ".join(arguments[:2])) in COMMANDS:  # ninja train ngram
+        if (pair := " ".join(arguments[:2])) in COMMANDS:  # a two-word command, such as ninja train ngram
             arguments = [pair, *arguments[2:]]
         if arguments[0] not in COMMANDS and not arguments[0].startswith("-"):
             names = suggestions(arguments[0], COMMANDS, PROGRAMS)
@@ -156,7 +156,7 @@ def main(arguments: list[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors=errors)  # words are UTF-8 in every locale
     if not sys.warnoptions:
-        warnings.simplefilter("ignore")  # warnings of libraries are for programmers
+        warnings.simplefilter("ignore")  # warnings from libraries are meant for programmers
         warnings.simplefilter("default", NinjaWarning)
         warnings.showwarning = lambda message, *_, **__: _say(str(message))
     with printing():
@@ -263,11 +263,11 @@ class Console:
 
     def __init__(self) -> None:
         """Attach a new log, and arrange for the number of hidden failures to be printed when the command ends."""
-        self.tolerant = True  # continue after failed lattices
+        self.tolerant = True  # whether to continue after failed lattices
         self.start = time.perf_counter()
         self.bar: ProgressBar | None = None
         self.jobs: int | None = None  # threads; all cores by default
-        self._prints = False  # results are printed on the terminal
+        self._prints = False  # whether results are being printed on the terminal
         self._kinds: dict[str, FailureKind] = {}
         self._first_outputs: dict[str, int] = {}  # kind of note → first output that has a note of this kind
         self._other_outputs: set[int] = set()  # later outputs with notes of the same kinds
@@ -398,7 +398,7 @@ def _with_option_names(message: str) -> str:
 
 def with_option_names(message: str, command: click.Command) -> str:
     """Replace the names of Python arguments in a message with the corresponding options of a command."""
-    message = re.sub(r" \(\w+=(?:'\w+')?\)", "", message)  # the hint for Python callers
+    message = re.sub(r" \(\w+=(?:'\w+')?\)", "", message)  # remove the hint for Python callers
     for parameter in command.params:
         if not isinstance(parameter, click.Option) or not parameter.name:
             continue

@@ -40,7 +40,7 @@ class NearestPath(NamedTuple):
 
     words: list[str]  # word ids if the lattice has no symbol table
     rate: ErrorRate
-    touches_band: bool  # the search was not exact
+    touches_band: bool  # whether the search was limited, so that the result is approximate
     lattice: Lattice | None  # the path as a lattice, if requested
 
 

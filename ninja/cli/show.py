@@ -35,7 +35,7 @@ from ninja.lm.load import load
 from ninja.pipeline.stages import OnLattices
 from ninja.show import Comparison, Drawing, Outcomes, ShowOptions, compare, draw, lattice_page, report_page
 
-NAMED = 5  # number of keys in a message
+NAMED = 5  # maximum number of keys in a message
 
 
 @command

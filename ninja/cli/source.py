@@ -129,7 +129,7 @@ def build_inputs(names: tuple[str, ...], options: dict[str, Any], **others: Any)
     if completed is not None and completed.names == names:
         inputs.scales = completed.chosen
     if files.tables is not None and files.inputs is None:
-        from hashlib import sha256  # for shards only
+        from hashlib import sha256  # only needed for shards
 
         inputs.tables, inputs.digest = files.tables, sha256()
         files.inputs = inputs

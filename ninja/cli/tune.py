@@ -39,7 +39,7 @@ from ninja.tune.weights import Tuned, tune_weights
 
 OF_BOTH = {"source", "ref", "utt2spk", "output_file", "old_lm", "acoustic_scale", "word_penalty", "map_words"}
 OF_BOTH |= {*OF_RESCORING, *WORD_OPTIONS, "words", "on_error", "allow_pipes"}
-SKIPPED = (*OF_RESCORING, "max_arcs")  # shared with the rescoring
+SKIPPED = (*OF_RESCORING, "max_arcs")  # options shared with rescoring
 OF_CONTEXT = {"entities", "utt2group", "class_lm", *BOOSTS} - {*SKIPPED}
 OF_CONTEXT |= {"augment", *OF_AUGMENTING, *AUGMENTING}
 OF_TUNING = tuple(field.name for field in fields(GeneralSet))

@@ -87,7 +87,7 @@ def tune_boosts(
     context = with_acoustic_scale(context, options.acoustic_scale)
     words.complete()
     forms = LexicalForms(options.normalizer, log.note)
-    if not (normalizer := forms.normalizer(words)).is_identity:  # lattices and references are made lexical
+    if not (normalizer := forms.normalizer(words)).is_identity:  # convert lattices and references to lexical words
         lexical = LexicalTable(words, normalizer)
         lexical.learn(np.array([number for _, number in words], np.int64))
         words = lexical.lexical.snapshot()
@@ -232,7 +232,7 @@ def _context_wer(
     settings: ContextSettings,
 ) -> float:
     """Return the word error rate of the output of ``ninja context``, in percent."""
-    report = RescoreReport(on_error=lambda error: None)  # already reported
+    report = RescoreReport(on_error=lambda error: None)  # errors were already reported
     scales = Scales(settings.acoustic_scale, word_penalty=settings.word_penalty)
     return word_error_rate(Contextual(context, old_lm)(lattices, report), references, scales)
 

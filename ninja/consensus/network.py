@@ -13,13 +13,13 @@ from ninja.graph.kinds import to_compact
 from ninja.graph.posteriors import posteriors
 from ninja.lattice import Lattice, Scales
 from ninja.lattice.lattice import frozen
-from ninja.lattice.network import ConfusionNetwork as ConfusionNetwork  # also a name of the package
+from ninja.lattice.network import ConfusionNetwork as ConfusionNetwork  # re-exported by the package
 from ninja.lattice.symbols import EPSILON, SymbolTable
 from ninja.lattice.times import is_timed, state_times
 
 ASSUMED_SHIFT = 0.01  # seconds per frame for lattices without a frame shift
-MIN_SUM = 0.5  # smallest sum of the posteriors of a position, from which words may have been pruned
-MAX_SUM = 1.01  # largest sum of the posteriors of a position
+MIN_SUM = 0.5  # minimum sum of the posteriors at a position, as words may have been pruned
+MAX_SUM = 1.01  # maximum sum of the posteriors at a position
 LARGEST_COST = float(np.finfo(np.float32).max)
 
 

@@ -22,7 +22,7 @@ Int64s = npt.NDArray[np.int64]
 
 DAMPER = 1e-3  # added to probabilities before their logarithm is taken
 LARGEST_LOGIT = 30.0
-LEAST_ALTERNATIVE = 1e-3  # posterior from which another word of a bin counts as an alternative
+LEAST_ALTERNATIVE = 1e-3  # posterior above which another word of a bin counts as an alternative
 # Name of a posterior → factors of the acoustic scale and of the LM scale. The posteriors differ where the acoustic and
 # the language model disagree.
 POSTERIORS = {

@@ -30,7 +30,7 @@ from ninja.rescoring.models import Model, ModelFiles, VocabularyCheck
 from ninja.rescoring.utterances import RescoreReport, Utterance
 
 Keyed = tuple[str, Lattice]
-MAX_ARCS, MAX_LATTICES = 100_000, 100  # limits of a thread's batch
+MAX_ARCS, MAX_LATTICES = 100_000, 100  # limits on a thread's batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +247,7 @@ class Contextual:
             or (isinstance(binding.files, ExactBinding) and words.grows and largest >= binding.num_words)
         ):
             self._binding = self._bound(words, log, normalizer)
-            # Looking up all pronunciations is slow and is done only once; for a growing table, by note_late.
+            # Looking up all pronunciations is slow, so do it only once; for a growing table, `note_late` does it.
             if binding is None and log.on_note is not None and not words.grows:
                 self._note(log)
         return self.tracker

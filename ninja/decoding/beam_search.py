@@ -41,7 +41,7 @@ class BeamOptions:
     length_reward: float = 0.0  # added for each unit, nats
     ctc_weight: float = 0.3  # weight of CTC scores, if any; 1 minus this is the weight of the other model
     # With CTC scores, the search of an utterance ends if, for this many lengths in a row, the best finished hypothesis
-    # of the length is worse than the best one of all lengths by more than `end_beam` nats; 0 disables this criterion.
+    # of that length is worse than the best of all lengths by more than `end_beam` nats; 0 disables this criterion.
     end_lengths: int = 3
     end_beam: float = 10.0
 

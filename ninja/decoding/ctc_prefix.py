@@ -76,9 +76,9 @@ class CtcPrefixes:
         output = self._logprob[utterance, :, unit]  # [n, frames]
         blank = self._logprob[utterance, :, self.blank]
         with np.errstate(invalid="ignore"):
-            # A repeated unit needs a blank before it.
+            # A repeated unit requires a blank in between.
             before = np.where((last == unit)[:, None], state[:, :, 1], np.logaddexp(state[:, :, 0], state[:, :, 1]))
-            begins = before[:, :-1] + output  # the new unit begins in a frame
+            begins = before[:, :-1] + output  # log-probability that the new unit begins in each frame
             after = np.full_like(state, -np.inf)
             for frame in range(output.shape[1]):
                 after[:, frame + 1, 0] = np.logaddexp(after[:, frame, 0] + output[:, frame], begins[:, frame])

@@ -89,7 +89,7 @@ class PartialBoosts:
         boosts: dict[str, float] = {}
         before = max(self._gained[position], 0.0) if position not in self.ROOTS else 0.0
         for word, after in self._next[position].items():
-            boost = self._gained[after] - before  # `before` is at least 0: a phrase without a gain is not followed
+            boost = self._gained[after] - before  # `before` is at least 0, the boost without the phrase
             if boost > 0:
                 for end in range(1, len(word) + 1):
                     boosts[word[:end]] = max(boosts.get(word[:end], 0.0), boost * end / len(word))

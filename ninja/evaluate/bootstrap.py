@@ -25,7 +25,7 @@ class Interval:
     """The mean over all replications, and its 95% confidence interval, in percent."""
 
     mean: float
-    half_width: float  # half of the width of the interval
+    half_width: float
 
     @property
     def low(self) -> float:
@@ -205,5 +205,5 @@ def resample(counts: Sequence[Counts], replications: int, seed: int) -> list[Cou
 
 
 def _interval(rates: npt.NDArray[np.float64]) -> Interval:
-    # The mean of squares minus the square of the mean could be negative.
+    # Not the mean of squares minus the square of the mean, which rounding could make negative.
     return Interval(float(rates.mean()), _STANDARD_ERRORS * float(rates.std()))

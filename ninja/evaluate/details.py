@@ -24,7 +24,7 @@ def align_text(reference: Sequence[str], hypothesis: Sequence[str]) -> Alignment
 
     Source: Kaldi, util/edit-distance-inl.h, LevenshteinAlignment.
     """
-    exchanged = align_at_costs(hypothesis, reference, 1, 1, 1)  # exchanging the sides prefers deletions
+    exchanged = align_at_costs(hypothesis, reference, 1, 1, 1)  # with the sides exchanged, ties prefer deletions
     return Alignment(tuple((second, first) for first, second in exchanged.pairs))
 
 

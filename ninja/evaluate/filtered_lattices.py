@@ -79,7 +79,7 @@ def relabel(lattice: Lattice, mapping: Mapping[int, Sequence[int]]) -> Lattice:
         new = np.array([(*mapping.get(number, ()), EPSILON)[0] for number in ids.tolist()], np.int32)
         return lattice.replace(word=frozen(new[np.searchsorted(ids, lattice.word)]), words=None)
     arcs: list[tuple[int, int, float, float]] = []  # destination, word, costs
-    begin, first = [0], np.zeros(lattice.num_states, np.int64)  # new number of each state
+    begin, first = [0], np.zeros(lattice.num_states, np.int64)  # `first` maps each state to its new number
     out = [
         [(arc, tuple(mapping[word]) if (word := int(lattice.word[arc])) != EPSILON else ()) for arc in range(*bounds)]
         for bounds in zip(lattice.arc_begin[:-1].tolist(), lattice.arc_begin[1:].tolist(), strict=True)

@@ -22,7 +22,7 @@ class Hypotheses:
     """The distinct best transcripts of a lattice for several sets of scales."""
 
     words: tuple[Words, ...]
-    under: tuple[int, ...]  # [num_scales], index into `words` of the transcript under each of the scales
+    under: tuple[int, ...]  # [num_scales], index into `words` of the transcript for each set of scales
 
 
 def filtered(hypotheses: Mapping[str, Hypotheses], word_filter: WordFilter) -> dict[str, Hypotheses]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from ninja.errors import FormatError, OptionError
 from ninja.formats.kaldi.tables import Row, is_stm, read_fields, text_of
-from ninja.formats.kaldi.tables import read_speakers as read_speakers  # names of the package
+from ninja.formats.kaldi.tables import read_speakers as read_speakers  # re-exported by the package
 from ninja.formats.kaldi.tables import read_text as read_text
 
 IGNORED = "ignore_time_segment_in_scoring"

@@ -463,7 +463,7 @@ def open_output(output: Output, inputs: Inputs) -> Iterator[LatticeSink]:
     write_format = output.resolved.format.write
     assert write_format is not None
     has_facts = is_kaldi and inputs.tables is None and not is_read_once(output.name)
-    only = output.resolved.format if write_format.restores else None  # formats that restore accept other inputs, too
+    only = output.resolved.format if write_format.restores else None  # inputs may have other formats, too
     originals = original_paths(inputs, only) if write_format.as_it_came else ()
     settings = OutputSettings.of(
         output.resolved,

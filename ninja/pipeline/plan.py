@@ -64,12 +64,12 @@ class Unit:
 
     table: Table
     size: int  # in bytes; for a script file, the total size of its lattices
-    # lines of a script file: position, and total size of the preceding lattices
+    # For each line of a script file: its position, and the total size of the preceding lattices.
     lines: tuple[tuple[int, int], ...] = ()
-    whole: bool = False  # the file is never divided
+    whole: bool = False  # whether the file must not be divided
 
 
-SUFFIX = ".shards"  # suffix of the folder of the shards of an output
+SUFFIX = ".shards"  # suffix of the folder that contains the shards of an output
 
 
 def shard_folder_of(output: str) -> str:
@@ -95,7 +95,7 @@ def renamed(name: str, new_path: Callable[[str], str]) -> str:
     return f"ark{form}:{new_path(files.archive)}"
 
 
-OutputKind = Literal["lattices", "text", "same"]  # "same": equal in all shards
+OutputKind = Literal["lattices", "text", "same"]  # "same" means identical in all shards
 
 
 @dataclass(frozen=True, slots=True)

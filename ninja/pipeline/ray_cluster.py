@@ -23,7 +23,7 @@ from ninja.pipeline.record import Record
 from ninja.pipeline.shard import Work, run_shard
 
 ATTEMPTS = 3  # per shard
-STORE = 80_000_000  # size of the object store of a new cluster, Ray's minimum; only names pass through it
+STORE = 80_000_000  # size of the object store of a new cluster, Ray's minimum; only small objects pass through it
 # If no shard is waiting, an idle actor runs a second attempt at a shard that has run for SPARE_AFTER seconds and for
 # SPARE_FACTOR times the mean duration; see docs/scale.md.
 SPARE_AFTER = 60.0

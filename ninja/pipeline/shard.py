@@ -109,7 +109,7 @@ def run_shard(plan: Plan, shard: Shard, work: Work) -> Record:
         settle_plan(plan)  # another plan may have replaced it while no shard was complete
         if (done := read_record(plan, shard)) is not None:  # another worker was faster
             return done
-        folder.remove(f"{shard.name}.json")  # a record that is not valid
+        folder.remove(f"{shard.name}.json")  # remove an invalid record
         for name in parts:
             folder.take(os.path.join(attempt, name), name)
         seconds = round(time.monotonic() - begin, 3)

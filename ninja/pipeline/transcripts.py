@@ -17,7 +17,7 @@ from ninja.io.inputs import Inputs
 from ninja.io.reader import recognised
 from ninja.io.sources import SourceFile, is_kaldi
 
-TEXT = (".tsv", ".txt", ".text", ".csv")  # extensions of transcripts, and of other formats
+TEXT = (".tsv", ".txt", ".text", ".csv")  # extensions that transcripts share with other formats
 _SCORED = re.compile(r".*\t[-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?")  # a line of NeMo's beams
 
 

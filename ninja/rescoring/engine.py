@@ -73,7 +73,7 @@ class Engine(Source):
             while (utterance := self.in_flight.pop_done()) is not None:
                 if utterance.result is not None:  # otherwise it failed, or was delivered
                     return utterance
-            if next(self._steps, True):  # steps yield None, so True means that they have ended
+            if next(self._steps, True):  # a step yields None, so True means that no step is left
                 self.has_ended = True
                 return None
             if self.source.is_dry and self.in_flight.is_empty:
@@ -211,7 +211,7 @@ def on_threads(jobs: Sequence[Generator[None, None, None]], in_flight: InFlight)
         in_flight.stop()
         until = time.monotonic() + SECONDS_TO_STOP
         for thread in threads:
-            if thread.ident is not None:  # the thread was started; one that still waits for its source is abandoned
+            if thread.ident is not None:  # the thread was started; if it still waits for its source, it is abandoned
                 thread.join(max(0.0, until - time.monotonic()))
         if torch is not None:
             torch.set_num_threads(torch_threads)
@@ -254,7 +254,7 @@ class SearchEngine(Engine):
     """Engine for a search in which the hypotheses in each state compete."""
 
     competes_on_arcs: ClassVar[bool] = False
-    is_pruned: ClassVar[bool] = False  # all hypotheses of a lattice compete; see `ninja.rescoring.pruned`
+    is_pruned: ClassVar[bool] = False  # whether all hypotheses of a lattice compete; see `ninja.rescoring.pruned`
 
     @property
     def growth(self) -> tuple[int, float]:
@@ -265,7 +265,7 @@ class SearchEngine(Engine):
         """See `Engine.steps`."""
         halves = [_HalfBatch(self._expander()) for _ in range(2)]
         here = InThisThread()
-        any_thread = lm.lm.twin() is not None  # whether calls of the model may change threads
+        any_thread = lm.lm.twin() is not None  # whether the model can be called from any thread
         with here if self.in_flight.has_threads else ThreadPoolExecutor(1, "language-model") as pool:
             try:
                 while True:
@@ -274,7 +274,7 @@ class SearchEngine(Engine):
                         self.note(lm.notes)
                         self._admit(half, bool(half.utterances or other.utterances))
                         if half.utterances:
-                            # There is nothing to overlap with the scoring of one half alone.
+                            # If the other half is empty, there is no work to overlap with the scoring of this half.
                             executor = here if any_thread and not other.utterances else pool
                             half.answers = executor.submit(lm.wave, *half.expander.gather())
                     yield

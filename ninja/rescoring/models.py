@@ -329,7 +329,7 @@ class VocabularyCheck:
         self._file: str | None = None
         self._num_lattices = 0  # in the current file
         self._num_judged = 0  # number of models, counted from the first, whose coverage is tested
-        self._all_fail = True  # every lattice of the file has a word that a model without <unk> lacks
+        self._all_fail = True  # whether every lattice of the file has a word that a model without <unk> lacks
         self._of_file: tuple[Coverage, ...] = ()  # one per model
         self._of_single: tuple[Coverage, ...] = ()  # coverages of all files that contain a single lattice
 

@@ -24,7 +24,7 @@ class Prefetch(Source):
     def __init__(self, lattices: Iterable[Keyed]) -> None:
         super().__init__()
         self._pairs = pairs(lattices)
-        self._requests: SimpleQueue[bool] = SimpleQueue()  # True: one more lattice; False: close
+        self._requests: SimpleQueue[bool] = SimpleQueue()  # True requests one more lattice, False ends the thread
         self._items: SimpleQueue[Keyed | BaseException] = SimpleQueue()
         self._requested = 0.0  # time of the pending request, 0 if there is none
         self._item: Keyed | BaseException | None = None  # the reply to the pending request

@@ -116,7 +116,7 @@ class Rescorer:
         self._live_passes: list[_Pass] = []  # for submitted lattices
         self._service: Service | None = None
         self._sessions: Rescorer | None = None  # for the lattices of sessions
-        self._keeps_histories = False  # language models keep histories between lattices
+        self._keeps_histories = False  # whether language models keep histories between lattices
         self._opening = threading.Lock()
 
     @classmethod
@@ -228,7 +228,7 @@ class Rescorer:
             ClosedError: The Rescorer is closed.
         """
         service = self._opened(entities)
-        service.release(service.slot())  # refuses if the Rescorer is closed
+        service.release(service.slot())  # raises an error if the Rescorer is closed
         with self._opening:
             if self._sessions is None:
                 self._sessions = self._of_sessions()
@@ -247,7 +247,7 @@ class Rescorer:
             raise OptionError("a session cannot use a context model; boost the phrases instead")
         sessions = Rescorer(
             lm if isinstance(lm, ModelFiles) else cached(lm, HISTORIES),
-            # A best path has no alternatives, from which the posteriors of words are computed.
+            # The posteriors of words are computed from alternatives, which a best path does not have.
             replace(self.options, output="lattice") if self.options.output == "best" else self.options,
             old_lm=cached(old_lm, HISTORIES),
             context=copy.copy(self.context),
@@ -362,7 +362,7 @@ class Rescorer:
         first = source.first()
         if first is None:
             return
-        if not self._models:  # the vocabulary check has not loaded them
+        if not self._models:  # not loaded yet by the vocabulary check
             self._load(first.lattice.words, report)
         self._read_forms(report)
         if not passes:

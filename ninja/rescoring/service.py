@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, InvalidStateError
-from concurrent.futures import TimeoutError as FutureTimeout  # the built-in one from Python 3.11 on
+from concurrent.futures import TimeoutError as FutureTimeout  # an alias of the built-in class since Python 3.11
 from contextlib import closing, suppress
 from typing import Any
 
@@ -53,14 +53,14 @@ class Service(Source):
         self._max_latency = max_latency
         self._max_waiting = max_waiting
         self._changed = threading.Condition()  # guards all attributes below
-        self._free = max_waiting  # slots
+        self._free = max_waiting  # number of free slots
         self._for_slot: dict[Future[None], None] = {}  # callers waiting for a slot, in order
         self._waiting: dict[Future[Lattice], tuple[Utterance, float]] = {}  # utterance and time of submission
         self._running: dict[Future[Lattice], Utterance] = {}
         self._thread: threading.Thread | None = None
         self._closed = self._aborted = False
 
-    # May be called from any thread.
+    # The following methods may be called from any thread.
 
     def utterance(self, lattice: Lattice, entities: Any, deadline: float | None) -> tuple[Utterance, Submission]:
         """Create an utterance and its future; an invalid lattice makes the future fail.
@@ -208,10 +208,10 @@ class Service(Source):
                 if slot.set_running_or_notify_cancel():
                     self._free -= 1
                     slots.append(slot)
-        for slot in slots:  # outside the lock: callbacks of futures run here
+        for slot in slots:  # outside the lock, as this runs the callbacks of the futures
             slot.set_result(None)
 
-    # Called from the service's thread.
+    # The following methods are called from the service's thread.
 
     def _serve(self) -> None:
         while self._has_work():

@@ -81,7 +81,7 @@ class Utterance:
         if isinstance(error, NinjaError):
             error.key = error.key or self.key
         self.result, self.error, self.is_done = result, error, True
-        with suppress(InvalidStateError):  # the future failed when the service was closed
+        with suppress(InvalidStateError):  # the future fails when the service is closed
             if self.future is not None and error is not None:
                 self.future.set_exception(error)
             elif self.future is not None:
@@ -97,8 +97,8 @@ class Source(ABC):
     """An ordered stream of utterances; the next one may not be available yet."""
 
     def __init__(self) -> None:
-        self.has_ended = False  # no utterance follows those that were read ahead
-        self.is_dry = False  # the last `poll` returned None, but more utterances may follow
+        self.has_ended = False  # whether no utterance follows those that were read ahead
+        self.is_dry = False  # whether the last `poll` returned None, although more utterances may follow
         self._ahead: deque[Utterance] = deque()
 
     @abstractmethod
@@ -241,8 +241,8 @@ class InFlight:
 
     def __init__(self) -> None:
         self.num_arcs = 0  # number of arcs of all utterances
-        self.has_ended = False  # no utterance follows in the source
-        self.has_threads = False  # several threads rescore
+        self.has_ended = False  # whether the source has no more utterances
+        self.has_threads = False  # whether several threads rescore
         self.lock = threading.RLock()
         self._changed = threading.Condition(self.lock)
         self._utterances: deque[Utterance] = deque()  # in input order
@@ -277,7 +277,7 @@ class InFlight:
         if not self.has_threads:
             return False
         with self.lock:
-            # Another thread computes the oldest utterance, or the main thread returns it.
+            # This cannot deadlock: another thread computes the oldest utterance, or the main thread returns it.
             self._changed.wait_for(lambda: self.num_arcs < most_arcs or self.has_ended or self._stopped)
             return not self.has_ended and not self._stopped
 

@@ -46,9 +46,9 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
 Result = TypeVar("Result")
-OPEN_PATHS = ("/", "/docs", "/healthz", "/readyz", "/openapi.json")  # no token is needed
+OPEN_PATHS = ("/", "/docs", "/healthz", "/readyz", "/openapi.json")  # paths that require no token
 NOSNIFF = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
-COMPLETE = "X-Ninja-Complete"  # header of lattices: whether the search was complete
+COMPLETE = "X-Ninja-Complete"  # response header that tells whether the search was complete
 
 
 def application(scorer: Scorer, options: ServeOptions = ServeOptions(), *, token: str | None = None) -> Starlette:
@@ -149,7 +149,7 @@ class _Api:
                 if path not in OPEN_PATHS:
                     self._check_token(request.headers)
                 response = await handler(request)
-            except Exception as error:  # any error, as every request is answered
+            except Exception as error:  # any error, as every request must be answered
                 response = self._failed(error, fields)
             seconds = time.perf_counter() - start
             self._metrics.requests.labels(path, response.status_code).inc()

@@ -36,7 +36,7 @@ from ninja.serve.problems import Problem, unknown_list
 
 MAX_WORDS = 10_000  # maximum number of words of a hypothesis
 CHANGE_FIELDS = ("utt", "begin", "end", "before", "after", "phrase", "class", "kind", "distance", "probability")
-JSON_FORMAT = "json"  # n-best lists, which are written again as a whole
+JSON_FORMAT = "json"  # n-best lists, which are rewritten as a whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ def read_transcript(body: bytes, format_name: str | None) -> Transcript:
     if format is None or not _is_correctable(format):
         name = "the body is a Kaldi archive" if format is None else f"the format is {format.name}"
         raise OptionError(f"{name}, but transcript formats are {', '.join(correctable())}; rescore the body instead")
-    content = Content(stream, "")  # no file has this name
+    content = Content(stream, "")  # the empty path, as there is no file
     content.key = DEFAULT_KEY
     lattices: list[ListLattice] = []
     for _, entry in Reader.of(format, {}).entries(content, None):

@@ -169,9 +169,9 @@ def _entries(body: bytes, name: str | None, key: str | None) -> Iterator[Entry]:
         for batch in batches:
             yield from batch.entries()
         return
-    content = Content(stream, "")  # no file has this name
+    content = Content(stream, "")  # the empty path, as there is no file
     content.key = key or DEFAULT_KEY
-    options = {"key": "utterance"} if format.name == "slf" else {}  # a body has no file name
+    options = {"key": "utterance"} if format.name == "slf" else {}  # there is no file name to use as a key
     yield from Reader.of(format, options).entries(content, None)
 
 

@@ -20,7 +20,7 @@ from ninja.errors import (
 )
 
 MEDIA_TYPE = "application/problem+json"
-RETRY_SECONDS = 1  # advice to clients that were refused because of the load
+RETRY_SECONDS = 1  # Retry-After of responses to requests that were refused because of the load
 TITLES = {
     400: "Malformed request",
     401: "Unauthorized",

@@ -138,7 +138,7 @@ def configuration(app: Any, listener: Listener, options: ServeOptions) -> uvicor
         http=_protocol(options.max_seconds),
         ws=_stream_protocol(),
         ws_max_size=options.max_body,
-        ws_per_message_deflate=False,  # a message could unpack to much more than its limit at once
+        ws_per_message_deflate=False,  # a compressed message could expand to far more than the limit
         lifespan="on",
         server_header=False,
         proxy_headers=False,

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 PATH = "/v1/stream"
 ADVICE = "prune the lattice first"
-# Codes with which sessions are closed, RFC 6455 and its registry.
+# WebSocket close codes; see RFC 6455 and its registry.
 DONE, MALFORMED, BROKEN, RESTART, LATER = 1000, 1008, 1011, 1012, 1013
 CODES = {429: LATER, 503: LATER, 500: BROKEN}
 
@@ -207,7 +207,7 @@ class _Stream:
         self._scorer = scorer
         self._limits = options
         self._phrases = phrases
-        self._session: tuple[RescoreOptions, Session] | None = None  # options for the kind of its lattices
+        self._session: tuple[RescoreOptions, Session] | None = None  # the session, and the options for its lattices
         self._lattice: Lattice | None = None  # lattice of the last update
         self._num_bytes = 0  # number of bytes of all frames
         self._frames: CtcStream | None = None

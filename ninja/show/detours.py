@@ -50,7 +50,7 @@ def detours(lattice: Lattice, scales: Scales = Scales(), paths: Sequence[npt.NDA
     if beta[0] == inf:
         raise LatticeError("no path leads from the start to a final state", key=lattice.key)
     through = np.array(alpha)[lattice.src] + cost + np.array(beta)[lattice.dst]
-    excess = np.maximum(through - beta[0], 0.0)  # rounding errors may be negative
+    excess = np.maximum(through - beta[0], 0.0)  # rounding may make differences negative
 
     is_used, is_placed = bytearray(lattice.num_arcs), bytearray(lattice.num_states)
     is_placed[0] = 1

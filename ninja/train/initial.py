@@ -15,7 +15,7 @@ from ninja.lm.load import place_of
 from ninja.lm.word_map import SPECIAL
 from ninja.train.recipe import SIZES, TrainOptions
 
-NORMALISER = "normaliser."  # beginning of the names of the layers that estimate the log-normaliser
+NORMALISER = "normaliser."  # prefix of the names of the layers that estimate the log-normaliser
 
 
 def normaliser_weights(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor] | None:

@@ -15,7 +15,7 @@ from ninja.models.lstm import LSTMLanguageModel
 
 BATCH_TOKENS = 4096  # tokens that are read at once
 WRONG_WORDS = 0.1  # fraction of words replaced with other words of the text, as histories in lattices contain errors
-PASSES = 6  # passes over the outputs, or more for at least `FEWEST_STEPS` steps
+PASSES = 6  # passes over the outputs; more if they are fewer than `FEWEST_STEPS` steps
 FEWEST_STEPS = 1000
 ROWS = 512  # outputs per step
 LEARNING_RATE = 2e-3

@@ -28,7 +28,7 @@ TRIES = 8  # number of words compared with each word, per block
 ERROR = 0.12  # fraction of phones that simulated errors change
 TOGETHER = 8192  # pairs of words compared at once
 RARE = 1e-5  # letters with a relative frequency below this are not in the alphabet
-MOST_WORDS = 3  # maximum number of words combined to a phrase
+MOST_WORDS = 3  # maximum number of words combined into a phrase
 MOST_PHONES = 24  # maximum number of phones per training word
 
 # Classes of sounds that are seldom confused with other classes; other sounds (vowels, glides) are ignored here.

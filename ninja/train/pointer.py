@@ -29,7 +29,7 @@ from ninja.train.simulated_lists import SimulatedText, Span, simulate
 REPORT = 100  # number of steps between progress reports
 READ_AT_ONCE = 256  # sentences whose states are computed at once
 KEPT = 0.8  # fraction of sentences whose phrases may be in their lists
-OFTEN = 2000.0  # phrases whose rarest word occurs c times are omitted with probability min(0.5, c / OFTEN)
+OFTEN = 2000.0  # phrases whose rare word occurs c times are omitted with probability min(0.5, c / OFTEN)
 NEW = 0.1  # fraction of phrases that are treated as unknown to the language model
 SPOKEN = 0.5  # fraction of a list's other phrases that occur in other sentences; the rest are rare words
 NOTHING = -1e30  # log of probability zero, with gradient 0

@@ -131,7 +131,7 @@ class Progress:
     loss: float  # nats per token, mean since the last report; only roughly comparable, as the softmax is sampled
     learning_rate: float
     perplexity: float | None  # on the held-out text, if it has just been measured
-    best: bool  # the perplexity is the lowest so far, and the checkpoint has just been written
+    best: bool  # whether the perplexity is the lowest so far, and the checkpoint has just been written
     communication: float = 0.0  # fraction of this worker's time that communication adds to computation
     staleness: float | None = None  # adpsgd: mean number of steps that others began while a gradient was computed
 

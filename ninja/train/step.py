@@ -85,7 +85,7 @@ def gradient(
     # A mean over workers is a mean over tokens only if each worker divides by the mean number of tokens.
     tokens = None if together is None else order.num_tokens(together) / len(together)
     half, kind = uses_bfloat16(options), torch.device(options.device).type
-    # oneDNN supports bfloat16 LSTMs only on processors with bfloat16 instructions; torch's own LSTM supports all.
+    # oneDNN supports bfloat16 LSTMs only on processors with bfloat16 instructions; torch's own LSTM works on all.
     native = half and kind == "cpu" and not compute.computes_in_half()
     with (
         torch.backends.mkldnn.flags(enabled=False, allow_tf32=False) if native else nullcontext(),

@@ -24,7 +24,7 @@ from ninja.tune.trials import DevSet, Errors, LoadedSet, Setting, Trials, Words
 
 __all__ = ["ContextSettings", "DevSet", "Figures", "Point", "TunedContext", "tune_context"]
 
-# The initial grid. Acoustic scales are factors of the initial one.
+# The initial grid. The acoustic factors multiply the initial acoustic scale.
 KEYWORD_BOOSTS = (np.arange(0.0, 21.0), np.array([0.0, 2.0, 4.0, 12.0, 20.0]))  # without and with a class model
 CLASS_BOOSTS = np.linspace(-16.0, 8.0, 5)
 CLASS_WEIGHTS = np.linspace(0.0, 1.0, 5)
@@ -80,7 +80,7 @@ class TunedContext:
     after: Figures  # with the chosen settings, or the same as `before` without settings
     curve: tuple[Point, ...]  # other keyword boosts with the chosen settings, in increasing order
     max_general_wer: float  # bound at the chosen settings, percent
-    # difference on the contextual set between the chosen settings and the best ones without entities
+    # Difference on the contextual set between the chosen settings and the best settings without entities.
     difference: PairedDifference
     edges: tuple[str, ...]  # settings at the ends of their ranges, and their possible causes
     warnings: tuple[str, ...]
@@ -148,7 +148,7 @@ def tune_context(
         FormatError: No lattice in a set has a reference.
         NinjaError: `add_context` fails, and ``log.on_error`` is not set.
     """
-    Scales(acoustic_scale, word_penalty=word_penalty)  # checks them
+    Scales(acoustic_scale, word_penalty=word_penalty)  # raises an error if a scale is invalid
     check_range("acoustic_scale", acoustic_scale, above=0)
     if not 0 <= max_general_rise <= 100:
         raise OptionError(f"max_general_rise is {max_general_rise}, but must be between 0 and 100 percent")

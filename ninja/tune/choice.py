@@ -50,7 +50,7 @@ class Choice:
     point: int
     candidate: int  # the simplest point within one standard error of the best
     reason: Reason  # reason for the choice of the point
-    # cross-validated difference of the candidate to the defaults; negative if the candidate is better
+    # Cross-validated difference, candidate minus defaults; negative if the candidate is better.
     difference: PairedDifference
 
     @property

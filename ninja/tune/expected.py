@@ -14,7 +14,7 @@ from ninja.lm.mixture import How
 from ninja.tune.choice import MAX_GROUPS, MIN_GROUPS, Outcomes
 from ninja.tune.features import Features
 
-# factor of costs in posteriors; with larger values, expected errors are closer to the errors of the best path
+# Factor of costs in posteriors; with larger values, expected errors are closer to the errors of the best path.
 SHARPNESS = 2.0
 DIGITS = 4  # decimal places of written weights
 
@@ -100,7 +100,7 @@ class WordErrors:
         self._old = (
             None if sentences.old_logprob is None else self._padded(sentences.of_sentences(sentences.old_logprob))
         )
-        # A log-linear mixture is a product with the sums over words.
+        # A log-linear mixture is a weighted mean of log-probabilities, so sum over words before mixing.
         self._sums = sentences.of_sentences(sentences.logprob) if how == "loglinear" else None
         self._mixed: tuple[tuple[float, ...], Doubles] | None = None
 

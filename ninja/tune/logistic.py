@@ -17,7 +17,7 @@ MAX_ROUNDS = 20  # maximum number of rounds in which weights of features and of 
 MAX_STEPS = 30  # maximum number of steps of Newton's method
 RISE = 1e-3  # maximum rise of an isotonic map from 0 to its first block, and from its last block to 1
 BLOCK = 128  # rows of a matrix product, few enough that BLAS starts no threads for it
-ENOUGH = 1e-6  # largest change of a weight at which a search ends
+ENOUGH = 1e-6  # a search ends if every weight changes by less than this
 
 Doubles = npt.NDArray[np.float64]
 Int64s = npt.NDArray[np.int64]

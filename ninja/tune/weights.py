@@ -33,7 +33,7 @@ from ninja.tune.word_errors import Reference
 
 __all__ = ["Tuned", "Weights", "choose", "tune_weights", "word_error_rate"]
 
-# The grid, in addition to the initial weights. Acoustic scales are factors of the initial one.
+# The grid, in addition to the initial weights. The acoustic factors multiply the initial acoustic scale.
 LM_WEIGHTS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 ACOUSTIC_FACTORS = 2.0 ** np.linspace(-1.0, 1.0, 9)
 WORD_PENALTIES = np.linspace(-2.0, 4.0, 13)
@@ -192,7 +192,7 @@ def choose_repeatedly(
     sentences = sentences_at(start, log)
     wer_first_pass = sentences.wer(sentences.first_pass_errors)
     rescored = {start: sentences.wer(sentences.rescored_errors)}  # word error rates by weights
-    repeated = type(log)(on_error=None if log.on_error is None else lambda error: None)  # errors were reported
+    repeated = type(log)(on_error=None if log.on_error is None else lambda error: None)  # errors were already reported
     tuned = choose(sentences, start, how, speakers=speakers, min_words=min_words)
     for number in range(MAX_ROUNDS):
         if tuned.weights in rescored:

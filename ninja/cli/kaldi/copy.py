@@ -196,5 +196,5 @@ def _same(lattice: Lattice, other: Lattice, delta: float, num_paths: int, *, len
     return all(
         path.alignment.tolist() == alignments[path.words.tobytes()].tolist()
         for path in graph.nbest(lattice, num_paths)
-        if path.words.tobytes() in alignments  # a sequence may be missing if others have the same cost
+        if path.words.tobytes() in alignments  # a sequence may be missing if other sequences have the same cost
     )

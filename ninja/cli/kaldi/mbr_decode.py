@@ -41,7 +41,7 @@ from ninja.pipeline.execution import OnBatches
 from ninja.pipeline.stages import OnLattices, Pairs
 
 OUTPUTS = ("bayes_risk", "sausage", "times", "mesh_dir", "json_file")
-INFINITE_COST = 1e10  # as Kaldi writes infinity
+INFINITE_COST = 1e10  # written instead of infinity, as in Kaldi
 
 
 def frame_shift_option(text: str) -> Callable[[Command], Command]:
@@ -65,7 +65,7 @@ class DecodingResult(NamedTuple):
 
     words: npt.NDArray[np.int32]
     bayes_risk: float  # expected number of word errors
-    touches_band: bool  # the result is approximate
+    touches_band: bool  # whether the result is approximate
     outputs: dict[str, Any]  # option that names the file → content
 
 
@@ -184,7 +184,7 @@ def mbr_decode(
     if confidence.are_set and "json_file" not in files:
         raise click.UsageError("--confidence and --unboosted require --json; other outputs contain no confidences")
     estimator = confidence_estimator(confidence, inputs, scales, combined=lattices is not None)
-    if word_symbol_table is None and not SPECIFIER.fullmatch(output_file):  # Kaldi writes a table of integers
+    if word_symbol_table is None and not SPECIFIER.fullmatch(output_file):  # a specifier selects Kaldi's table of ids
         inputs.spells_words = True
     show = shown_words(current_console(), word_symbol_table)
     read = None if lattices is None else lambda _: lattices

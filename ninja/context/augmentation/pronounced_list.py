@@ -26,7 +26,7 @@ class Unpronounced:
 
     cls: str
     phrase: str
-    reason: str  # names the phrase
+    reason: str  # message that includes the phrase
 
 
 class Variant(NamedTuple):

@@ -70,7 +70,7 @@ def matches(words: Sequence[str], lists: Sequence[Sequence[SymbolStrings]]) -> l
         distance, length, shared = float(spans.distance[row]), int(spans.length[row]), float(spans.shared[row])
         if (variant.text, begin, end) not in best:
             nearer = of_phrase.setdefault(variant.text, [])
-            # A longer span shares no more information than the nearest words within it; other words would add to it.
+            # Additional words must not add information: use at most that of the nearest span within this span.
             shared = min(shared, next((other.shared for other in nearer if other.is_within(begin, end)), shared))
             nearer.append(Match(variant, place, begin, end, distance, length, num_symbols, shared))
             best[variant.text, begin, end] = nearer[-1]

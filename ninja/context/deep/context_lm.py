@@ -274,7 +274,7 @@ class ContextLM(MixtureLM):
             slot, word = slots[rows], words[rows]
             begin, end = phrases.tree.entries(word)
             count = end - begin
-            row = np.repeat(np.arange(len(rows)), count)  # one for each phrase that begins with the word
+            row = np.repeat(np.arange(len(rows)), count)  # one element for each phrase that begins with the word
             if len(row):
                 index = np.arange(len(row)) + np.repeat(begin - np.cumsum(count) + count, count)
                 key = phrases.key[phrases.readable[index]].numpy()

@@ -43,7 +43,7 @@ class PhraseEncoder:
 
     network: EntityEncoder  # float32, in evaluation mode
     symbols: Symbols
-    card: dict[str, CardEntry]  # how it was trained
+    card: dict[str, CardEntry]  # how the encoder was trained
 
     @property
     def takes_phones(self) -> bool:
@@ -195,7 +195,7 @@ def _built(
     sizes = set(entries) - {"inputs", "outputs", "extractor"}
     if set(config) != entries or any(config[name] != number for name, number in numbers.items()):
         raise ModelError(f"the configuration does not match the letters and phones; {RETRAIN}", path)
-    for name in sorted(sizes):  # a layer has more than one byte per cell, so a larger number is damaged
+    for name in sorted(sizes):  # a layer takes more than one byte per cell, so a larger number is invalid
         if type(config[name]) is not int or not 0 < config[name] <= os.path.getsize(path):
             raise ModelError(f"{name} in the configuration is {config[name]!r}, which is out of range; {RETRAIN}", path)
     for name, allowed in (("inputs", INPUTS), ("outputs", OUTPUTS), ("extractor", EXTRACTORS)):

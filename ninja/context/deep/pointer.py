@@ -28,7 +28,7 @@ from ninja.models.phrase_pointer import Config, PhrasePointer
 
 ADVICE = "train one with ninja train context-lm"
 NUM_DIGESTED = 1000  # number of words whose vectors identify a model
-COMMON = ("the", "of", "and", "to", "a", "in", "he", "was")  # identify models that have a vector for any word
+COMMON = ("the", "of", "and", "to", "a", "in", "he", "was")  # words whose vectors identify a model that spells words
 LARGEST = 100_000  # upper bound of the numbers in a configuration
 
 

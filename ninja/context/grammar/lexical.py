@@ -197,7 +197,7 @@ class LexicalContext:
 def _label_ranges(source: Lattice, lexical: LexicalLattice) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return (first, last + 1), the range of each lexical arc's labels among the labels of the written lattice."""
     length = np.diff(lexical.lattice.ali_begin)
-    order = np.argsort(lexical.source_arc, kind="stable")  # the arcs of a word stay in their order
+    order = np.argsort(lexical.source_arc, kind="stable")  # keeps the order of the arcs of a word
     end = np.empty(len(length), np.int64)
     end[order] = np.cumsum(length[order])
     return end - length, end

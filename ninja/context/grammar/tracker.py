@@ -95,7 +95,7 @@ class Tracker:
         self._class_word = {} if class_lm is None else dict(class_words(class_lm))
         alone = class_lm is not None and old_lm is None
         share = options.class_weight if alone else 1.0
-        # This share of the graph costs remains. The scores of an old model are subtracted word by word instead.
+        # Share of the graph costs that is kept; the scores of an old model are subtracted word by word instead.
         self.graph_share = 1.0 if old_lm is not None else lm_scale * (1.0 - options.class_weight if alone else 1.0)
         self.num_symbols = words.end_of_ids() if num_symbols is None or class_lm is not None else num_symbols
         no_word = np.zeros(self.num_symbols, np.uint8)  # words that do not change a history

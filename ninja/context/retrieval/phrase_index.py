@@ -53,7 +53,7 @@ def _inverted_file(vectors: Vectors) -> Any:
         return None
     count = int(len(vectors) ** 0.5)
     index = faiss.IndexIVFFlat(faiss.IndexFlatIP(vectors.shape[1]), vectors.shape[1], count, faiss.METRIC_INNER_PRODUCT)
-    index.cp.max_points_per_centroid = 64  # enough for a useful division, in a fraction of the time
+    index.cp.max_points_per_centroid = 64  # good enough cells, at a fraction of the training time
     index.cp.seed = 1
     index.train(vectors)
     index.add(vectors)

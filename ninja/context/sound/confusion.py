@@ -201,7 +201,8 @@ def _as_consonant(phone: str) -> tuple[float, ...]:
     """Return the features of a phone on the scales of consonants; a vowel is converted to these scales."""
     if phone in _CONSONANTS:
         return _CONSONANTS[phone]
-    # The place of a vowel is that of its tongue, palatal to velar; its manner continues the scale after approximants.
+    # The place of a vowel is the position of the tongue, palatal to velar; its manner continues the scale below
+    # approximants.
     height, backness, _, _ = _VOWELS[phone]
     place = _VELAR + (_PALATAL - _VELAR) * backness
     return place, 0.4 * height, 1, 0, float(phone == "ER"), 0

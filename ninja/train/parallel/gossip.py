@@ -62,7 +62,7 @@ class Gossip(SingleWorker):
         self._tensors = [*parameters(learner.optimizer), *float_buffers(learner.module)]
         self._mean = flat(self._tensors).cpu()
         self._pairwise = None  # set on the first worker of a node only
-        self._has_mean = False  # the mean of all learners' weights is loaded
+        self._has_mean = False  # whether the mean of all learners' weights is loaded
         if self.place == 0:
             self._pairwise = PairwiseAveraging(
                 learner.module, learner.optimizer, process_group=self._leader_group, seed=options.seed

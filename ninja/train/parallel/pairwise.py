@@ -84,7 +84,7 @@ class PairwiseAveraging(torch.nn.Module):
         """Wait for all workers, and compute the mean of their weights."""
         if self._exchanges is not None:
             self._exchanges.settle()
-        dist.barrier(group=self.group)  # active workers have no pending requests, so passive ones do not reply either
+        dist.barrier(group=self.group)  # no active worker has a pending request, so no passive worker replies
         mean = self.shared.read()[0].to(self._tensors[0].device).div_(dist.get_world_size(self.group))
         dist.all_reduce(mean, group=self.group)
         self.mean = mean.cpu()
