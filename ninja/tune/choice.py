@@ -137,7 +137,7 @@ def explain(choice: Choice, candidate: str, num_words: int, unit: str, default: 
     if choice.reason == "best":
         return f"the {default} are kept: no other values have significantly fewer expected errors"
     if choice.reason == "too few words":
-        return f"the initial weights are kept: {num_words} words are too few to choose other weights"
+        return f"the {default} are kept: {num_words} words are too few to choose other weights"
     difference = f"{choice.difference} percentage points (95% interval, cross-validated by {unit})"
     needed = choice.difference.words_needed
     is_small = not choice.difference.is_significant and needed is not None and needed > num_words

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ninja.errors import FormatError
 from ninja.evaluate.paired import paired_difference, student_quantile
-from ninja.tune.choice import MAX_FOLDS, Outcomes, choose_point, cross_validated
+from ninja.tune.choice import MAX_FOLDS, Outcomes, choose_point, cross_validated, explain
 from ninja.tune.expected import SHARPNESS, Weights, WordErrors, rounded_shares, utterance_groups
 from ninja.tune.features import Features
 
@@ -80,6 +80,8 @@ def test_too_few_words_keep_the_defaults(seed: int) -> None:
     assert (choice.point, choice.reason) == (3, "too few words")
     assert (choice.expected_difference.low, choice.expected_difference.high) == (0.0, 0.0)
     assert choose_point(outcomes, moved, 3, min_words=words).reason != "too few words"
+    message = explain(choice, "others", words, "speaker", "weights of the first pass")
+    assert message == f"the weights of the first pass are kept: {words} words are too few to choose other weights"
 
 
 def test_a_point_that_is_better_everywhere_is_chosen_and_its_difference_told() -> None:
