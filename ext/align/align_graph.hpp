@@ -1,4 +1,4 @@
-// The graph of the general aligners, which has epsilons for input arcs and arcs for units, and its epsilon removal.
+// The graph of the general aligners, in which input arcs are epsilons and units are arcs, and its epsilon removal.
 #pragma once
 
 #include <algorithm>
@@ -48,7 +48,7 @@ struct AlignGraph {
     acoustic.push_back(acoustic_cost);
     ali_begin.push_back(static_cast<int64_t>(ali.size()));
   }
-  // Memory, in labels.
+  // Memory in units of a label (4 bytes).
   int64_t size() const { return static_cast<int64_t>(ali.size() + 7 * word.size()); }
 
   void note(AlignFault first) {
@@ -56,12 +56,12 @@ struct AlignGraph {
   }
 };
 
-// The places of a search, numbered by their content; `Place` has `spell(name)`, which appends its content to a string.
-// New places are pushed onto a stack.
+// Assigns a state to each place of a search and pushes new places onto a stack. `Place` has `spell(name)`, which appends
+// its content to a string; places with the same content are the same place.
 template <class Place>
 class PlaceStack {
  public:
-  // Return the state of a place; sets `too_large` of the graph if it exceeds the limits on states or pending labels.
+  // Return the state of a place; set `too_large` of the graph if it exceeds the limits on states or pending labels.
   int32_t state_of(Place place, int64_t max_states, int64_t max_labels, AlignGraph& graph) {
     name_.clear();
     place.spell(name_);
@@ -101,7 +101,7 @@ class EpsilonRemover {
  public:
   explicit EpsilonRemover(const AlignGraph& graph) : graph_(graph), num_states_(graph.num_states) {}
 
-  // Sets `too_large` if more labels are needed; an arc counts as six.
+  // Sets `too_large` if the result needs more than `max_labels` labels; an arc counts as six.
   LatticeArrays remove(int64_t max_labels, bool& too_large) {
     arrange();
     for (auto state = old_.rbegin(); state != old_.rend(); ++state) {
@@ -237,7 +237,7 @@ class EpsilonRemover {
     end_[from] = end;
   }
 
-  // Of arcs with the same word and destination, keep the better one.
+  // Add an arc; of several arcs with the same word and destination, keep the best.
   void add(int64_t begin, Arc arc) {
     const uint64_t key = static_cast<uint64_t>(graph_.word[arc.arc]) << 32 | static_cast<uint32_t>(graph_.dst[arc.arc]);
     const auto [last, is_new] = place_.try_emplace(key, static_cast<int64_t>(arcs_.size()));
@@ -255,7 +255,7 @@ class EpsilonRemover {
 
   int64_t length(int64_t arc) const { return graph_.ali_begin[arc + 1] - graph_.ali_begin[arc]; }
 
-  // Cheaper, shorter, or with greater labels.
+  // Whether `a` has a lower cost or, at equal costs, fewer labels or, at equal lengths, greater labels.
   bool is_better(const Arc& a, const Arc& b) const {
     if (a.cost < b.cost || b.cost < a.cost) return a.cost < b.cost;
     if (length(a.arc) != length(b.arc)) return length(a.arc) < length(b.arc);
@@ -296,7 +296,7 @@ class EpsilonRemover {
   std::vector<int32_t> closure_, stack_;
   std::vector<Range> range_;  // arcs of expanded states
   std::vector<Arc> arcs_;
-  std::unordered_map<uint64_t, int64_t, KeyedHash> place_;  // last arc with a word and destination
+  std::unordered_map<uint64_t, int64_t, KeyedHash> place_;  // index of the last arc with a word and destination
 };
 
 }  // namespace ninja

@@ -1,7 +1,7 @@
-// Places of the search for units: an input state with pending labels and words, which were read but not emitted.
-// The state and the labels of a place are its tail, which several places may share. Since label sequences are long,
-// tails are rarely looked up by content, and places are looked up by their tails, most of which belong to a single
-// place.
+// Places of the search for units. A place is an input state with pending labels and words, which were read but not
+// emitted. The state and the labels of a place are its tail, which several places may share. Label sequences are long;
+// therefore tails are rarely looked up by content, and places are looked up by their tails, most of which belong to a
+// single place.
 #pragma once
 
 #include <algorithm>
@@ -23,19 +23,19 @@ struct Stretch {
 struct Tail {
   uint64_t hash;
   Stretch labels;  // pending
-  UnitScan scan;   // of the labels, after they were read
+  UnitScan scan;   // state after the labels were read
   int32_t state;
   int32_t next;   // the tail after its first unit, if the unit ends within the tail; -1 if unknown
   int32_t place;  // the first place with this tail, in most cases the only one
 };
 
 struct Place {
-  int64_t words;  // begin of the pending words among those of all places
+  int64_t words;  // index of the first pending word in the words of all places
   int32_t num_words;
   int32_t tail;
 };
 
-// A hash table of the numbers 0, 1, … of items that the caller compares; memory is reused.
+// A hash table of item indices 0, 1, …; the caller compares the items. Memory is reused.
 class Cells {
  public:
   void clear(size_t expected) {
@@ -52,7 +52,7 @@ class Cells {
     return cells_[at];
   }
 
-  // Grow if there are more than this many items.
+  // Grow the table if `num` items fill half of it or more.
   template <class HashOf>
   void grow(size_t num, const HashOf& hash_of) {
     if (2 * num <= mask_) return;
@@ -116,7 +116,7 @@ class [[gnu::visibility("hidden")]] Places {
     });
   }
 
-  // Find or add the place with all but the first pending words of another place.
+  // Find or add the place with the pending words of another place after its first `first` words.
   int32_t add_rest(int32_t tail, int32_t place, int32_t first) {
     const int64_t begin = places_[place].words + first;
     return add(tail, words_.data() + begin, places_[place].num_words - first, [begin] { return begin; });
@@ -150,7 +150,7 @@ class [[gnu::visibility("hidden")]] Places {
       cell = static_cast<int32_t>(others_.size());
       others_.push_back(place);
     }
-    Place& added = places_.emplace_back();  // filled in place, as copying would stall on its members
+    Place& added = places_.emplace_back();  // filled in place, as a copy would stall on members just written
     added.words = keep();
     added.num_words = num_words;
     added.tail = tail;
@@ -173,7 +173,7 @@ class [[gnu::visibility("hidden")]] Places {
     const Place& known = places_[place];
     if (known.num_words != num_words) return false;
     const int32_t* other = words(known);
-    for (int32_t at = 0; at < num_words; ++at) {  // faster than a call
+    for (int32_t at = 0; at < num_words; ++at) {  // faster than a library call
       if (word[at] != other[at]) return false;
     }
     return true;
@@ -209,7 +209,7 @@ class [[gnu::visibility("hidden")]] Places {
         four(label + 4, 1);
         hash = keyed_hash(hash);
       }
-      const int32_t inner = length >> 3 << 2;  // these overlap unless there are 16
+      const int32_t inner = length >> 3 << 2;  // the blocks overlap unless 16 labels are left
       four(label, 0);
       four(label + inner, 1);
       four(label + length - 4 - inner, 2);

@@ -69,7 +69,7 @@ struct Unit {
   float graph, acoustic;
 };
 
-class [[gnu::visibility("hidden")]] UnitArcs {  // hidden: direct calls
+class [[gnu::visibility("hidden")]] UnitArcs {  // hidden visibility makes calls direct
  public:
   void clear() {
     num_arcs_ = num_labels_ = 0;
@@ -82,7 +82,7 @@ class [[gnu::visibility("hidden")]] UnitArcs {  // hidden: direct calls
   int64_t num_arcs() const { return num_arcs_; }
   int64_t num_labels() const { return num_labels_; }
 
-  // Memory kept for the next lattice, in bytes, roughly.
+  // Approximate memory kept for the next lattice, in bytes.
   size_t room() const { return units_.size() * sizeof(Unit) + inner_.capacity() * sizeof(Inner); }
 
   // The open place: arcs and the end are added to it until it is closed.
@@ -91,7 +91,7 @@ class [[gnu::visibility("hidden")]] UnitArcs {  // hidden: direct calls
   void close_place() { arc_begin_.push_back(num_arcs_); }
   void set_end(float graph, float acoustic) { ends_.back() = {graph, acoustic}; }
 
-  // Add an arc, whose members the caller sets in place, since a copy would stall on them.
+  // Add an arc. The caller sets its members in place, since a copy would stall on members just written.
   Unit& add(int32_t num_labels) {
     if (num_arcs_ == static_cast<int64_t>(units_.size())) units_.resize(2 * units_.size() + 1024);
     num_labels_ += num_labels;
@@ -116,8 +116,8 @@ class [[gnu::visibility("hidden")]] UnitArcs {  // hidden: direct calls
   }
 
   // Add costs in Kaldi's order, which determines rounding. Kaldi converts the steps to a chain of epsilons and removes
-  // epsilons from the end, but only after the end of a unit: steps between two places are summed forwards, and these
-  // sums backwards.
+  // them from the last state to the first, but only at states where a unit ends: the costs of steps between two places
+  // are summed forwards, and these sums backwards.
   void add_up() {
     for (const Long& sum : long_) {
       float graph = 0.0f, acoustic = 0.0f;
@@ -148,7 +148,8 @@ class [[gnu::visibility("hidden")]] UnitArcs {  // hidden: direct calls
     }
   }
 
-  // Sort states in the order of OpenFst's TopSort, as `top_sort`; all states are reachable, and there are no cycles.
+  // Sort states in the order of OpenFst's TopSort, as `top_sort` does; all states are reachable, and there are no
+  // cycles.
   void sort_states() {
     constexpr int32_t kUnseen = -1, kSeen = 0;
     const auto num_states = static_cast<int32_t>(ends_.size());
@@ -242,7 +243,7 @@ class [[gnu::visibility("hidden")]] UnitArcs {  // hidden: direct calls
   int64_t num_arcs_ = 0, num_labels_ = 0;  // of units
   std::vector<Unit> units_;                // arcs of the result, and unused elements
   std::vector<int64_t> arc_begin_;
-  std::vector<End> ends_;     // of the places: states of the result before sorting
+  std::vector<End> ends_;     // of the places, which are the states of the result before sorting
   std::vector<Inner> inner_;  // each after its previous step
   std::vector<Long> long_;
   std::vector<Step> parts_;  // of a sum

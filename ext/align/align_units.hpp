@@ -37,7 +37,7 @@ struct AlignOptions {
 
 enum class AlignEnd { kAligned, kUnsure, kTooLarge };
 
-// State of reading the first unit of some labels.
+// State of a scan for the end of the first unit in a label sequence.
 struct UnitScan {
   enum Phase : uint8_t {
     kStart,
@@ -50,7 +50,7 @@ struct UnitScan {
   uint32_t phone = 0;  // current phone, with its kind
   int32_t cut = -1;    // number of labels of the complete unit
 
-  // Read labels that follow `before` others; false if Kaldi reports a fault of these labels, or may report one.
+  // Read labels that follow `before` other labels; false if Kaldi reports, or may report, a fault of these labels.
   bool read(const Labels& known, bool reorder, const int32_t* label, int32_t length, int32_t before) {
     if (phase == kCut || length == 0) return true;
     int32_t place = 0;

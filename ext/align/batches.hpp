@@ -1,4 +1,4 @@
-// The fast aligner on batches.
+// Alignment of batches by the fast aligner.
 #pragma once
 
 #include "align/align_units.hpp"
@@ -8,7 +8,7 @@
 
 namespace ninja {
 
-// Align lattices up to the first that the fast aligner refuses; returns the outcome of the last one.
+// Align lattices until the fast aligner refuses a lattice; returns the outcome of the last lattice.
 inline AlignEnd align_all(const Items& items, const Labels& known, const AlignOptions& options, Items& results) {
   AlignEnd end = AlignEnd::kAligned;
   all(

@@ -22,7 +22,7 @@
 
 namespace ninja {
 
-class [[gnu::visibility("hidden")]] FastAligner {  // hidden: direct calls
+class [[gnu::visibility("hidden")]] FastAligner {  // hidden visibility makes calls direct
  public:
   [[gnu::noinline]] AlignEnd align(const Arcs& arcs, const Alignments& alignments, const Labels& known,
                                    const AlignOptions& options) {
@@ -56,14 +56,14 @@ class [[gnu::visibility("hidden")]] FastAligner {  // hidden: direct calls
     found_.write(places_, alignments_->ali, alignments_->ali_begin[arcs_->num_arcs], to);
   }
 
-  // Memory kept for the next lattice, in bytes, roughly.
+  // Approximate memory kept for the next lattice, in bytes.
   size_t room() const { return found_.room() + known_arcs_.size() * sizeof(Known); }
 
  private:
   // A path from the open place.
   struct Way {
     int32_t num_words, num_labels, num_steps;
-    float graph, acoustic;  // of its steps; `add_up` recomputes the sum of three and more
+    float graph, acoustic;  // of its steps; `add_up` recomputes sums over three or more arcs
     UnitScan scan;
   };
   struct Frame {
@@ -245,7 +245,6 @@ class [[gnu::visibility("hidden")]] FastAligner {  // hidden: direct calls
     }
   }
 
-  // Follow an arc.
   void follow(const Frame& frame, int64_t arc) {
     Known& known = known_arcs_[arc];
     if (known.dst < 0) return;
@@ -407,7 +406,7 @@ class [[gnu::visibility("hidden")]] FastAligner {  // hidden: direct calls
     unit.acoustic = way.acoustic;
   }
 
-  // Append a word.
+  // Make room for another word after `num_words` words.
   void make_room(int32_t num_words) {
     if (static_cast<int32_t>(words_.size()) <= num_words) words_.resize(2 * num_words + 16);
   }
@@ -417,7 +416,7 @@ class [[gnu::visibility("hidden")]] FastAligner {  // hidden: direct calls
     if (size > options_.max_labels) end_ = AlignEnd::kTooLarge;
   }
 
-  // The labels of a path after the first ones.
+  // The `length` labels of a path after its first `first` labels.
   Stretch rest_of(const Way& way, int32_t first, int32_t length) {
     if (length == 0) return {nullptr, 0};
     int32_t at = 0;
@@ -443,7 +442,7 @@ class [[gnu::visibility("hidden")]] FastAligner {  // hidden: direct calls
     return place;
   }
 
-  // Check the number of places.
+  // Check the limits on places and on their pending words.
   int32_t bounded(int32_t place) {
     if (place >= options_.max_states || places_.num_words() > options_.max_labels) end_ = AlignEnd::kTooLarge;
     return place;
@@ -463,7 +462,7 @@ class [[gnu::visibility("hidden")]] FastAligner {  // hidden: direct calls
   std::vector<int32_t> seen_;      // by the low bits of words, the last state with such a word
   std::vector<int32_t> sorted_;    // a buffer
   std::vector<uint8_t> near_;      // by the low bits of a hash, whether there is such a place
-  std::vector<Known> known_arcs_;  // [num_arcs], and reserve
+  std::vector<Known> known_arcs_;  // [num_arcs or more]
   Places places_;
   UnitArcs found_;
   std::vector<std::vector<int32_t>> kept_;  // pending labels of more than one arc

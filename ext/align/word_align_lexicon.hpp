@@ -23,7 +23,7 @@ namespace ninja {
 // Entries (word, output word, phones) as a tree of phones; word 0 is that of silence and other units without a word.
 class AlignLexicon {
  public:
-  // `entry` is the concatenation of the entries, `begin` [num_entries + 1] the begin of each.
+  // `entry` is the concatenation of the entries, `begin` [num_entries + 1] their offsets.
   AlignLexicon(const int32_t* entry, const int64_t* begin, int64_t num_entries) {
     nodes_.emplace_back();
     for (int64_t at = 0; at < num_entries; ++at) {
@@ -132,7 +132,7 @@ class LexiconAligner {
   struct Place {
     int32_t state = 0;
     int32_t phones_are = kOld;
-    int32_t word_is = kOld;  // the first one
+    int32_t word_is = kOld;  // of the first word
     Values words, phones;
     Values end;  // of the labels of each phone
     Values labels;

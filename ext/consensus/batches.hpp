@@ -13,9 +13,9 @@ namespace ninja {
 struct Consensuses {
   std::vector<int32_t> words;
   std::vector<float> confidence, time;
-  std::vector<int64_t> entry;           // of the words of the items whose arcs have forms
+  std::vector<int64_t> entry;           // of each word, only for items whose arcs have forms
   std::vector<int64_t> words_begin{0};  // [items + 1]
-  std::vector<int64_t> bin_begin;       // relative to the entries of a lattice, one more than its bins
+  std::vector<int64_t> bin_begin;       // relative to the entries of a lattice; has one more element than bins
   std::vector<float> bin_time;
   std::vector<int64_t> bins_begin{0};  // [items + 1]
   std::vector<int32_t> word;
@@ -27,8 +27,8 @@ struct Consensuses {
 };
 
 // Decode each item, starting from `start[begin[i]:begin[i + 1]]` or, if `begin` is null, its best path; returns the index
-// of the first without a path or with contradictory times, or -1. `form` has the written form of each arc of `num_written`
-// items, at the places `written`.
+// of the first item without a path or with contradictory times, or -1. `form` has the written form of each arc of the
+// `num_written` items whose indices are in `written`.
 inline int64_t decode_mbr_all(const Items& items, const Scales& scales, const int32_t* start, const int64_t* begin,
                               const int32_t* form, const int64_t* written, int64_t num_written, bool search,
                               bool silence, int64_t whole_words, int64_t least_words, int64_t most_words,

@@ -17,7 +17,7 @@ struct Consensus {
   std::vector<int32_t> words;      // decoded words
   std::vector<float> confidence;   // [words]
   std::vector<float> time;         // [words, 2], frames
-  std::vector<int64_t> entry;      // [words], entry of each word, or -1 - its bin if it has none
+  std::vector<int64_t> entry;      // [words], entry of each word, or -1 - bin for a word without entry
   std::vector<int64_t> bin_begin;  // [bins + 1]
   std::vector<int32_t> word;       // [entries], in each bin by decreasing probability
   std::vector<float> posterior;    // [entries]

@@ -1,11 +1,11 @@
 // For each state of a long recording, the words of the hypothesis with which the state is compared.
 //
-// If the number of states times the number of words exceeds kWholeWords, a state is compared with the words around its
-// time, or around its relative position if the lattice has no times. If more than kTouching of the probability of a
-// state lies in the outer eighth of its window, the window is widened and everything is computed again, until no state
-// is touched or the band would exceed kMostWords and twice its first size. Alignments outside the band deviate from
-// those found by an eighth of a window or more. This adds as many errors on the way out and on the way back, so they
-// would have to save more errors in between.
+// If the number of states times twice the number of words exceeds kWholeWords, and there are more than kLeastWords
+// words, a state is compared with the words around its time, or around its relative position if the lattice has no
+// times. If more than kTouching of the probability of a state lies in the outer eighth of its window, the window is
+// widened and everything is computed again, until no state is touched or the band would exceed both kMostWords and twice
+// its first size. An alignment that leaves the band deviates from those found by an eighth of a window or more. It has
+// that many errors where it departs and again where it returns, so that it would have to save more errors in between.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@
 
 namespace ninja {
 
-constexpr int64_t kWholeWords = int64_t{1} << 18;  // states times words, of 18 bytes each
+constexpr int64_t kWholeWords = int64_t{1} << 18;  // states times words; 18 bytes for each
 constexpr int64_t kMostWords = int64_t{1} << 22;
 constexpr int64_t kLeastWords = 32;  // on both sides of a state
 // Larger probabilities may change results in single precision, which decide between equally probable words.
@@ -106,7 +106,7 @@ class MbrBand {
   bool is_whole_ = true;
   int64_t num_words_ = 0, most_words_ = 0;
   std::vector<double> place_;   // [states], frame or relative position
-  std::vector<double> end_;     // [words], likewise; increasing
+  std::vector<double> end_;     // [words], end of each word in the same unit; non-decreasing
   std::vector<int32_t> width_;  // [states]
   std::vector<int32_t> count_;  // [states], words that end before the state
   Band band_;

@@ -66,12 +66,13 @@ class Hypothesis {
 // alpha' of Xu et al. 2011, figure 4: the average distance of the paths to a state from the first q places.
 //
 // The rows of the links of a state differ only from the first place of their word in the hypothesis. So one row is
-// computed for all words that do not occur in it, one for epsilons, and for other words only the rest of a row.
+// computed for all words that do not occur in the hypothesis, one for epsilons, and for other words only the rest of a
+// row.
 //
 // The row of a state is computed for the places of its window in a band; other distances are treated as infinite, and
 // are thus never too small. If the steps of the alignments of all paths stay within the band, they are bit for bit the
-// same as without a band: omitted terms could not have been minimal, and the others are computed from the same numbers
-// in the same order.
+// same as without a band: omitted terms could not have been minimal, and the remaining terms are computed from the same
+// numbers in the same order.
 class Distances {
  public:
   // Returns the average distance of all paths from the hypothesis: the Bayes risk.
@@ -246,7 +247,7 @@ class Distances {
   std::vector<Row> at_;                    // [states]
   std::vector<double> row_;                // distances of all states
   std::vector<uint8_t> common_;            // likewise, steps of words that are not in the hypothesis
-  std::vector<uint8_t> own_;               // steps of epsilons and of other words
+  std::vector<uint8_t> own_;               // steps of epsilons and of words in the hypothesis
   std::vector<Own> own_at_;                // [links]
   std::vector<double> any_, none_, some_;  // [places]
 };

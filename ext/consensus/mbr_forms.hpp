@@ -12,7 +12,7 @@ namespace ninja {
 struct WrittenForms {
   std::vector<int32_t> form;      // [entries], the most probable form of each word in its bin, 0 for none
   std::vector<int32_t> whole;     // [entries], the most probable form that is a whole word, 0 for none
-  std::vector<int32_t> mark;      // [bins], the form without words that is more probable than no such form, or 0
+  std::vector<int32_t> mark;      // [bins], the form without words (a mark) that is more probable than no mark, or 0
   std::vector<float> mark_share;  // [bins], its posterior
   std::vector<float> mark_time;   // [bins, 2], its average begin and end
 };
@@ -20,8 +20,8 @@ struct WrittenForms {
 // Sums of the posteriors of each form in each bin, from a backward pass over the links relabelled by their forms.
 class FormStatistics {
  public:
-  // Find the forms of the entries of bins, whose words are `word`, for a hypothesis of some places. This relabels the
-  // links of the lattice and overwrites the distances.
+  // Find the forms of the entries of bins, whose words are `word`, for a hypothesis of `places` places. This relabels
+  // the links of the lattice and overwrites the distances.
   void find(MbrLattice& lattice, Distances& distances, int32_t places, double negligible, std::vector<char>& touched,
             const std::vector<int32_t>& word, const std::vector<int64_t>& bin_begin, WrittenForms& written) {
     written.form.assign(word.size(), 0);
@@ -112,7 +112,7 @@ class FormStatistics {
 
   WordSlots slots_;                // of forms
   std::vector<int32_t> word_of_;   // [forms], 0 for marks
-  std::vector<int32_t> form_of_;   // [words], the first form of each
+  std::vector<int32_t> form_of_;   // [words], the first form of each word
   std::vector<int64_t> entry_of_;  // [words], entry in the current or an earlier bin
   std::vector<float> share_, whole_share_;
   std::vector<int64_t> begin_;

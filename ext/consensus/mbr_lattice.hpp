@@ -12,7 +12,7 @@
 
 namespace ninja {
 
-// Numbers of words in the order of their first occurrence, from 0.
+// Numbers words from 0 in the order of their first occurrence.
 class WordSlots {
  public:
   void clear() {
@@ -57,7 +57,7 @@ struct MbrLattice {
     double prob;    // probability of the link given dst
   };
   int64_t num_states;        // the last state is the only final one
-  std::vector<Link> link;    // by source, the link to the final state last
+  std::vector<Link> link;    // sorted by source; a link to an added final state is the last link of its source
   std::vector<int64_t> out;  // [num_states + 1]; links leaving a state
   std::vector<int64_t> in;   // [num_states + 1]; links entering a state are entering[in[state]] : [in[state + 1]]
   std::vector<int64_t> entering;
@@ -159,8 +159,8 @@ inline bool prepare_mbr(const Arcs& arcs, const Alignments& labels, const int32_
   return true;
 }
 
-// The links of the best path that carry words, with costs added in single precision as by OpenFst; the first of equal
-// paths.
+// The links with words on the best path, or on the first of equal paths. Costs are added in single precision, as in
+// OpenFst.
 inline std::vector<int64_t> best_links(const MbrLattice& lattice) {
   struct Best {
     float cost;

@@ -50,7 +50,7 @@ class Statistics {
   }
   Entry& epsilon(int32_t place) { return epsilon_[place]; }
 
-  // Replace `words` by the most probable word at each place; whether the posterior changes at some place.
+  // Replace `words` by the most probable word at each place; return whether the posterior changes at some place.
   bool improve(std::vector<int32_t>& words) {
     best_.assign(words.size(), ~uint64_t{0});
     now_.assign(words.size(), 0.0f);

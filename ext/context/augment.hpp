@@ -247,7 +247,7 @@ class SpanBlock {
         }
       }
     }
-    // a span may start here; an earlier start would only add insertions
+    // A span may start here; an earlier start would only add insertions.
     here[0] = {kNone + lattice_.through[state], kNone + lattice_.through[state]};
     for (int place = 1; place <= longest_; ++place) take_better(here[place], here[place - 1], deletion_[place]);
     for (int lane = 0; lane < count_; ++lane) {

@@ -238,7 +238,6 @@ class ContextTracker {
     int32_t to;
     float score;
   };
-  // The origin of a token.
   struct Origin {
     int32_t token = -1;       // token of the previous set
     bool entered = false;     // whether the word is the first of a phrase
@@ -250,7 +249,7 @@ class ContextTracker {
     Origin origin;
   };
 
-  // ln of the linear mixture of both models' probabilities, or of the class model's if there is no other.
+  // ln of the linear mixture of the probabilities of both models, or the score of the class model if it is the only one.
   double mixed(double class_score, double old_score) const {
     if (old_.model == nullptr) return class_score;
     const double of_class = std::log(options_.class_share) + class_score;

@@ -3,7 +3,7 @@
 
 namespace ninja {
 
-// Return such an option of this build, or an empty string.
+// Return the first such option with which this file was compiled, or an empty string.
 inline const char* unsafe_option() {
 #if defined(__FAST_MATH__)
   return "-ffast-math";

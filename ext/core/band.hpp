@@ -12,8 +12,8 @@
 
 namespace ninja {
 
-// A count of words fits a state if begin[state] <= count < end[state]. Windows of consecutive states overlap and never
-// begin earlier.
+// A count of words fits a state if begin[state] <= count < end[state]. The windows of consecutive states overlap, and a
+// later window never begins earlier.
 struct Band {
   std::vector<int32_t> begin, end;
 
@@ -33,8 +33,9 @@ inline Band whole_band(int64_t num_states, int64_t num_words) {
   return {std::vector<int32_t>(num_states, 0), std::vector<int32_t>(num_states, static_cast<int32_t>(num_words + 1))};
 }
 
-// Positions of states between the start, 0, and the ends, 1, of a lattice without times: from the mean number of words
-// before and after. Both are used, so that long parallel parts, as in a union of lattices, stay aligned.
+// Relative positions of the states of a lattice without times, from 0 at the start to 1 at the ends. They are computed
+// from the mean numbers of words both before and after a state, so that long parallel parts, as in a union of lattices,
+// stay aligned.
 inline std::vector<double> relative_places(const Arcs& arcs) {
   std::vector<double> before(arcs.num_states, 0.0), after(arcs.num_states, 0.0);
   std::vector<int32_t> ways(arcs.num_states, 0);

@@ -18,7 +18,7 @@ struct Copies {
   std::vector<int32_t> dst;        // [num_arcs]
   std::vector<int64_t> arc_map;    // [num_arcs] old arc
   std::vector<float> graph;        // [num_arcs] new cost
-  std::vector<float> final_graph;  // [num_states] new cost, +inf: not final
+  std::vector<float> final_graph;  // [num_states] new cost, +inf if not final
 };
 
 // Copies that result from composition with a language model.
@@ -27,7 +27,7 @@ struct Composed : Copies {
   int64_t impossible = -1;  // old arc with a word of probability 0, or num_arcs for </s>
 };
 
-// Copy the labels of arcs or states, and set the offsets of those of each.
+// Copy the labels of those arcs or states `ids` that are wanted, and set the offsets of the labels of each.
 template <class Ids, class Wanted>
 void copy_runs(const Ids& ids, const Wanted& wanted, const int64_t* begin, const int32_t* pool, int64_t* to_begin,
                int32_t* to) {

@@ -96,7 +96,7 @@ inline char* print_cost(char* out, float cost) {
   return out + length + 1;
 }
 
-// Parse an integer of at most 10 digits; null if there is none or it exceeds 32 bits.
+// Parse an integer, of which at most 11 digits are read; null if there is none or its absolute value exceeds INT32_MAX.
 inline const char* parse_integer(const char* at, int32_t& number) {
   const bool negative = *at == '-';
   at += negative;

@@ -11,9 +11,9 @@
 
 namespace ninja {
 
-// Codes of words: 0 for words without lexical words, kUnknownForm, kSeveralForms - k for the k-th form of several
-// lexical words, otherwise the number of the only lexical word, which is the word itself or a number from
-// kFirstOtherForm on.
+// Codes of words: 0 for words without lexical words, kUnknownForm for words whose form is not known yet, kSeveralForms - k
+// for the k-th form of several lexical words, and otherwise the number of the only lexical word, which is the word itself
+// or a number from kFirstOtherForm on.
 constexpr int32_t kUnknownForm = -1;
 constexpr int32_t kSeveralForms = -2;
 constexpr int32_t kFirstOtherForm = 1 << 30;
@@ -38,10 +38,10 @@ struct Forms {
 };
 
 struct FormWords {
-  // words with unknown forms, and words beyond the table; the latter may occur several times
+  // Words with unknown forms, and words beyond the table; the latter may occur several times.
   std::vector<int32_t> unknown;
   std::vector<int64_t> changed;  // indices of items in which words are replaced
-  Items items;                   // all items, if some are changed; they borrow the other arrays
+  Items items;                   // all items, if some are changed; arrays that do not change are borrowed
 };
 
 // Whether an item has different words of the same form, or a word with no lexical word or with several.
@@ -77,7 +77,7 @@ class FormClashes {
   std::vector<First> first_;
 };
 
-// The same arrays with words replaced by the numbers of their forms, each of at most one lexical word.
+// The same arrays with words replaced by the numbers of their forms; each form must have at most one lexical word.
 inline Item relabelled(const Item& item, const Forms& forms) {
   Item result = item;
   auto word = std::make_shared<std::vector<int32_t>>(item.arcs.word, item.arcs.word + item.arcs.num_arcs);
@@ -150,7 +150,7 @@ class ChainBuilder {
     to_.final_ali.reserve(item_.labels.final_ali_begin[arcs_.num_states]);
   }
 
-  // Copies states from `first` up to `last`, in which no chains begin.
+  // Copies the states [first, last), in which no chains begin.
   void copy(int64_t first, int64_t last) {
     if (first == last) return;
     const int64_t begin = arcs_.arc_begin[first], end = arcs_.arc_begin[last];

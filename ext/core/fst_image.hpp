@@ -4,7 +4,7 @@
 //   [symbol tables]; per state: weight, i64 arcs, arcs x {i32 input label, i32 output label, weight, i32 next state}
 // where str is an i32 length and that number of bytes. A const FST has the type "const"; after the same header and
 // symbols, it has its states as {weight, u32 first arc, u32 arcs, u32 input epsilons, u32 output epsilons} and then
-// all arcs, both in their memory layout (log64: arcs of 24 bytes). In aligned files, each of the two begins at a
+// all arcs, both in their memory layout (log64: arcs of 24 bytes). In aligned files, each of the two arrays begins at a
 // multiple of 16 bytes.
 #pragma once
 
@@ -33,7 +33,7 @@ struct FstArcs {
   const int32_t* ilabel = nullptr;     // [num_arcs]
   const int32_t* olabel = nullptr;     // [num_arcs]
   const double* cost = nullptr;        // [num_arcs]
-  const double* final_cost = nullptr;  // [num_states], +inf = not final
+  const double* final_cost = nullptr;  // [num_states], +inf if not final
 };
 
 // A parsed FST with its memory: states are in topological order, and state 0 is the start. If there is an error, the
@@ -315,7 +315,8 @@ inline void reorder(ParsedFst& fst, const std::vector<int32_t>& number) {
   fst.final_cost.swap(sorted.final_cost);
 }
 
-// Parse header, symbols, states and arcs in the order of the file; every arc enters a state. Returns the start, or -1.
+// Parse header, symbols, states and arcs in the order of the file, and check that every arc enters a state. Returns the
+// start, or -1.
 inline int64_t get_machine(Cursor& cursor, ParsedFst& fst) {
   if (cursor.get<int32_t>("the header") != kFstMagic)
     throw Malformed{"not an OpenFst file: the magic number is wrong", 0};

@@ -1,4 +1,4 @@
-// Words that are their own basic forms because they have small letters and apostrophes only.
+// Words that are their own basic forms because they consist of lower-case or caseless letters and apostrophes only.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ inline bool is_plain_letter(uint32_t letter) {
          letter - 0xAC00 < 0x2BA4;                              // 가 to 힣
 }
 
-// Whether a word has plain letters and single apostrophes between them, and at one end at most.
+// Whether a word consists of plain letters, with single apostrophes between them and at one end at most.
 template <typename Char>
 bool is_plain_word(const Char* word, int64_t size) {
   const bool begins = size > 0 && word[0] == '\'';
@@ -31,7 +31,7 @@ bool is_plain_word(const Char* word, int64_t size) {
   return is_after_letter || (size > 1 && !begins);
 }
 
-// Whether all characters of a word are the letters a to z, as most are.
+// Whether a word consists of the letters a to z only, as most words do.
 inline bool has_small_letters(const uint8_t* word, int64_t size) {
   for (int64_t i = 0; i < size; ++i) {
     if (static_cast<uint8_t>(word[i] - 'a') >= 26) return false;

@@ -36,7 +36,7 @@ class Pool {
 // Bytes to be written to a file.
 class Output {
  public:
-  // Reserve `size` bytes and return their begin; `keep` sets the end of the bytes that were written.
+  // Reserve `size` bytes and return a pointer to them; `keep` sets the end of the bytes that were written.
   char* reserve(int64_t size) { return bytes_.reserve(size_ + size, size_) + size_; }
   void keep(const char* end) { size_ = end - bytes_.begin(); }
   void clear() { size_ = 0; }

@@ -59,7 +59,7 @@ class Trie {
   }
 
   std::vector<int32_t> parent_, word_;
-  std::vector<int32_t> table_;  // node of each hash
+  std::vector<int32_t> table_;  // hash table of the nodes
 };
 
 // Add sequences and write the node of each of their words; sequence s is word[begin[s] : begin[s + 1]].
@@ -72,7 +72,7 @@ inline void add_sequences(Trie& trie, const int32_t* word, const int64_t* begin,
   }
 }
 
-// Add another trie below a node and write the new number of each of its nodes, in which parents precede children.
+// Add the nodes of another trie, in which parents precede children, below a node, and write the new number of each.
 inline void add_nodes(Trie& trie, const int32_t* parent, const int32_t* word, int64_t count, int32_t below,
                       int32_t* node) {
   for (int64_t other = 0; other < count; ++other) {

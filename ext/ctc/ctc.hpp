@@ -44,11 +44,11 @@ class CtcSearch {
   using Node = CtcPrefixes::Node;
   static constexpr size_t kLeast = size_t{1} << 13;
   static constexpr double kLogZero = -std::numeric_limits<double>::infinity();
-  static constexpr double kNegligible = 40.0;  // nats; adding exp(-40) of a number does not change it
+  static constexpr double kNegligible = 40.0;  // nats; adding exp(-40) times a number to the number does not change it
 
   struct Way {  // the best alignment
     double score;
-    int32_t mark;  // begin of its last unit
+    int32_t mark;  // index of its last unit in `marks_`
     int32_t last;  // last frame of that unit
   };
   struct Score {
@@ -58,8 +58,8 @@ class CtcSearch {
   struct Prefix {
     int32_t node;
     Score blank;   // alignments that end with a blank
-    Score label;   // with the last unit, or a repeated boundary
-    double total;  // both
+    Score label;   // alignments that end with the last unit, or with a repeated boundary
+    double total;  // of all alignments
   };
   struct Mark {  // a unit of an alignment
     int32_t previous;
@@ -142,9 +142,9 @@ class CtcSearch {
     }
   }
 
-  // Add the alignments of the prefix without the last unit.
+  // Add the alignments of the parent, followed by the last unit.
   void add_parent(const Prefix& parent, const Node& node, double logprob, int32_t number, Score& label) {
-    const bool is_repeated = prefixes_[parent.node].unit == node.unit;  // needs a blank between
+    const bool is_repeated = prefixes_[parent.node].unit == node.unit;  // needs a blank between the units
     const Way& way = is_repeated ? parent.blank.way : better(parent);
     const double score = (is_repeated ? parent.blank.total : parent.total) + logprob;
     if (!(score > kLogZero)) return;

@@ -1,4 +1,4 @@
-// The best of many candidates in order, without sorting the others.
+// Selects and sorts the best of many candidates without sorting the rest.
 //
 // Scores fall into bins of equal width. A bin is closed when the bins above it have enough candidates: most candidates
 // are then rejected by a comparison with its edge, and the rest is sorted bin by bin.
@@ -24,7 +24,8 @@ struct CtcCandidate {
 
 class CtcBest {
  public:
-  // Start a selection of the best `most` (0: all) of scores from `least` to `greatest`; lower ones are rejected.
+  // Start a selection of the best `most` candidates, or all if 0, with scores from `least` to `greatest`; candidates with
+  // lower scores are rejected.
   void begin(int64_t most, double least, double greatest) {
     most_ = most > 0 ? most : std::numeric_limits<int64_t>::max();
     edge_ = std::max(least, std::numeric_limits<double>::lowest());
@@ -52,7 +53,7 @@ class CtcBest {
     edge_ = std::max(edge_, base_ + (open_ - kRounding) / scale_);
   }
 
-  // The best, in order; valid until `begin`.
+  // The best candidates in order; valid until the next call of `begin`.
   const std::vector<CtcCandidate>& sorted() {
     int32_t begin[kBins + 1];
     begin[kBins] = 0;
@@ -62,7 +63,7 @@ class CtcBest {
       const int32_t at = bin(candidate.score);
       if (at >= open_) sorted_[begin[at + 1]++] = candidate;
     }
-    // Now begin[at + 1] is the end of a bin, and begin[at + 2] its begin.
+    // Now begin[at + 1] is the end of bin `at`, and begin[at + 2] its beginning.
     int32_t from = 0;
     for (int32_t at = kBins; at-- > open_;) {
       if (count_[at] > 1) std::sort(sorted_.begin() + from, sorted_.begin() + from + count_[at]);

@@ -12,7 +12,7 @@ namespace ninja {
 
 struct CtcHypotheses {        // as in `CtcResult`
   int64_t num_hypotheses;     // number of hypotheses in the lattice, the most probable first
-  const int64_t* hypothesis;  // [num_hypotheses], their numbers
+  const int64_t* hypothesis;  // [num_hypotheses], their indices
   const double* logprob;      // [num_hypotheses]
   const int64_t* word_begin;
   const int32_t* node;
@@ -23,7 +23,7 @@ struct CtcHypotheses {        // as in `CtcResult`
   int64_t num_frames;
   int32_t silence;  // label of a frame between words
   int64_t num_nodes;
-  const int32_t* same;      // [num_nodes], one node for all with the same words
+  const int32_t* same;      // [num_nodes], the node that represents all nodes with the same words
   const int32_t* kind;      // [num_nodes]
   const int64_t* id_begin;  // [kinds + 1], ids of the words of each kind
   const int32_t* id;
@@ -87,7 +87,7 @@ class CtcLattice {
     return static_cast<int32_t>(time_.size() - 1);
   }
 
-  // The state after silence.
+  // The state after silence from a state to frame `late`.
   int32_t pause(int32_t at, int32_t late) {
     int32_t& after = paused_(at, late);
     if (after != kNone) return after;

@@ -88,7 +88,8 @@ class CtcPrefixes {
     return nodes_[parent].child = size() - 1;
   }
 
-  // Keep only the prefixes that are not kCtcNone in `moved`, and their parents; write their new numbers to it.
+  // Keep only the prefixes that are not kCtcNone in `moved`, which must include their parents; write their new numbers
+  // to it.
   void keep(std::vector<int32_t>& moved) {
     int32_t kept = 0;
     for (int32_t node = 0; node < size(); ++node) {  // parents come before their children

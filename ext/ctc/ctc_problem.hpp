@@ -19,7 +19,7 @@ struct CtcUnits {
   const uint8_t* kind;  // [num_units]
 };
 
-// A tree of spellings, state 0 the root; children of a state are ordered by unit.
+// A tree of spellings with the root 0; the children of a state are sorted by unit.
 struct CtcLexicon {
   int64_t num_states;          // 0 allows any word
   const int64_t* child_begin;  // [num_states + 1]
@@ -37,14 +37,14 @@ struct CtcBeam {
 struct CtcResult {
   // Words as a tree, parents first: sequences that begin with the same units in the same words share nodes.
   std::vector<int32_t> parent;      // [nodes], -1 for the first word
-  std::vector<int32_t> state;       // [nodes], of the lexicon, -1 without
+  std::vector<int32_t> state;       // [nodes], of the lexicon; -1 without a lexicon
   std::vector<int64_t> unit_begin;  // [nodes + 1]
   std::vector<int32_t> unit;
   // Hypotheses, best first.
   std::vector<double> total;        // log-probability of all alignments
   std::vector<int64_t> word_begin;  // words of hypothesis h are word_begin[h] : word_begin[h + 1]
   std::vector<int32_t> node;        // [words], node in the tree
-  std::vector<int32_t> first, end;  // [words], frames: first one, one past the last; by the best alignment
+  std::vector<int32_t> first, end;  // [words], first frame, and last frame plus 1, in the best alignment
   std::vector<double> cost;         // [words], of the best alignment, up to the next word's first frame
   std::vector<int32_t> alignment;   // [hypotheses, frames], the column at each frame of the best alignment
 };

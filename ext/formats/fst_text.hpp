@@ -39,7 +39,7 @@ struct FstText {
   std::vector<int64_t> arc_begin;   // [states + 1]
   std::vector<int32_t> dst, label;  // [arcs]
   std::vector<double> cost;         // [arcs]
-  std::vector<double> final_cost;   // [states], +inf = not final
+  std::vector<double> final_cost;   // [states], +inf if not final
 };
 
 namespace fst_text {
@@ -103,7 +103,7 @@ inline bool is_weight(std::string_view text) {
   return end - at >= 1 && end - at <= 4 && std::all_of(at, end, is_digit);
 }
 
-// Numbers end at the end of their field, where a space, a line break or a NUL follows.
+// Parsing stops at the end of the field, where a space, a line break or a NUL follows.
 inline bool to_weight(std::string_view text, double& weight) {
   if (!is_weight(text)) return false;
   const char* at = text.data();
@@ -250,7 +250,7 @@ inline void read_fst_text(const char* at, const char* end, int64_t line, bool ac
 
   const Places place(src, dst, finals, start);
   made.final_cost.assign(place.count(), INFINITY);
-  // the last line of a state takes precedence
+  // The last line of a state takes precedence.
   for (const auto& [name, weight] : finals) made.final_cost[place(name)] = weight;
   made.arc_begin.assign(place.count() + 1, 0);
   for (int32_t& name : src) {

@@ -105,7 +105,8 @@ class BinaryScanner {
   }
 
  private:
-  // Check whether `size` bytes at the cursor are in the window and, if they are not, whether the file may contain them.
+  // `lack` returns whether `size` bytes at the cursor exceed the window; `more` then checks whether the file may contain
+  // them.
   bool lack(const char* cursor, int64_t size) const { return end_ - cursor < size; }
 
   Scan more(const char* cursor, int64_t size, const char* what, Fault& fault) {
@@ -181,7 +182,7 @@ class BinaryScanner {
   template <bool kCompact, class Real>
   Scan body(const char*& cursor, int64_t num_states, Staging& lattice, Fault& fault) {
     constexpr int64_t kWeight = 2 * sizeof(Real);
-    constexpr int64_t kState = kWeight + (kCompact ? 4 : 0) + 8;  // bytes at least
+    constexpr int64_t kState = kWeight + (kCompact ? 4 : 0) + 8;  // minimum number of bytes
     constexpr int64_t kArc = 12 + kWeight + (kCompact ? 4 : 0);
     lattice.num_states = num_states;
     lattice.arc_begin.reserve(num_states + 1, 0);

@@ -76,7 +76,7 @@ class TableParser {
     return at - window.begin;
   }
 
-  // Parse the lattice at the begin of the window, which has no key, and move `at` to its end.
+  // Parse the lattice at the beginning of the window, which has no key, and move `at` to its end.
   Scan parse_one(const Window& window, const char*& at, Entry& entry) {
     broken = false;
     line = 1;

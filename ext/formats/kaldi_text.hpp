@@ -30,7 +30,7 @@ inline std::string quote(const char* at, const char* end) {
 class TextScanner {
  public:
   // Args: window [at, end), which begins at the end of the key's line; whether the file ends with it; the line number
-  // of `at`. Moves `at` and `line` behind the empty line when complete.
+  // of `at`. Moves `at` and `line` past the empty line if the lattice is complete.
   Scan scan(const char*& at, const char* end, bool at_end, int64_t& line, Staging& lattice, Fault& fault) {
     labels_.reserve((end - at) / 2 + kLabelSlack, 0);  // a label has at least two bytes
     num_labels_ = num_lines_ = num_finals_ = num_ordered_ = 0;
@@ -73,7 +73,7 @@ class TextScanner {
  private:
   enum class Kind { kUnknown, kCompact, kRaw };
 
-  // All lines must have the same kind of lattice.
+  // Return whether a line fits the kind of the lattice, which its first lines determine.
   bool is(Kind kind) {
     if (kind_ == Kind::kUnknown) kind_ = kind;
     return kind_ == kind;
@@ -168,7 +168,7 @@ class TextScanner {
     return true;
   }
 
-  // Number the arcs by their source state.
+  // Sort the arcs by source state and fill in the final states.
   void assemble(Staging& lattice, Fault& fault) {
     lattice.compact = kind_ != Kind::kRaw;
     if (max_state_ > 1024 + 16 * num_lines_) {  // bound the memory by the size of the text

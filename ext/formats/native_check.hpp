@@ -77,14 +77,15 @@ inline bool all_finite(const float* cost, int64_t count) {
   return wrong >= 0;
 }
 
-inline bool all_below(const int32_t* id, int64_t count, int64_t limit) {  // and none is negative; limit in [1, 2^31]
+inline bool all_below(const int32_t* id, int64_t count, int64_t limit) {  // ids are in [0, limit); limit in [1, 2^31]
   const uint32_t largest = static_cast<uint32_t>(limit - 1);
   uint32_t wrong = 0;
   for (int64_t i = 0; i < count; ++i) wrong |= static_cast<uint32_t>(id[i]) | (largest - static_cast<uint32_t>(id[i]));
   return static_cast<int32_t>(wrong) >= 0;
 }
 
-// Arcs are stored by source, so an arc leads to a later state if the arcs of that state follow it. States are valid.
+// Arcs are stored by source, so an arc leads to a later state if the arcs of that state follow it. All `dst` must be
+// valid.
 inline bool all_onward(const int64_t* arc_begin, const int32_t* dst, int64_t count) {
   int64_t right = -1;
   for (int64_t arc = 0; arc < count; ++arc) right &= arc - arc_begin[dst[arc]];

@@ -111,7 +111,7 @@ class FileReader {
 
   State read_all() {
     Pool<char> window;
-    int64_t pending = 0;  // number of bytes at the begin of the window whose entry is incomplete
+    int64_t pending = 0;  // number of bytes of an incomplete entry at the beginning of the window
     while (true) {
       if (pending > largest_) return kTooLarge;
       const int64_t space = std::max(chunk_, pending);
@@ -168,7 +168,7 @@ class FileReader {
   const pid_t process_ = ::getpid();
   int file_;
   int64_t stop_, chunk_, ahead_, largest_;
-  int64_t position_;  // position of the begin of the window in the file
+  int64_t position_;  // position of the beginning of the window in the file
   TableParser parser_;
   int error_number_ = 0;
 

@@ -1,4 +1,4 @@
-// Format the rows of columns as lines of text, separated by tabs.
+// Formats the rows of columns as tab-separated lines of text.
 #pragma once
 
 #include <charconv>

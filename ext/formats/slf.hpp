@@ -31,7 +31,7 @@ struct SlfOptions {
 
 class SlfParser : public SlfScanner {
  public:
-  std::vector<SlfSection> sections;  // the last one is the lattice, the others its sub-lattices
+  std::vector<SlfSection> sections;  // the last section is the lattice, and the others are its sub-lattices
   std::string_view utterance;        // name of the lattice in the header; empty if it has none
   std::vector<int64_t> num_costs;    // number of fields with each cost
   bool word_begins = false;
@@ -414,7 +414,7 @@ class SlfParser : public SlfScanner {
 
   const SlfOptions& options_;
   const int64_t size_;
-  std::vector<uint32_t> bits_;                                          // bits of the fields with each cost
+  std::vector<uint32_t> bits_;                                          // bit of each cost, see slf_cost_bits
   std::unordered_map<std::string_view, int32_t, KeyedHash> number_of_;  // numbers of the sub-lattices by name
   bool base_given_ = false, linear_ = false, direction_given_ = false;
   double log_base_ = 1;

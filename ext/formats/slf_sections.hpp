@@ -13,7 +13,7 @@ namespace ninja {
 
 class SlfExpander {
  public:
-  // Args: `most`: maximum number of nodes and links of the result, which may grow exponentially with the nesting depth.
+  // `most` is the maximum number of nodes and links of the result, which may grow exponentially with the nesting depth.
   SlfExpander(const std::vector<SlfSection>& sections, int64_t most) : sections_(sections) {
     constexpr int32_t kDeepest = 32;  // as in HTK
     std::vector<int64_t> size(sections.size());
@@ -55,7 +55,7 @@ class SlfExpander {
       }
       entry[node] = first + inner.start;
       exit[node] = first + inner.end;
-      // Costs of the node belong to the links into it, or to those out of it if words begin at nodes.
+      // Costs of the node belong to the links into it, or to the links out of it if words begin at nodes.
       if (from.node_graph.empty()) continue;
       const int32_t edge = from.word_begins ? exit[node] : entry[node];
       made.node_graph[edge] += from.node_graph[node];

@@ -81,7 +81,7 @@ class SlfWhole {
     }
   }
 
-  // If there are words, every link needs one, or the null word. The first and the last node need none.
+  // If there are words, every link needs a word or the null word. The first and the last node need neither.
   void refuse_lost_words() {
     bool on_links = false;
     for (int64_t link = 0; link < text_.num_links() && !on_links; ++link) on_links = text_.word[link] != kNoWord;

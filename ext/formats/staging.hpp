@@ -46,13 +46,13 @@ struct Staging {
   int64_t start = 0;
   int64_t num_states = 0;
   int64_t num_arcs = 0;
-  bool forward = true;       // every arc leads to a larger state
+  bool forward = true;       // every arc leads to a higher state number
   Pool<int64_t> arc_begin;   // [num_states + 1]
   Pool<StagedFinal> finals;  // [num_states]
   Pool<StagedArc> arcs;      // [num_arcs], by source state
 };
 
-// Copy a staged lattice to its final arrays, with states in another order, or in the same order if it is null.
+// Copy a staged lattice to its final arrays, with states in the given order, or in the same order if it is null.
 template <bool kOrdered>
 Block settle(const Staging& lattice, const TopSorter* order) {
   const int64_t* from_begin = lattice.arc_begin.begin();

@@ -92,7 +92,7 @@ class Vocabulary {
   int32_t num_words_ = 0;
 };
 
-// Links without a word into the end that become final costs of their source states.
+// Which links without a word into the end become final costs of their source states.
 enum class Fold : int32_t { kNever, kNull, kSilent };
 
 // A lattice as in a file, with its node numbers.
@@ -124,7 +124,7 @@ struct TextGraph {
   }
 };
 
-// The arrays of a lattice; see ninja/lattice.py.
+// The arrays of a lattice; see ninja/lattice/lattice.py.
 struct TextLattice {
   std::vector<int64_t> arc_begin;
   std::vector<int32_t> dst, word;

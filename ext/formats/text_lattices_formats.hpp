@@ -46,7 +46,7 @@ class SphinxParser : public TextTokens {
   }
 
  private:
-  // Skip comments and empty lines, and then a name at the begin of a line.
+  // Skip comments and empty lines, and then a name at the beginning of a line.
   void seek(const char* name) {
     while (true) {
       skip_space();

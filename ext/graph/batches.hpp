@@ -56,7 +56,7 @@ inline Results prune_each(const Items& items, const Scales& scales, double beam,
   });
 }
 
-// `wanted` has a 1 for each arc of all items that may be kept; null if all may.
+// `wanted` has an element for each arc of all items, 1 if the arc may be kept; null if all arcs may be kept.
 inline Results connect_each(const Items& items, const uint8_t* wanted = nullptr, bool arc_map = false) {
   return select_each(items, arc_map, [&](const Item& item, Selection& selection) {
     connect(item.arcs, item.labels, wanted, selection);
@@ -92,7 +92,7 @@ inline Paths best_paths(const Items& items, const Scales& scales) {
   return paths;
 }
 
-// Replace the arcs of the paths, from the `first` path on, by the written arcs, see `Item::written_arc`.
+// Replace the arcs of the paths that end at arc_begin[first] and later by the written arcs; see `Item::written_arc`.
 inline void to_written_arcs(const Item& item, size_t first, Paths& paths) {
   int64_t size = paths.arc_begin[first - 1], begin = size;
   for (size_t path = first; path < paths.arc_begin.size(); ++path) {
@@ -147,7 +147,7 @@ inline Results path_lattices(const Items& items, const Paths& paths, bool number
 // Connect each lattice, plan the pushing, and call `apply(item, plan, result)` to write the result.
 template <class Apply>
 Results push_with(const Items& items, bool strings, bool weights, double acoustic_scale, const Apply& apply) {
-  constexpr int64_t kGrowth = 64, kRoom = int64_t{1} << 20;  // bound on new labels: kGrowth per old label, and kRoom
+  constexpr int64_t kGrowth = 64, kRoom = int64_t{1} << 20;  // bound on new labels: kGrowth per old label plus kRoom
   Results connected = connect_each(items);
   Results results = each(connected.items, [&](const Item& item, Item& result) -> std::string {
     const int64_t num_labels = item.labels.ali_begin[item.arcs.num_arcs];
@@ -215,7 +215,7 @@ struct PathWords {
   std::vector<int64_t> num_labels;
 };
 
-// Find the words of the best path of each item; returns the index of the first without a path, or -1.
+// Find the words of the best path of each item; returns the index of the first item without a path, or -1.
 inline int64_t best_words_all(const Items& items, const Scales& scales, PathWords& result) {
   const Paths paths = best_paths(items, scales);
   size_t path = 0;  // also the index of the item: the search ends at an item without a path
@@ -244,7 +244,7 @@ struct ProbableArcs {
   std::vector<int64_t> label_begin{0};  // [arcs + 1], only with labels
 };
 
-// Find the arcs of each item; returns the index of the first without a path or with contradictory times, or -1.
+// Find the arcs of each item; returns the index of the first item without a path or with contradictory times, or -1.
 inline int64_t probable_arcs_all(const Items& items, const Scales& scales, double least, bool with_labels,
                                  ProbableArcs& result) {
   std::vector<double> posterior;
@@ -281,7 +281,7 @@ struct Oracles {
 };
 
 // Find the path of each item nearest to its reference, `words[begin[i]:begin[i + 1]]`; returns the index of the first
-// item without a path, or -1. The words of a path are those of `written`, the same lattices.
+// item without a path, or -1. The words of a path are taken from `written`, the same lattices with their written words.
 inline int64_t oracle_all(const Items& items, const Items& written, const int32_t* words, const int64_t* begin,
                           int64_t whole_cells, int64_t least_words, int64_t most_cells, Oracles& result) {
   auto lattice = written.begin();

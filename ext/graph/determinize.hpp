@@ -81,7 +81,7 @@ struct Determinized {
   std::vector<int32_t> dst, word;
   std::vector<int64_t> taken_begin{0};        // [num_arcs + 1]
   std::vector<int32_t> taken;                 // old arcs that each arc replaces
-  std::vector<int32_t> final_state;           // old final state of each state, -1 = not final
+  std::vector<int32_t> final_state;           // old final state of each state, -1 if not final
   std::vector<int64_t> final_taken_begin{0};  // [num_states + 1]
   std::vector<int32_t> final_taken;           // old arcs that lead to that final state
 };

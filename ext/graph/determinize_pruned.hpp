@@ -1,9 +1,9 @@
-// Pruned determinization over words, as by lattice-determinize-pruned: best first, following epsilons.
+// Pruned determinization over words, as in lattice-determinize-pruned: best first, following epsilons.
 //
 // Weighted subset construction. A new state is a set of (old state, residual costs, residual alignment) of old states
 // that are final or have an arc with a word. Arcs are queued by the cost of the best path through them, so arcs outside
 // the beam are never created, and if a bound stops the search, its result is the best part. Costs are added in single
-// precision and in Kaldi's order, so that the same one of nearly equal paths wins.
+// precision and in Kaldi's order, so that the same path wins among nearly equal paths.
 #pragma once
 
 #include <algorithm>
@@ -66,7 +66,7 @@ class PrunedDeterminizer {
     int32_t string;
     PairCost cost;
   };
-  struct Task {  // the arcs with one word from one new state: together one new arc
+  struct Task {  // the arcs with a word from a new state, which become one new arc
     int32_t state;
     int32_t word;
     int64_t first;
@@ -345,7 +345,7 @@ class PrunedDeterminizer {
     return true;
   }
 
-  // Intern a spelled string without its first labels.
+  // Intern a spelled string without its first `from` labels.
   int32_t intern(size_t string, size_t from) {
     return strings_.intern(spelled_.begin(string) + from, spelled_.size(string) - from);
   }
@@ -383,7 +383,7 @@ class PrunedDeterminizer {
   std::priority_queue<Waiting> queue_;
   int64_t num_arcs_ = 0;  // includes final states
   SearchedLattice found_;
-  std::vector<Step> steps_;  // from here on: buffers
+  std::vector<Step> steps_;  // this and all following members are buffers
   std::vector<Element> subset_;
   std::vector<Node> nodes_;
   std::vector<int32_t> wanted_, place_, tie_[2];

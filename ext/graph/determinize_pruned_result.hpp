@@ -36,7 +36,7 @@ struct ScaledLattice {
 
 struct DeterminizeBounds {
   float delta;       // subsets whose costs differ by no more are equal
-  int64_t max_mem;   // bytes, roughly; 0 or less is no bound, here and below
+  int64_t max_mem;   // approximate number of bytes; no bound if 0 or less, as for the bounds below
   int64_t max_arcs;  // includes final states
   int64_t max_states;
   int64_t max_loop;  // states that epsilons reach from one subset
@@ -48,7 +48,7 @@ enum class Bound : int32_t { kNone, kMemory, kArcs, kStates, kLoop, kPrecision }
 struct NewArc {
   int32_t src, dst, word;
   PairCost cost;
-  int64_t ali;  // begin of its labels in the pool; they end where those of the next arc begin
+  int64_t ali;  // offset of its labels in the pool; they end where the labels of the next arc begin
 };
 
 struct NewFinal {
@@ -113,7 +113,7 @@ inline void write_sorted(const SearchedLattice& found, float acoustic_scale, Det
   reserve(found.arcs.size() + 1, to.dst, to.word, to.graph, to.acoustic, to.ali_begin);
   reserve(to.num_states + 1, to.arc_begin, to.final_graph, to.final_acoustic, to.final_ali_begin);
   reserve(found.ali.size(), to.ali);
-  // Append the labels of an arc or final state, which end where those of the next one begin.
+  // Append the labels of an arc or final state, which end where the labels of the next arc or state begin.
   const auto append = [](const auto& items, size_t id, const std::vector<int32_t>& from, std::vector<int32_t>& pool) {
     const auto last = id + 1 < items.size() ? items[id + 1].ali : static_cast<int64_t>(from.size());
     pool.insert(pool.end(), from.begin() + items[id].ali, from.begin() + last);

@@ -20,7 +20,7 @@ inline PairCost operator+(PairCost a, PairCost b) { return {a.graph + b.graph, a
 inline PairCost operator-(PairCost a, PairCost b) { return {a.graph - b.graph, a.acoustic - b.acoustic}; }
 inline double total(PairCost cost) { return static_cast<double>(cost.graph) + static_cast<double>(cost.acoustic); }
 
-// 1 if the first is better (cheaper), -1 if the second is, 0 if they are equal.
+// 1 if the first cost is better (lower), -1 if the second is better, 0 if they are equal.
 inline int compare(PairCost a, PairCost b) {
   const float first = a.graph + a.acoustic, second = b.graph + b.acoustic;
   if (first != second) return first < second ? 1 : -1;
@@ -61,7 +61,8 @@ struct SpelledStrings {
   }
 };
 
-// 1 if the first string is better: the shorter one, then the one with the larger labels, as in Kaldi.
+// 1 if the first string is better (shorter or, at equal lengths, with larger labels, as in Kaldi), -1 if the second is
+// better, 0 if they are equal.
 inline int compare_strings(const std::vector<int32_t>& a, const std::vector<int32_t>& b) {
   if (a.size() != b.size()) return a.size() < b.size() ? 1 : -1;
   const auto [at, other] = std::mismatch(a.begin(), a.end(), b.begin());

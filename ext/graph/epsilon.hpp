@@ -56,7 +56,7 @@ inline EpsilonFree remove_epsilons(const Arcs& arcs, const Alignments& labels, d
     closure[state].cost = {0.0, 0.0, 0.0};
     Costs end;
     int64_t end_state = -1;
-    for (auto at = closure.begin(); at != closure.end(); ++at) {  // new states are later ones
+    for (auto at = closure.begin(); at != closure.end(); ++at) {  // new states follow the current state
       const Costs here = at->second.cost;
       const Costs stop = here + final_costs(arcs, at->first, acoustic_scale);
       if (is_final(arcs, at->first) && (end_state < 0 || better(stop, end))) {

@@ -49,7 +49,7 @@ class Minimizer {
   }
 
  private:
-  static constexpr int kMostCompared = 64;  // states of one shape but different costs
+  static constexpr int kMostCompared = 64;  // maximum number of states of the same shape with which a state is compared
 
   // A cheap digest: labels are compared before states are merged.
   static uint64_t digest(const int32_t* pool, const int64_t* begin, int64_t of) {

@@ -71,7 +71,7 @@ class NBest {
   };
   struct Candidate {  // the best word sequence through a place
     double cost;
-    int32_t first;                                  // the place has the elements first .. first + count
+    int32_t first;                                  // the place has the elements [first, first + count)
     int32_t count;                                  // 0 if the sequence ends in `first`
     bool operator<(const Candidate& other) const {  // the front of a heap is the largest: cheapest, then earliest
       return cost != other.cost ? cost > other.cost : first > other.first;
@@ -139,7 +139,8 @@ class NBest {
     return true;
   }
 
-  // Largest cost of interest, with a margin for the rounding of sums in another order, also of large costs that cancel.
+  // Largest cost of interest, with a margin for rounding if costs are added in another order, even large costs that
+  // cancel.
   double limit() const {
     if (static_cast<int64_t>(best_costs_.size()) < n_) return std::numeric_limits<double>::max();
     const double worst = best_costs_.front();
@@ -265,7 +266,7 @@ class NBest {
           agenda_.push_back(dst);
           std::push_heap(agenda_.begin(), agenda_.end(), later);
         } else if (next.cost < pool_[element_of_[dst]].cost) {
-          pool_[element_of_[dst]] = next;  // its arcs are visited later: the state is higher
+          pool_[element_of_[dst]] = next;  // its arcs are visited later, since its number is higher
         }
       }
     }
@@ -285,7 +286,7 @@ class NBest {
 
   Arcs arcs_{};
   int64_t n_ = 0;
-  double largest_ = 0.0;                    // absolute cost of an arc
+  double largest_ = 0.0;                    // largest absolute cost of an arc
   std::vector<double> cost_, through_;      // [num_arcs], cost of the arc; with the best cost to the end
   std::vector<double> to_end_, stop_cost_;  // [num_states]
   std::vector<int32_t> best_arc_;           // [num_states], kNone if it is best to stop

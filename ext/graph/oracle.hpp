@@ -24,9 +24,10 @@ struct Oracle {
   int64_t edits() const { return substitutions + insertions + deletions; }
 };
 
-// In a table of up to kWholeCells, each state is compared with all words of the reference. Otherwise it is compared
-// with at least 2 * kLeastOracleWords words around its position, and with more if the path comes near the edge of the
-// window, while the table has at most kMostOracleCells cells or twice those of the first one.
+// Each state is compared with all words of the reference if these are at most kLeastOracleWords, or at most kWholeCells
+// divided by twice the number of states. Otherwise it is compared with at least 2 * kLeastOracleWords words around its
+// position, and with more if the path comes near the edge of the window, while the table has at most kMostOracleCells
+// cells or twice the cells of the first table.
 constexpr int64_t kWholeCells = int64_t{1} << 24;
 constexpr int64_t kMostOracleCells = int64_t{1} << 26;
 constexpr int64_t kLeastOracleWords = 256;
@@ -186,11 +187,11 @@ inline std::vector<double> word_ends(const Arcs& arcs, const std::vector<double>
 }
 
 // Fewest edits over all paths. In a long recording, a state is compared only with the words around its position.
-// Positions are spread evenly at first. Later rounds take them from the path of the last round, with wider windows
+// Positions are spread evenly at first. Later rounds take them from the path of the previous round, with wider windows
 // where this path comes near an edge or has many edits. The result is optimal if the band covers everything. Otherwise,
-// a path with fewer edits would have to deviate from the result by at least an eighth of a window. This costs as many
-// edits on the way out and on the way back, so the path would have to save more edits in between, where the result has
-// few.
+// a path with fewer edits would have to deviate from the result by at least an eighth of a window. It has that many
+// edits where it departs and again where it returns, so that it would have to save more edits in between, where the
+// result has few.
 inline Oracle oracle(const Arcs& arcs, const int32_t* words, int64_t length, int64_t whole_cells = kWholeCells,
                      int64_t least_words = kLeastOracleWords, int64_t most_cells = kMostOracleCells) {
   if (arcs.num_states == 0) return {};

@@ -61,7 +61,7 @@ std::vector<double> cost_to_end(const Arcs& arcs, const ArcCost& arc_cost, const
   return rest;
 }
 
-// The same with both costs, ordered as above.
+// Costs of the best path from each state to the end, according to `better`.
 inline std::vector<Costs> best_completion(const Arcs& arcs, double acoustic_scale) {
   std::vector<Costs> rest(arcs.num_states);
   for (int64_t state = arcs.num_states - 1; state >= 0; --state) {

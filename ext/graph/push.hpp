@@ -67,7 +67,7 @@ class Completion {
 
   const int32_t* at = nullptr;  // remaining labels of the piece
   const int32_t* end = nullptr;
-  int64_t state = -1;  // begin of the next piece, -1 if there is none
+  int64_t state = -1;  // state where the next piece begins, -1 if there is none
 
  private:
   void take(const int32_t* pool, const int64_t* begin, int64_t of) {
@@ -79,7 +79,7 @@ class Completion {
   const Alignments& labels_;
 };
 
-// Length of the common prefix of two completions, at most `most`, which both must have.
+// Length of the common prefix of two completions, at most `most`; both must have at least `most` labels.
 inline int64_t common_labels(Completion a, Completion b, int64_t most) {
   int64_t count = 0;
   while (count < most) {
@@ -166,7 +166,7 @@ inline void label_shifts(const Arcs& arcs, const Alignments& labels, std::vector
 // A plan to push a connected lattice.
 struct Pushing {
   std::vector<int64_t> shift;  // number of labels pushed from each state; empty if alignments are not pushed
-  int64_t num_labels = 0;      // afterwards
+  int64_t num_labels = 0;      // after pushing
   int64_t num_final_labels = 0;
   std::vector<Costs> rest;  // of the best completion of each state; empty if costs are not pushed
 };
@@ -189,7 +189,7 @@ inline Pushing plan_push(const Arcs& arcs, const Alignments& labels, bool string
   return plan;
 }
 
-// Output of pushed alignments, of the size of the plan, and kLabelSlack more for `ali`.
+// Output arrays of pushed alignments, with the sizes of the plan and, for `ali`, kLabelSlack more elements.
 struct PushedLabels {
   int64_t* ali_begin;
   int32_t* ali;
@@ -257,7 +257,6 @@ inline void push_costs(const Arcs& arcs, const std::vector<Costs>& rest, const B
   }
 }
 
-// Write the pushed lattice.
 inline void write_pushed(const Arcs& arcs, const Alignments& labels, const Pushing& plan, const Block& to) {
   std::copy_n(arcs.arc_begin, arcs.num_states + 1, to.arc_begin);
   std::copy_n(arcs.dst, arcs.num_arcs, to.dst);

@@ -1,5 +1,5 @@
-// Splits states so that each corresponds to one state of an automaton over the words, which is either the last n - 1
-// words or the number of words of a transcript.
+// Splits states so that each corresponds to one state of an automaton over the words. The state of the automaton is
+// either the last n - 1 words or the number of matched words of a transcript.
 // Source: Kaldi, latbin/lattice-expand-ngram.cc and fstext/deterministic-fst-inl.h, UnweightedNgramFst;
 // latbin/lattice-difference.cc.
 #pragma once
@@ -50,7 +50,7 @@ SplitLattice split(const Arcs& arcs, int64_t max_arcs, const After& after) {
   return out;
 }
 
-// The history of the last words, at most `most` of them.
+// Histories of at most `most` last words.
 class LastWords {
  public:
   explicit LastWords(int32_t most) : most_(most) { nodes_.push_back({0, 0, 0}); }

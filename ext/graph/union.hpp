@@ -201,7 +201,7 @@ class Uniter {
     return i;
   }
 
-  // Append labels [from, to) of a step: residual labels, then those of the arc.
+  // Append labels [from, to) of a step: residual labels, then the labels of the arc.
   void spell(const Step& step, int64_t from, int64_t to, std::vector<int32_t>& pool) const {
     const int32_t* residual = strings_.begin(step.string);
     const int64_t length = strings_.size(step.string);
@@ -246,7 +246,7 @@ class Uniter {
   std::vector<int32_t> single_;    // [states of all operands] set of that state alone, without residuals
   std::vector<int32_t> first_at_;  // [states of all operands] last set with that lowest state
   Chains chains_;                  // of the sets that are not in single_
-  std::vector<int32_t> hashed_;    // these sets
+  std::vector<int32_t> hashed_;    // [entries of chains_] set
   std::vector<Step> steps_;
   std::vector<int32_t> order_;
   std::vector<const Step*> best_;

@@ -1,6 +1,6 @@
 // Parser of ARPA language models, which adds the n-grams in pieces of a stream to a builder.
 //
-//   \data\                 counts, one line an order:  ngram 2=454705
+//   \data\                 counts, one line per order: ngram 2=454705
 //   \1-grams:              log10 probability, words, log10 back-off weight (0 if omitted; none for the highest order)
 //   -1.604928 </s>
 //   \end\                  the rest is ignored
@@ -66,7 +66,7 @@ class ArpaReader {
  public:
   static constexpr int32_t kMaxOrder = 64;
 
-  // `most_ngrams`: the number that could fit into the file, which limits the memory reserved for its counts.
+  // `most_ngrams` is the number of n-grams that could fit into the file; it limits the memory reserved for its counts.
   explicit ArpaReader(int64_t most_ngrams) : most_ngrams_(most_ngrams) {}
 
   // Parse the complete lines in [text, text + size); returns the number of bytes consumed. After an error, all bytes
@@ -124,7 +124,7 @@ class ArpaReader {
     }
   }
 
-  // "ngram 2=454705", with spaces anywhere between.
+  // "ngram 2=454705", possibly with spaces between its parts.
   void count(const char* at, const char* end) {
     const char* begin = at;
     const auto number = [&](int64_t& value) {

@@ -1,5 +1,5 @@
-// Kernels of recurrent networks for softmaxes, for cells between matrix products, and for gathering rows; each takes
-// one pass.
+// Kernels of neural networks: log-normalisers of softmaxes, cells between matrix products, scores of words, and copies
+// of rows.
 #pragma once
 
 #include <cmath>
@@ -21,7 +21,7 @@ namespace ninja {
 // e to the power of x, within two units in the last place; x is clamped to [-87, 87].
 // Cephes' expf: split off a power of two, then a polynomial on ±ln(2)/2.
 inline float exponential(float x) {
-  constexpr float kRounder = 12582912.0f;  // 1.5 · 2^23: adding it rounds to an integer, held in the low bits
+  constexpr float kRounder = 12582912.0f;  // 1.5 · 2^23: adding it rounds to an integer, which is in the low bits
   x = x < -87.0f ? -87.0f : x;
   x = x > 87.0f ? 87.0f : x;
   const float shifted = x * 1.44269504088896341f + kRounder;
@@ -105,7 +105,7 @@ struct Rows {
   T* operator[](int64_t i) const { return first + row[i] * stride; }
 };
 
-// One step of an LSTM layer, in the order of gates of `lstm_cell`, whose inputs are sums of two rows: `below`, which
+// One step of an LSTM layer, with the gates in the order of `lstm_cell`. Its inputs are sums of two rows: `below`, which
 // depends on the layer below, and `before`, which depends on the history and is shared by its continuations.
 // `gates` [4 * cells] is scratch memory; `output` [num_rows, cells].
 NINJA_CLONES void lstm_step(Rows<const float> below, Rows<const float> before, Rows<const float> old_cell,
@@ -146,7 +146,7 @@ NINJA_CLONES void peephole_cell(float* gates, const float* before, int64_t strid
 }
 
 // The score of a word after each output: the output's product with row word[i] of `embedding`, times scale[word[i]]
-// unless `scale` is null, plus bias[word[i]] unless `bias` is null. Rows of the embedding are prefetched a few ahead.
+// unless `scale` is null, plus bias[word[i]] unless `bias` is null. The next few rows of the embedding are prefetched.
 template <class T>
 inline void word_scores_of(Rows<const float> output, const T* embedding, const float* scale, const float* bias,
                            const int32_t* word, int64_t num_rows, int64_t width, float* score) {

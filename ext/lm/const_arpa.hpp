@@ -3,8 +3,8 @@
 //   \0B<ConstArpaLm> <LmInfo> bos eos unk order </LmInfo> <LmStates> size, i32[size] </LmStates>
 //   <LmUnigram> words, i64[words] </LmUnigram> <LmOverflow> size, i64[size] </LmOverflow> </ConstArpaLm>
 // Scalars are preceded by a byte with their size. A state in LmStates has: f32 ln probability, f32 ln back-off weight,
-// i32 number of children, and for each child {i32 word, i32 what}. If `what` is even, the child is a leaf, and these
-// are the bits of its ln probability. If it is odd, the child is a state at distance what / 2 from its parent or, if
+// i32 number of children, and for each child {i32 word, i32 what}. If `what` is even, the child is a leaf, and `what`
+// has the bits of its ln probability. If it is odd, the child is a state at distance what / 2 from its parent or, if
 // that is not positive, at entry -(what / 2) of the overflow table. Entries of the two tables are 1 + an index in
 // LmStates, or 0 for none.
 //
@@ -55,7 +55,7 @@ inline T scalar(Cursor& cursor, const char* what) {
   return cursor.get<T>(what);
 }
 
-// Skip a table after its size, with entries of `width` bytes; returns the offset of its entries.
+// Skip the `size` entries of a table, which have `width` bytes each; returns their offset.
 inline int64_t table(Cursor& cursor, int64_t size, int64_t width, const char* what) {
   if (size < 0 || size > cursor.left() / width) {
     throw Malformed{std::string(what) + " claims " + std::to_string(size) + " entries, but " +
@@ -114,7 +114,7 @@ class Reader {
 
   // The index in LmStates in an entry of the other tables; -1 if none.
   int64_t entry(int64_t byte) const {
-    // the smallest number would overflow
+    // The smallest number would overflow.
     return std::max(load<int64_t>(byte), std::numeric_limits<int64_t>::min() + 1) - 1;
   }
 

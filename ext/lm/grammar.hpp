@@ -103,7 +103,7 @@ class Builder {
     return "";
   }
 
-  // Of the states without a back-off arc, the one with the most words gets the plain array.
+  // Of the states without a back-off arc, the state with the most words gets the plain array.
   void find_root(NgramModel& model) const {
     int64_t most = -1;
     for (int64_t state = 0; state < num_states_; ++state) {

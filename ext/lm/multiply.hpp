@@ -98,8 +98,8 @@ inline int instruction_level() {
   return 0;
 }
 
-// result[i] [num_outputs] = weights · row[i] + bias, of `packed` weights; without a bias if it is null. `level` is at
-// most `instruction_level`.
+// result[i] [num_outputs] = weights · row[i] + bias, with packed weights, and without a bias if `bias` is null. `level`
+// is at most `instruction_level`.
 inline void multiply(const std::vector<const float*>& row, const float* packed, const float* bias, int64_t num_outputs,
                      int64_t num_inputs, int level, const std::vector<float*>& result) {
 #ifdef NINJA_MULTIPLY_X86

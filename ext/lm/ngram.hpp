@@ -2,8 +2,8 @@
 //
 // A state is a context: the longest suffix of the history that affects scores. A word is looked up among the arcs of
 // the state, and otherwise among those of its back-off states, whose weights are added. All arcs are in one
-// open-addressing table, keyed (state, word), except those of the root, the empty context, which has nearly every word:
-// a plain array.
+// open-addressing table with the keys (state, word), except the arcs of the root, the empty context. They are in a plain
+// array, since the root has an arc for nearly every word.
 #pragma once
 
 #include <algorithm>
@@ -53,7 +53,7 @@ class NgramTable {
     }
   }
 
-  // Add an arc; returns false, and changes nothing, if there is one already.
+  // Add an arc; returns false and changes nothing if the state has an arc for the word already.
   bool add(int32_t state, int32_t word, NgramArc arc) {
     if (size_ + 1 > capacity_of(slots_.size())) rehash(2 * size_ + 16);
     const bool added = put({joined(state, word), arc});
@@ -140,7 +140,7 @@ struct NgramModel {
     struct Lookup {
       int32_t state, word;
       int64_t place;
-      double weight;  // back-off weights
+      double weight;  // sum of the back-off weights
     };
     Lookup lookup[kBlock];
     for (int64_t begin = 0; begin < count; begin += kBlock) {

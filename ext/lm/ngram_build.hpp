@@ -1,4 +1,4 @@
-// Build a back-off automaton from n-grams that are added one by one, shorter contexts first.
+// Builds a back-off automaton from n-grams that are added one by one, shorter contexts first.
 #pragma once
 
 #include <algorithm>
@@ -106,7 +106,7 @@ class NgramBuilder {
       state[node] = is_state ? node : state[link_[node]];
       if (node != kRoot) model_.backoff[node] = {weight_[node], state[link_[node]]};
     }
-    // Longest n-grams first, while the arcs of shorter ones still lead to nodes.
+    // Longest n-grams first, while the arcs of shorter n-grams still lead to nodes.
     model_.table.for_each([&](int32_t context, int32_t word, NgramArc& arc) {
       if (arc.next == kLeaf) arc.next = kSettled - state[shorter(context, word)];
     });

@@ -26,7 +26,7 @@ inline float widened(bfloat16 x) {
   return result;
 }
 
-inline bfloat16 rounded(float x) {  // to nearest, ties to even; x is a number
+inline bfloat16 rounded(float x) {  // to nearest, ties to even; x must not be NaN
   uint32_t bits;
   std::memcpy(&bits, &x, 4);
   return static_cast<bfloat16>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
@@ -39,8 +39,8 @@ inline void round_to(const float* x, int64_t size, bfloat16* y) {
 // Softmaxes over a sample of the vocabulary and each row's target.
 // `score` [num_rows, length]: scores of the sample without `offset` [length], which are replaced by the gradient of
 // the loss times `share` and, if the penalty `self_normalize` is not 0, times 1 + 2 * self_normalize * normaliser.
-// `target_score` [num_rows]: complete. `hit` [num_rows]: the index of the target in the sample, which is excluded, or
-// -1. Filled in: `normaliser` [num_rows], `target_slope` [num_rows]; added to: `offset_slope` [length].
+// `target_score` [num_rows]: complete scores. `hit` [num_rows]: the index of the target in the sample, which is
+// excluded, or -1. Filled in: `normaliser` [num_rows], `target_slope` [num_rows]; added to: `offset_slope` [length].
 NINJA_CLONES void sampled_softmax(bfloat16* score, const float* offset, const float* target_score, const int64_t* hit,
                                   int64_t num_rows, int64_t length, float share, float self_normalize,
                                   float* normaliser, float* target_slope, float* offset_slope) {

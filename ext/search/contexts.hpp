@@ -93,7 +93,7 @@ class Contexts {
   std::vector<int32_t> history_;  // representative of each context, which is held
   std::vector<int32_t> guessed_;  // guessed histories, which are held
   std::vector<Ending> endings_;
-  PairMap place_;  // (node, word) -> node, (node, kEnding) -> ending; if contexts are histories: these, word -> ending
+  PairMap place_;  // (node, word) -> node, (node, kEnding) -> ending; for whole histories: (history, word) -> ending
   int32_t num_nodes_ = 0;
 };
 

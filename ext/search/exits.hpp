@@ -47,7 +47,7 @@ class Exits {
 
  private:
   std::vector<double> ahead_;
-  std::vector<int32_t> begin_, num_;  // [num_states] into
+  std::vector<int32_t> begin_, num_;  // [num_states] range in exits_
   std::vector<Exit> exits_;
 };
 

@@ -1,4 +1,4 @@
-// All lattices in flight, which are searched in parallel so that the language model is called with large batches.
+// Searches several lattices in parallel, so that the language model is called with large batches.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ class Expander {
       root = histories_.intern(root, word);
       place.context.push_back(root);
     }
-    if (options_.pruned) {  // as Kaldi, without merging
+    if (options_.pruned) {  // as in Kaldi, without merging
       place.search = std::make_unique<PrunedSearch>(arcs, lm_word, extra, options_, histories_, root);
     } else {
       place.merged = std::make_unique<MergedLattice>(arcs, lm_word, extra);
@@ -71,7 +71,7 @@ class Expander {
     }
   }
 
-  // Tickets of the searches that have ended since the last call, successfully or not.
+  // Tickets of the searches that have ended, successfully or not, and have not been removed yet.
   std::vector<int32_t> ended() const {
     std::vector<int32_t> tickets;
     for (size_t i = 0; i < places_.size(); ++i) {
@@ -124,7 +124,7 @@ class Expander {
     std::unique_ptr<MergedLattice> merged;  // the lattice that `search` visits; null if it visits the original
     std::unique_ptr<Search> search;
     std::vector<int32_t> context;  // histories of the words read first, each held until the next one is read
-    size_t num_read = 0;           // of these
+    size_t num_read = 0;           // number of these words that were read
     bool reading = false;          // the request of this lattice in the current wave is one of these words
 
     bool running() const { return search && search->status() == SearchStatus::kRunning; }
