@@ -18,7 +18,7 @@ from ninja.lattice import SLOTS, Lattice
 
 np.import_array()
 
-cdef tuple _SLOTS = SLOTS  # a C variable, without a look-up by name
+cdef tuple _SLOTS = SLOTS  # a C variable, which needs no look-up by name
 cdef object _new = object.__new__
 
 

@@ -17,7 +17,7 @@ struct FirstPass {
   std::vector<int32_t> next_arc;     // [num_states] first arc of the best completion; -1 for the end of the path
   std::vector<char> alive;           // [num_arcs] whether the arc is on a path within the beam
   std::vector<int32_t> order;        // states on such paths, level by level
-  std::vector<int32_t> level_begin;  // [num_levels + 1] into `order`
+  std::vector<int32_t> level_begin;  // [num_levels + 1] offsets in `order`
 };
 
 // Costs are acoustic_scale * acoustic + graph + word_penalty per word. The level of a state is the number of arcs on

@@ -110,7 +110,7 @@ class Histories {
     int32_t parent;
     int32_t word;
     int64_t slot;
-    int32_t holders;   // number of hypotheses, finished or waiting, that end in this history
+    int32_t holders;   // number of holders: hypotheses, candidates and contexts with this history
     int32_t children;  // number of entries that are one word longer
     int32_t waiting;   // number of children without a slot
     int32_t pending = -1;

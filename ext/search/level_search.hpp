@@ -112,7 +112,7 @@ class LevelSearch final : public Search {
     bool keep;
     bool on_best;
   };
-  // Open-addressing table of groups, which is cleared in time proportional to its number of entries.
+  // Open-addressing table of groups, which is cleared in time proportional to the expected number of groups.
   class GroupTable {
    public:
     void clear(size_t expected) {
@@ -127,15 +127,15 @@ class LevelSearch final : public Search {
   };
   struct Ask {
     int32_t hyp;
-    int32_t arc;    // -1: the sentence end
+    int32_t arc;    // -1 for the end of the sentence
     int32_t place;  // index of the answer; -1 for an arc without a word
   };
 
   double old_cost(int32_t arc) const { return arc_cost(arc, arcs_.graph[arc]); }
   double ahead(int32_t state) const { return options_.look_ahead ? pass_.ahead[state] + correction_[state] : 0.0; }
 
-  // The best path of the first pass is scored first: its new cost is a bound of the best cost, and the difference of
-  // the models along it corrects the look-ahead (Kaldi's delta, which is known before the search instead of estimated).
+  // The best path of the first pass is scored first: its new cost is an upper bound on the best cost, and the difference
+  // of the models along it corrects the look-ahead (Kaldi's delta, which need not be estimated during the search).
   void gather_best(Wave& wave) {
     while (position_ < best_arcs_.size() && lm_word_[best_arcs_[position_]] < 0) {
       best_graph_.push_back(new_graph(arcs_.graph[best_arcs_[position_++]], 0.0));
@@ -169,8 +169,8 @@ class LevelSearch final : public Search {
 
   // Elsewhere, the completion follows the first pass until it meets the best path. The share of the old graph costs
   // that is removed from arcs without words and from the end is known (n-best lists have all their graph cost there).
-  // Each word is expected to change its cost by the mean of the best path's words, and the end by that of the best
-  // path.
+  // Each word is expected to change its cost by the mean change of the words on the best path, and the end by the same
+  // amount as the end of the best path.
   void calibrate(double surprise_at_end, double difference) {
     int64_t words = 0;
     double of_words = 0.0;
@@ -246,7 +246,7 @@ class LevelSearch final : public Search {
   }
 
   // Selects the surviving hypotheses of a state in order of prospect. The candidate with the lower index wins a tie; it
-  // is not necessarily the older one, as indices are reused.
+  // is not necessarily older, as indices are reused.
   void recombine(int32_t state) {
     sorted_.clear();
     for (int32_t c = head_[state]; c >= 0; c = candidates_[c].next) sorted_.push_back(c);
@@ -381,14 +381,14 @@ class LevelSearch final : public Search {
   double best_complete_ = kNever;
 
   int32_t level_ = -1;
-  int32_t first_live_ = 0;  // hypotheses from here on hold their histories
+  int32_t first_live_ = 0;  // hypotheses from this index on hold their histories
   std::vector<Live> live_;  // [num_hypotheses]
   std::vector<Candidate> candidates_;
   std::vector<int32_t> free_;         // unused indices in candidates_
   std::vector<int32_t> head_;         // [num_states] first candidate waiting in the state
   std::vector<int32_t> kept_on_arc_;  // [num_arcs] number of surviving hypotheses that use the arc
 
-  std::vector<Ask> asks_;  // the rest is scratch space of one level
+  std::vector<Ask> asks_;  // this and all following members are scratch space of one level
   std::vector<Group> groups_;
   std::vector<int32_t> group_hyp_;
   std::vector<std::pair<int32_t, int32_t>> accepted_;  // (group or -1, candidate)

@@ -209,7 +209,7 @@ class MergedLattice {
     arc_begin_.push_back(static_cast<int64_t>(dst_.size()));
     for (int32_t& dst : dst_) dst = number[dst];
     for (int32_t& state : state_number_) state = number[state];
-    // Arcs of representatives follow those of the states that were merged into them, so their numbers are set last.
+    // The arcs of a representative follow the arcs of the states merged into it, so the numbers of arcs are set last.
     std::vector<int32_t> of_arc(old_.num_arcs, -1);
     int32_t count = 0;
     for (int64_t arc = 0; arc < old_.num_arcs; ++arc) {
@@ -232,7 +232,7 @@ class MergedLattice {
   std::vector<int32_t> dst_, word_, lm_word_;
   std::vector<float> graph_, acoustic_, extra_, final_graph_, final_acoustic_;
 
-  std::vector<Shape> shape_;     // [num_states]; from here on, scratch space of the constructor
+  std::vector<Shape> shape_;     // [num_states]; this and all following members are scratch space of the constructor
   std::vector<int32_t> table_;   // representatives by hash, open addressing
   std::vector<int32_t> sorted_;  // distinct arcs of each representative, sorted by hash
   std::vector<Key> keys_;

@@ -110,7 +110,7 @@ class Prefixes {
     }
   };
 
-  // Records the states of a prefix; returns whether one is new for its last words.
+  // Records the states of a prefix; returns whether any of them is new for its last words.
   bool is_news(const Candidate& prefix) {
     if (merge_order_ == 0) return true;
     bool news = false;
@@ -160,7 +160,7 @@ class Prefixes {
     if (end <= limit_) push({end, node, eos_, none, none});
   }
 
-  // Candidates that cost more than `max_nodes` known ones are not stored.
+  // Stores a candidate, unless the best sentence is complete and the candidate is not better than `max_nodes` others.
   void push(const Candidate& candidate) {
     if (static_cast<int64_t>(known_.size()) >= max_nodes_) {
       if (bounded_ && !(candidate.prospect < known_.front())) return;

@@ -59,7 +59,7 @@ class PrunedSearch final : public Search {
  private:
   static constexpr int64_t kFirstLimit = 100;       // arcs before the second update
   static constexpr float kDepthPenalty = -1000.0f;  // the deepest state is first until a path is complete
-  static constexpr int32_t kQuestions = 8;          // states to request per wave; more save waves, but waste scores
+  static constexpr int32_t kQuestions = 8;          // states to request per wave; a larger number saves waves, but wastes scores
   static constexpr int32_t kVisits = 32;            // maximum number of simulated steps that search for these states
   static constexpr int32_t kMissing = -1;           // a score that has not been requested yet
   static constexpr int32_t kNoQuestion = -2;        // an arc that takes no word
@@ -97,7 +97,8 @@ class PrunedSearch final : public Search {
   double cost(int32_t arc, float graph) const { return graph + scaled(arcs_.acoustic[arc]) + penalty(arc); }
   double end_cost(int32_t state, float graph) const { return graph + scaled(arcs_.final_acoustic[state]); }
 
-  // The expected cost of the best path through the next exit of a State or Foreseen, relative to the first pass's best.
+  // The expected cost of the best path through the next exit of a State or Foreseen, relative to the best path of the
+  // first pass.
   template <typename S>
   float expected(const S& state) const {
     return static_cast<float>(state.so_far + exits_.ahead(state.lattice_state) + state.correction +
@@ -356,12 +357,12 @@ class PrunedSearch final : public Search {
   PairMap place_;                   // (lattice state, context) -> state
   std::vector<int32_t> next_link_;  // [num_links] next link out of the same state, -1 after the last
   std::vector<Entry> queue_;        // heap of states with the best at the front
-  float cutoff_ = kInfinity;        // entries above it are not expanded
+  float cutoff_ = kInfinity;        // exits at or above it are not expanded
   double best_ = kNever;            // cost of the best complete path at the last update
   bool complete_ = false;           // whether a path is complete
   bool in_round_ = false;           // whether the search is between two updates
   int64_t limit_ = 0;               // number of arcs at which the next update takes place
-  std::vector<int32_t> order_;      // order of states
+  std::vector<int32_t> order_;      // states in the order of `sort_states`
 
   std::vector<Score> scores_;
   PairMap score_place_;                            // (history, word) -> score

@@ -20,7 +20,7 @@ struct SearchOptions {
   double growth_ratio;  // pruned: growth of the expansion between two updates
   int32_t max_hyps;     // 0 means no limit
   int32_t max_active;   // 0 means no limit
-  int64_t max_arcs;     // per expansion; pruned stops at this many, other searches fail
+  int64_t max_arcs;     // per expansion; the pruned search stops at this number, other searches fail
   int32_t merge_order;  // number of last words by which histories are compared; 0 compares whole histories
   int32_t eos;
   bool pruned;      // best arc first instead of level by level
