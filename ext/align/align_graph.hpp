@@ -56,8 +56,8 @@ struct AlignGraph {
   }
 };
 
-// Assigns a state to each place of a search and pushes new places onto a stack. `Place` has `spell(name)`, which appends
-// its content to a string; places with the same content are the same place.
+// Assigns a state to each place of a search and pushes new places onto a stack. `Place` has `spell(name)`, which
+// appends its content to a string; places with the same content are the same place.
 template <class Place>
 class PlaceStack {
  public:

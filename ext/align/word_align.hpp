@@ -1,8 +1,8 @@
 // Alignment of lattices to words or phones: one arc per unit, with exactly the labels (transition ids) of the unit.
 //
-// A place in the search is an input state with pending labels and words, which were read but not emitted. Only places at
-// the end of a unit become states; from each, arcs are followed to the end of the unit. Places are visited in the order
-// in which they are found.
+// A place in the search is an input state with pending labels and words, which were read but not emitted. Only places
+// at the end of a unit become states; from each, arcs are followed to the end of the unit. Places are visited in the
+// order in which they are found.
 // This is the fast aligner for the lattices of decoders, which are deterministic and have valid labels and no
 // epsilons. Other lattices are processed by the general aligner, which follows Kaldi step by step. Both return the
 // arcs, states and costs of Kaldi, in the same order and bit for bit.

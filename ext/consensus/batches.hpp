@@ -26,9 +26,9 @@ struct Consensuses {
   WrittenForms forms;  // of the entries and bins of the items whose arcs have forms
 };
 
-// Decode each item, starting from `start[begin[i]:begin[i + 1]]` or, if `begin` is null, its best path; returns the index
-// of the first item without a path or with contradictory times, or -1. `form` has the written form of each arc of the
-// `num_written` items whose indices are in `written`.
+// Decode each item, starting from `start[begin[i]:begin[i + 1]]` or, if `begin` is null, its best path; returns the
+// index of the first item without a path or with contradictory times, or -1. `form` has the written form of each arc of
+// the `num_written` items whose indices are in `written`.
 inline int64_t decode_mbr_all(const Items& items, const Scales& scales, const int32_t* start, const int64_t* begin,
                               const int32_t* form, const int64_t* written, int64_t num_written, bool search,
                               bool silence, int64_t whole_words, int64_t least_words, int64_t most_words,

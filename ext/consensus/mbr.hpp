@@ -62,8 +62,8 @@ struct MbrSpace {
 };
 
 // Decode, starting from the words of the result. With `search` they are improved until the expected error does not
-// decrease; otherwise only the statistics are computed. With `silence` epsilons between words are kept. With `forms` the
-// written form of each entry is found.
+// decrease; otherwise only the statistics are computed. With `silence` epsilons between words are kept. With `forms`
+// the written form of each entry is found.
 // Source: Kaldi, lat/sausages.cc; Xu, Povey, Mangu, Zhu 2011, "Minimum Bayes Risk decoding and system combination
 // based on a recursion for edit distance", figures 4-6.
 inline void decode_mbr(bool search, bool silence, bool forms, MbrSpace& space, Consensus& result) {

@@ -3,9 +3,10 @@
 // If the number of states times twice the number of words exceeds kWholeWords, and there are more than kLeastWords
 // words, a state is compared with the words around its time, or around its relative position if the lattice has no
 // times. If more than kTouching of the probability of a state lies in the outer eighth of its window, the window is
-// widened and everything is computed again, until no state is touched or the band would exceed both kMostWords and twice
-// its first size. An alignment that leaves the band deviates from those found by an eighth of a window or more. It has
-// that many errors where it departs and again where it returns, so that it would have to save more errors in between.
+// widened and everything is computed again, until no state is touched or the band would exceed both kMostWords and
+// twice its first size. An alignment that leaves the band deviates from the alignments found by an eighth of a window
+// or more. It has that many errors where it departs and again where it returns, so that it would have to save more
+// errors in between.
 #pragma once
 
 #include <algorithm>

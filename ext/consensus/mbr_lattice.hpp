@@ -74,8 +74,8 @@ inline double log_add(double x, double y) {
   return difference >= least ? x + std::log1p(std::exp(difference)) : x;
 }
 
-// Convert the connected part of a lattice; false if no path leads from the start to a final state. `time` is the frame of
-// each state, `form` the written form of each arc, or null. Buffers of `to` are reused.
+// Convert the connected part of a lattice; false if no path leads from the start to a final state. `time` is the frame
+// of each state, `form` the written form of each arc, or null. Buffers of `to` are reused.
 inline bool prepare_mbr(const Arcs& arcs, const Alignments& labels, const int32_t* time, const int32_t* form,
                         const Scales& exact, MbrLattice& to) {
   const Scales scales = single(exact);

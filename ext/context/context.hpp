@@ -249,7 +249,7 @@ class ContextTracker {
     Origin origin;
   };
 
-  // ln of the linear mixture of the probabilities of both models, or the score of the class model if it is the only one.
+  // ln of the linear mixture of the probabilities of both models, or the score of the class model without an old model.
   double mixed(double class_score, double old_score) const {
     if (old_.model == nullptr) return class_score;
     const double of_class = std::log(options_.class_share) + class_score;

@@ -24,8 +24,8 @@ inline double final_cost(const Arcs& arcs, int64_t state, const Scales& scales) 
   return scales.lm * arcs.final_graph[state] + scales.acoustic * arcs.final_acoustic[state];
 }
 
-// Kaldi's tools scale a lattice before they process it, so their scales and scaled costs have single precision. The same
-// precision is needed to keep the same arcs at the edge of a beam.
+// Kaldi's tools scale a lattice before they process it, so their scales and scaled costs have single precision. The
+// same precision is needed to keep the same arcs at the edge of a beam.
 inline double single(double cost) { return static_cast<float>(cost); }
 
 inline Scales single(const Scales& scales) {

@@ -75,8 +75,8 @@ class TopSorter {
   std::vector<int32_t> cycle_;
 };
 
-// Number the states so that every arc leads to a higher number and the start is 0; states that cannot be reached get -1.
-// `arc_begin` and `dst` are laid out as in a lattice. Returns the states of a cycle if there is one, else an empty
+// Number the states so that every arc leads to a higher number and the start is 0; states that cannot be reached get
+// -1. `arc_begin` and `dst` are laid out as in a lattice. Returns the states of a cycle if there is one, else an empty
 // vector.
 inline std::vector<int32_t> top_sort(int64_t num_states, const int64_t* arc_begin, const int32_t* dst, int32_t start,
                                      int32_t* new_state) {

@@ -24,8 +24,8 @@ struct CtcCandidate {
 
 class CtcBest {
  public:
-  // Start a selection of the best `most` candidates, or all if 0, with scores from `least` to `greatest`; candidates with
-  // lower scores are rejected.
+  // Start a selection of the best `most` candidates, or all if 0, with scores from `least` to `greatest`; candidates
+  // with lower scores are rejected.
   void begin(int64_t most, double least, double greatest) {
     most_ = most > 0 ? most : std::numeric_limits<int64_t>::max();
     edge_ = std::max(least, std::numeric_limits<double>::lowest());

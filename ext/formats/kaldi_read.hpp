@@ -105,8 +105,8 @@ class BinaryScanner {
   }
 
  private:
-  // `lack` returns whether `size` bytes at the cursor exceed the window; `more` then checks whether the file may contain
-  // them.
+  // `lack` returns whether `size` bytes at the cursor exceed the window; `more` then checks whether the file may
+  // contain them.
   bool lack(const char* cursor, int64_t size) const { return end_ - cursor < size; }
 
   Scan more(const char* cursor, int64_t size, const char* what, Fault& fault) {

@@ -1,7 +1,7 @@
 // Composition of a lattice, by its words, with a weighted transducer, which may have cycles and failure arcs.
 //
-// A failure arc (phi) is followed if a state has no arc for a word, and consumes no word. As in Kaldi, the final cost of
-// a state that is not final is the cost of its failure arc plus the final cost of the destination of this arc.
+// A failure arc (phi) is followed if a state has no arc for a word, and consumes no word. As in Kaldi, the final cost
+// of a state that is not final is the cost of its failure arc plus the final cost of the destination of this arc.
 //
 // Composed states are triples of a lattice state, an FST state and a filter. The filter is 1 after an epsilon of the
 // FST, and forbids epsilons of the lattice until the next word. So each pair of matching paths becomes one path, in

@@ -158,8 +158,8 @@ class NBest {
     return static_cast<int32_t>(pool_.size() - 1);
   }
 
-  // Whether all arcs of a state, except into dead ends, carry different words: then each word leads to one state, and no
-  // grouping is needed.
+  // Whether all arcs of a state, except arcs into dead ends, have different words: then each word leads to one state,
+  // and no grouping is needed.
   bool simple(int32_t state) {
     uint8_t& kind = kind_[state];
     if (kind != kUnknown) return kind == kSimple;

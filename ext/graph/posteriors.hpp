@@ -73,8 +73,8 @@ inline bool posteriors(const Arcs& arcs, const Scales& scales, double* posterior
   return true;
 }
 
-// Compute the total cost of all paths from the start to each state and from each state to the end, +inf if there is none.
-// Returns the total cost of all paths.
+// Compute the total cost of all paths from the start to each state and from each state to the end, +inf if there is no
+// path. Returns the total cost of all paths.
 inline double forward_backward(const Arcs& arcs, const Scales& scales, double* alpha, double* beta) {
   std::vector<LogSum> forward(arcs.num_states);
   forward[0].add(0.0);

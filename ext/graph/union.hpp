@@ -2,7 +2,8 @@
 //
 // Weighted subset construction over all lattices at once. A new state is a set of (old state, residual labels, residual
 // graph and acoustic cost). The common prefix of the labels and the cost of the best element are put on the arc, as in
-// Kaldi. Two sets are equal if their states and labels are equal and their costs round to the same multiples of `delta`.
+// Kaldi. Two sets are equal if their states and labels are equal and their costs round to the same multiples of
+// `delta`.
 #pragma once
 
 #include <algorithm>

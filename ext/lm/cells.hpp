@@ -105,8 +105,8 @@ struct Rows {
   T* operator[](int64_t i) const { return first + row[i] * stride; }
 };
 
-// One step of an LSTM layer, with the gates in the order of `lstm_cell`. Its inputs are sums of two rows: `below`, which
-// depends on the layer below, and `before`, which depends on the history and is shared by its continuations.
+// One step of an LSTM layer, with the gates in the order of `lstm_cell`. Its inputs are sums of two rows: `below`,
+// which depends on the layer below, and `before`, which depends on the history and is shared by its continuations.
 // `gates` [4 * cells] is scratch memory; `output` [num_rows, cells].
 NINJA_CLONES void lstm_step(Rows<const float> below, Rows<const float> before, Rows<const float> old_cell,
                             Rows<float> new_cell, int64_t num_rows, int64_t cells, float* gates, float* output) {

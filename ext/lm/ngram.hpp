@@ -2,8 +2,8 @@
 //
 // A state is a context: the longest suffix of the history that affects scores. A word is looked up among the arcs of
 // the state, and otherwise among those of its back-off states, whose weights are added. All arcs are in one
-// open-addressing table with the keys (state, word), except the arcs of the root, the empty context. They are in a plain
-// array, since the root has an arc for nearly every word.
+// open-addressing table with the keys (state, word), except the arcs of the root, the empty context. They are in a
+// plain array, since the root has an arc for nearly every word.
 #pragma once
 
 #include <algorithm>

@@ -134,8 +134,9 @@ class LevelSearch final : public Search {
   double old_cost(int32_t arc) const { return arc_cost(arc, arcs_.graph[arc]); }
   double ahead(int32_t state) const { return options_.look_ahead ? pass_.ahead[state] + correction_[state] : 0.0; }
 
-  // The best path of the first pass is scored first: its new cost is an upper bound on the best cost, and the difference
-  // of the models along it corrects the look-ahead (Kaldi's delta, which need not be estimated during the search).
+  // The best path of the first pass is scored first: its new cost is an upper bound on the best cost, and the
+  // difference of the models along it corrects the look-ahead (Kaldi's delta, which is thus known before the search and
+  // need not be estimated).
   void gather_best(Wave& wave) {
     while (position_ < best_arcs_.size() && lm_word_[best_arcs_[position_]] < 0) {
       best_graph_.push_back(new_graph(arcs_.graph[best_arcs_[position_++]], 0.0));

@@ -59,7 +59,7 @@ class PrunedSearch final : public Search {
  private:
   static constexpr int64_t kFirstLimit = 100;       // arcs before the second update
   static constexpr float kDepthPenalty = -1000.0f;  // the deepest state is first until a path is complete
-  static constexpr int32_t kQuestions = 8;          // states to request per wave; a larger number saves waves, but wastes scores
+  static constexpr int32_t kQuestions = 8;          // states per wave; a high number saves waves but wastes scores
   static constexpr int32_t kVisits = 32;            // maximum number of simulated steps that search for these states
   static constexpr int32_t kMissing = -1;           // a score that has not been requested yet
   static constexpr int32_t kNoQuestion = -2;        // an arc that takes no word
