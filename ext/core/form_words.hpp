@@ -12,8 +12,8 @@
 namespace ninja {
 
 // Codes of words: 0 for words without lexical words, kUnknownForm for words whose form is not known yet,
-// kSeveralForms - k for the k-th form of several lexical words, and otherwise the number of the only lexical word, which
-// is the word itself or a number from kFirstOtherForm on.
+// kSeveralForms - k for the k-th form of several lexical words, and otherwise the number of the only lexical word,
+// which is the word itself or a number from kFirstOtherForm on.
 constexpr int32_t kUnknownForm = -1;
 constexpr int32_t kSeveralForms = -2;
 constexpr int32_t kFirstOtherForm = 1 << 30;
