@@ -19,7 +19,7 @@ def decode_mbr(
 ):
     """Decode lattices, starting from the words `start` (pool and offsets of each lattice), by default the best paths.
 
-    If the number of states times the number of words exceeds `whole_words`, a state is compared with at least
+    If the number of states times twice the number of words exceeds `whole_words`, a state is compared with at least
     `least_words` words on both sides of its time, and with more words up to a total of `most_words` pairs. `forms` is
     None, or a pair: the indices of the lattices whose arcs have written forms, int64, ascending; and the form of each
     arc of these lattices, int32: a word id above 0, a negative number for a part of a word, or 0 for an arc

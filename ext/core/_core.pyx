@@ -238,7 +238,9 @@ cdef inline bint is_plain(str word) noexcept:
 
 
 def irregular_words(words not None):
-    """Return the index and the text of each word that contains other characters than small letters and apostrophes.
+    """Return the index and the text of each word that has characters other than plain letters and apostrophes.
+
+    Plain letters are lower-case letters, and letters of scripts without case.
 
     Args:
         words: Strings.

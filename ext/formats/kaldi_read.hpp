@@ -172,7 +172,7 @@ class BinaryScanner {
     num_states = load<int64_t>(cursor + 24);  // the number of arcs in the header may be wrong
     const int64_t bytes = lattice.compact ? (wide ? 28 : 20) : (wide ? 24 : 16);
     if (num_states < 0 || num_states > std::numeric_limits<int32_t>::max()) {
-      return fatal(cursor + 24, "the header has the number of states " + std::to_string(num_states) + "", fault);
+      return fatal(cursor + 24, "the header has the number of states " + std::to_string(num_states), fault);
     }
     if (lack(cursor, 40 + num_states * bytes)) return more(cursor, 40 + num_states * bytes, "the states", fault);
     cursor += 40;

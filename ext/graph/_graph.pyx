@@ -204,9 +204,9 @@ def oracle(lattices not None, words not None, begin not None, int64_t whole_cell
            int64_t least_words=c.kLeastOracleWords, int64_t most_cells=c.kMostOracleCells, compared=None):
     """Find the path of each lattice nearest to its reference, ``words[begin[i] : begin[i + 1]]``.
 
-    If a table has more than `whole_cells`, states are compared with at least `least_words` words on both sides of their
-    position, and with more while the table has at most `most_cells`. References are compared with the words of the
-    items `compared`, by default with the words of the lattices.
+    If the number of states times twice the number of words exceeds `whole_cells`, states are compared with at least
+    `least_words` words on both sides of their position, and with more while the table has at most `most_cells`.
+    References are compared with the words of the items `compared`, by default with the words of the lattices.
 
     Returns:
         Index of the first lattice without a path, or -1; (substitutions, insertions, deletions, touches_band), each

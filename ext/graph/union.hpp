@@ -71,7 +71,6 @@ class Uniter {
     const int32_t* labels;
     int64_t length;
     int32_t string;
-    int32_t order;
     Costs cost;
   };
 
@@ -153,7 +152,7 @@ class Uniter {
         const uint64_t way =
             static_cast<uint64_t>(arcs.word[arc]) << 32 | static_cast<uint32_t>(operand.first + arcs.dst[arc]);
         steps_.push_back({way, operand.labels.ali + from, operand.labels.ali_begin[arc + 1] - from, element.string,
-                          static_cast<int32_t>(steps_.size()), residual + arc_costs(arcs, arc, scale_)});
+                          residual + arc_costs(arcs, arc, scale_)});
       }
     }
     order_.resize(steps_.size());
