@@ -59,4 +59,4 @@ def test_the_page_quotes_the_stored_measurements():
     _, _, *rows = table(Cells(STORED), cells)
     assert len(rows) == 6
     for line in rows:
-        assert line.split(" | ")[5].removesuffix(" %") in page, line
+        assert line.split(" | ")[5].removesuffix("%") in page, line
