@@ -17,6 +17,7 @@ EPSILON_NAME = "<eps>"  # in tables built from the words of a file
 LARGEST_ID = 2**31 - 1  # ids are int32 in lattices
 SPARSE_IDS = 1 << 24  # largest id of a table that is converted to arrays, ...
 IDS_PER_WORD = 64  # ... plus this for each word
+BLOCK = 1 << 16  # characters of a table that are split at once
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
 _ODD_BLANK = re.compile(r"[^\S \t\r\n]")  # part of a word, although str.split() splits at it
 _ENTRY = re.compile(r"^[ \t]*\S+[ \t]+[0-9]{1,9}[ \t\r]*$", re.MULTILINE)
@@ -265,7 +266,14 @@ def _read_plain(text: str) -> tuple[dict[str, int], dict[int, str]] | None:
         return None
     if _ENTRY.sub("", text).strip():
         return None
-    fields = text.split()
-    words, ids = fields[::2], list(map(int, fields[1::2]))
+    words: list[str] = []
+    ids: list[int] = []
+    begin = 0
+    while begin < len(text):  # in blocks, as the strings of all ids would take as much memory as the words
+        end = text.find("\n", begin + BLOCK) + 1 or len(text)
+        fields = text[begin:end].split()
+        words += fields[::2]
+        ids += map(int, fields[1::2])
+        begin = end
     by_word, by_id = dict(zip(words, ids, strict=True)), dict(zip(ids, words, strict=True))
     return (by_word, by_id) if len(by_word) == len(by_id) == len(ids) else None

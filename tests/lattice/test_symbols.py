@@ -97,6 +97,15 @@ def test_a_plain_table_is_read_as_line_by_line(tmp_path_factory, pieces):
         assert plain == read()
 
 
+@pytest.mark.parametrize("block", [1, 7, 1 << 16])
+def test_a_plain_table_is_the_same_in_blocks_of_any_size(block: int, tmp_path: Path, monkeypatch) -> None:
+    entries = [(f"w{number}" * (1 + number % 3), 7 * number % 20_011) for number in range(20_000)]
+    path = tmp_path / "words.txt"
+    path.write_text("".join(f"{word}\t{number}\n" for word, number in entries))
+    monkeypatch.setattr(symbols, "BLOCK", block)
+    assert list(SymbolTable.read(path)) == entries
+
+
 def test_merging_tables_takes_time_in_proportion_to_their_words() -> None:
     def merging(size: int) -> Callable[[], object]:
         one, other = ([(f"{name}{number}", size // 2 + number) for number in range(size)] for name in "ab")
