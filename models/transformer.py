@@ -121,7 +121,13 @@ class TransformerLanguageModel(nn.Module):
         return self.dropout(self.norm(flow)).transpose(0, 1)
 
     def embed(self, word: Tensor) -> Tensor:
-        """Return the first block's input, float [..., embedding], of unit magnitude, for word ids, int64 [...]."""
+        """Return the input of the first block, float [..., embedding].
+
+        Embeddings are scaled so that the variance of their elements is 1 before training.
+
+        Args:
+            word: Word ids, int64 [...].
+        """
         return self.dropout(self.embedding(word) * self.config.embedding**0.5)
 
     def turns(self, position: Tensor) -> Tensor:

@@ -102,8 +102,9 @@ def posterior_lines(
 def arc_post(inputs: Inputs, output_file: str, print_alignment: bool, **options: Any) -> None:
     """Print the posterior probability of each arc, like Kaldi's lattice-arc-post.
 
-    Each line contains, separated by tabs, the key, the first frame, the number of frames, the posterior, the word (or
-    its id without --words), the transition ids separated by commas, and the phones separated by spaces.
+    Each line contains, separated by tabs, the key, the first frame, the number of frames, the posterior, and the word
+    (or its id without --words). --print-alignment adds the transition ids, separated by commas; --model adds the
+    phones, separated by spaces.
 
     \b
     Example:

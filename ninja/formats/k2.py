@@ -365,11 +365,11 @@ def _checked_extras(fields: dict[str, Any], machines: Machines) -> _Extras:
         raise ValueError(f"it describes {len(records)} lattices, but the file contains {count} FSAs")
     keys, kinds, shifts, timed = (tuple(column) for column in zip(*records, strict=True)) if records else ((),) * 4
     if not all(type(key) is str for key in keys) or not all(type(flag) is bool for flag in timed):
-        raise ValueError("a key is not a string")
+        raise ValueError("a key is not a string, or a flag is not a boolean")
     if not set(kinds) <= {"compact", "raw"}:
         raise ValueError("the kind of a lattice is neither compact nor raw")
     if not all(shift is None or (type(shift) in (int, float) and 0 < shift < float("inf")) for shift in shifts):
-        raise ValueError("a frame shift is not positive")
+        raise ValueError("a frame shift is not a positive, finite number")
     arc_first = offsets(arcs)
     state_first = offsets(states)
     lengths, final_lengths = numbers("lengths", int(arc_first[-1])), numbers("final_lengths", int(state_first[-1]))

@@ -190,7 +190,7 @@ def _columns(table: Any, schema: native_schema.Schema, num_words: int, path: str
     known = native_schema.present(shifts)
     shift = np.where(known, native_schema.plain(shifts, np.float64), np.nan)
     if not ((shift > 0) & (shift < np.inf) | (known == 0)).all():
-        raise FormatError("a frame shift is not positive", path)
+        raise FormatError("a frame shift is not a positive, finite number", path)
     offsets, lists = [], []
     for name, dtype in COLUMNS.items():
         column = _whole(table.column(name), path)

@@ -31,7 +31,7 @@ _FIRST = re.compile(rb"Frames[ \t]+\d+")
 
 def _check_base(base: float) -> None:
     if not 1 < base < math.inf:
-        raise OptionError(f"base is {base}, but must be greater than 1")
+        raise OptionError(f"base is {base}, but must be finite and greater than 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +96,10 @@ def write_sphinx(
 ) -> bytes:
     """Encode a lattice as a Sphinx file.
 
-    A state becomes one node for each word that begins there. Acoustic scores are rounded to integer logarithms to
-    ``base`` (to about 0.0001 nats for base 1.0001). Graph costs and alignments are not written. Times come from the
-    lattice or its alignments, or are 0 if it has neither. Writing a lattice that was read from Sphinx reproduces the
-    Sphinx lattice.
+    A state becomes one node for each word that begins there. Acoustic scores are converted to logarithms to
+    base ``options.base`` and rounded to integers (to about 0.0001 nats for base 1.0001). Graph costs and alignments are
+    not written. Times come from the lattice or its alignments, or are 0 if it has neither. Writing a lattice that was
+    read from Sphinx reproduces the Sphinx lattice.
 
     Raises:
         SymbolError: A word is not in the symbol table, or contains whitespace.

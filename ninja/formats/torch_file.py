@@ -152,7 +152,7 @@ def load(saved: Saved, names: Collection[str], only: str) -> Any:
     Args:
         saved: The zip file.
         names: Names that the pickle may use: a subset of ``PLAIN`` and ``STORAGES``, and classes for ``Instance``.
-        only: Description of the allowed objects for messages.
+        only: Description of the allowed objects, for messages.
 
     Raises:
         FormatError: The pickle uses another name, or is damaged.
@@ -170,7 +170,7 @@ def load_arrays(image: bytes | memoryview, only: str) -> Any:
 
     Args:
         image: The bytes of the zip file.
-        only: Description of the allowed objects for messages.
+        only: Description of the allowed objects, for messages.
 
     Raises:
         FormatError: The pickle uses a name that is not allowed, the file is damaged, or the arrays together are larger

@@ -121,7 +121,7 @@ class OutputWords:
         return path
 
     def _agrees(self, table: SymbolTable | None) -> bool:
-        """Return whether it is known, without comparing words, that lattices with this table agree with the output."""
+        """Return whether lattices with this table are known to agree with the output without a comparison of words."""
         return table is self._common or not self._is_settled or (table is None and self._has_table)
 
     def _check_storable(self, lattice: Lattice) -> None:

@@ -26,7 +26,7 @@ def owners(begin: Array) -> npt.NDArray[np.int64]:
 
 
 def runs(pool: Array, begin: npt.NDArray[np.int64]) -> list[Array]:
-    """Split a pool into its runs, which are views."""
+    """Return a view of each run in a pool."""
     return [pool[first:last] for first, last in pairwise(begin.tolist())]
 
 

@@ -176,7 +176,7 @@ class Batch:
         return Batch.of([self[index] for index in range(number)])
 
     def without(self, indices: Collection[int]) -> Batch:
-        """Return a batch without the lattices at these indices, and without faults."""
+        """Return a batch that omits the lattices at these indices and all faults."""
         return Batch.of([lattice for index, lattice in enumerate(self) if index not in indices])
 
     def without_faults(self) -> Batch:

@@ -246,7 +246,10 @@ def _divided(word: str) -> Form:
 
 
 def _bare(piece: str) -> str:
-    """Strip punctuation, symbols and control characters from both ends; a single apostrophe at an end is kept."""
+    """Remove control characters, and strip punctuation and symbols from both ends.
+
+    Joiners between letters and a single apostrophe at an end are kept.
+    """
     piece = "".join(char for char in piece if char in _JOINERS or unicodedata.category(char) not in ("Cf", "Cc"))
     begin, end = 0, len(piece)
     while begin < end and piece[begin] != "'" and not _is_letter(piece[begin]):
@@ -471,7 +474,7 @@ class LexicalForms:
         return table
 
     def table_of(self, words: SymbolTable | None) -> LexicalTable | None:
-        """Return the lexical table for a symbol table; None if there is no table, or every word equals its form."""
+        """Return the lexical table for a symbol table; None if `words` is None or each word is its own lexical form."""
         normalizer = self.normalizer(words)
         if words is None or normalizer.is_identity:
             return None

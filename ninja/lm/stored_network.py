@@ -66,7 +66,7 @@ MAX_LAYERS = 64
 ENDING = ".safetensors"
 VALUES = {"version", "config", "card", "pointer"}  # keys of values that are not strings
 STATE = "state"
-AGAIN = "train it again, or copy it again from its source"  # advice in most messages about damage
+AGAIN = "train the model again, or copy it again from its source"  # advice in most messages about damage
 _ONLY = "Ninja loads only files of weights, because other files may run code"
 # Types of arrays in safetensors, with those of NumPy; bfloat16 is read as the upper half of float32.
 DTYPES = {

@@ -165,7 +165,7 @@ def _with_number(pattern: str, path: str, shape: re.Pattern[str]) -> str:
 def _with_extension(file: SourceFile, output: Output) -> tuple[str, str | None]:
     """Return ``(name, format)`` for an output in a folder.
 
-    The name consists of the name of the input file and the extension of the output format.
+    The name is the name of the input file, with the extension of the output format in place of another extension.
     """
     path = file.path
     name = os.path.basename(path)

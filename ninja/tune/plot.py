@@ -45,7 +45,7 @@ def check_picture(path: str | os.PathLike[str]) -> str:
 
 @contextmanager
 def drawn_panels(path: str | os.PathLike[str], y_labels: Sequence[str], x_label: str) -> Iterator[list[Any]]:
-    """Yield the matplotlib axes for a column of panels, then write the picture; equal panels produce equal files."""
+    """Yield matplotlib axes for a column of panels, then write the picture; identical panels give identical files."""
     kind = check_picture(path)
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg

@@ -84,7 +84,11 @@ class Tuned:
 
     @property
     def evidence(self) -> str:
-        """Message about the difference from the default weights; if uncertain, also the number of words needed."""
+        """Explanation of the choice of weights.
+
+        It contains the difference from the default weights, if it was measured, and the number of words needed to show
+        a difference that is uncertain.
+        """
         unit = "speaker" if self.by_speaker else "utterance"
         is_first_pass = self.default.lm_weight == 0 < self.start.lm_weight
         default = "weights of the first pass" if is_first_pass else "initial weights"

@@ -401,7 +401,7 @@ def test_options_that_make_no_sense_are_refused():
         list(read_nemo(NEMO))
     with pytest.raises(OptionError, match="beam is 0, but must be 1 or more"):
         list(read_nemo(NEMO, beam=0))
-    with pytest.raises(OptionError, match="base is 1, but must be greater than 1"):
+    with pytest.raises(OptionError, match="base is 1, but must be finite and greater than 1"):
         ObjectFields(base=1)
     with pytest.raises(OptionError, match="meaning is 'odds', but must be logprob or cost"):
         ObjectFields(meaning="odds")

@@ -324,7 +324,7 @@ class ContextLM(MixtureLM):
                 yield self._encoded_set(number), order[first:last]
 
     def _encoded_set(self, number: int) -> _EncodedSet:
-        """Return the encoded phrases of a phrase list id; encode them on first use."""
+        """Return the encoded phrases of the phrase set with the given id; encode them on first use."""
         phrase_set = self._ids.numbered(number)
         encoded = self._encoded.sets.get(phrase_set)
         if encoded is not None:

@@ -142,11 +142,13 @@ def fst_entry(lattice: Lattice, options: FstArchiveWriteOptions = FstArchiveWrit
     """Encode a lattice as an entry of a Kaldi archive of FSTs: a word acceptor with one cost per arc.
 
     Raises:
-        OptionError: The key is empty or contains whitespace.
+        OptionError: The key is empty, contains whitespace, or is longer than 4096 bytes.
     """
     key = lattice.key.encode("utf-8", "surrogateescape")
     if not key or _BLANK.search(key) or len(key) > LONGEST_KEY:
-        raise OptionError("a key in an archive must not be empty or contain whitespace", key=lattice.key)
+        raise OptionError(
+            f"a key in an archive must not be empty, contain whitespace or exceed {LONGEST_KEY} bytes", key=lattice.key
+        )
     if not options.text:
         return key + b" " + write_fst(lattice, options.arc_type, options.costs, options.acoustic_scale)
     if not lattice.is_final.any():

@@ -55,7 +55,7 @@ class ObjectFields:
         check_score_as(self.score_as)
         check_choice("meaning", self.meaning, "logprob", "cost")
         if not 1 < self.base < math.inf:
-            raise OptionError(f"base is {self.base}, but must be greater than 1")
+            raise OptionError(f"base is {self.base}, but must be finite and greater than 1")
         if self.group and self.key is None:
             raise OptionError("group=true requires the field with the key; set key")
 

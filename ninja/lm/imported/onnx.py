@@ -147,7 +147,7 @@ def _pairs(inputs: list[str], outputs: list[str], declared: str, path: str) -> d
     Args:
         inputs: Names of the inputs.
         outputs: Names of the outputs.
-        declared: ``input=output`` pairs from the metadata, which take precedence over similar names.
+        declared: ``input=output`` pairs from the metadata, which take precedence over pairs with matching names.
         path: Path of the model, for messages.
     """
     by_stem = {_NEW.sub("", name): name for name in outputs}

@@ -139,7 +139,7 @@ class StatePoolLM(PoolLM):
         return self._log_normalisers(self._outputs(slots))
 
     def _in_pieces(self, compute: Callable[[slice], None], num_rows: int) -> None:
-        """Compute all rows of a batch in pieces; their size depends on the device unless the options set it."""
+        """Compute the rows of a batch in slices; their size depends on the device unless the options set a maximum."""
         if self._max_batch is None and self._device.type == "cpu":
             self._threads.run(compute, num_rows)
             return

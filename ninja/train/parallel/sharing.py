@@ -49,7 +49,7 @@ class SingleWorker:
         self.forward: torch.nn.Module = learner.module  # computes the outputs
 
     def steps(self, batches: int) -> int:
-        """Return the number of steps that each worker takes while all workers together process `batches` batches."""
+        """Return the number of steps that each worker takes if all workers together process `batches` batches."""
         return batches // self.workers.size
 
     def full_steps(self, batches: int) -> int:
