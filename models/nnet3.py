@@ -279,7 +279,7 @@ def _pieces(sums: Sequence[_Sum]) -> list[_Piece]:
 
 
 def _lay_out(graph: Graph, inputs: dict[str, list[_Sum]]) -> dict[str, _Memory]:
-    """Assign each value that a later step reads a position in the row, after the output."""
+    """Assign a position in the row, after the output, to each value that a later step reads."""
     memories: dict[str, _Memory] = {}
     for piece in (piece for sums in inputs.values() for piece in _pieces(sums) if piece.delay):
         last = piece.first + piece.dim

@@ -62,7 +62,9 @@ PAGE = (".html", ".htm")
 @lattice_output("Output for the corrected hypotheses", resume=False)
 @section(
     "Input and output",
-    writes("--report", "Write the corrections as JSON lines, or as an HTML page for review if FILE ends in .html."),
+    writes(
+        "--report", "Write the corrections as JSON lines, or as an HTML page for review if FILE ends in .html or .htm."
+    ),
 )
 @reads_lattices
 def correct(

@@ -20,7 +20,7 @@ NEVER = ("<s>", "</s>", "<sos/eos>", "<pad>", "<eps>")
 
 
 def unit_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add these options; the command receives ``units`` (`CtcUnits`) and ``lexicon`` (`CtcLexicon` or None)."""
+    """Add options for CTC units; the command receives ``units`` (`CtcUnits`) and ``lexicon`` (`CtcLexicon` or None)."""
 
     @section(
         "Units",
@@ -131,7 +131,7 @@ def make_units(
 
 
 def _blank(names: Sequence[str], blank: str | None) -> int:
-    """Return the column of the blank; it equals the number of names if the blank is the last column."""
+    """Return the column of the blank, which is ``len(names)`` if the blank is an extra last column without a name."""
     if blank is None:
         blanks = [name for name in BLANKS if name in names]
         if len(blanks) != 1:
@@ -145,7 +145,9 @@ def _blank(names: Sequence[str], blank: str | None) -> int:
         raise OptionError(f"the blank is {blank!r}, but no unit has this name; the first units are {first}")
     column = int(blank[:19])
     if not -len(names) <= column <= len(names):
-        raise OptionError(f"the blank is column {column}, but must be at most {len(names)}, the number of units")
+        raise OptionError(
+            f"the blank is column {column}, but there are {len(names)} units; specify {-len(names)} to {len(names)}"
+        )
     return column % len(names) if column < len(names) else column
 
 

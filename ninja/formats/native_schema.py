@@ -244,7 +244,9 @@ def check_layout(content: memoryview, path: str | None) -> None:
         size = _number("<i", content, len(content) - 10)
         if not 0 < size <= len(content) - 18:
             raise FormatError(
-                f"the footer claims {size} bytes, but the file has {len(content)}", path, byte=len(content) - 10
+                f"the footer size is {size} bytes, but must be from 1 to {len(content) - 18}",
+                path,
+                byte=len(content) - 10,
             )
         footer = content[len(content) - 10 - size : len(content) - 10]
         root = _number("<I", footer, 0)

@@ -73,7 +73,7 @@ class FormNumbers:
     def lattices(
         self, lattices: Lattice | Batch, *, all_changed: bool = False, labels: bool = True
     ) -> NumberedLattices:
-        """Replace words with lexical word numbers, except in lattices in which all forms are distinct single words.
+        """Replace words with numbers of lexical words, except in lattices in which all forms are distinct single words.
 
         Args:
             all_changed: Replace the words in every lattice in which any word differs from its lexical form; this is

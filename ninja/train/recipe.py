@@ -59,7 +59,7 @@ class TrainOptions:
     )
     block_momentum: float | None = described(None, "bmuf: block momentum.  [default: 1 - 1/workers]")
     block_rate: float = described(
-        1.0, "bmuf: total effect of a block over time, relative to the sum of its workers' updates."
+        1.0, "bmuf: long-term effect of a block on the weights, relative to the sum of its workers' updates."
     )
     classical_momentum: bool = described(False, "bmuf: use classical instead of Nesterov block momentum.")
     block_optimizer: AtBlockEnd = described("average", "ma, bmuf: treatment of Adam's moments at the end of a block.")

@@ -121,7 +121,7 @@ def _sentence_texts(sentences: Features) -> Callable[[int], list[bytes]]:
 
 
 def _places(sizes: Int64s, items: Int64s) -> Int64s:
-    """Return the element indices of the selected items in a concatenation of items with ``sizes`` elements."""
+    """Return the positions of the elements of `items` in an array that concatenates items with the given sizes."""
     begin = np.concatenate([[0], np.cumsum(sizes)])
     chosen = sizes[items]
     shift = begin[items] - np.concatenate([[0], np.cumsum(chosen)])[:-1]

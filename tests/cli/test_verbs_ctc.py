@@ -287,7 +287,7 @@ def test_where_no_matrix_is_good_nothing_is_written(ninja, folder, content, mess
         ),
         (
             ("--letters", "ab ", "--blank", "4"),
-            "the blank is column 4, but must be at most 3, the number of units",
+            "the blank is column 4, but there are 3 units; specify -3 to 3",
         ),
         (("--letters", "aba", "--blank", "0"), "--letters contains 'a' twice"),
         (("--letters", "", "--blank", "0"), "--letters is empty"),

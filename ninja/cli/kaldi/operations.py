@@ -206,7 +206,11 @@ def expand_ngram(n: int) -> Operation:
 
 @operation("compact")
 @model_option
-@switch("--replace-words", True, "Replace words, instead of transition ids, with phones.")
+@switch(
+    "--replace-words",
+    True,
+    "Replace words with phones; if false, keep the words and replace the labels of each arc with one label per phone.",
+)
 def to_phone_lattice(**values: Any) -> Operation:
     """Convert word lattices to phone lattices using their transition ids.
 

@@ -102,13 +102,13 @@ class Correction:
 
     @property
     def corrector(self) -> Corrector:
-        """The corrector; the files must be loaded."""
+        """The corrector; call `load` first."""
         assert self._corrector is not None
         return self._corrector
 
     @property
     def entities(self) -> Entities:
-        """The entities; the files must be loaded."""
+        """The entities; call `load` first."""
         assert self._entities is not None
         return self._entities
 

@@ -62,7 +62,7 @@ class PhraseList:
 
 @dataclass(frozen=True, slots=True)
 class UnknownWords:
-    """Phrases in a class that contain words missing from a symbol table; a phrase in several lists is counted once."""
+    """Phrases of a class with words that are not in a symbol table; a phrase in several lists is counted once."""
 
     class_name: str
     num_phrases: int  # number of phrases in the class

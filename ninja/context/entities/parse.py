@@ -71,7 +71,7 @@ class Entry(NamedTuple):
 
 @dataclass(slots=True)
 class Section:
-    """The entries and list names for all utterances, a group, a shared list or a single utterance."""
+    """The entries and list names in an entity file for all utterances, a group, a shared list or a single utterance."""
 
     kind: Kind
     name: str

@@ -258,11 +258,11 @@ def _shifted(form: _Form, part: str, string: str, begin: int) -> list[Splice]:
 def _base(
     candidates: Sequence[Sequence[_Form]], strings_or_words: Sequence[str]
 ) -> tuple[list[str], list[Change], float]:
-    """Select the variant of the utterances' texts that matches a text for the whole file; by default, the first one.
+    """Select the variant of the utterances' texts that equals the text of the whole file, else the first variant.
 
     Args:
         candidates: Variants of the texts of all utterances, in order of preference.
-        strings_or_words: The text for the whole file.
+        strings_or_words: The strings or the words of the text or word list that spans all utterances.
 
     Returns:
         The words of all utterances in this variant, their changes, and the minimum fraction of words that must match.

@@ -236,7 +236,7 @@ def _scores_of(texts: list[Tokens], answer: Any) -> list[list[float]]:
         raise ValueError(f"the server returned {len(choices)} choices for {len(texts)} texts")
     used, sent = (answer.get("usage") or {}).get("prompt_tokens"), sum(map(len, texts))
     if used is not None and used != sent:
-        raise ValueError(f"the server read {used} of {sent} tokens")
+        raise ValueError(f"the request has {sent} tokens, but the server read {used}")
     return [_prompt_scores(text, choice) for text, choice in zip(texts, choices, strict=True)]
 
 
@@ -259,7 +259,7 @@ def _next_scores(history: Tokens, tokens: list[int], num_pieces: int, answer: An
     if answer.get("truncated"):
         raise ValueError("the server truncated the prompt")
     if answer.get("tokens_evaluated", len(history)) != len(history):
-        raise ValueError(f"the server read {answer['tokens_evaluated']} of {len(history)} tokens")
+        raise ValueError(f"the request has {len(history)} tokens, but the server read {answer['tokens_evaluated']}")
     candidates = answer["completion_probabilities"][0]["top_logprobs"]
     score = {candidate["id"]: _logprob(candidate["logprob"]) for candidate in candidates}
     if len(score) != num_pieces:
