@@ -263,7 +263,7 @@ def _sentences_of(
         graph,
         acoustic,
         new=np.array([path.graph_cost for path in paths]),
-        errors=reference.errors_of_each(word, begin),
+        errors=reference.errors_by_path(word, begin),
         reference_words=len(reference.ids),
         first_pass_errors=reference.errors(best_path(source, replace(scales, word_penalty=0.0)).words),
         rescored_errors=reference.errors(best_path(rescored, scales).words),

@@ -33,9 +33,9 @@ class Reference:
 
     def errors(self, words: npt.NDArray[np.int32]) -> int:
         """Count the word errors on a path, given its word ids."""
-        return int(self.errors_of_each(words, np.array([0, words.size]))[0])
+        return int(self.errors_by_path(words, np.array([0, words.size]))[0])
 
-    def errors_of_each(self, words: npt.NDArray[np.int32], begin: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def errors_by_path(self, words: npt.NDArray[np.int32], begin: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Count the word errors on several paths.
 
         Args:
