@@ -23,7 +23,7 @@ def find_build_tool() -> str | None:
 
 
 def is_ourselves(path: str) -> bool:
-    """Return whether a program is a script that starts this package, in whichever environment it is installed."""
+    """Return whether a program is a script that starts this package, from any environment, or cannot be read."""
     try:
         with open(path, "rb") as stream:
             return OURSELVES in stream.read(4096)

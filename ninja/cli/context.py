@@ -148,7 +148,7 @@ def _context(
 
 
 def _require(option: str, dependent: Collection[str]) -> None:
-    """Raise `OptionError` if the command line contains an option in `dependent`; these options require `option`."""
+    """Raise `OptionError` if the command line contains an option in `dependent` without `option`, which it requires."""
     if flags := given_on_command_line(dependent):
         raise OptionError(f"{', '.join(flags)} can be used only with {option}")
 

@@ -69,7 +69,7 @@ def make_augmenter(
 def model_costs(
     augmentation: Augmentation, options: ContextOptions, words: SymbolTable, models: ContextModels, tracker: Tracker
 ) -> ModelCosts:
-    """Return the language model costs of phrases, for the words that a symbol table currently contains."""
+    """Create the object that computes language model costs of phrases, for the current words of a symbol table."""
     old_costs = None
     if models.old_lm is not None:
         old_costs = OldCosts(words, models.old_lm, options.unk_penalty, options.map_words)

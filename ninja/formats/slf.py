@@ -201,7 +201,7 @@ class SlfWriteOptions:
 
     def __post_init__(self) -> None:
         if self.base is not None and not (self.base == 0 or 1 <= self.base < math.inf):
-            message = "must be 0 (probabilities), 1 (natural logarithms) or more"
+            message = "must be 0 (probabilities), 1 (natural logarithms) or a finite base greater than 1"
             raise OptionError(f"base is {self.base}, but {message}")
         if self.frame_shift is not None:
             checked_shift(self.frame_shift)

@@ -244,14 +244,14 @@ class _Interpreter:
     def _append(self, values: list[Any]) -> None:
         target = self._stack[-1]
         if type(target) is not list:
-            raise ValueError("an element without a list")
+            raise ValueError("an element outside a list")
         target.extend(values)
 
     def _set(self, values: list[Any]) -> None:
         target, keys = self._stack[-1], values[::2]
         # Only simple keys are allowed, because hashing deeply nested tuples could overflow the stack.
         if type(target) is not dict or not all(type(key) in (str, int) for key in keys):
-            raise ValueError("an entry without a dictionary, or with a key that is neither a string nor an integer")
+            raise ValueError("an entry outside a dictionary, or with a key that is neither a string nor an integer")
         target.update(zip(keys, values[1::2], strict=True))
 
     def _import(self, argument: str) -> None:
@@ -318,7 +318,7 @@ def _tensor(storage: Any, begin: Any, shape: Any, strides: Any) -> Tensor:
     if not all(type(number) is int and 0 <= number < 1 << 62 for number in (begin, *shape, *strides)):
         raise ValueError("a tensor whose shape, strides or offset is not a valid number")
     if math.prod(max(length, 1) for length in shape) >= 1 << 59:
-        raise ValueError("a tensor of an impossible size")
+        raise ValueError("a tensor with too many elements")
     last = begin + sum((length - 1) * stride for length, stride in zip(shape, strides, strict=True))
     if 0 not in shape and last >= len(storage.numbers):
         raise ValueError("a tensor that extends beyond its storage")

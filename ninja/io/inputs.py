@@ -191,7 +191,7 @@ class Inputs:
         return self._watched(self._reading(on_error))
 
     def lookup(self, name: str) -> Lookup:
-        """Open a different source for looking up lattices by key."""
+        """Open the source `name` for looking up lattices by key, with the same options as these inputs."""
         return Lookup(self.sources.select((name,)), self._options(), on_error=self.on_failure)
 
     def like(self, names: Sequence[str], log: Log) -> Inputs:

@@ -462,7 +462,7 @@ def find_scales(source: Source | Sources, *, allow_pipes: bool = False) -> Chose
     first = next(iter(scales.values()))
     for name, path in pairs:
         if path is None:
-            raise OptionError(f"{name} has no scale file, unlike other lattices ({first.path}); {SCALES_ADVICE}")
+            raise OptionError(f"{name} has no scale file, but other lattices have one ({first.path}); {SCALES_ADVICE}")
         if scales[path] != first:
             raise OptionError(f"the scale files {first.path} and {path} differ; {SCALES_ADVICE}")
     return first

@@ -28,7 +28,7 @@ def used_words(lattice: Lattice) -> list[int]:
 
 
 def used_names(item: Lattice | NBest | ConfusionNetwork, words: SymbolTable | None) -> set[str]:
-    """Return the distinct words in an item; ids are ignored if there is no symbol table or any id is not in the table.
+    """Return the distinct words in an item; words given as ids are included only if a symbol table contains all ids.
 
     Args:
         words: Symbol table for the ids.  [default: the table of the lattice]

@@ -36,7 +36,7 @@ class ShardFolder:
 
     @property
     def attempts(self) -> str:
-        """Local folder for the files of attempts: the folder itself, unless it is remote."""
+        """Local folder for files that are being written: the folder itself or, if it is remote, a temporary folder."""
         if not is_remote(self.path):
             return self.path
         digest = hashlib.sha256(self.path.encode()).hexdigest()[:16]

@@ -63,7 +63,7 @@ def holds_lattices(file: SourceFile) -> bool:
 
 
 def _first_listed(file: SourceFile, head: bytes) -> list[SourceFile]:
-    """Return a list with the first file in a file list or script file; the list is empty if the name is not allowed."""
+    """Return the files named by the first line of a file list or script file; none if a list names a forbidden file."""
     row = next(filter(None, map(bytes.strip, head.split(b"\n"))))
     if names_script(head[:LIST_HEAD]):
         tables = [Table(place) for place in resolve_listed(os.fsdecode(row.split(None, 1)[1]), file.name)]

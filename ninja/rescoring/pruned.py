@@ -19,7 +19,7 @@ class PrunedOptions(EngineOptions):
         3, "pruned: merge histories whose last N-1 words are equal; 0 merges no histories.", 2, LARGEST, or_zero=True
     )
     max_arcs: int = option(
-        100_000, "pruned: stop expanding a lattice at this many arcs if it has a complete path.", 1, MAX_ARCS
+        100_000, "pruned: stop expanding a lattice once it has this many arcs and a complete path.", 1, MAX_ARCS
     )
     growth_ratio: float = option(
         1.5, "pruned: re-estimate costs each time the lattice grows by this factor.", 1.01, 1e6

@@ -140,7 +140,10 @@ def read_transcript(body: bytes, format_name: str | None) -> Transcript:
     format = format_of(stream.head(HEAD), format_name)
     if format is None or not _is_correctable(format):
         name = "the body is a Kaldi archive" if format is None else f"the format is {format.name}"
-        raise OptionError(f"{name}, but transcript formats are {', '.join(correctable())}; rescore the body instead")
+        raise OptionError(
+            f"{name}, but only transcript formats ({', '.join(correctable())}) can be corrected; "
+            "rescore the body instead"
+        )
     content = Content(stream, "")  # the empty path, as there is no file
     content.key = DEFAULT_KEY
     lattices: list[ListLattice] = []

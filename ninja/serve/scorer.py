@@ -267,8 +267,8 @@ def _with_penalty(options: RescoreOptions, lm: Model, old_lm: Model, words: Symb
     if len(parts) == 1 and words is not None:
         return replace(options, unk_penalty=WordMap(words, parts[0], map_words=options.map_words).unk_penalty)
     raise OptionError(
-        "unk_penalty is not set, and a model does not store how many words map to its <unk>, so scores would depend on "
-        "other requests; set unk_penalty or, with a single model, words"
+        "a model does not store how many words map to its <unk>, so scores would depend on other requests; set "
+        "unk_penalty or, with a single model, words"
     )
 
 

@@ -121,7 +121,7 @@ def compare(
         references: Reference words by utterance id.
         before: Outcomes before rescoring by utterance id.
         after: Outcomes after rescoring by utterance id.
-        failed: (keys of the lattices that failed before rescoring, keys of the lattices that failed after rescoring).
+        failed: Keys of the failed lattices, as ``(before rescoring, after rescoring)``.
 
     Raises:
         FormatError: No utterance occurs in all three inputs.

@@ -46,8 +46,8 @@ class TrainOptions:
 
     normaliser: int = described(
         0,
-        "LSTM: width of the layers that estimate the log-normaliser and are trained last; with 256, scoring needs no "
-        "softmax.",
+        "LSTM: width, such as 256, of layers that are trained last and estimate the log-normaliser, so that scoring "
+        "needs no softmax; 0 for no such layers.",
     )
 
     workers: int = described(

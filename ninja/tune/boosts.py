@@ -311,7 +311,7 @@ class _With(_Search):
 def _warnings(
     search: _With, chosen: Setting, curve: Mapping[float, list[EntityReport]], without: Sequence[EntityReport]
 ) -> Iterator[str]:
-    """Warn if boosts do not help, or if larger boosts increase the errors in the general set."""
+    """Yield warnings about the sets, boosts that do not help, and larger boosts that raise the general WER."""
     words = without[1].overall.words
     most = search.most(chosen)
     limit = f"{100.0 * most / max(words, 1):.2f}"

@@ -76,7 +76,7 @@ def choose_threshold(
 
 
 def num_needed(max_rate: float, confidence: float = CONFIDENCE, *, is_finite: bool) -> int:
-    """Return the minimum number of utterances needed to bound a rate if none of them is changed.
+    """Return the minimum number of utterances that bounds a rate by `max_rate` if none of them is changed.
 
     Args:
         max_rate: Maximum rate, in (0, 1).

@@ -154,10 +154,10 @@ def test_a_correction_that_takes_too_long_is_given_up(monkeypatch: pytest.Monkey
     [
         (SRT, "", 400, "the request contains no phrases; specify entities or lists"),
         (SRT, "phrase=a&n=3", 400, "unknown query parameter 'n'; known: format, list, phrase"),
-        (b"VERSION=1.0\n", "phrase=a", 422, "the format is slf, but transcript formats are ninja-words, "),
-        (b"utt \n0 1 1 1,2,\n1\n\n", "phrase=a", 422, "the format is text, but transcript formats are "),
+        (b"VERSION=1.0\n", "phrase=a", 422, "the format is slf, but only transcript formats (ninja-words, "),
+        (b"utt \n0 1 1 1,2,\n1\n\n", "phrase=a", 422, "the format is text, but only transcript formats ("),
         (b'{"segments": [{"text": 3, "id": 1, "start": 0}]}', "phrase=a", 422, "body"),
-        (SRT, "phrase=a&format=parquet", 422, "the format is parquet, but transcript formats are"),
+        (SRT, "phrase=a&format=parquet", 422, "the format is parquet, but only transcript formats ("),
         (SRT, "phrase=a&format=transcripts:keys=none", 422, "unknown input format 'transcripts:keys=none'"),
     ],
 )

@@ -213,7 +213,7 @@ class ContextLM(MixtureLM):
 
     @exclusive
     def with_copy_probability(self, slots: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return (ln P without the pointer, posterior of being copied from a phrase) for each word, [n] each."""
+        """Return (ln P without the pointer, probability that it was copied from a phrase) for each word, [n] each."""
         below = self.below(slots, words).astype(np.float64)
         outside, single, longer, inside = self._ways(slots, words, below)
         copied = single + longer + inside

@@ -89,7 +89,7 @@ class Section:
         return "all utterances" if self.kind == "all" else f"{_LABEL[self.kind]} {self.name!r}"
 
     def refuse(self, reason: str, location: Location | None = None, class_name: str | None = None) -> NoReturn:
-        """Raise a FormatError; it specifies the section, class and entry unless the line contains only one entry."""
+        """Raise a FormatError that specifies the section, class and entry, unless the line contains only one entry."""
         path, line, entry = location or self.location
         parts = [self.label] if entry or line is None or location is None else []
         parts += [class_name or NO_CLASS] if class_name is not None and parts else []

@@ -49,7 +49,7 @@ class LexicalContext:
         return [number for word in words for number in self._ids[word]]
 
     def learn_all(self) -> None:
-        """Normalise all words in the table, so that unknown words can be counted for each model."""
+        """Normalise all words in the table, so that the words unknown to each model can be counted."""
         self.table.learn(np.array([number for _, number in self.words], np.int64))
 
     def add_context(

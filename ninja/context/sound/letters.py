@@ -34,8 +34,8 @@ class LetterPronouncer(Pronouncer):
 def letter_confusion(lists: Iterable[PhraseList], words: Iterable[str]) -> Confusion:
     """Return confusion costs for the letters of phrases and words; each edit costs `EDIT`.
 
-    If there are more than `confusion.MAX_PHONES` distinct letters, the letters that occur in the most texts are
-    included; phrases and words with other letters cannot be compared.
+    Only the `confusion.MAX_PHONES` letters that occur in the most texts are included; phrases and words that contain
+    any other letter cannot be compared.
     """
     phrases = (phrase.text for phrase_list in lists for members in phrase_list.classes.values() for phrase in members)
     counts = Counter(letter for text in chain(phrases, words) for letter in {*_letters(text)})

@@ -92,7 +92,7 @@ class Correspondence:
                 self._after[begin], self._before[end] = first, last
 
     def stretch(self, begin: int, end: int) -> tuple[int, int] | None:
-        """Return ``(start, end)`` of the other words that correspond to words `begin` to `end`, or None if unknown.
+        """Return the span ``(start, end)`` of the other words that corresponds to words[begin:end], or None if unknown.
 
         For an empty span, start and end are the boundary after the preceding word or, if unknown, before the next word.
         """

@@ -39,7 +39,7 @@ class TranscriptOptions:
 
 
 def text_begin(line: str, options: TranscriptOptions) -> int:
-    """Return the index of the text in a line, after its key."""
+    """Return the index at which the text of a line begins, after the key if lines have keys."""
     match = _KEY.match(line) if options.keys == "first" else None
     return 0 if match is None else match.end()
 
