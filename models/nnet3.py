@@ -115,7 +115,7 @@ class _Sum:
 
     @property
     def is_piece(self) -> bool:
-        """Whether the sum is a single piece, so no addition is needed."""
+        """Whether the sum is one piece with factor 1 and no constant, so no arithmetic is needed."""
         return len(self.terms) == 1 and not self.constant and self.terms[0][1] == 1.0 and len(self.terms[0][0]) == 1
 
     @property

@@ -80,7 +80,7 @@ def shown(key: str) -> str:
 
 
 def counted(number: int, one: str, many: str = "") -> str:
-    """Return a number and a noun or phrase in the singular or plural; by default, the plural adds -s to `one`."""
+    """Return a number with its noun or phrase in the singular or plural; the default plural is `one` with an -s."""
     return f"{number} {one if number == 1 else many or f'{one}s'}"
 
 

@@ -11,7 +11,7 @@ from ninja.cli.options import reads, section
 
 unboosted_option = reads(
     "--unboosted",
-    "The same lattices as SOURCE, but before words were boosted; confidences without boosts are computed from them.",
+    "The lattices of SOURCE before words were boosted, from which confidences without boosts are computed.",
     kind=Lattices(),
 )
 

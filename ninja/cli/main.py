@@ -287,7 +287,7 @@ class Console:
         return log
 
     def _say_failure(self, failure: NinjaError) -> None:
-        """Print the first few failures of each kind, at most one per unreadable file, and count the rest."""
+        """Print a failure, or only count it after several of its kind or one for the same unreadable file."""
         kind = self._kinds.setdefault(_NAME_OR_NUMBER.sub("", failure.message), FailureKind(str(failure)))
         cause = failure.path, None if isinstance(failure, InputError) else len(kind.shown)
         if cause in kind.shown or len(kind.shown) == MAX_SHOWN:

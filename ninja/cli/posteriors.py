@@ -96,7 +96,9 @@ def posterior_lines(
     default=0.0001,
     help="Print only arcs whose posterior is above this value.",
 )
-@reads("--model", "Transition model (final.mdl); print the phones that end in each arc.", load=read_transition_model)
+@reads(
+    "--model", "Transition model (final.mdl); also print the phones that end in each arc.", load=read_transition_model
+)
 @output_file("Text file for the posteriors")
 @reads_lattices
 def arc_post(inputs: Inputs, output_file: str, print_alignment: bool, **options: Any) -> None:

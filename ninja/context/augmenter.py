@@ -43,7 +43,7 @@ def make_augmenter(
             lexical words.
         entities: All phrases.
         models: N-gram models.
-        tracker: The grammar; its map to the words of the class model is reused.
+        tracker: The grammar, whose map from words to those of the class model is reused.
         written: Written words and their lexical forms; if None, words are compared exactly.
 
     Raises:

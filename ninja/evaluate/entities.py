@@ -235,10 +235,13 @@ def _assign(texts: Sequence[str], aligned: Sequence[str], available: Mapping[str
 
 
 def _aligned_words(alignment: Alignment, side: Literal[0, 1], occurrence: _Occurrence) -> tuple[Sequence[Pair], str]:
-    """Return ``(pairs, text)`` for an entity on one side of an alignment: its word pairs, and the other side's text.
+    """Return the word pairs of an entity on one side of an alignment, and the text with which it is aligned.
 
-    If this text differs from the entity, adjacent insertions are included, because a name that was recognised as three
-    words is aligned with only one of them.
+    If this text differs from the entity, it includes adjacent words of the other side that are aligned with no word,
+    because a one-word name that was recognised as three words is aligned with only one of them.
+
+    Returns:
+        ``(pairs, text)``.
     """
     pairs = alignment.pairs
     indices = [index for index, pair in enumerate(pairs) if pair[side] is not None]

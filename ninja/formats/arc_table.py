@@ -48,7 +48,7 @@ def row_texts(prefixes: Sequence[str], begin: npt.NDArray[np.int64], columns: Se
     for column in columns:
         if isinstance(column, Runs):
             if column.begin.min() < 0 or column.begin.max() > len(column.pool):
-                raise ValueError("integers of a row lie outside the pool")
+                raise ValueError("a row refers to integers outside the pool")
             rows.runs(column.pool, column.begin[:-1], column.begin[1:], column.separator, column.may_lack)
         elif isinstance(column, Names):
             if column.number.min(initial=0) < 0 or column.number.max(initial=-1) >= len(column.names):

@@ -92,7 +92,7 @@ def add_transition_costs(
 def _phones(
     begin: npt.NDArray[np.int64], labels: npt.NDArray[np.int32], model: TransitionModel
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
-    """Replace each label that ends a phone with the phone and drop the other labels."""
+    """Replace the final transition of each phone with the phone, and drop all other transitions."""
     ends = model.is_final[labels]
     return frozen(offsets(ends)[begin]), frozen(model.phone[labels[ends]])
 

@@ -301,7 +301,7 @@ def difference(before: Facts, now: Facts) -> str:
 
 
 def _changed_file(before: Any, now: Any) -> str | None:
-    """Return the path of the first file that has different states in two lists, or None if there is no such file."""
+    """Return the path of the first file whose state differs between two lists, or None if there is no such file."""
     if not isinstance(before, list) or not isinstance(now, list):
         return None
     states = {state[0]: state for state in before if isinstance(state, list)}

@@ -128,7 +128,7 @@ class SymbolTable:
         return [get(word, -1) for word in words]
 
     def intern(self, words: Iterable[str]) -> list[int]:
-        """Return the ids of words. Missing words are added if the table grows, else their ids are -1."""
+        """Return the ids of words; a missing word is added if the table grows, else its id is -1."""
         names = list(words)
         ids = self.ids(names)
         if self.grows and -1 in ids:

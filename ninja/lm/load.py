@@ -267,7 +267,7 @@ def _begins(*heads: bytes) -> Callable[[Candidate], bool]:
 
 
 def _torch_program(candidate: Candidate) -> str | None:
-    """Return the name of the torch format if the candidate is an archive that contains a program, else None."""
+    """Return the type of a torch archive that contains a program, for messages, or None for other candidates."""
     names = candidate.names
     if any(name.endswith("/constants.pkl") for name in names) and any("/code/" in name.lower() for name in names):
         return "a TorchScript archive"

@@ -215,7 +215,7 @@ def are_prompts(words: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
 
 
 class PhraseMark(Protocol):
-    """Mark that represents an utterance's phrase list as the first word of histories; it must outlive the histories."""
+    """Mark that selects an utterance's phrase list as the first word of histories; it must outlive the histories."""
 
     @property
     def number(self) -> int:

@@ -243,7 +243,7 @@ class Scorer:
 
 
 def _correcting(context: Context | None, options: CorrectOptions) -> Correcting:
-    """Return the files and options for corrections; the context's lexicon, confusion costs and letters_only apply."""
+    """Return files and options for corrections, with the context's lexicon and confusion costs or its letters_only."""
     no_phrases = Entities.from_dict({})
     augmentation = None if context is None else context.augmentation
     if augmentation is None:

@@ -236,7 +236,7 @@ def _drawn(
 def _others(
     simulated: SimulatedText, excluded: set[int], options: PointerOptions, rng: np.random.Generator
 ) -> npt.NDArray[np.int64]:
-    """Draw phrases to add to all lists of the batch, except the phrases in `excluded`."""
+    """Draw phrases that are added to every list of the batch; phrases in `excluded` are left out."""
     if options.most_phrases == 0:
         return np.empty(0, np.int64)
     count = int(math.exp(rng.random() * math.log(options.most_phrases + 1)))

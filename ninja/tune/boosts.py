@@ -87,7 +87,7 @@ class TunedContext:
 
     @property
     def evidence(self) -> str:
-        """Message about the effect of entities on contextual WER; if uncertain, also the number of words needed."""
+        """Message about the effect of entities on contextual WER, with the number of words needed if uncertain."""
         text = f"difference in contextual WER to the best settings without entities: {self.difference} (95% interval)"
         needed = self.difference.words_needed
         if self.difference.is_significant or needed is None or needed <= self.difference.num_words:

@@ -28,11 +28,11 @@ class Axis:
     at_high: str = ""
 
     def line(self, current: float, share: float, count: int) -> list[float]:
-        """Return values to try around the current value, without duplicates.
+        """Return values to try in an interval around the current value, without duplicates.
 
         Args:
             current: The current value.
-            share: Length of the line, as a fraction of the length of the first line.
+            share: Length of the interval around the current value, as a fraction of its initial length.
             count: Number of values before duplicates are removed.
         """
         step = self.step * share

@@ -61,5 +61,5 @@ def test_segments_have_a_recording_a_begin_and_an_end(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="segments:1: expected an utterance id, its recording, start and end, found"):
         read_segments(path)
     path.write_text("a rec1 0.5 late\n")
-    with pytest.raises(FormatError, match=r"segments:1: '0.5' or 'late' is not a number of seconds"):
+    with pytest.raises(FormatError, match=r"segments:1: expected start and end in seconds, found '0.5' and 'late'"):
         read_segments(path)

@@ -180,7 +180,12 @@ def test_features_of_words_must_be_there_too(tmp_path):
         ("config/words.txt", "<eps> 0\na 1\nb 3\n", ModelError, "the ids of the 3 words are not 0 to 2"),
         ("config/words.txt", "<eps> 0\na 1\n", ModelError, "embeddings for 8 words, but config/words.txt has 2"),
         ("config/oov.txt", "<oov>\n", ModelError, "'<oov>' replaces unknown words, but is not in config/words.txt"),
-        ("special_symbol_opts.txt", "--bos-symbol=99", ModelError, "--bos-symbol=99, but .* has 8 words"),
+        (
+            "special_symbol_opts.txt",
+            "--bos-symbol=99",
+            ModelError,
+            r"--bos-symbol is 99, but must be a word id from 1 to 7 \(.*words\.txt\)",
+        ),
         (
             "special_symbol_opts.txt",
             "--foo=1",

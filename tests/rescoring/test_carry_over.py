@@ -169,7 +169,7 @@ def test_kaldis_lists_are_read(tmp_path: Path) -> None:
         with pytest.raises(FormatError, match=message):
             CarryOver.from_utt2spk(tmp_path / "utt2spk")
     (tmp_path / "segments").write_text("a rec1 soon 1.5\n")
-    with pytest.raises(FormatError, match=r"segments:1: 'soon' or '1.5' is not a number of seconds"):
+    with pytest.raises(FormatError, match=r"segments:1: expected start and end in seconds, found 'soon' and '1.5'"):
         CarryOver.from_segments(tmp_path / "segments")
 
 

@@ -82,7 +82,7 @@ def _label(name: str, text: str) -> Callable[[Command], Command]:
 
 
 _reorder = switch(
-    "--reorder", True, "Whether self-loops follow the transition that ends a phone in the decoding graph."
+    "--reorder", True, "Whether self-loops follow the transition out of their state in the decoding graph."
 )
 _output_error_lats = switch("--output-error-lats", True, "Write the aligned part of damaged lattices.")
 _partial_word_label = _label("--partial-word-label", "Word id for an incomplete word at the end of a damaged lattice.")

@@ -44,7 +44,7 @@ class ContextPointer:
     keys: VectorCache = field(default_factory=VectorCache, compare=False)  # cached keys by text and first word
 
     def refuse_other(self, lm: LanguageModel) -> None:
-        """Raise a `ModelError` unless the pointer was trained for a language model."""
+        """Raise a `ModelError` unless the pointer was trained for the given language model."""
         if isinstance(lm, LexicalLM):
             lm = lm.lexical
         if lm.state_size is None:

@@ -32,10 +32,10 @@ def words_of(strings: Sequence[str]) -> list[Word]:
 
 
 def form_of(words: Sequence[str], others: Sequence[str]) -> Callable[[str], str]:
-    """Return a function that converts a new word to the style of other words.
+    """Return a function that converts new words to the style of `others`.
 
-    If `others` differ from `words` and have neither capitals nor punctuation, the function removes both; otherwise it
-    returns a word unchanged.
+    If `others` differ from `words` and contain neither capitals nor punctuation, the function removes both from a word;
+    otherwise it returns the word unchanged.
     """
     if list(words) != list(others) and others and all(word == lexical(word) for word in others):
         return lexical

@@ -135,7 +135,8 @@ def read_segments(path: Name) -> dict[str, tuple[str, float, float]]:
         try:
             segments[key] = recording, float(begin), float(end)
         except ValueError as error:
-            raise FormatError(f"{begin!r} or {end!r} is not a number of seconds", path, line=number) from error
+            message = f"expected start and end in seconds, found {begin!r} and {end!r}"
+            raise FormatError(message, path, line=number) from error
     return segments
 
 

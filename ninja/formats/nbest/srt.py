@@ -51,7 +51,7 @@ def scan_srt(content: bytes, path: str | None = None) -> Iterator[Cue | FormatEr
 
 
 def _cut_cue(lines: list[bytes], head: int, first: int, stop: int) -> int | None:
-    """If the text of a cue contains the number of a truncated next cue, return the index of that line, else None.
+    """Return the index of the line in a cue's text with the number of a truncated next cue, or None if there is none.
 
     Args:
         lines: The lines of the file.

@@ -151,7 +151,7 @@ class PieceLM(AttentionLM):
         return num_above + max(depth, default=0) <= min(self.longest, window or NO_LIMIT)
 
     def read(self, pieces: npt.NDArray[np.integer]) -> int:
-        """Read a text after ``<s>`` and return the slot of the resulting history; use one pass if possible."""
+        """Read a text after ``<s>``, in one pass if possible, and return the slot of the resulting history."""
         if len(pieces) >= (self._window or NO_LIMIT):  # in one pass, the library would cache only the last keys
             slot = self.start(1)
             for piece in pieces:

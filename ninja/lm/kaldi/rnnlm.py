@@ -103,8 +103,8 @@ def read(path: str | os.PathLike[str]) -> KaldiModel:
     special = _special(directory)
     for name in ("bos", "eos"):
         if not 0 < special[name] < len(words):
-            message = f"--{name}-symbol={special[name]}, but {words_path} has {len(words)} words"
-            raise ModelError(message, os.path.join(directory, SPECIAL))
+            message = f"--{name}-symbol is {special[name]}, but must be a word id from 1 to {len(words) - 1}"
+            raise ModelError(f"{message} ({words_path})", os.path.join(directory, SPECIAL))
     return KaldiModel(network, words, embedding, special["bos"], special["eos"], _unk(directory, words))
 
 

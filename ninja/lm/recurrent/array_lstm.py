@@ -337,7 +337,7 @@ class ArrayPoolLM(PoolLM):
         return result
 
     def _exact_normalisers(self, output: Floats) -> Floats:
-        """Return ln Σ exp of all words' logits for each output, float32 [n]."""
+        """Return ln Σ exp of the logits of all words for each output, float32 [n]."""
         parts = [_networks.logsumexp(logits(output).reshape(-1), len(output)) for logits in self._logits]
         return _networks.logsumexp(np.stack(parts, 1).reshape(-1), len(output))
 
