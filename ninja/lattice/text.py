@@ -246,10 +246,7 @@ def _divided(word: str) -> Form:
 
 
 def _bare(piece: str) -> str:
-    """Remove control characters, and strip punctuation and symbols from both ends.
-
-    Joiners between letters and a single apostrophe at an end are kept.
-    """
+    """Remove control characters except joiners, and strip punctuation from both ends except a single apostrophe."""
     piece = "".join(char for char in piece if char in _JOINERS or unicodedata.category(char) not in ("Cf", "Cc"))
     begin, end = 0, len(piece)
     while begin < end and piece[begin] != "'" and not _is_letter(piece[begin]):
