@@ -108,7 +108,7 @@ def arc_labelled(lattice: Lattice, cost: Float64, final_cost: Float64, *, words:
     final = np.flatnonzero(np.isfinite(final_cost))
     place = lattice.arc_begin[final + 1]  # after the arcs of its state
     olabel = np.insert(arc, place, final_arc[final]) + np.int32(1)
-    arc_begin = np.concatenate([[0], np.cumsum(np.diff(lattice.arc_begin) + np.isfinite(final_cost))])
+    arc_begin = offsets(np.diff(lattice.arc_begin) + np.isfinite(final_cost))
     ends = np.full(num_states + 1, np.inf)
     ends[num_states] = 0.0
     return Fst(

@@ -103,7 +103,7 @@ class Features:
             acoustic=joined("acoustic"),
             num_words=num_words[source],
             word=gather(np.concatenate([self.word, earlier.word]), offsets(num_words)[source], num_words[source])[1],
-            token_begin=np.concatenate([[0], np.cumsum(num_tokens[source])]),
+            token_begin=offsets(num_tokens[source]),
             logprob=np.concatenate([self.logprob, earlier.logprob], axis=1)[:, token],
             old_logprob=None if old[0] is None or old[1] is None else np.concatenate([old[0], old[1]])[token],
         )
@@ -122,9 +122,9 @@ def _sentence_texts(sentences: Features) -> Callable[[int], list[bytes]]:
 
 def _places(sizes: Int64s, items: Int64s) -> Int64s:
     """Return the positions of the elements of `items` in an array that concatenates items with the given sizes."""
-    begin = np.concatenate([[0], np.cumsum(sizes)])
+    begin = offsets(sizes)
     chosen = sizes[items]
-    shift = begin[items] - np.concatenate([[0], np.cumsum(chosen)])[:-1]
+    shift = begin[items] - offsets(chosen)[:-1]
     places: Int64s = np.arange(int(chosen.sum())) + np.repeat(shift, chosen)
     return places
 

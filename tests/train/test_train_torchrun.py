@@ -58,13 +58,16 @@ def messages(process):
 
 
 def wait_until(condition, processes):
-    """Wait until a condition holds; if a process fails meanwhile or time is up, stop all and report their messages."""
+    """Wait until a condition holds; if it cannot hold any more or time is up, stop all and report their messages."""
     until = time.monotonic() + 120
-    while not condition():
-        if any(process.poll() for process in processes) or time.monotonic() > until:
+    while True:
+        codes = [process.poll() for process in processes]  # before the condition, which may hold at the end
+        if condition():
+            return
+        if any(codes) or None not in codes or time.monotonic() > until:
             for process in processes:
                 process.kill()
-            codes = [process.wait() for process in processes]
+                process.wait()
             raise AssertionError("\n".join([f"exit codes {codes}", *map(messages, processes)]))
         time.sleep(0.02)
 
