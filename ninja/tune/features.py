@@ -19,7 +19,7 @@ from ninja import _search
 from ninja.errors import FormatError, LatticeError, Log, NinjaError
 from ninja.graph import best_path, nbest
 from ninja.lattice import Lattice, Scales
-from ninja.lattice.arrays import gather, offsets, runs
+from ninja.lattice.arrays import offsets, runs
 from ninja.lattice.symbols import SymbolTable
 from ninja.lattice.text import LexicalForms
 from ninja.lm import LanguageModel, Mixture
@@ -74,39 +74,51 @@ class Features:
         return 100.0 * int(errors.sum()) / max(int(self.reference_words.sum()), 1)
 
     def united(self, earlier: Features) -> Features:
-        """Return the union of these sentences and the sentences from an earlier rescoring of the same lattices."""
+        """Return the union of these sentences and the sentences from an earlier rescoring of the same lattices.
+
+        Lattices of both must be in the same order.
+        """
         number = {key: place for place, key in enumerate(self.keys)}
         numbers = np.array([number.get(key, -1) for key in earlier.keys], np.int64)
-        lattice = numbers[earlier.lattice]
         texts, earlier_texts = _sentence_texts(self), _sentence_texts(earlier)
         is_new: list[bool] = []
         for earlier_place, place in enumerate(numbers.tolist()):
             known = set(texts(place)) if place >= 0 else None
             is_new += [known is not None and text not in known for text in earlier_texts(earlier_place)]
-        added = np.flatnonzero(is_new)
-        order = np.argsort(np.concatenate([self.lattice, lattice[added]]), kind="stable")
-        source = np.concatenate([np.arange(self.lattice.size), self.lattice.size + added])[order]
+        new = np.array(is_new, np.bool_)
+        lattice = numbers[earlier.lattice[new]]
+        end = np.searchsorted(self.lattice, lattice, side="right")  # new sentences follow those of the same lattice
+        added = np.insert(np.zeros(self.lattice.size, np.bool_), end, True)
 
-        def joined(name: str) -> npt.NDArray[Any]:
-            values: npt.NDArray[Any] = np.concatenate([getattr(self, name), getattr(earlier, name)])[source]
-            return values
+        def merged(name: str) -> npt.NDArray[Any]:
+            return _merge(getattr(self, name), getattr(earlier, name)[new], added)
 
-        num_words = np.concatenate([self.num_words, earlier.num_words])
-        num_tokens = np.concatenate([np.diff(self.token_begin), np.diff(earlier.token_begin)])
-        token = _places(num_tokens, source)
-        old = (self.old_logprob, earlier.old_logprob)
+        num_words = merged("num_words")
+        earlier_tokens = np.diff(earlier.token_begin)
+        num_tokens = _merge(np.diff(self.token_begin), earlier_tokens[new], added)
+        new_token, added_token = np.repeat(new, earlier_tokens), np.repeat(added, num_tokens)
+        old, earlier_old = self.old_logprob, earlier.old_logprob
         return replace(
             self,
-            lattice=np.concatenate([self.lattice, lattice[added]])[order],
-            errors=joined("errors"),
-            graph=joined("graph"),
-            acoustic=joined("acoustic"),
-            num_words=num_words[source],
-            word=gather(np.concatenate([self.word, earlier.word]), offsets(num_words)[source], num_words[source])[1],
-            token_begin=offsets(num_tokens[source]),
-            logprob=np.concatenate([self.logprob, earlier.logprob], axis=1)[:, token],
-            old_logprob=None if old[0] is None or old[1] is None else np.concatenate([old[0], old[1]])[token],
+            lattice=_merge(self.lattice, lattice, added),
+            errors=merged("errors"),
+            graph=merged("graph"),
+            acoustic=merged("acoustic"),
+            num_words=num_words,
+            word=_merge(self.word, earlier.word[np.repeat(new, earlier.num_words)], np.repeat(added, num_words)),
+            token_begin=offsets(num_tokens),
+            logprob=_merge(self.logprob, earlier.logprob[:, new_token], added_token),
+            old_logprob=None
+            if old is None or earlier_old is None
+            else _merge(old, earlier_old[new_token], added_token),
         )
+
+
+def _merge(values: npt.NDArray[Any], added: npt.NDArray[Any], is_added: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
+    """Merge two arrays along the last axis, given which elements of the result are from the second array."""
+    merged = np.empty((*values.shape[:-1], is_added.size), values.dtype)
+    merged[..., is_added], merged[..., ~is_added] = added, values
+    return merged
 
 
 def _sentence_texts(sentences: Features) -> Callable[[int], list[bytes]]:
@@ -118,15 +130,6 @@ def _sentence_texts(sentences: Features) -> Callable[[int], list[bytes]]:
         return [part.tobytes() for part in runs(sentences.word, begin[first[lattice] : first[lattice + 1] + 1])]
 
     return texts
-
-
-def _places(sizes: Int64s, items: Int64s) -> Int64s:
-    """Return the positions of the elements of `items` in an array that concatenates items with the given sizes."""
-    begin = offsets(sizes)
-    chosen = sizes[items]
-    shift = begin[items] - offsets(chosen)[:-1]
-    places: Int64s = np.arange(int(chosen.sum())) + np.repeat(shift, chosen)
-    return places
 
 
 def features(

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from ninja.errors import Log, OptionError
 from ninja.evaluate.bootstrap import Interval
-from ninja.lattice import Scales
+from ninja.graph import remove_alignments
+from ninja.lattice import Lattice, Scales
 from ninja.lattice.batch import Keyed
+from ninja.lattice.lattice import frozen
 from ninja.lattice.text import LexicalForms
 from ninja.rescoring.algorithms import RescoreOptions
 from ninja.tune.choice import MIN_WORDS
@@ -92,7 +96,7 @@ def tune_first_pass(
     if start.acoustic == 0.0 or start.lm == 0.0:
         name = "acoustic" if start.acoustic == 0.0 else "LM"
         raise OptionError(f"the initial {name} scale is 0, so no other scale would be tried; set a nonzero scale")
-    lattices = [(key, lattice) for key, lattice in lattices if key in references]
+    lattices = [(key, _without_alignments(lattice)) for key, lattice in lattices if key in references]
 
     def sentences_at(weights: Weights, log: Log) -> Features:
         options = RescoreOptions(acoustic_scale=weights.acoustic_scale, word_penalty=weights.word_penalty)
@@ -106,3 +110,14 @@ def tune_first_pass(
     log.lattices += tuned.num_lattices
     scales = replace(start, acoustic=tuned.weights.acoustic_scale, word_penalty=tuned.weights.word_penalty)
     return TunedScales(scales, tuned)
+
+
+def _without_alignments(lattice: Lattice) -> Lattice:
+    """Return a copy without alignments, which need most of a lattice's memory and do not influence the choice.
+
+    The other arrays are copied, because arrays from a reader share one block of memory with the alignments.
+    """
+    arrays = ("arc_begin", "dst", "word", "graph", "acoustic", "final_graph", "final_acoustic")
+    return remove_alignments(lattice).replace(
+        time=None, **{name: frozen(np.array(getattr(lattice, name))) for name in arrays}
+    )
