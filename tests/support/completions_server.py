@@ -55,6 +55,7 @@ class Server(ThreadingHTTPServer):
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # headers and body are sent apart; the body would wait 40 ms for an acknowledgement
     server: Server
 
     def log_message(self, *_: object) -> None:
